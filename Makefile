@@ -1,0 +1,85 @@
+# Every verb prepares what it needs. An active environment whose torch is 2.13 is used as it is;
+# otherwise .venv is made. A fresh clone needs python3, g++ and make.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# Exact: a looser range may download gigabytes of CUDA.
+TORCH := torch==2.13.0
+ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys; \
+	print(sys.prefix if version("torch").startswith("2.13.") else "")' 2>/dev/null)
+ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
+PIP := $(ENV)/bin/python3 -m pip --disable-pip-version-check
+
+# One installation per environment, done again when something that is compiled has changed.
+INSTALLED := build/installed$(subst /,-,$(ENV))
+COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
+
+export PATH := $(ENV)/bin:$(PATH)
+export PIP_NO_INPUT := 1
+export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
+export CMAKE_GENERATOR ?= Ninja
+
+.PHONY: help dev demo test test-cpp asan tsan gtest bench lint fmt clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+dev: $(INSTALLED) ## Build, and install in editable mode
+
+demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging; plots in build/demo
+	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode ddp --out build/demo
+	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor --out build/demo
+
+test: dev test-cpp ## Run the Python and the C++ tests
+	pytest
+
+test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
+	$(call ctest,build/cpp,Release,)
+
+asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
+	$(call ctest,build/asan,RelWithDebInfo,address)
+
+tsan: gtest | $(INSTALLED) ## Run the C++ tests under ThreadSanitizer
+	$(call ctest,build/tsan,RelWithDebInfo,thread)
+
+bench: dev ## Compare the collectives with gloo and MPI
+	python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'
+	python3 benchmarks/collectives.py
+
+CPP_FILES = $(shell find $(wildcard src tests/cpp) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl')
+
+lint: | $(INSTALLED) ## Check style, types and spelling
+	ruff check
+	ruff format --check
+	mypy
+	clang-format --dry-run -Werror $(CPP_FILES)
+	codespell
+
+fmt: | $(INSTALLED) ## Format everything
+	ruff check --fix
+	ruff format
+	clang-format -i $(CPP_FILES)
+
+clean: ## Remove what was built (not .venv)
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+
+# ctest,build folder,build type,sanitizer
+define ctest
+	cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=$(2) -DSANITIZE=$(3) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON
+	cmake --build $(1)
+	ctest --test-dir $(1) --output-on-failure
+endef
+
+# No package index carries GoogleTest. Where it cannot be installed, CMake says that it skips the C++ tests.
+gtest:
+	@if [ ! -e /usr/include/gtest/gtest.h ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -yqq libgtest-dev; } >/dev/null || true; fi
+
+$(CURDIR)/.venv/pyvenv.cfg:
+	python3 -m venv .venv
+	$(PIP) install --quiet --upgrade pip
+
+$(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(ENV)/pyvenv.cfg))
+	$(PIP) install --quiet $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
+	$(PIP) install --quiet --no-build-isolation -e '.[dev]'
+	@mkdir -p $(@D) && touch $@

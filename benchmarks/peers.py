@@ -1,0 +1,252 @@
+"""Who is compared, and what each one calls for each operation.
+
+A peer binds a case to a call without arguments that returns the tensor holding the result,
+or to None where it has no such operation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Call = Callable[[], Tensor]
+
+# torch 2.13 names these two anew and warns about the old names.
+all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
+NEIGHBOR = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer")
+OPS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", *NEIGHBOR)
+
+
+@dataclass
+class Case:
+    """One operation at one size; the buffers are the same for every peer."""
+
+    op: str
+    rank: int
+    n: int
+    size: int  # bytes of the larger buffer, as nccl-tests counts
+    send: Tensor = field(init=False)
+    recv: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        share = max(1, self.size // 4 // self.n)
+        count = share * self.n if self.op in ("all_gather", "reduce_scatter") else self.size // 4
+        self.size = 4 * count
+        self.send = torch.zeros(share if self.op == "all_gather" else count)
+        self.recv = torch.zeros(share if self.op == "reduce_scatter" else count)
+
+    def edges(self) -> list[tuple[list[int], list[int]]]:
+        """(sources, destinations) of one call after the other, then again from the start."""
+        n, at = self.n, self.rank
+        distances = [1 << k for k in range(n.bit_length()) if 1 << k < n]
+        if self.op == "neighbor_ring":
+            distances = sorted({1, n - 1})
+        turns = [[d] for d in distances] if self.op == "neighbor_one_peer" else [distances]
+        return [([(at - d) % n for d in ds], [(at + d) % n for d in ds]) for ds in turns]
+
+    def values(self, rank: int) -> Tensor:
+        """Small integers, so that float32 sums are exact whatever their order."""
+        return rank + 1.0 + torch.arange(self.send.numel()) % 7
+
+    def expected(self) -> Tensor:
+        if self.op == "broadcast":
+            return self.values(0)
+        if self.op == "all_gather":
+            return torch.cat([self.values(r) for r in range(self.n)])
+        if self.op in NEIGHBOR:
+            sources = self.edges()[0][0]
+            return sum(self.values(r) for r in (self.rank, *sources)) / (len(sources) + 1)
+        total = sum(self.values(r) for r in range(self.n))
+        return total if self.op == "all_reduce" else total.chunk(self.n)[self.rank]
+
+    def wrong(self, call: Call) -> int:
+        """Elements that one call, the first one of this binding, gets wrong."""
+        self.send.copy_(self.values(self.rank))
+        self.recv.fill_(-1)
+        bad = torch.isclose(call(), self.expected(), rtol=1e-6).logical_not().sum().item()
+        self.send.zero_()  # an all_reduce in place, repeated, must not grow without bound
+        return int(bad)
+
+    def bus_factor(self) -> float:
+        """busbw / algbw: nccl-tests' factors; what a rank receives for the neighbour operations."""
+        if self.op in NEIGHBOR:
+            return float(len(self.edges()[0][0]))
+        share = (self.n - 1) / self.n
+        return {"all_reduce": 2 * share, "broadcast": 1.0}.get(self.op, share)
+
+
+class TorchPeer:
+    """What a user of torch.distributed calls."""
+
+    checked = True
+
+    def __init__(self, name: str, group: dist.ProcessGroup | None) -> None:
+        self.name, self.group = name, group
+
+    def bind(self, case: Case) -> Call | None:
+        send, recv, group = case.send, case.recv, self.group
+
+        def call_all_reduce() -> Tensor:
+            dist.all_reduce(send, group=group)
+            return send
+
+        def call_broadcast() -> Tensor:
+            dist.broadcast(send, 0, group=group)
+            return send
+
+        def call_all_gather() -> Tensor:
+            all_gather(recv, send, group=group)
+            return recv
+
+        def call_reduce_scatter() -> Tensor:
+            reduce_scatter(recv, send, group=group)
+            return recv
+
+        return {
+            "all_reduce": call_all_reduce,
+            "broadcast": call_broadcast,
+            "all_gather": call_all_gather,
+            "reduce_scatter": call_reduce_scatter,
+        }.get(case.op)
+
+
+class FakePeer(TorchPeer):
+    """torch's FakeProcessGroup moves nothing: the floor of dispatch."""
+
+    checked = False
+
+
+class BluefogPeer(TorchPeer):
+    def bind(self, case: Case) -> Call | None:
+        if case.op not in NEIGHBOR:
+            return super().bind(case)
+        import bluefog_pg
+
+        send = case.send
+        if case.op == "neighbor_one_peer":
+            turns = itertools.cycle(case.edges())
+
+            def call() -> Tensor:
+                (source,), to = next(turns)
+                return bluefog_pg.neighbor_allreduce(
+                    send, self_weight=0.5, src_weights={source: 0.5}, dst_weights=to
+                )
+
+            return call
+        graphs = bluefog_pg.topology_util
+        ring = case.op == "neighbor_ring"
+        bluefog_pg.set_topology((graphs.RingGraph if ring else graphs.ExponentialTwoGraph)(case.n))
+        return lambda: bluefog_pg.neighbor_allreduce(send)
+
+
+class GlooPeer(TorchPeer):
+    """gloo has no neighbour operation: isend and irecv with each neighbour, then the average."""
+
+    def bind(self, case: Case) -> Call | None:
+        if case.op not in NEIGHBOR:
+            return super().bind(case)
+        send, recv, group, turns = case.send, case.recv, self.group, itertools.cycle(case.edges())
+        got = [torch.empty_like(send) for _ in case.edges()[0][0]]
+
+        def call() -> Tensor:
+            sources, to = next(turns)
+            works = [dist.irecv(buffer, s, group) for buffer, s in zip(got, sources, strict=True)]
+            works += [dist.isend(send, d, group) for d in to]
+            for work in works:
+                work.wait()
+            torch.add(send, got[0], out=recv)
+            for buffer in got[1:]:
+                recv.add_(buffer)
+            return recv.mul_(1 / (len(got) + 1))
+
+        return call
+
+
+class MpiPeer:
+    """Open MPI through mpi4py's buffer calls; neighbours by point-to-point, then numpy."""
+
+    name, checked = "mpi", True
+    BLOCK = 32768  # elements averaged at a time: sum and scaling while they are in the L2 cache
+
+    def __init__(self) -> None:
+        import mpi4py
+
+        mpi4py.rc.thread_level = "funneled"  # the least locking: no other thread calls MPI
+        from mpi4py import MPI
+
+        self.mpi: Any = MPI
+        self.world = MPI.COMM_WORLD
+
+    def bind(self, case: Case) -> Call | None:
+        if case.op in NEIGHBOR:
+            return self.bind_neighbor(case)
+        mpi, world = self.mpi, self.world
+        send, recv = (case.send.numpy(), mpi.FLOAT), (case.recv.numpy(), mpi.FLOAT)
+        arguments = {
+            "all_reduce": (world.Allreduce, (mpi.IN_PLACE, send)),
+            "broadcast": (world.Bcast, (send,)),
+            "all_gather": (world.Allgather, (send, recv)),
+            "reduce_scatter": (world.Reduce_scatter_block, (send, recv)),
+        }
+        function, buffers = arguments[case.op]
+        result = case.send if case.op in ("all_reduce", "broadcast") else case.recv
+
+        def call() -> Tensor:
+            function(*buffers)
+            return result
+
+        return call
+
+    def bind_neighbor(self, case: Case) -> Call:
+        mpi, world, turns = self.mpi, self.world, itertools.cycle(case.edges())
+        send, out = case.send.numpy(), case.recv.numpy()
+        got = [np.empty_like(send) for _ in case.edges()[0][0]]
+        average = self.averaging(out, [send, *got])
+        spec, specs = (send, mpi.FLOAT), [(buffer, mpi.FLOAT) for buffer in got]
+
+        def call() -> Tensor:
+            sources, to = next(turns)
+            if len(sources) == 1:
+                world.Sendrecv(spec, to[0], 0, specs[0], sources[0], 0)
+            else:
+                requests = [world.Irecv(b, s) for b, s in zip(specs, sources, strict=True)]
+                requests += [world.Isend(spec, d) for d in to]
+                mpi.Request.Waitall(requests)
+            average()
+            return case.recv
+
+        return call
+
+    def averaging(self, out: np.ndarray, inputs: list[np.ndarray]) -> Callable[[], None]:
+        weight = np.float32(1 / len(inputs))
+        cuts = [slice(at, at + self.BLOCK) for at in range(0, len(out), self.BLOCK)]
+        blocks = [(out[cut], [x[cut] for x in inputs]) for cut in cuts]
+
+        def average() -> None:
+            for sum_, (first, second, *others) in blocks:
+                np.add(first, second, out=sum_)
+                for other in others:
+                    np.add(sum_, other, out=sum_)
+                np.multiply(sum_, weight, out=sum_)
+
+        return average
+
+
+class MemcpyPeer:
+    """A copy of the same bytes on every rank at once: the limit of memory."""
+
+    name, checked = "memcpy", False
+
+    def bind(self, case: Case) -> Call:
+        source = torch.zeros(case.size // 4)
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)

@@ -1,0 +1,26 @@
+"""What torch calls at the end of `import torch` (entry point group `torch.backends`)."""
+
+import functools
+import logging
+
+
+@functools.cache  # one warning, not one from the package and one from torch
+def register() -> None:
+    """Make `backend="bluefog"` known to torch.distributed, once; never raise.
+
+    An exception would make `import torch` fail for every program of this environment. This module
+    imports nothing of torch at its top: `import bluefog_pg` reaches torch through this function,
+    torch's entry point calls it again in the middle of that, and by then it must be complete.
+    """
+    try:
+        import torch.distributed as dist
+
+        if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
+            return
+        from bluefog_pg._creator import create
+
+        dist.Backend.register_backend("bluefog", create, extended_api=True, devices=["cpu"])
+    except Exception as error:
+        logging.getLogger("bluefog_pg").warning(
+            'backend "bluefog" is not available: %s: %s', type(error).__name__, error
+        )

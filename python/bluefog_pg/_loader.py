@@ -1,0 +1,48 @@
+"""The one place that imports the compiled module."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps bluefog-pg"
+_lock = threading.Lock()
+_loaded: ModuleType | None = None
+
+
+def load() -> ModuleType:
+    """Import `bluefog_pg._C`, having checked that it was built for the torch that is installed.
+
+    Raises:
+        ImportError: the module is missing, or fits another minor version of torch.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            _check_torch_version()
+            _loaded = importlib.import_module("bluefog_pg._C")
+            atexit.register(_loaded.shutdown_all)
+        return _loaded
+
+
+def _check_torch_version() -> None:
+    # c10d's C++ classes change with each minor version of torch: a module built for another one
+    # crashes or misbehaves instead of failing to import.
+    from torch.version import __version__ as version
+
+    try:
+        from bluefog_pg._build_info import TORCH_VERSION
+    except ModuleNotFoundError as error:
+        raise ImportError(f"bluefog_pg._C was not built; install it with: {_REINSTALL}") from error
+    installed = version.split("+")[0]
+    built_for = ".".join(TORCH_VERSION.split(".")[:2])
+    if installed.split(".")[:2] != built_for.split("."):
+        raise ImportError(
+            f"bluefog_pg._C was built for torch {built_for} but torch {installed} is installed; "
+            f"reinstall with: {_REINSTALL}"
+        )

@@ -1,0 +1,143 @@
+// Every line of pybind11 in the project. No logic; the GIL is this file's business alone.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/utils/pybind.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/Error.hpp"
+#include "process_group/ProcessGroupBluefog.hpp"
+
+namespace py = pybind11;
+using bluefog::Cause;
+using bluefog::Error;
+using bluefog::Options;
+using bluefog::ProcessGroupBluefog;
+using bluefog::WeightedRank;
+
+namespace {
+
+// One Python exception per cause, all under torch.distributed.DistBackendError.
+struct ExceptionTypes {
+  PyObject* peer_failed = nullptr;
+  PyObject* timeout = nullptr;
+  PyObject* mismatch = nullptr;
+  PyObject* aborted = nullptr;
+
+  PyObject* of(Cause cause) const {
+    switch (cause) {
+      case Cause::kPeerFailed:
+        return peer_failed;
+      case Cause::kTimeout:
+        return timeout;
+      case Cause::kMismatch:
+        return mismatch;
+      default:
+        return aborted;
+    }
+  }
+};
+
+ExceptionTypes exception_types;
+
+PyObject* newException(py::module_& module, const char* name, const char* doc) {
+  const py::object base = py::module_::import("torch.distributed").attr("DistBackendError");
+  PyObject* type = PyErr_NewExceptionWithDoc((std::string("bluefog_pg.") + name).c_str(), doc,
+                                             base.ptr(), nullptr);
+  module.attr(name) = py::handle(type);
+  return type;
+}
+
+void translate(std::exception_ptr pointer) {
+  try {
+    if (pointer) {
+      std::rethrow_exception(pointer);
+    }
+  } catch (const Error& error) {
+    PyObject* type = exception_types.of(error.cause());
+    py::object instance = py::reinterpret_borrow<py::object>(type)(error.what());
+    instance.attr("ranks") = error.ranks();
+    PyErr_SetObject(type, instance.ptr());
+  }
+}
+
+// Lets Ctrl-C end a wait.
+void checkSignals() {
+  if (Py_IsInitialized() == 0) {
+    return;
+  }
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) {
+    throw py::error_already_set();
+  }
+}
+
+std::vector<WeightedRank> weighted(const std::vector<std::pair<int, double>>& pairs) {
+  std::vector<WeightedRank> ranks;
+  ranks.reserve(pairs.size());
+  for (const auto& [rank, weight] : pairs) {
+    ranks.push_back({rank, weight});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "The compiled part of bluefog_pg.";
+
+  exception_types.peer_failed =
+      newException(module, "PeerFailed", "A rank that the operation needs is gone: see `ranks`.");
+  exception_types.timeout = newException(
+      module, "CollectiveTimeout", "The operation's deadline passed: see `ranks` for who was late.");
+  exception_types.mismatch =
+      newException(module, "Mismatch", "Ranks that met in one operation called different things.");
+  exception_types.aborted =
+      newException(module, "Aborted", "The group was aborted or destroyed under the operation.");
+  py::register_exception_translator(&translate);
+
+  using Release = py::call_guard<py::gil_scoped_release>;
+
+  py::class_<ProcessGroupBluefog, c10d::Backend, c10::intrusive_ptr<ProcessGroupBluefog>> group(
+      module, "ProcessGroupBluefog");
+
+  py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(group, "Options")
+      .def(py::init<>())
+      .def("__deepcopy__", [](const Options& self, const py::dict&) {
+        return c10::make_intrusive<Options>(self);
+      });
+
+  group
+      .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                       c10::intrusive_ptr<Options> options) {
+             const py::gil_scoped_release release;
+             return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options),
+                                                             checkSignals);
+           }),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+      .def_property_readonly("options",
+                             [](ProcessGroupBluefog& self) {
+                               return c10::static_intrusive_pointer_cast<Options>(
+                                   self.getBackendOptions());
+                             })
+      .def("_set_default_timeout", &ProcessGroupBluefog::setTimeout, py::arg("timeout"), Release())
+      .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
+      .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
+      .def(
+          "neighbor_allreduce",
+          [](ProcessGroupBluefog& self, const at::Tensor& tensor, double self_weight,
+             const std::vector<std::pair<int, double>>& sources,
+             const std::vector<std::pair<int, double>>& destinations, double divisor,
+             bool async_op) {
+            return self.neighborAllreduce(
+                tensor,
+                {self_weight, weighted(sources), weighted(destinations), divisor, async_op});
+          },
+          py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
+          py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());
+
+  module.def("shutdown_all", &ProcessGroupBluefog::shutdownAll, Release());
+}

@@ -1,0 +1,203 @@
+#include "bootstrap/Links.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+namespace {
+
+// The sockets are SOCK_SEQPACKET, so a message is read as it was sent. Its first byte says what it
+// is.
+constexpr char kFile = 'f';
+constexpr char kGoodbye = 'b';
+constexpr char kFailed = 'x';
+constexpr size_t kMostMessage = 4096;
+
+Fd openProcess(pid_t pid) {
+  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+void send(const Fd& socket, const std::string& message) {
+  // A peer that is gone is noticed by look(); the message has no reader then.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(socket.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+std::string Departure::describe(int global_rank) const {
+  const std::string who =
+      "rank " + std::to_string(global_rank) + " (pid " + std::to_string(pid) + ") ";
+  switch (how) {
+    case How::kLeft:
+      return who + "has left the group";
+    case How::kGaveUp:
+      return who + "gave up: " + why;
+    default:
+      return who + "died";
+  }
+}
+
+Links::Links(int size) : peers_(static_cast<size_t>(size)) {}
+
+void Links::add(int rank, Fd socket, pid_t pid) {
+  auto peer = std::make_unique<Peer>();
+  peer->socket = std::move(socket);
+  peer->process = openProcess(pid);
+  peer->departure.rank = rank;
+  peer->departure.pid = pid;
+  peers_[static_cast<size_t>(rank)] = std::move(peer);
+}
+
+const std::vector<Departure>& Links::look() {
+  std::vector<pollfd> polled;
+  std::vector<Peer*> owners;
+  for (const auto& peer : peers_) {
+    if (peer == nullptr || peer->gone) {
+      continue;
+    }
+    for (const Fd* fd : {&peer->socket, &peer->process}) {
+      if (fd->valid()) {
+        polled.push_back({fd->get(), POLLIN, 0});
+        owners.push_back(peer.get());
+      }
+    }
+  }
+  if (polled.empty() || ::poll(polled.data(), polled.size(), 0) <= 0) {
+    return departures_;
+  }
+  for (size_t i = 0; i < polled.size(); ++i) {
+    Peer& peer = *owners[i];
+    if (polled[i].revents == 0 || peer.gone) {
+      continue;
+    }
+    const bool process_ended = polled[i].fd == peer.process.get();
+    // Whatever ended, first hear what the peer has said before.
+    const bool stream_ended = read(peer);
+    if (process_ended || stream_ended) {
+      note(peer);
+    }
+  }
+  return departures_;
+}
+
+void Links::note(Peer& peer) {
+  if (!peer.gone) {
+    peer.gone = true;
+    departures_.push_back(peer.departure);
+  }
+}
+
+bool Links::read(Peer& peer) {
+  while (true) {
+    std::array<char, kMostMessage> data;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    iovec part{data.data(), data.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t length =
+        ::recvmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length < 0) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        return false;
+      }
+      // ECONNRESET says that the peer closed before it read everything; what it sent is still there.
+      if (errno == EINTR || errno == ECONNRESET) {
+        continue;
+      }
+      return true;
+    }
+    if (length == 0) {
+      return true;
+    }
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+      peer.received_file = Fd(fd);
+    }
+    hear(peer, std::string(data.data(), static_cast<size_t>(length)));
+  }
+}
+
+void Links::hear(Peer& peer, const std::string& message) {
+  if (message[0] == kGoodbye) {
+    peer.departure.how = Departure::How::kLeft;
+  } else if (message[0] == kFailed) {
+    peer.departure.how = Departure::How::kGaveUp;
+    std::istringstream words(message.substr(1));
+    size_t count = 0;
+    words >> count;
+    peer.departure.blamed.resize(std::min(count, peers_.size()));
+    for (int& rank : peer.departure.blamed) {
+      words >> rank;
+    }
+    words.get();
+    std::getline(words, peer.departure.why);
+  }
+}
+
+void Links::sendFile(int rank, const Fd& file) {
+  char kind = kFile;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec part{&kind, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = file.get();
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  // Fails only where the peer is gone, which look() reports.
+  [[maybe_unused]] const ssize_t sent = ::sendmsg(
+      peers_[static_cast<size_t>(rank)]->socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+Fd Links::receiveFile(int rank) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  if (read(peer)) {
+    note(peer);
+  }
+  return std::move(peer.received_file);
+}
+
+void Links::sayToAll(const std::string& message) {
+  for (const auto& peer : peers_) {
+    if (peer != nullptr && !peer->gone) {
+      send(peer->socket, message);
+    }
+  }
+}
+
+void Links::sayGoodbye() {
+  sayToAll(std::string(1, kGoodbye));
+}
+
+void Links::sayFailed(const std::vector<int>& blamed, const std::string& why) {
+  std::ostringstream message;
+  message << kFailed << blamed.size();
+  for (int rank : blamed) {
+    message << ' ' << rank;
+  }
+  message << '\n' << why;
+  sayToAll(message.str().substr(0, kMostMessage));
+}
+
+}  // namespace bluefog

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/Fd.hpp"
+
+namespace bluefog {
+
+// What is known of a rank that is not there any more.
+struct Departure {
+  enum class How {
+    kDied,
+    kLeft,    // by destroy_process_group or a normal exit
+    kGaveUp,  // while the group was being made: `blamed` and `why` tell the reason
+  };
+
+  int rank = 0;
+  pid_t pid = 0;
+  How how = How::kDied;
+  std::vector<int> blamed;
+  std::string why;
+
+  // "rank 2 (pid 812) died"
+  std::string describe(int global_rank) const;
+};
+
+// One unix socket and one pidfd per peer: how memory is passed when a group is made, and how the
+// death of a peer is seen at once. (The pidfd because a forked DataLoader worker keeps a dead
+// peer's sockets open.) Used by one thread at a time.
+class Links {
+ public:
+  explicit Links(int size);
+
+  // `socket` is connected to that rank's process.
+  void add(int rank, Fd socket, pid_t pid);
+  bool has(int rank) const { return peers_[static_cast<size_t>(rank)] != nullptr; }
+
+  // Looks, without waiting, who is gone; returns all departures known.
+  const std::vector<Departure>& look();
+
+  void sendFile(int rank, const Fd& file);
+  // The file that `rank` has sent, when it is there; an invalid Fd otherwise.
+  Fd receiveFile(int rank);
+
+  // Tells the peers that this rank leaves in order.
+  void sayGoodbye();
+  // Tells the peers, while a group is being made, why this rank gives up.
+  void sayFailed(const std::vector<int>& blamed, const std::string& why);
+
+ private:
+  struct Peer {
+    Fd socket;
+    Fd process;
+    bool gone = false;
+    Fd received_file;
+    Departure departure;
+  };
+
+  // Reads what the peer has sent; true at the end of the stream.
+  bool read(Peer& peer);
+  void hear(Peer& peer, const std::string& message);
+  void sayToAll(const std::string& message);
+  void note(Peer& peer);
+
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Departure> departures_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,311 @@
+#include "bootstrap/Rendezvous.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestPause{10};
+constexpr milliseconds kProbeEvery{100};
+// A refused call whose process lives: it gave up, and somebody who knows why will tell; so long.
+constexpr int kMostRefusals = 5;
+
+struct Address {
+  sockaddr_un address{};
+  socklen_t length = 0;
+
+  explicit Address(const std::string& name) {
+    address.sun_family = AF_UNIX;
+    // A leading zero byte: the abstract namespace, where nothing is left in a file system.
+    std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), size_t{100}));
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+Fd unixSocket() {
+  Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) {
+    throwErrno("opening a unix socket to a rank on this host");
+  }
+  return fd;
+}
+
+ucred credentials(const Fd& socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    throwErrno("asking who is at the other end of a unix socket");
+  }
+  return peer;
+}
+
+bool isMine(const ucred& peer) {
+  return peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks,
+                       Deadline deadline)
+    : exchange_(exchange),
+      rank_(rank),
+      global_ranks_(std::move(global_ranks)),
+      deadline_(deadline),
+      me_(describeThisRank()),
+      records_(global_ranks_.size()),
+      links_(size()),
+      next_probe_(Deadline::in(kProbeEvery)) {}
+
+void Rendezvous::meet() {
+  if (size() == 1) {
+    return;
+  }
+  listen();
+  exchange_.publish(me_.encode());
+  while (true) {
+    learn();
+    answerCalls();
+    watch();
+    bool complete = true;
+    for (int rank = 0; rank < size(); ++rank) {
+      complete = complete && (rank == rank_ || links_.has(rank));
+    }
+    if (complete) {
+      return;
+    }
+    if (deadline_.passed()) {
+      giveUpOnTime();
+    }
+    probeUnlinked();
+    pause();
+  }
+}
+
+void Rendezvous::listen() {
+  listener_ = unixSocket();
+  const Address address(me_.socket);
+  if (::bind(listener_.get(), address.get(), address.length) != 0 ||
+      ::listen(listener_.get(), size()) != 0) {
+    throwErrno("listening for the ranks on this host");
+  }
+}
+
+void Rendezvous::learn() {
+  for (int rank = 0; rank < size(); ++rank) {
+    auto& record = records_[static_cast<size_t>(rank)];
+    if (rank == rank_ || record) {
+      continue;
+    }
+    std::optional<std::string> text;
+    try {
+      text = exchange_.look(rank);
+    } catch (...) {
+      // The store may have died with the rank that held it: then name that rank.
+      for (int tries = 0; tries < 20; ++tries) {
+        watch();
+        std::this_thread::sleep_for(kLongestPause);
+      }
+      throw;
+    }
+    if (!text) {
+      continue;
+    }
+    record = RankRecord::decode(*text);
+    checkPlace(rank);
+    if (rank < rank_) {
+      call(rank);
+    }
+  }
+}
+
+void Rendezvous::checkPlace(int rank) const {
+  const RankRecord& other = *records_[static_cast<size_t>(rank)];
+  const std::string who = "rank " + std::to_string(global(rank));
+  if (other.version != me_.version) {
+    throw Error(Cause::kMismatch, {global(rank)},
+                "[bluefog] rank " + std::to_string(global(rank_)) + " init_process_group: " + who +
+                    " runs bluefog_pg " + other.version + ", this rank " + me_.version +
+                    "; install one version everywhere");
+  }
+  if (other.place != me_.place) {
+    throw Error(Cause::kPeerFailed, {global(rank)},
+                "[bluefog] rank " + std::to_string(global(rank_)) + " init_process_group: " + who +
+                    " (on " + other.host + ") cannot share memory with this rank (on " + me_.host +
+                    "): another host or network namespace; groups across hosts are not supported "
+                    "yet");
+  }
+}
+
+Fd Rendezvous::connectTo(int rank) const {
+  Fd socket = unixSocket();
+  const Address address(records_[static_cast<size_t>(rank)]->socket);
+  while (::connect(socket.get(), address.get(), address.length) != 0) {
+    if (errno == EAGAIN) {  // its queue is full of other callers
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
+    return Fd();
+  }
+  return socket;
+}
+
+void Rendezvous::call(int rank) {
+  Fd socket = connectTo(rank);
+  if (!socket.valid()) {
+    next_probe_ = Deadline::in(milliseconds(0));  // finds out why
+    return;
+  }
+  const ucred peer = credentials(socket);
+  if (!isMine(peer)) {
+    giveUp(Cause::kPeerFailed, {global(rank)},
+           "rank " + std::to_string(global(rank)) + " belongs to another user (uid " +
+               std::to_string(peer.uid) + ")");
+  }
+  const std::string hello = records_[static_cast<size_t>(rank)]->secret + std::to_string(rank_);
+  if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) < 0) {
+    return;
+  }
+  links_.add(rank, std::move(socket), peer.pid);
+}
+
+void Rendezvous::answerCalls() {
+  while (true) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      break;
+    }
+    const ucred peer = credentials(socket);
+    if (isMine(peer)) {
+      callers_.push_back({std::move(socket), peer.pid});
+    }
+  }
+  callers_.remove_if([this](Caller& caller) { return answer(caller); });
+}
+
+// True when the caller has been dealt with.
+bool Rendezvous::answer(Caller& caller) {
+  std::array<char, 128> hello;
+  const ssize_t length = ::recv(caller.socket.get(), hello.data(), hello.size(), 0);
+  if (length < 0) {
+    return errno != EAGAIN && errno != EINTR;
+  }
+  const std::string said(hello.data(), static_cast<size_t>(length));
+  if (said.size() <= me_.secret.size() || said.compare(0, me_.secret.size(), me_.secret) != 0) {
+    return true;  // somebody who has not read this rank's record
+  }
+  const int rank = std::atoi(said.c_str() + me_.secret.size());
+  if (rank > rank_ && rank < size() && !links_.has(rank)) {
+    links_.add(rank, std::move(caller.socket), caller.pid);
+  }
+  return true;
+}
+
+void Rendezvous::watch() {
+  std::vector<int> dead;
+  std::string why;
+  const Departure* quitter = nullptr;
+  for (const Departure& departure : links_.look()) {
+    if (departure.how == Departure::How::kDied) {
+      dead.push_back(global(departure.rank));
+      why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
+    } else {
+      quitter = &departure;
+    }
+  }
+  if (!dead.empty()) {
+    giveUp(Cause::kPeerFailed, dead, why);
+  }
+  if (quitter != nullptr) {
+    giveUp(Cause::kPeerFailed,
+           quitter->blamed.empty() ? std::vector<int>{global(quitter->rank)} : quitter->blamed,
+           quitter->why.empty() ? quitter->describe(global(quitter->rank)) : quitter->why);
+  }
+}
+
+// A rank that has published its record listens until all are linked, so a refused call means that
+// it is gone.
+void Rendezvous::probeUnlinked() {
+  if (!next_probe_.passed()) {
+    return;
+  }
+  next_probe_ = Deadline::in(kProbeEvery);
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto& record = records_[static_cast<size_t>(rank)];
+    if (!record || links_.has(rank) || connectTo(rank).valid()) {
+      continue;
+    }
+    const bool alive = ::kill(record->pid, 0) == 0 || errno == EPERM;
+    if (alive && ++refusals_ < kMostRefusals) {
+      continue;
+    }
+    giveUp(Cause::kPeerFailed, {global(rank)},
+           "rank " + std::to_string(global(rank)) + " (pid " + std::to_string(record->pid) +
+               (alive ? ") has given up making the group" : ") died"));
+  }
+}
+
+void Rendezvous::pause() {
+  pollfd polled{listener_.get(), POLLIN, 0};
+  ::poll(&polled, 1, static_cast<int>(pause_.count()));
+  pause_ = std::min(pause_ * 2, kLongestPause);
+}
+
+void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why) {
+  links_.sayFailed(ranks, why);
+  throw Error(cause, ranks,
+              "[bluefog] rank " + std::to_string(global(rank_)) + "/" + std::to_string(size()) +
+                  " init_process_group: " + why);
+}
+
+void Rendezvous::giveUpOnTime() {
+  std::vector<int> missing;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != rank_ && !links_.has(rank)) {
+      missing.push_back(global(rank));
+    }
+  }
+  char limit[32];
+  std::snprintf(limit, sizeof limit, "%.1f s",
+                static_cast<double>(deadline_.limit().count()) / 1000);
+  giveUp(Cause::kTimeout, missing,
+         std::string("timed out after ") + limit + "; nothing from " + rankList(missing));
+}
+
+Fd Rendezvous::share(Fd made) {
+  if (rank_ == 0) {
+    for (int rank = 1; rank < size(); ++rank) {
+      links_.sendFile(rank, made);
+    }
+    return made;
+  }
+  while (true) {
+    Fd received = links_.receiveFile(0);
+    if (received.valid()) {
+      return received;
+    }
+    watch();
+    if (deadline_.passed()) {
+      giveUp(Cause::kTimeout, {global(0)}, "rank " + std::to_string(global(0)) +
+                                               " has not passed the group's memory in time");
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/Exchange.hpp"
+#include "bootstrap/Links.hpp"
+#include "bootstrap/Roster.hpp"
+#include "core/Deadline.hpp"
+#include "core/Error.hpp"
+#include "core/Fd.hpp"
+
+namespace bluefog {
+
+// How the ranks of a group find each other on one host: each listens on an abstract unix socket,
+// publishes its record, calls the ranks below it and is called by those above. A rank that dies
+// meanwhile is noticed by every rank that has seen its record. Group rank 0 then passes the memory.
+class Rendezvous {
+ public:
+  // `global_ranks` is for messages.
+  Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks, Deadline deadline);
+
+  // Waits until all ranks are linked. Throws Error naming who is missing, dead or elsewhere.
+  void meet();
+  // The memory of the group: `made` by group rank 0, received by the others.
+  Fd share(Fd made);
+  Links takeLinks() { return std::move(links_); }
+
+ private:
+  struct Caller {
+    Fd socket;
+    pid_t pid;
+  };
+
+  void listen();
+  void learn();
+  void checkPlace(int rank) const;
+  void call(int rank);
+  void answerCalls();
+  bool answer(Caller& caller);
+  void watch();
+  void probeUnlinked();
+  void pause();
+  [[noreturn]] void giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why);
+  [[noreturn]] void giveUpOnTime();
+  Fd connectTo(int rank) const;
+  int size() const { return static_cast<int>(global_ranks_.size()); }
+  int global(int rank) const { return global_ranks_[static_cast<size_t>(rank)]; }
+
+  Exchange& exchange_;
+  int rank_;
+  std::vector<int> global_ranks_;
+  Deadline deadline_;
+  RankRecord me_;
+  Fd listener_;
+  std::vector<std::optional<RankRecord>> records_;
+  std::list<Caller> callers_;  // connected, but have not said who they are
+  Links links_;
+  std::chrono::milliseconds pause_{1};
+  Deadline next_probe_;
+  int refusals_ = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,91 @@
+#include "bootstrap/Roster.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/Error.hpp"
+
+#ifndef BLUEFOG_VERSION
+#define BLUEFOG_VERSION "0"
+#endif
+
+namespace bluefog {
+namespace {
+
+std::string randomHex() {
+  std::array<unsigned char, 16> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throwErrno("getrandom");
+  }
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::string hostName() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string bootId() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+std::string networkNamespace() {
+  std::array<char, 64> link{};
+  const ssize_t length = ::readlink("/proc/self/ns/net", link.data(), link.size() - 1);
+  return length > 0 ? link.data() : "";
+}
+
+}  // namespace
+
+std::string RankRecord::encode() const {
+  std::ostringstream text;
+  text << version << '\n'
+       << host << '\n'
+       << place << '\n'
+       << pid << '\n'
+       << socket << '\n'
+       << secret << '\n';
+  return text.str();
+}
+
+RankRecord RankRecord::decode(const std::string& text) {
+  std::istringstream lines(text);
+  RankRecord record;
+  std::string pid;
+  for (std::string* field : {&record.version, &record.host, &record.place, &pid, &record.socket,
+                             &record.secret}) {
+    if (!std::getline(lines, *field)) {
+      throw std::runtime_error(
+          "[bluefog] the store holds a record of this rank's group that this version cannot read");
+    }
+  }
+  record.pid = static_cast<pid_t>(std::stol(pid));
+  return record;
+}
+
+RankRecord describeThisRank() {
+  RankRecord record;
+  record.version = BLUEFOG_VERSION;
+  record.host = hostName();
+  record.place = bootId() + " " + networkNamespace();
+  record.pid = ::getpid();
+  record.socket = "bluefog-" + randomHex();
+  record.secret = randomHex();
+  return record;
+}
+
+}  // namespace bluefog

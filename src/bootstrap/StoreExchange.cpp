@@ -1,0 +1,34 @@
+#include "bootstrap/StoreExchange.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "core/Env.hpp"
+
+namespace bluefog {
+
+StoreExchange::StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
+    : store_(std::move(store)), rank_(rank) {
+  const std::string attempt = "bluefog/" + env::restartCount() + "/";
+  // Each life of the group counts `size` arrivals.
+  const int64_t incarnation = (store_->add(attempt + "arrivals", 1) - 1) / size;
+  prefix_ = attempt + std::to_string(incarnation) + "/";
+}
+
+std::string StoreExchange::key(int rank) const {
+  return prefix_ + std::to_string(rank);
+}
+
+void StoreExchange::publish(const std::string& record) {
+  store_->set(key(rank_), std::vector<uint8_t>(record.begin(), record.end()));
+}
+
+std::optional<std::string> StoreExchange::look(int rank) {
+  if (!store_->check({key(rank)})) {
+    return std::nullopt;
+  }
+  const std::vector<uint8_t> record = store_->get(key(rank));
+  return std::string(record.begin(), record.end());
+}
+
+}  // namespace bluefog

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <string>
+
+#include "bootstrap/Exchange.hpp"
+
+namespace bluefog {
+
+// An Exchange over the c10d Store. Keys of an earlier life are still there (restarts by torchrun,
+// destroy and init again), so keys carry an incarnation.
+class StoreExchange final : public Exchange {
+ public:
+  StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
+  void publish(const std::string& record) override;
+  std::optional<std::string> look(int rank) override;
+
+ private:
+  std::string key(int rank) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_;
+  std::string prefix_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace bluefog {
+
+// A point in monotonic time after which an operation has failed. Passed down, never recomputed.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static Deadline in(std::chrono::milliseconds limit) { return Deadline(limit); }
+  static Deadline never() { return Deadline(std::chrono::milliseconds::max()); }
+
+  bool passed(Clock::time_point now = Clock::now()) const { return now >= at_; }
+  // Never negative, so that it can be handed to a system call.
+  std::chrono::nanoseconds left(Clock::time_point now = Clock::now()) const {
+    return now >= at_ ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(at_ - now);
+  }
+  std::chrono::milliseconds limit() const { return limit_; }
+  bool operator<(const Deadline& other) const { return at_ < other.at_; }
+
+ private:
+  explicit Deadline(std::chrono::milliseconds limit)
+      : limit_(limit), at_(Clock::now() + std::min(limit, kFarAway)) {}
+
+  // Far beyond any job, yet safe to add to a time_point.
+  static constexpr std::chrono::milliseconds kFarAway = std::chrono::hours(24 * 365 * 10);
+
+  std::chrono::milliseconds limit_;
+  Clock::time_point at_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,58 @@
+#include "core/Dtype.hpp"
+
+#include <array>
+
+namespace bluefog {
+namespace {
+
+struct Row {
+  const char* name;
+  size_t width;
+};
+
+constexpr std::array<Row, 17> kRows = {{
+    {"uint8", 1},
+    {"int8", 1},
+    {"int16", 2},
+    {"int32", 4},
+    {"int64", 8},
+    {"float16", 2},
+    {"bfloat16", 2},
+    {"float32", 4},
+    {"float64", 8},
+    {"bool", 1},
+    {"uint16", 2},
+    {"uint32", 4},
+    {"uint64", 8},
+    {"complex32", 4},
+    {"complex64", 8},
+    {"complex128", 16},
+    {"bytes", 1},
+}};
+
+const Row& row(Dtype dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  // A frame is a peer's bytes: never index by what it says unchecked.
+  return kRows[index < kRows.size() ? index : kRows.size() - 1];
+}
+
+}  // namespace
+
+const char* name(Dtype dtype) {
+  return row(dtype).name;
+}
+
+size_t width(Dtype dtype) {
+  return row(dtype).width;
+}
+
+bool isFloating(Dtype dtype) {
+  return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16 || dtype == Dtype::kFloat32 ||
+         dtype == Dtype::kFloat64;
+}
+
+bool isReducible(Dtype dtype) {
+  return dtype <= Dtype::kBool;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bluefog {
+
+// The element types the frames can name. Reductions know those up to kBool; the others are moved
+// as bytes.
+enum class Dtype : uint8_t {
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kBool,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kComplex32,
+  kComplex64,
+  kComplex128,
+  kBytes,  // any other type: only its bytes are looked at
+};
+
+// torch's name of the type, as "float32".
+const char* name(Dtype dtype);
+// Bytes an element takes.
+size_t width(Dtype dtype);
+bool isFloating(Dtype dtype);
+bool isReducible(Dtype dtype);
+
+}  // namespace bluefog

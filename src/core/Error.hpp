@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bluefog {
+
+enum class Cause : uint8_t { kPeerFailed, kTimeout, kMismatch, kAborted };
+
+// A communication that failed. Wrong arguments are not reported by this type: they raise
+// ValueError or TypeError in the caller before any byte moves.
+class Error : public std::runtime_error {
+ public:
+  Error(Cause cause, std::vector<int> ranks, const std::string& text)
+      : std::runtime_error(text), cause_(cause), ranks_(std::move(ranks)) {}
+
+  Cause cause() const { return cause_; }
+  // The global ranks that are blamed, ascending.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  Cause cause_;
+  std::vector<int> ranks_;
+};
+
+// "rank 3" or "ranks 3, 5, 7".
+std::string rankList(const std::vector<int>& ranks);
+
+// Throws std::system_error with errno, for a system call that cannot fail in a healthy process.
+[[noreturn]] void throwErrno(const std::string& what);
+
+}  // namespace bluefog

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <ctime>
+
+namespace bluefog {
+
+// Futexes on memory shared between processes (so without FUTEX_PRIVATE_FLAG).
+
+inline void futexWait(std::atomic<uint32_t>& word, uint32_t expected,
+                      std::chrono::nanoseconds limit) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const timespec relative{static_cast<time_t>(seconds.count()),
+                          static_cast<long>((limit - seconds).count())};
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, expected, &relative, nullptr,
+            0);
+}
+
+inline void futexWakeAll(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+            0);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,49 @@
+#include "core/Reduce.hpp"
+
+#include <array>
+
+#include "core/kernels.hpp"
+
+namespace bluefog {
+namespace {
+
+const Kernels& pick() {
+#if BLUEFOG_X86_KERNELS
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return kKernelsAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    return kKernelsAvx2;
+  }
+#endif
+  return kKernelsBaseline;
+}
+
+const Kernels& kernels() {
+  static const Kernels& chosen = pick();
+  return chosen;
+}
+
+}  // namespace
+
+const char* name(ReduceKind kind) {
+  constexpr std::array<const char*, 9> kNames = {"",    "SUM",  "AVG", "PRODUCT", "MIN",
+                                                 "MAX", "BAND", "BOR", "BXOR"};
+  const auto index = static_cast<size_t>(kind);
+  return index < kNames.size() ? kNames[index] : "?";
+}
+
+void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
+          size_t count) {
+  kernels().fold(dtype, kind, out, inputs.data(), inputs.size(), count);
+}
+
+void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
+                 std::span<const double> weights, double divisor, size_t count, Stores stores) {
+  kernels().weightedSum(dtype, out, inputs.data(), weights.data(), inputs.size(), divisor, count,
+                        stores);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/Dtype.hpp"
+
+namespace bluefog {
+
+enum class ReduceKind : uint8_t {
+  kNone,
+  kSum,
+  kAverage,
+  kProduct,
+  kMin,
+  kMax,
+  kBitAnd,
+  kBitOr,
+  kBitXor
+};
+
+const char* name(ReduceKind kind);
+
+// out[i] = inputs[0][i] op inputs[1][i] op ..., always in that order, so that equal inputs give
+// equal bits on every rank. kAverage divides by inputs.size(). Half types are folded in float32 and
+// rounded once. `out` may be one of the inputs.
+void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
+          size_t count);
+
+enum class Stores : uint8_t {
+  kCached,
+  // Past the caches: for results too large to still be there when somebody reads them.
+  kStreamed
+};
+
+// out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
+// Floating types only; half types are summed in float32. `out` must not overlap an input.
+void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
+                 std::span<const double> weights, double divisor, size_t count, Stores stores);
+
+}  // namespace bluefog

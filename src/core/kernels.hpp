@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/Dtype.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+// The same source (kernels.inl) compiled for several instruction sets; Reduce.cpp picks one.
+struct Kernels {
+  void (*fold)(Dtype dtype, ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n,
+               size_t count);
+  void (*weightedSum)(Dtype dtype, void* out, const void* const* inputs, const double* weights,
+                      size_t inputs_n, double divisor, size_t count, Stores stores);
+};
+
+extern const Kernels kKernelsBaseline;
+extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;
+
+}  // namespace bluefog

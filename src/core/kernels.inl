@@ -1,0 +1,417 @@
+// Included once per instruction set, with BLUEFOG_KERNELS naming the table to define. Everything
+// here has internal linkage: the same template compiled for AVX-512 must never be picked by the
+// linker for a machine without it (so no std:: algorithms either).
+#include <cstdint>
+#include <cstring>
+
+#include "core/kernels.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace bluefog {
+namespace {
+
+// Elements folded at a time: the accumulators stay in the first-level cache.
+constexpr size_t kBlock = 1024;
+
+struct Half {
+  uint16_t bits;
+};
+struct BFloat {
+  uint16_t bits;
+};
+// One byte, 0 or 1.
+struct Bool {
+  uint8_t value;
+};
+
+#if !defined(__F16C__)
+float halfToFloat(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+  constexpr uint32_t kInfinity = 0x7c00u << 13;
+  float value;
+  if (magnitude >= kInfinity) {
+    magnitude += (255u - 31u) << 23;
+    std::memcpy(&value, &magnitude, sizeof value);
+  } else {
+    // Multiplying by 2^112 moves the exponent and makes normal numbers of the subnormal ones.
+    std::memcpy(&value, &magnitude, sizeof value);
+    value *= 0x1p112f;
+  }
+  uint32_t out;
+  std::memcpy(&out, &value, sizeof out);
+  out |= sign;
+  std::memcpy(&value, &out, sizeof value);
+  return value;
+}
+
+uint16_t floatToHalf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) {
+    return sign | 0x7e00u;
+  }
+  if (bits >= 0x47800000u) {
+    return sign | 0x7c00u;
+  }
+  if (bits < 0x38800000u) {
+    // Adding 0.5 lets the hardware round the subnormal result to nearest even.
+    float shifted;
+    std::memcpy(&shifted, &bits, sizeof shifted);
+    shifted += 0.5f;
+    std::memcpy(&bits, &shifted, sizeof bits);
+    return sign | static_cast<uint16_t>(bits - 0x3f000000u);
+  }
+  bits += 0xc8000fffu + ((bits >> 13) & 1u);
+  return sign | static_cast<uint16_t>(bits >> 13);
+}
+#endif
+
+// widen/narrow: between the type in memory and the type that is computed with.
+template <class T>
+void widen(T* to, const T* from, size_t n) {
+  std::memcpy(to, from, n * sizeof(T));
+}
+template <class T>
+void narrow(T* to, const T* from, size_t n) {
+  std::memcpy(to, from, n * sizeof(T));
+}
+
+void widen(float* to, const Half* from, size_t n) {
+  size_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(
+        to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  for (; i < n; ++i) {
+    to[i] = _cvtsh_ss(from[i].bits);
+  }
+#else
+  for (; i < n; ++i) {
+    to[i] = halfToFloat(from[i].bits);
+  }
+#endif
+}
+
+void narrow(Half* to, const float* from, size_t n) {
+  size_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(to + i),
+        _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  for (; i < n; ++i) {
+    to[i].bits = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+#else
+  for (; i < n; ++i) {
+    to[i].bits = floatToHalf(from[i]);
+  }
+#endif
+}
+
+void widen(float* to, const BFloat* from, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(from[i].bits) << 16;
+    std::memcpy(to + i, &bits, sizeof bits);
+  }
+}
+
+void narrow(BFloat* to, const float* from, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, from + i, sizeof bits);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    to[i].bits = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : rounded);
+  }
+}
+
+void widen(uint8_t* to, const Bool* from, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    to[i] = from[i].value != 0;
+  }
+}
+void narrow(Bool* to, const uint8_t* from, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    to[i].value = from[i] != 0;
+  }
+}
+
+template <class T>
+struct Computed {
+  using type = T;
+};
+template <>
+struct Computed<Half> {
+  using type = float;
+};
+template <>
+struct Computed<BFloat> {
+  using type = float;
+};
+template <>
+struct Computed<Bool> {
+  using type = uint8_t;
+};
+template <class T>
+constexpr bool kNative = sizeof(typename Computed<T>::type) == sizeof(T);
+template <>
+constexpr bool kNative<Bool> = false;
+
+template <class A>
+struct Sum {
+  static A apply(A a, A b) { return static_cast<A>(a + b); }
+};
+template <class A>
+struct Product {
+  static A apply(A a, A b) { return static_cast<A>(a * b); }
+};
+// A NaN on either side gives NaN, as torch.minimum and torch.maximum do.
+template <class A>
+struct Min {
+  static A apply(A a, A b) { return (a < b || a != a) ? a : b; }
+};
+template <class A>
+struct Max {
+  static A apply(A a, A b) { return (a > b || a != a) ? a : b; }
+};
+template <class A>
+struct BitAnd {
+  static A apply(A a, A b) { return a & b; }
+};
+template <class A>
+struct BitOr {
+  static A apply(A a, A b) { return a | b; }
+};
+template <class A>
+struct BitXor {
+  static A apply(A a, A b) { return a ^ b; }
+};
+
+// `ivdep`: out may be an input itself, never an input shifted, so no iteration reads what another
+// wrote.
+template <class Op, class A>
+void combine(A* out, const A* a, const A* b, size_t n) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = Op::apply(a[i], b[i]);
+  }
+}
+
+template <class A>
+void divide(A* values, A divisor, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = static_cast<A>(values[i] / divisor);
+  }
+}
+
+// One block of one input as computed values: in place where the types are the same.
+template <class T, class A>
+const A* values(const void* input, size_t at, size_t n, A* scratch) {
+  const T* from = static_cast<const T*>(input) + at;
+  if constexpr (kNative<T>) {
+    return from;
+  } else {
+    widen(scratch, from, n);
+    return scratch;
+  }
+}
+
+template <class T, template <class> class Op>
+void foldAs(void* out, const void* const* inputs, size_t inputs_n, size_t count, bool average) {
+  using A = typename Computed<T>::type;
+  alignas(64) A sum[kBlock];
+  alignas(64) A scratch[kBlock];
+  T* to = static_cast<T*>(out);
+  for (size_t at = 0; at < count; at += kBlock) {
+    const size_t n = count - at < kBlock ? count - at : kBlock;
+    if (kNative<T> && inputs_n == 2 && !average) {
+      combine<Op<A>>(reinterpret_cast<A*>(to + at), values<T, A>(inputs[0], at, n, sum),
+                     values<T, A>(inputs[1], at, n, scratch), n);
+      continue;
+    }
+    widen(sum, static_cast<const T*>(inputs[0]) + at, n);
+    for (size_t k = 1; k < inputs_n; ++k) {
+      combine<Op<A>>(sum, sum, values<T, A>(inputs[k], at, n, scratch), n);
+    }
+    if (average) {
+      divide(sum, static_cast<A>(inputs_n), n);
+    }
+    narrow(to + at, sum, n);
+  }
+}
+
+template <class T>
+void foldOf(ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n, size_t count) {
+  switch (kind) {
+    case ReduceKind::kAverage:
+      return foldAs<T, Sum>(out, inputs, inputs_n, count, true);
+    case ReduceKind::kProduct:
+      return foldAs<T, Product>(out, inputs, inputs_n, count, false);
+    case ReduceKind::kMin:
+      return foldAs<T, Min>(out, inputs, inputs_n, count, false);
+    case ReduceKind::kMax:
+      return foldAs<T, Max>(out, inputs, inputs_n, count, false);
+    default:
+      return foldAs<T, Sum>(out, inputs, inputs_n, count, false);
+  }
+}
+
+template <class T>
+void foldIntegersOf(ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n,
+                    size_t count) {
+  switch (kind) {
+    case ReduceKind::kBitAnd:
+      return foldAs<T, BitAnd>(out, inputs, inputs_n, count, false);
+    case ReduceKind::kBitOr:
+      return foldAs<T, BitOr>(out, inputs, inputs_n, count, false);
+    case ReduceKind::kBitXor:
+      return foldAs<T, BitXor>(out, inputs, inputs_n, count, false);
+    default:
+      return foldOf<T>(kind, out, inputs, inputs_n, count);
+  }
+}
+
+// Sum of booleans is "or", their product "and" (what gloo does): in bytes of 0 and 1 these are max
+// and min, and cannot wrap around.
+ReduceKind ofBooleans(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+    case ReduceKind::kBitOr:
+      return ReduceKind::kMax;
+    case ReduceKind::kProduct:
+    case ReduceKind::kBitAnd:
+      return ReduceKind::kMin;
+    default:
+      return kind;
+  }
+}
+
+void foldTyped(Dtype dtype, ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n,
+               size_t count) {
+  switch (dtype) {
+    case Dtype::kUInt8:
+      return foldIntegersOf<uint8_t>(kind, out, inputs, inputs_n, count);
+    case Dtype::kInt8:
+      return foldIntegersOf<int8_t>(kind, out, inputs, inputs_n, count);
+    case Dtype::kInt16:
+      return foldIntegersOf<int16_t>(kind, out, inputs, inputs_n, count);
+    case Dtype::kInt32:
+      return foldIntegersOf<int32_t>(kind, out, inputs, inputs_n, count);
+    case Dtype::kInt64:
+      return foldIntegersOf<int64_t>(kind, out, inputs, inputs_n, count);
+    case Dtype::kBool:
+      return foldIntegersOf<Bool>(ofBooleans(kind), out, inputs, inputs_n, count);
+    case Dtype::kFloat16:
+      return foldOf<Half>(kind, out, inputs, inputs_n, count);
+    case Dtype::kBFloat16:
+      return foldOf<BFloat>(kind, out, inputs, inputs_n, count);
+    case Dtype::kFloat32:
+      return foldOf<float>(kind, out, inputs, inputs_n, count);
+    case Dtype::kFloat64:
+      return foldOf<double>(kind, out, inputs, inputs_n, count);
+    default:
+      return;  // validated above this layer
+  }
+}
+
+// Copies to memory past the caches where the machine can.
+void streamOut(void* to, const void* from, size_t bytes) {
+#if defined(__x86_64__)
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  size_t at = (16 - reinterpret_cast<uintptr_t>(out) % 16) % 16;
+  if (at > bytes) {
+    at = bytes;
+  }
+  std::memcpy(out, in, at);
+  for (; at + 16 <= bytes; at += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(out + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + at)));
+  }
+  std::memcpy(out + at, in + at, bytes - at);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+template <class T>
+void weightedSumOf(void* out, const void* const* inputs, const double* weights, size_t inputs_n,
+                   double divisor, size_t count, Stores stores) {
+  using A = typename Computed<T>::type;
+  alignas(64) A sum[kBlock];
+  alignas(64) A scratch[kBlock];
+  alignas(64) T result[kBlock];
+  T* to = static_cast<T*>(out);
+  for (size_t at = 0; at < count; at += kBlock) {
+    const size_t n = count - at < kBlock ? count - at : kBlock;
+    const A first = static_cast<A>(weights[0]);
+    const A* a = values<T, A>(inputs[0], at, n, scratch);
+    size_t k = 1;
+    if (inputs_n > 1 && kNative<T>) {
+      const A second = static_cast<A>(weights[1]);
+      const A* b = values<T, A>(inputs[1], at, n, scratch);
+      for (size_t i = 0; i < n; ++i) {
+        sum[i] = first * a[i] + second * b[i];
+      }
+      k = 2;
+    } else {
+      for (size_t i = 0; i < n; ++i) {
+        sum[i] = first * a[i];
+      }
+    }
+    for (; k < inputs_n; ++k) {
+      const A weight = static_cast<A>(weights[k]);
+      const A* b = values<T, A>(inputs[k], at, n, scratch);
+      for (size_t i = 0; i < n; ++i) {
+        sum[i] += weight * b[i];
+      }
+    }
+    if (divisor != 1.0) {
+      divide(sum, static_cast<A>(divisor), n);
+    }
+    if (stores == Stores::kCached) {
+      narrow(to + at, sum, n);
+    } else if constexpr (kNative<T>) {
+      streamOut(to + at, sum, n * sizeof(T));
+    } else {
+      narrow(result, sum, n);
+      streamOut(to + at, result, n * sizeof(T));
+    }
+  }
+#if defined(__x86_64__)
+  if (stores == Stores::kStreamed) {
+    _mm_sfence();
+  }
+#endif
+}
+
+void weightedSumTyped(Dtype dtype, void* out, const void* const* inputs, const double* weights,
+                      size_t inputs_n, double divisor, size_t count, Stores stores) {
+  switch (dtype) {
+    case Dtype::kFloat16:
+      return weightedSumOf<Half>(out, inputs, weights, inputs_n, divisor, count, stores);
+    case Dtype::kBFloat16:
+      return weightedSumOf<BFloat>(out, inputs, weights, inputs_n, divisor, count, stores);
+    case Dtype::kFloat32:
+      return weightedSumOf<float>(out, inputs, weights, inputs_n, divisor, count, stores);
+    case Dtype::kFloat64:
+      return weightedSumOf<double>(out, inputs, weights, inputs_n, divisor, count, stores);
+    default:
+      return;  // validated above this layer
+  }
+}
+
+}  // namespace
+
+const Kernels BLUEFOG_KERNELS = {foldTyped, weightedSumTyped};
+
+}  // namespace bluefog

@@ -1,0 +1,2 @@
+#define BLUEFOG_KERNELS kKernelsAvx2
+#include "core/kernels.inl"

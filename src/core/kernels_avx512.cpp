@@ -1,0 +1,2 @@
+#define BLUEFOG_KERNELS kKernelsAvx512
+#include "core/kernels.inl"

@@ -1,0 +1,2 @@
+#define BLUEFOG_KERNELS kKernelsBaseline
+#include "core/kernels.inl"

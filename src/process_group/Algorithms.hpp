@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/Board.hpp"
+#include "transport/Mailbox.hpp"
+#include "transport/Op.hpp"
+#include "transport/Script.hpp"
+
+namespace bluefog {
+
+// The algorithms, one per file, as scripts over raw contiguous memory: no torch here. `op` says
+// what is called (element type, count, reduction, root) and outlives the script, and so does the
+// memory. Every rank of a collective publishes at least one frame in it, so that every rank sees
+// what every other one called.
+
+// In place.
+Script allreduce(Board& board, const Op& op, std::byte* data);
+
+// In place, from the signature's root.
+Script broadcast(Board& board, const Op& op, std::byte* data);
+
+// outputs[r] gets the bytes[r] bytes of rank r. `input` may be outputs[own rank].
+Script allgather(Board& board, const Op& op, const std::byte* input,
+                 std::vector<std::byte*> outputs, std::vector<size_t> bytes);
+
+// `output` gets the reduction over all ranks of their inputs[own rank], which has
+// counts[own rank] elements. `output` may be inputs[own rank].
+Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> inputs,
+                     std::vector<size_t> counts, std::byte* output);
+
+Script barrier(Board& board, const Op& op);
+
+// The signature's bytes; the receiver multiplies them by `weight` where it sums.
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const std::byte* data,
+            double weight);
+
+// `source` may be kAnySource; *sender gets who it was.
+Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
+               std::shared_ptr<int> sender);
+
+struct WeightedRank {
+  int rank;
+  double weight;
+};
+
+// output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor, summed in the
+// order of `sources`. One pass: the sum is formed as the peers' memory streams by.
+Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
+                   std::vector<WeightedRank> sources, double divisor, std::byte* output);
+
+// Steps that a rank runs ahead of its peers before it takes their frames.
+constexpr size_t kLag = 2;
+
+}  // namespace bluefog

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <sys/types.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "process_group/Algorithms.hpp"
+#include "process_group/Options.hpp"
+#include "process_group/Validate.hpp"
+#include "transport/Engine.hpp"
+
+namespace bluefog {
+
+// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors, ranks on
+// one host. All methods may be called from any thread.
+class ProcessGroupBluefog : public c10d::Backend {
+ public:
+  // Meets the other ranks through the store; throws Error naming those who do not come within the
+  // timeout, or die meanwhile. `interrupt` is called now and then while a call waits, and may throw.
+  ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                      c10::intrusive_ptr<bluefog::Options> options, std::function<void()> interrupt);
+  ~ProcessGroupBluefog() override;
+
+  const std::string getBackendName() const override { return "bluefog"; }
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                           std::vector<at::Tensor>& inputs,
+                                           const c10d::AllgatherOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
+                                                std::vector<std::vector<at::Tensor>>& inputs,
+                                                const c10d::ReduceScatterOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& opts) override;
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int destination,
+                                      int tag) override;
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int source,
+                                      int tag) override;
+  c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
+
+  struct NeighborOptions {
+    double self_weight = 1.0;
+    std::vector<WeightedRank> sources;       // group ranks; summed in this order
+    std::vector<WeightedRank> destinations;  // group ranks
+    double divisor = 1.0;
+    bool async_op = false;
+  };
+  // output = (self_weight * input + sum of weight_i * what source i sends) / divisor, a new tensor:
+  // the Work's result().
+  c10::intrusive_ptr<c10d::Work> neighborAllreduce(const at::Tensor& input,
+                                                   const NeighborOptions& opts);
+
+  // Not there yet: these raise NotImplementedError naming the call.
+  c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>&,
+                                                  const c10d::AllreduceOptions&) override;
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
+      std::vector<at::Tensor>&, const c10d::AllreduceCoalescedOptions&) override;
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>&,
+                                        const c10d::ReduceOptions&) override;
+  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<std::vector<at::Tensor>>&,
+                                                     std::vector<at::Tensor>&,
+                                                     const c10d::AllgatherOptions&) override;
+  c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(
+      std::vector<at::Tensor>&, std::vector<at::Tensor>&, const c10d::AllgatherOptions&) override;
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>&,
+                                        std::vector<at::Tensor>&,
+                                        const c10d::GatherOptions&) override;
+  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>&,
+                                         std::vector<std::vector<at::Tensor>>&,
+                                         const c10d::ScatterOptions&) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
+      std::vector<at::Tensor>&, std::vector<at::Tensor>&,
+      const c10d::ReduceScatterOptions&) override;
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&,
+                                               std::vector<int64_t>&,
+                                               const c10d::AllToAllOptions&) override;
+  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
+                                          const c10d::AllToAllOptions&) override;
+  void monitoredBarrier(const c10d::BarrierOptions&, bool) override;
+
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
+
+  // Fails what is pending, here and so on every rank that waits for this one.
+  void abort() override;
+  // Leaves the group. Waits for no peer; what is pending fails.
+  void shutdown() override;
+
+  // Payload bytes handed to peers, and operations issued, since the group was made.
+  uint64_t bytesSent() const { return engine_->board().bytesSent() + engine_->mailbox().bytesSent(); }
+  uint64_t operationsIssued() const { return issued_.load(); }
+
+  // Shuts down the groups of this process that are still there, before the interpreter goes.
+  static void shutdownAll();
+
+ private:
+  struct Call;
+
+  c10::intrusive_ptr<c10d::Work> post(Call&& call);
+  c10::intrusive_ptr<c10d::Work> receive(std::vector<at::Tensor>& tensors, int source, int tag,
+                                         const char* title, c10d::OpType type,
+                                         const char* profiling_title);
+  Deadline deadline(std::chrono::milliseconds timeout) const;
+  void checkProcess(const char* op) const;
+  [[noreturn]] void notImplemented(const char* call) const;
+
+  const c10::intrusive_ptr<bluefog::Options> options_;
+  std::atomic<int64_t> timeout_ms_;
+  const pid_t owner_;
+  std::atomic<uint64_t> issued_{0};
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,142 @@
+#include "process_group/Validate.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace bluefog {
+
+Dtype dtypeOf(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kByte:
+      return Dtype::kUInt8;
+    case at::kChar:
+      return Dtype::kInt8;
+    case at::kShort:
+      return Dtype::kInt16;
+    case at::kInt:
+      return Dtype::kInt32;
+    case at::kLong:
+      return Dtype::kInt64;
+    case at::kHalf:
+      return Dtype::kFloat16;
+    case at::kBFloat16:
+      return Dtype::kBFloat16;
+    case at::kFloat:
+      return Dtype::kFloat32;
+    case at::kDouble:
+      return Dtype::kFloat64;
+    case at::kBool:
+      return Dtype::kBool;
+    case at::kUInt16:
+      return Dtype::kUInt16;
+    case at::kUInt32:
+      return Dtype::kUInt32;
+    case at::kUInt64:
+      return Dtype::kUInt64;
+    case at::kComplexHalf:
+      return Dtype::kComplex32;
+    case at::kComplexFloat:
+      return Dtype::kComplex64;
+    case at::kComplexDouble:
+      return Dtype::kComplex128;
+    default:
+      return Dtype::kBytes;
+  }
+}
+
+uint64_t countOf(const at::Tensor& tensor) {
+  return dtypeOf(tensor) == Dtype::kBytes ? tensor.nbytes()
+                                          : static_cast<uint64_t>(tensor.numel());
+}
+
+Signature signatureOf(OpKind kind, const at::Tensor& tensor) {
+  Signature signature;
+  signature.kind = kind;
+  signature.dtype = dtypeOf(tensor);
+  signature.count = countOf(tensor);
+  return signature;
+}
+
+std::string Validate::who() const {
+  return "[bluefog] rank " + std::to_string(members_.global(members_.rank)) + "/" +
+         std::to_string(members_.size) +
+         (members_.group.empty() ? "" : " group " + members_.group) + " " + op_ + ": ";
+}
+
+void Validate::tensor(const at::Tensor& tensor, const char* what) const {
+  TORCH_CHECK_VALUE(tensor.defined(), who(), what, " is not a tensor");
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, who(), what, " has layout ", tensor.layout(),
+                    "; only dense (strided) tensors are supported");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
+                    "; only CPU tensors are supported");
+  TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", tensor.scalar_type(),
+                   "); dequantize it first");
+}
+
+const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const char* what) const {
+  TORCH_CHECK_VALUE(tensors.size() == 1, who(), "expected one ", what, " tensor, got ",
+                    tensors.size());
+  tensor(tensors.front(), what);
+  return tensors.front();
+}
+
+void Validate::listLength(size_t length, const char* what) const {
+  TORCH_CHECK_VALUE(length == static_cast<size_t>(members_.size), who(), what, " has ", length,
+                    " tensors; it must have one for each of the ", members_.size,
+                    " ranks of the group");
+}
+
+void Validate::rank(int64_t rank, const char* what) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < members_.size, who(), what, " rank ", rank,
+                    " is not in the group, which has ranks 0 to ", members_.size - 1);
+}
+
+void Validate::sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const {
+  TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), who(), what, " has dtype ",
+                   a.scalar_type(), " but the other tensors of the call have ", b.scalar_type());
+}
+
+void Validate::elements(int64_t actual, int64_t expected, const char* what) const {
+  TORCH_CHECK_VALUE(actual == expected, who(), what, " has ", actual, " elements; it must have ",
+                    expected);
+}
+
+void Validate::tag(int tag) const {
+  TORCH_CHECK_VALUE(tag >= 0, who(), "tag ", tag, " is negative");
+}
+
+ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const {
+  const Dtype dtype = dtypeOf(tensor);
+  TORCH_CHECK_TYPE(isReducible(dtype), who(), "elements of type ", tensor.scalar_type(),
+                   " cannot be reduced");
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+      return ReduceKind::kSum;
+    case c10d::ReduceOp::AVG:
+      TORCH_CHECK_TYPE(isFloating(dtype), who(), "AVG of ", tensor.scalar_type(),
+                       " would round; only floating types can be averaged");
+      return ReduceKind::kAverage;
+    case c10d::ReduceOp::PREMUL_SUM:
+      TORCH_CHECK_TYPE(isFloating(dtype), who(), "PREMUL_SUM of ", tensor.scalar_type(),
+                       " would round; only floating types can be scaled");
+      return ReduceKind::kSum;
+    case c10d::ReduceOp::PRODUCT:
+      return ReduceKind::kProduct;
+    case c10d::ReduceOp::MIN:
+      return ReduceKind::kMin;
+    case c10d::ReduceOp::MAX:
+      return ReduceKind::kMax;
+    case c10d::ReduceOp::BAND:
+    case c10d::ReduceOp::BOR:
+    case c10d::ReduceOp::BXOR: {
+      TORCH_CHECK_TYPE(!isFloating(dtype), who(), "bitwise reductions of ", tensor.scalar_type(),
+                       " have no meaning; use an integer or bool tensor");
+      return op.op_ == c10d::ReduceOp::BAND  ? ReduceKind::kBitAnd
+             : op.op_ == c10d::ReduceOp::BOR ? ReduceKind::kBitOr
+                                             : ReduceKind::kBitXor;
+    }
+    default:
+      TORCH_CHECK_VALUE(false, who(), "unknown reduction ", static_cast<int>(op.op_));
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/Dtype.hpp"
+#include "core/Reduce.hpp"
+#include "transport/Failure.hpp"
+#include "transport/Frame.hpp"
+
+namespace bluefog {
+
+// The rules for the arguments of one call. Every method throws ValueError, TypeError or
+// NotImplementedError in the caller's thread, naming rank, operation and what was wrong, before
+// any byte has moved.
+class Validate {
+ public:
+  Validate(const Membership& members, const char* op) : members_(members), op_(op) {}
+
+  void tensor(const at::Tensor& tensor, const char* what) const;
+  // c10d hands lists that must have exactly one tensor.
+  const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
+  void listLength(size_t length, const char* what) const;
+  void rank(int64_t rank, const char* what) const;
+  void sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const;
+  void elements(int64_t actual, int64_t expected, const char* what) const;
+  void tag(int tag) const;
+
+  // What the frames say of `op` on these elements; checks that the reduction knows the type.
+  ReduceKind reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const;
+
+  // "[bluefog] rank 3/8 allreduce: "
+  std::string who() const;
+
+ private:
+  const Membership& members_;
+  const char* op_;
+};
+
+Dtype dtypeOf(const at::Tensor& tensor);
+// With kind, element type and count of the tensor.
+Signature signatureOf(OpKind kind, const at::Tensor& tensor);
+// The same for any number of elements of its type.
+uint64_t countOf(const at::Tensor& tensor);
+
+}  // namespace bluefog

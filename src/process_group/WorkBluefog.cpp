@@ -1,0 +1,94 @@
+#include "process_group/WorkBluefog.hpp"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op,
+                         c10d::OpType type, const char* profiling_title,
+                         const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                         std::shared_ptr<int> source)
+    // Opening a range costs an allocation even where nobody records.
+    : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
+                 at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
+      engine_(std::move(engine)),
+      op_(std::move(op)),
+      outputs_(std::move(outputs)),
+      source_(std::move(source)) {}
+
+bool WorkBluefog::isCompleted() {
+  return done();
+}
+
+bool WorkBluefog::isSuccess() const {
+  return done() && !op_->error;
+}
+
+std::exception_ptr WorkBluefog::exception() const {
+  return done() ? op_->error : nullptr;
+}
+
+int WorkBluefog::sourceRank() const {
+  TORCH_CHECK(source_ != nullptr, "[bluefog] sourceRank: only a receive has a source");
+  return *source_;
+}
+
+bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
+  const Deadline limit = timeout.count() > 0 ? Deadline::in(timeout) : Deadline::never();
+  if (!engine_->wait(*op_, limit)) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.3f s", static_cast<double>(timeout.count()) / 1000);
+    throw Error(Cause::kTimeout, {},
+                prefix(engine_->members(), *op_) + "wait() timed out after " + seconds +
+                    "; the operation goes on until its own deadline");
+  }
+  if (op_->error) {
+    std::rethrow_exception(op_->error);
+  }
+  return true;
+}
+
+void WorkBluefog::abort() {
+  engine_->stop(aborted("Work.abort() was called on this rank"));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
+  const std::unique_lock lock(future_mutex_);
+  if (!future_) {
+    future_ = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()));
+    if (concluded_) {
+      complete(*future_);
+    }
+  }
+  return future_;
+}
+
+void WorkBluefog::complete(c10::ivalue::Future& future) const {
+  if (op_->error) {
+    future.setError(op_->error);
+  } else {
+    future.markCompleted(c10::IValue(outputs_));
+  }
+}
+
+void WorkBluefog::conclude() {
+  finish(op_->error);
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::unique_lock lock(future_mutex_);
+    concluded_ = true;
+    future = future_;
+  }
+  if (future) {
+    complete(*future);  // runs callbacks: outside of the lock
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/Engine.hpp"
+#include "transport/Op.hpp"
+
+namespace bluefog {
+
+// c10d's handle on a posted operation. Any thread may wait; a waiting thread helps.
+class WorkBluefog : public c10d::Work {
+ public:
+  WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op, c10d::OpType type,
+              const char* profiling_title, const std::vector<at::Tensor>& inputs,
+              std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  void synchronize() override { wait(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  // Fails every pending operation of the group.
+  void abort() override;
+  // Completes with the list of output tensors.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return op_->sequence; }
+
+  // Called once when the operation has ended: closes the profiler's range, completes the future.
+  void conclude();
+
+ private:
+  void complete(c10::ivalue::Future& future) const;
+  bool done() const { return op_->done.load(std::memory_order_acquire); }
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Op> op_;
+  std::vector<at::Tensor> outputs_;
+  std::shared_ptr<int> source_;
+  std::mutex future_mutex_;
+  bool concluded_ = false;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,45 @@
+#include <algorithm>
+#include <cstring>
+
+#include "process_group/Algorithms.hpp"
+
+namespace bluefog {
+namespace {
+
+size_t chunk(size_t bytes, size_t at, size_t payload) {
+  return at < bytes ? std::min(payload, bytes - at) : 0;
+}
+
+}  // namespace
+
+Script allgather(Board& board, const Op& op, const std::byte* input,
+                 std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+  const auto self = static_cast<size_t>(board.rank());
+  const size_t longest = *std::max_element(bytes.begin(), bytes.end());
+  const size_t frames = std::max((longest + board.payload() - 1) / board.payload(), size_t{1});
+  if (outputs[self] != input && bytes[self] > 0) {
+    std::memcpy(outputs[self], input, bytes[self]);
+  }
+  for (size_t step = 0; step < frames + kLag; ++step) {
+    if (step < frames) {
+      const size_t at = step * board.payload();
+      const size_t length = chunk(bytes[self], at, board.payload());
+      co_await board.room();
+      std::memcpy(board.slot(), input + at, length);
+      board.publish(op, length, board.size() - 1);
+    }
+    if (step >= kLag) {
+      const size_t at = (step - kLag) * board.payload();
+      co_await board.arrivals(op);
+      for (size_t rank = 0; rank < bytes.size(); ++rank) {
+        const size_t length = chunk(bytes[rank], at, board.payload());
+        if (rank != self && length > 0) {
+          std::memcpy(outputs[rank] + at, board.from(static_cast<int>(rank)), length);
+        }
+      }
+      board.pop();
+    }
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,48 @@
+#include <algorithm>
+#include <cstring>
+
+#include "process_group/Algorithms.hpp"
+
+namespace bluefog {
+namespace {
+
+Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
+  const size_t bytes = op.signature.bytes();
+  size_t at = 0;
+  do {
+    const size_t length = std::min(board.payload(), bytes - at);
+    co_await board.room();
+    std::memcpy(board.slot(), data + at, length);
+    board.publish(op, length, board.size() - 1);
+    at += length;
+  } while (at < bytes);
+  co_await board.arrivals(op);
+  board.pop();
+}
+
+Script broadcastTakenIn(Board& board, const Op& op, std::byte* data) {
+  const int root = op.signature.root;
+  const size_t bytes = op.signature.bytes();
+  co_await board.room();
+  board.publish(op, 0, 0);
+  co_await board.arrivals(op);
+  size_t at = std::min(board.payload(), bytes);
+  std::memcpy(data, board.from(root), at);
+  board.pop();
+  while (at < bytes) {
+    const size_t length = std::min(board.payload(), bytes - at);
+    co_await board.arrival(op, root);
+    std::memcpy(data + at, board.from(root), length);
+    board.pop(root);
+    at += length;
+  }
+}
+
+}  // namespace
+
+Script broadcast(Board& board, const Op& op, std::byte* data) {
+  return op.signature.root == board.rank() ? broadcastFromHere(board, op, data)
+                                           : broadcastTakenIn(board, op, data);
+}
+
+}  // namespace bluefog

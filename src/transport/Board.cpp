@@ -1,0 +1,89 @@
+#include "transport/Board.hpp"
+
+namespace bluefog {
+
+Board::Board(const Segment& segment, const Membership& members)
+    : segment_(segment),
+      members_(members),
+      writer_(segment.board(members.rank), segment.boardShape()) {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) {
+      readers_.emplace_back(segment.board(peer), segment.boardShape(),
+                            static_cast<uint32_t>(index(peer, rank())));
+    }
+  }
+}
+
+bool Board::Arrivals::ready() {
+  for (; next_ < last_; ++next_) {
+    if (next_ != board_.rank() && board_.reader(next_).front() == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<int> Board::Arrivals::missing() const {
+  std::vector<int> ranks;
+  for (int peer = next_; peer < last_; ++peer) {
+    if (peer != board_.rank() && board_.reader(peer).front() == nullptr) {
+      ranks.push_back(peer);
+    }
+  }
+  return ranks;
+}
+
+void Board::Arrivals::await_resume() const {
+  for (int peer = first_; peer < last_; ++peer) {
+    if (peer == board_.rank()) {
+      continue;
+    }
+    const Frame& frame = *board_.reader(peer).front();
+    if (!(frame.signature == op_.signature) || frame.id != op_.sequence) {
+      throw mismatch(board_.members_, op_, peer, frame.signature);
+    }
+  }
+}
+
+void Board::publish(const Op& op, size_t bytes, int takers) {
+  Frame& frame = *writer_.slot();
+  frame = {FrameType::kCollective, static_cast<uint32_t>(bytes), op.sequence, 0, 0, 1.0,
+           op.signature};
+  writer_.publish();
+  sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
+  ringPeers();
+}
+
+void Board::pop() {
+  for (RingReader& reader : readers_) {
+    reader.pop();
+  }
+  ringPeers();
+}
+
+void Board::pop(int peer) {
+  reader(peer).pop();
+  fenceBeforeRinging();
+  segment_.bell(peer).ring();
+}
+
+std::vector<int> Board::slowReaders() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && writer_.waitsFor(static_cast<uint32_t>(index(rank(), peer)))) {
+      ranks.push_back(peer);
+    }
+  }
+  return ranks;
+}
+
+void Board::ringPeers() {
+  fenceBeforeRinging();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) {
+      segment_.bell(peer).ring();
+    }
+  }
+}
+
+}  // namespace bluefog

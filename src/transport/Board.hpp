@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/Failure.hpp"
+#include "transport/Ring.hpp"
+#include "transport/Script.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+// How the collectives of a group move bytes: each rank writes frames to its own ring, and every
+// other rank reads every frame, in order. All ranks run the same schedule, so a frame's place in
+// the ring says what it is; its header is there to be checked. Used by the driving thread alone.
+class Board {
+ public:
+  Board(const Segment& segment, const Membership& members);
+
+  // Fulfilled when this rank's ring has a free slot.
+  class Room final : public Awaitable {
+   public:
+    explicit Room(Board& board) : board_(board) {}
+    bool ready() override { return board_.writer_.room(); }
+    std::vector<int> missing() const override { return board_.slowReaders(); }
+    void await_resume() {}
+
+   private:
+    Board& board_;
+  };
+
+  // Fulfilled when the next frame of each peer in [first, last) is there. Throws a mismatch when
+  // it belongs to another call than `op`.
+  class Arrivals final : public Awaitable {
+   public:
+    Arrivals(Board& board, const Op& op, int first, int last)
+        : board_(board), op_(op), first_(first), last_(last), next_(first) {}
+    bool ready() override;
+    std::vector<int> missing() const override;
+    void await_resume() const;
+
+   private:
+    Board& board_;
+    const Op& op_;
+    int first_;
+    int last_;
+    int next_;  // peers before this one have arrived
+  };
+
+  Room room() { return Room(*this); }
+  Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
+  Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
+
+  // The free slot that publish() sends off: `bytes` of it, which `takers` peers make use of.
+  std::byte* slot() { return payloadOf(writer_.slot()); }
+  void publish(const Op& op, size_t bytes, int takers);
+
+  // The payload of a peer's frame that has arrived.
+  const std::byte* from(int peer) { return payloadOf(reader(peer).front()); }
+  // Frees the frame of every peer, or of one.
+  void pop();
+  void pop(int peer);
+
+  int rank() const { return members_.rank; }
+  int size() const { return members_.size; }
+  size_t payload() const { return writer_.shape().payload; }
+  // Bytes handed to peers so far. Readable from any thread.
+  uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
+
+ private:
+  RingReader& reader(int peer) { return readers_[index(members_.rank, peer)]; }
+  // A ring has no reader for its own writer.
+  static size_t index(int self, int peer) {
+    return static_cast<size_t>(peer < self ? peer : peer - 1);
+  }
+  std::vector<int> slowReaders() const;
+  void ringPeers();
+
+  const Segment& segment_;
+  const Membership& members_;
+  RingWriter writer_;
+  std::vector<RingReader> readers_;
+  std::atomic<uint64_t> sent_{0};
+};
+
+}  // namespace bluefog

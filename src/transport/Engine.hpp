@@ -1,0 +1,119 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/Links.hpp"
+#include "transport/Board.hpp"
+#include "transport/Failure.hpp"
+#include "transport/Mailbox.hpp"
+#include "transport/Op.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+// Runs the posted operations of one group, watches their deadlines and the peers' lives.
+//
+// Whoever waits, helps: one thread at a time drives (steps operations), and a thread in wait()
+// drives itself when nobody else does, so that a blocking collective pays no thread switch. The
+// engine's own thread drives what was posted and not waited for; it starts with the first such
+// operation and sleeps on the rank's bell. post(), wait(), stop() and shutdown() may be called from
+// any thread.
+class Engine {
+ public:
+  // `interrupt` is called now and then by waiting threads, outside of all locks, and may throw.
+  Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt);
+  ~Engine();
+
+  // How the algorithms of process_group/ move bytes.
+  Board& board() { return board_; }
+  Mailbox& mailbox() { return mailbox_; }
+  const Membership& members() const { return members_; }
+
+  enum class Who { kCaller, kEngine };
+  // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at
+  // once.
+  void post(const std::shared_ptr<Op>& op, Who who);
+  // False when the limit passed first. Does not throw the operation's error.
+  bool wait(const Op& op, Deadline limit);
+  // Fails what is pending, and everything posted later, with that failure.
+  void stop(const Failure& failure);
+  // Leaves the group: stops, ends the thread, says goodbye. Never waits for a peer.
+  void shutdown();
+
+ private:
+  using Ops = std::vector<std::shared_ptr<Op>>;
+
+  void run();
+  void startThread();
+  // The caller of drive() may sleep in it; the engine's own thread must not, so that a caller can
+  // drive meanwhile.
+  Ops drive(Who who);
+  void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
+  bool rest(Deadline::Clock::time_point now, Deadline::Clock::time_point& spin_end, int& yields);
+
+  // By the driving thread:
+  bool pass();
+  bool takeIncoming();
+  bool stepCollectives();
+  bool stepMessages();
+  enum class Step { kBlocked, kMoved, kDone };
+  Step step(Op& op);
+  // Steps and, where that ended it, finishes.
+  Step advance(const std::shared_ptr<Op>& op);
+  // The look at what does not announce itself: deadlines, and peers that are gone.
+  void tick(Deadline::Clock::time_point now);
+  void watchDeadlines(Deadline::Clock::time_point now);
+  void watchPeers();
+  std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
+  void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
+  void failCollectives(const Failure& failure);
+  void failAll();
+
+  const Membership members_;
+  const Segment segment_;
+  Links links_;
+  Board board_;
+  Mailbox mailbox_;
+  const std::function<void()> interrupt_;
+  const std::chrono::microseconds spin_;
+  const pid_t owner_;
+
+  // Of the driving thread.
+  std::deque<std::shared_ptr<Op>> collectives_;
+  std::list<std::shared_ptr<Op>> messages_;
+  Ops finished_;
+  std::optional<Failure> broken_;  // why no collective can succeed any more
+  size_t departures_seen_ = 0;
+  bool drain_ = false;  // look into the lanes although this rank waits for no message
+  std::chrono::milliseconds slice_{0};
+  Deadline::Clock::time_point next_tick_{};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
+  std::condition_variable work_;     // for the engine's thread
+  bool driving_ = false;
+  int waiting_ = 0;  // threads in wait()
+  size_t pending_ = 0;
+  Ops incoming_;
+  std::atomic<bool> has_incoming_{false};
+  uint64_t collectives_issued_ = 0;
+  uint64_t messages_issued_ = 0;
+  std::optional<Failure> stopped_;
+  std::atomic<bool> stop_requested_{false};
+  bool leaving_ = false;
+  // Finished operations, until a caller's thread destroys them: dropping the last reference of a
+  // tensor may need the GIL, which the engine's thread must never wait for.
+  Ops buried_;
+  std::thread thread_;
+};
+
+}  // namespace bluefog

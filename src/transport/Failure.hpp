@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/Error.hpp"
+#include "transport/Op.hpp"
+
+namespace bluefog {
+
+// This rank's place in its group, and the group's place in the job.
+struct Membership {
+  int rank = 0;
+  int size = 1;
+  std::string group;             // empty for the default group
+  std::vector<int> global_ranks;  // of each group rank
+
+  int global(int group_rank) const { return global_ranks[static_cast<size_t>(group_rank)]; }
+  std::vector<int> global(const std::vector<int>& group_ranks) const;
+};
+
+// Why an operation failed, told so that every rank can say the same: it names ranks by their global
+// number and does not say who tells it.
+struct Failure {
+  Cause cause;
+  std::vector<int> ranks;  // global
+  std::string reason;
+};
+
+Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing);
+// `theirs` is what `peer` called where this rank called `op`.
+Failure mismatch(const Membership& members, const Op& op, int peer, const Signature& theirs);
+Failure aborted(const std::string& why);
+
+// "[bluefog] rank 3/8 allreduce #1234 SUM float32[4096]: "
+std::string prefix(const Membership& members, const Op& op);
+Error errorOf(const Membership& members, const Op& op, const Failure& failure);
+
+}  // namespace bluefog

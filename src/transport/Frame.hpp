@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/Dtype.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+enum class OpKind : uint8_t {
+  kBarrier,
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kPointToPoint,
+  kNeighborAllReduce,
+};
+
+const char* name(OpKind kind);
+
+// What a rank says it is calling. Ranks that meet in one operation must say the same.
+struct Signature {
+  OpKind kind = OpKind::kBarrier;
+  ReduceKind reduce = ReduceKind::kNone;
+  Dtype dtype = Dtype::kUInt8;
+  uint8_t padding = 0;
+  int32_t root = -1;
+  uint64_t count = 0;   // elements of this rank's contribution
+  uint64_t detail = 0;  // tells calls apart whose counts agree: a digest of uneven sizes
+
+  bool operator==(const Signature&) const = default;
+  size_t bytes() const { return count * width(dtype); }
+};
+
+// What follows the operation's name in messages: " SUM float32[4096]".
+std::string details(const Signature& signature);
+
+enum class FrameType : uint32_t { kCollective, kEager, kAnnounce, kData };
+
+// The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
+// whatever it uses as a size.
+struct Frame {
+  FrameType type = FrameType::kCollective;
+  uint32_t bytes = 0;    // payload that follows
+  uint64_t id = 0;       // collective: sequence number; message: the sender's number for it
+  int64_t tag = 0;       // messages
+  uint64_t offset = 0;   // kData: where in the message the payload belongs
+  double weight = 1.0;   // what the sender wants its data scaled by
+  Signature signature;
+};
+
+static_assert(sizeof(Signature) == 24);
+static_assert(sizeof(Frame) == 64);
+
+}  // namespace bluefog

@@ -1,0 +1,262 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/Failure.hpp"
+#include "transport/Ring.hpp"
+#include "transport/Script.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+constexpr int kAnySource = -1;
+
+// One message that this rank expects, or that came before it was expected.
+struct Inbound {
+  enum class State {
+    kExpected,
+    kHere,       // a small one: its bytes are in `payload`
+    kAnnounced,  // a large one: its sender waits for an answer
+    kStreaming,
+    kComplete
+  };
+
+  int source = kAnySource;
+  OpKind kind = OpKind::kPointToPoint;
+  int64_t tag = 0;
+  State state = State::kExpected;
+  bool abandoned = false;  // nobody waits any more: what comes is thrown away
+  uint64_t id = 0;
+  double weight = 1.0;
+  Signature signature;  // what its sender called
+  std::vector<std::byte> payload;
+  // Where the bytes of a large message go. Null: the script takes the frames from the lane.
+  std::byte* sink = nullptr;
+  uint64_t received = 0;
+
+  bool accepts(int from, OpKind of_kind, int64_t of_tag) const {
+    return (source == kAnySource || source == from) && kind == of_kind && tag == of_tag;
+  }
+};
+
+// One message on its way out.
+struct Outbound {
+  int destination = 0;
+  uint64_t id = 0;
+  Grant::Answer answer = Grant::kNone;
+  Signature expected;  // what the receiver called, when it refused
+};
+
+// How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
+// Messages on a lane are matched by kind and tag, in order. A small message goes at once; a large
+// one is announced, and streams when its receiver has accepted it. So a lane never holds data that
+// nobody takes, and an operation that waits for one rank stops no other. Used by the driving thread
+// alone.
+class Mailbox {
+ public:
+  Mailbox(const Segment& segment, const Membership& members);
+
+  // An expected message that is abandoned when the script that expects it is destroyed before it
+  // came. Expect and send in the order of the calls: it decides what matches what.
+  class Expected {
+   public:
+    Expected(Mailbox& mailbox, std::shared_ptr<Inbound> inbound)
+        : mailbox_(&mailbox), inbound_(std::move(inbound)) {}
+    Expected(Expected&& other) noexcept = default;
+    ~Expected() {
+      if (inbound_) {
+        mailbox_->abandon(*inbound_);
+      }
+    }
+    Inbound& operator*() const { return *inbound_; }
+    Inbound* operator->() const { return inbound_.get(); }
+    std::shared_ptr<Inbound> share() const { return inbound_; }
+
+   private:
+    Mailbox* mailbox_;
+    std::shared_ptr<Inbound> inbound_;
+  };
+
+  // A message in its lane's queue from construction until its first frame was published, and known
+  // to the answers until destruction.
+  class Departing {
+   public:
+    Departing(Mailbox& mailbox, int destination);
+    ~Departing();
+    Departing(const Departing&) = delete;
+    Departing& operator=(const Departing&) = delete;
+    const Outbound& operator*() const { return outbound_; }
+    const Outbound* operator->() const { return &outbound_; }
+
+   private:
+    friend class Mailbox;
+    Mailbox& mailbox_;
+    Outbound outbound_;
+  };
+
+  class Waiting : public Awaitable {
+   public:
+    Waiting(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) {}
+    std::vector<int> missing() const override { return {peer_}; }
+    void await_resume() {}
+
+   protected:
+    ~Waiting() = default;
+    Mailbox& mailbox_;
+    int peer_;
+  };
+
+  // Fulfilled when it is this message's turn on its lane and there is a free slot.
+  class Turn final : public Waiting {
+   public:
+    explicit Turn(const Departing& message)
+        : Waiting(message.mailbox_, message->destination), message_(message) {}
+    bool ready() override;
+
+   private:
+    const Departing& message_;
+  };
+  // Fulfilled when the lane has a free slot.
+  class Room final : public Waiting {
+   public:
+    using Waiting::Waiting;
+    bool ready() override { return mailbox_.lane(peer_).out.room(); }
+  };
+  // Fulfilled when the receiver has answered. Throws when it did not accept.
+  class Answered final : public Waiting {
+   public:
+    Answered(const Departing& message, const Op& op)
+        : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
+    bool ready() override { return message_->answer != Grant::kNone; }
+    void await_resume() const;
+
+   private:
+    const Departing& message_;
+    const Op& op_;
+  };
+  // Fulfilled when the messages have reached that state.
+  class Reached final : public Awaitable {
+   public:
+    Reached(const Mailbox& mailbox, std::vector<const Inbound*> messages, Inbound::State state)
+        : mailbox_(mailbox), messages_(std::move(messages)), state_(state) {}
+    bool ready() override;
+    std::vector<int> missing() const override;
+    bool anyWillDo() const override;
+    void await_resume() {}
+
+   private:
+    const Mailbox& mailbox_;
+    std::vector<const Inbound*> messages_;
+    Inbound::State state_;
+  };
+  // Fulfilled when the next frame of each of the accepted messages is at the head of its lane.
+  class Heads final : public Awaitable {
+   public:
+    Heads(Mailbox& mailbox, const std::vector<Expected>& messages)
+        : mailbox_(mailbox), messages_(messages) {}
+    bool ready() override { return missing().empty(); }
+    std::vector<int> missing() const override;
+    void await_resume() {}
+
+   private:
+    Mailbox& mailbox_;
+    const std::vector<Expected>& messages_;
+  };
+  // Only one operation at a time takes frames of several lanes in step: two could each wait for
+  // what lies behind the other's frames.
+  class Floor final : public Awaitable {
+   public:
+    explicit Floor(Mailbox& mailbox) : mailbox_(mailbox) {}
+    bool ready() override { return !mailbox_.floor_taken_; }
+    std::vector<int> missing() const override { return {}; }
+    [[nodiscard]] auto await_resume() {
+      struct Release {
+        void operator()(Mailbox* mailbox) const { mailbox->floor_taken_ = false; }
+      };
+      mailbox_.floor_taken_ = true;
+      return std::unique_ptr<Mailbox, Release>(&mailbox_);
+    }
+
+   private:
+    Mailbox& mailbox_;
+  };
+
+  // --- receiving
+  Expected expect(int source, OpKind kind, int64_t tag);
+  Reached arrived(const Inbound& message);
+  Reached arrived(const std::vector<Expected>& messages);
+  Reached completed(const Inbound& message);
+  // Asks the sender of an announced message to stream it.
+  void accept(const Expected& message, std::byte* sink);
+  // Throws a mismatch, and tells the sender, where it called something else than `op`.
+  void requireSame(Inbound& message, const Op& op);
+  Heads heads(const std::vector<Expected>& messages) { return {*this, messages}; }
+  Floor floor() { return Floor(*this); }
+  const std::byte* head(const Inbound& message);
+  void pop(Inbound& message);
+
+  // --- sending
+  Turn turn(const Departing& message) { return Turn(message); }
+  Answered answered(const Departing& message, const Op& op) { return {message, op}; }
+  Room room(int destination) { return {*this, destination}; }
+  std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
+  void publish(const Departing& message, const Frame& frame);
+
+  // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
+  // True when something moved.
+  bool drain();
+  // The refusal of a message whose operation had already ended here, once.
+  std::optional<Failure> takeLateRefusal();
+
+  int rank() const { return members_.rank; }
+  // Bytes handed to peers so far. Readable from any thread.
+  uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
+  static size_t payload() { return Segment::laneShape().payload; }
+
+ private:
+  // Bytes that may wait unmatched from one sender before its lane is left full.
+  static constexpr size_t kMostUnexpected = size_t{64} << 20;
+
+  struct Lane {  // to and from one peer
+    RingWriter out;
+    RingReader in;
+    std::deque<uint64_t> departing;  // ids whose first frame is not out yet, in order
+    std::map<uint64_t, Outbound*> unanswered;
+    std::map<uint64_t, std::shared_ptr<Inbound>> streaming;
+    std::deque<Grant> owed;  // answers that found no room yet
+    size_t unexpected_bytes = 0;
+    uint64_t next_id = 0;
+  };
+
+  Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
+  bool drainLane(int peer);
+  bool drainAnswers(int peer);
+  bool sendAnswers(int peer);
+  bool deliver(int peer, const Frame& frame);
+  void fill(Inbound& message, int peer, const Frame& frame);
+  bool takeData(int peer, const Frame& frame);
+  void answer(int peer, const Grant& grant);
+  void abandon(Inbound& message);
+  void popLane(int peer);
+  void ring(int peer);
+
+  const Segment& segment_;
+  const Membership& members_;
+  std::vector<Lane> lanes_;
+  std::list<std::shared_ptr<Inbound>> expected_;
+  std::list<std::shared_ptr<Inbound>> unexpected_;
+  std::optional<Failure> late_refusal_;
+  bool floor_taken_ = false;
+  std::atomic<uint64_t> sent_{0};
+};
+
+}  // namespace bluefog

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/Deadline.hpp"
+#include "transport/Frame.hpp"
+#include "transport/Script.hpp"
+
+namespace bluefog {
+
+// One posted operation. The engine's driving thread steps its scripts; when all have ended, or one
+// has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
+struct Op {
+  // Collectives of a group run one after the other in the order issued; messages (point-to-point
+  // and neighbour operations) all at once, matched by edge, tag and order.
+  enum class Kind { kCollective, kMessage };
+
+  Op(Kind op_kind, Signature op_signature, Deadline op_deadline)
+      : kind(op_kind), signature(op_signature), deadline(op_deadline) {}
+
+  const Kind kind;
+  const Signature signature;
+  const Deadline deadline;
+  const char* title = nullptr;  // overrides the signature's name in messages: "recv"
+  uint64_t sequence = 0;
+  std::vector<Script> scripts;
+  std::shared_ptr<void> memory;  // owns what the scripts read and write
+
+  // Called by the driving thread after the scripts have succeeded, before `done`: puts results in
+  // place that the scripts could not write there.
+  std::function<void()> epilogue;
+  // Written by the driving thread before `done`.
+  std::exception_ptr error;
+  std::atomic<bool> done{false};
+  // Called once, by the driving thread, outside of every lock.
+  std::function<void(Op&)> finished;
+};
+
+}  // namespace bluefog

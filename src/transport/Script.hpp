@@ -1,0 +1,89 @@
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace bluefog {
+
+// What a script waits for. Lives in the coroutine's frame while it is suspended.
+class Condition {
+ public:
+  virtual bool ready() = 0;
+  // The group ranks whose bytes, or room, are missing.
+  virtual std::vector<int> missing() const = 0;
+  // Whether one of the missing ranks would do (a receive from any source).
+  virtual bool anyWillDo() const { return false; }
+
+ protected:
+  ~Condition() = default;
+};
+
+// An algorithm as a coroutine: straight-line code that says `co_await` where bytes or room may not
+// be there yet. Nobody blocks in it: the thread that drives the engine calls advance() and goes on
+// to the next one. Destroying it at any await leaves nothing behind but what peers were told.
+class [[nodiscard]] Script {
+ public:
+  struct promise_type {
+    Condition* waiting = nullptr;
+    std::exception_ptr error;
+
+    Script get_return_object() {
+      return Script(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { error = std::current_exception(); }
+  };
+  using Handle = std::coroutine_handle<promise_type>;
+
+  Script(Script&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Script& operator=(Script&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Script(const Script&) = delete;
+  Script& operator=(const Script&) = delete;
+  ~Script() {
+    if (handle_) {
+      handle_.destroy();
+    }
+  }
+
+  bool done() const { return handle_.done(); }
+  // Runs until the next condition that is not fulfilled. True when something moved. Throws what the
+  // algorithm threw.
+  bool advance() {
+    Condition*& waiting = handle_.promise().waiting;
+    if (waiting != nullptr && !waiting->ready()) {
+      return false;
+    }
+    waiting = nullptr;
+    handle_.resume();
+    if (handle_.promise().error) {
+      std::rethrow_exception(handle_.promise().error);
+    }
+    return true;
+  }
+  // Null before the first advance() and when done.
+  const Condition* waiting() const { return handle_.promise().waiting; }
+
+ private:
+  explicit Script(Handle handle) : handle_(handle) {}
+
+  Handle handle_;
+};
+
+// Base of the things a script can co_await.
+class Awaitable : public Condition {
+ public:
+  bool await_ready() { return ready(); }
+  void await_suspend(Script::Handle handle) { handle.promise().waiting = this; }
+
+ protected:
+  ~Awaitable() = default;
+};
+
+}  // namespace bluefog

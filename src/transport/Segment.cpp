@@ -1,0 +1,104 @@
+#include "transport/Segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <stdexcept>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr size_t kPage = 4096;
+// Measured on 2 cores (benchmarks/README.md): a chunk that fits the first-level caches next to its
+// copy, and enough of them that ranks of different speed do not wait for each other.
+constexpr uint32_t kBoardPayload = 64 * 1024;
+constexpr uint32_t kBoardSlots = 16;
+constexpr uint32_t kLanePayload = 64 * 1024;
+constexpr uint32_t kLaneSlots = 8;
+
+size_t roundUp(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+size_t bellsAt() {
+  return roundUp(sizeof(Verdict));
+}
+size_t boardsAt(int size) {
+  return bellsAt() + roundUp(sizeof(Bell) * static_cast<size_t>(size));
+}
+size_t laneBytes() {
+  return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
+}
+
+}  // namespace
+
+RingShape Segment::boardShape(int size) {
+  return {static_cast<uint32_t>(size - 1), kBoardSlots, kBoardPayload};
+}
+
+RingShape Segment::laneShape() {
+  return {1, kLaneSlots, kLanePayload};
+}
+
+size_t Segment::bytes(int size) {
+  const auto n = static_cast<size_t>(size);
+  return boardsAt(size) + n * roundUp(boardShape(size).bytes()) + n * n * laneBytes();
+}
+
+Fd Segment::create(int size) {
+  Fd memfd(::memfd_create("bluefog", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memfd.valid()) {
+    throwErrno("memfd_create (shared memory of a process group)");
+  }
+  if (::fchmod(memfd.get(), 0600) != 0 ||
+      ::ftruncate(memfd.get(), static_cast<off_t>(bytes(size))) != 0 ||
+      ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throwErrno("preparing " + std::to_string(bytes(size)) + " bytes of shared memory");
+  }
+  return memfd;
+}
+
+Segment::Segment(const Fd& memfd, int size) : size_(size) {
+  struct stat status {};
+  const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
+  if (::fstat(memfd.get(), &status) != 0 || static_cast<size_t>(status.st_size) != bytes(size) ||
+      (seals & F_SEAL_SHRINK) == 0) {
+    throw std::runtime_error(
+        "[bluefog] the shared memory that group rank 0 sent is not of this version's layout");
+  }
+  void* data = ::mmap(nullptr, bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                      memfd.get(), 0);
+  if (data == MAP_FAILED) {
+    throwErrno("mapping " + std::to_string(bytes(size)) + " bytes of shared memory");
+  }
+  mapping_ = Mapping(data, bytes(size));
+}
+
+Verdict& Segment::verdict() const {
+  return *reinterpret_cast<Verdict*>(mapping_.data());
+}
+
+Bell& Segment::bell(int rank) const {
+  return *reinterpret_cast<Bell*>(mapping_.data() + bellsAt() +
+                                  sizeof(Bell) * static_cast<size_t>(rank));
+}
+
+std::byte* Segment::board(int writer) const {
+  return mapping_.data() + boardsAt(size_) +
+         static_cast<size_t>(writer) * roundUp(boardShape(size_).bytes());
+}
+
+std::byte* Segment::lane(int from, int to) const {
+  const auto n = static_cast<size_t>(size_);
+  const size_t index = static_cast<size_t>(from) * n + static_cast<size_t>(to);
+  return board(size_) + index * laneBytes();
+}
+
+GrantRing& Segment::grants(int from, int to) const {
+  return *reinterpret_cast<GrantRing*>(lane(from, to) + roundUp(laneShape().bytes()));
+}
+
+}  // namespace bluefog

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/Fd.hpp"
+#include "transport/Bell.hpp"
+#include "transport/Ring.hpp"
+
+namespace bluefog {
+
+// What the receiver of a large message answers to its announcement.
+struct Grant {
+  enum Answer : uint64_t {
+    kNone,
+    kAccepted,
+    kRefused,   // the receiver called something else: `expected`
+    kWithdrawn  // the receiver's operation has ended without it
+  };
+
+  uint64_t id = 0;
+  Answer answer = kNone;
+  Signature expected;  // what the receiver called, for the message of a refusal
+};
+
+// Answers run against the direction of the data, in a ring of their own, so that they can never be
+// stuck behind data that nobody takes yet.
+struct GrantRing {
+  static constexpr uint64_t kEntries = 64;
+  alignas(64) std::atomic<uint64_t> written;
+  alignas(64) std::atomic<uint64_t> read;
+  Grant entries[kEntries];
+};
+
+// The first failure of the group's collectives, for all ranks to tell the same story.
+struct Verdict {
+  static constexpr size_t kMostRanks = 64;
+  static constexpr size_t kMostText = 2048;
+  enum State : uint32_t { kNone, kBeingWritten, kWritten };
+
+  std::atomic<uint32_t> state;
+  uint32_t cause;
+  uint32_t ranks_n;
+  int32_t ranks[kMostRanks];
+  uint32_t text_n;
+  char text[kMostText];
+};
+
+// The memory that the ranks of one group share: one sealed memfd, made by group rank 0 and passed
+// to the others over unix sockets. It has no name anywhere, so nothing is left when all are killed.
+//
+//   Verdict | Bell x n | board ring x n (read by the n - 1 others) | lane ring, GrantRing x n x n
+class Segment {
+ public:
+  static Fd create(int size);
+  // Maps what create() made. Checks seals and size, so that no peer can make an access fault.
+  Segment(const Fd& memfd, int size);
+
+  int size() const { return size_; }
+  Verdict& verdict() const;
+  Bell& bell(int rank) const;
+  std::byte* board(int writer) const;
+  std::byte* lane(int from, int to) const;
+  GrantRing& grants(int from, int to) const;
+
+  RingShape boardShape() const { return boardShape(size_); }
+  static RingShape laneShape();
+
+ private:
+  static RingShape boardShape(int size);
+  static size_t bytes(int size);
+
+  Mapping mapping_;
+  int size_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,187 @@
+"""The side of the harness inside a rank: it receives functions, marks points, waits at gates."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+BACKEND = os.environ.get("RANKS_BACKEND", "bluefog")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One function for every rank; a new `store` means: leave the old group, join a new one."""
+
+    function: str
+    args: tuple[Any, ...] = ()
+    world: int = 0  # 0: the function initialises the process group itself
+    store: str = ""
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as plain data, so that the parent can judge it without the backend's classes."""
+
+    kind: str
+    kinds: tuple[str, ...]
+    text: str
+    ranks: tuple[int, ...] | None
+    began: float
+    ended: float
+
+    def took(self, since: float | None = None) -> float:
+        return self.ended - (self.began if since is None else max(since, self.began))
+
+
+@dataclass
+class Footprint:
+    """What the process holds: a leak shows as a difference of two of these."""
+
+    threads: int
+    fds: Counter[str] = field(default_factory=Counter)
+    memfd_maps: int = 0
+
+
+def directory() -> Path:
+    return Path(os.environ["RANKS_DIR"])
+
+
+def mark(point: str) -> None:
+    """Tell the parent (and the other ranks) that this rank has reached `point`."""
+    (directory() / f"at.{point}.{os.environ['RANK']}").touch()
+
+
+def await_file(name: str, limit: float = 30.0) -> None:
+    end = time.monotonic() + limit
+    path = directory() / name
+    while not path.exists():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nobody created {name} within {limit} s")
+        time.sleep(0.002)
+
+
+def gate(name: str, limit: float = 30.0) -> None:
+    """Wait until the parent calls `ranks.open(name)`."""
+    await_file(f"gate.{name}", limit)
+
+
+def meet(point: str, world: int, limit: float = 30.0) -> None:
+    """A barrier through the file system: it must not depend on what is under test."""
+    mark(point)
+    for rank in range(world):
+        await_file(f"at.{point}.{rank}", limit)
+
+
+def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
+    began = time.monotonic()
+    try:
+        call(*args, **kwargs)
+    except BaseException as error:
+        ended = time.monotonic()
+        ranks = getattr(error, "ranks", None)
+        return Raised(
+            kind=type(error).__name__,
+            kinds=tuple(c.__name__ for c in type(error).__mro__),
+            text=str(error),
+            ranks=None if ranks is None else tuple(int(r) for r in ranks),
+            began=began,
+            ended=ended,
+        )
+    return None
+
+
+def init(store: str, rank: int, world: int, timeout: float = 30.0) -> None:
+    dist.init_process_group(
+        BACKEND,
+        init_method=f"file://{directory() / store}",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=timeout),
+    )
+
+
+def footprint() -> Footprint:
+    fds: Counter[str] = Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            fds[os.readlink(f"/proc/self/fd/{fd}").split(":")[0].split(" ")[0]] += 1
+        except OSError:  # the descriptor of listdir itself
+            continue
+    maps = Path("/proc/self/maps").read_text()
+    return Footprint(len(os.listdir("/proc/self/task")), fds, maps.count("/memfd:"))
+
+
+def rss() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def destroy(_rank: int, _world: int) -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def serve(conn: Connection, rank: int) -> None:
+    store = ""
+    while True:
+        try:
+            task: Task | None = conn.recv()
+        except EOFError:
+            return
+        if task is None:
+            return
+        try:
+            if task.world and task.store != store:
+                destroy(rank, task.world)
+                init(task.store, rank, task.world, task.timeout)
+                store = task.store
+            value = resolve(task.function)(rank, task.world or world_size(), *task.args)
+            conn.send(("value", value))
+        except BaseException:
+            conn.send(("error", traceback.format_exc()))
+
+
+def world_size() -> int:
+    return int(os.environ["WORLD_SIZE"])
+
+
+def main() -> None:
+    # A rank must not outlive the test process, whatever kills that one.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    torch.set_num_threads(1)
+    sys.modules["inrank"] = sys.modules["__main__"]  # one copy of the classes that are pickled
+    for cls in (Task, Raised, Footprint):
+        cls.__module__ = "inrank"
+    conn = Connection(int(os.environ["RANKS_FD"]))
+    serve(conn, int(os.environ["RANK"]))
+    if os.environ.get("RANKS_DESTROY") == "1" and dist.is_initialized():
+        dist.destroy_process_group()
+    conn.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Ranks that disagree, or do not come: errors on all ranks involved, in time, naming both sides."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+import inrank
+
+pytestmark = harness.only_bluefog
+
+WORLD = 3
+
+
+def f(n: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(n, dtype=dtype)
+
+
+def neighbor(x: torch.Tensor, group: Any) -> Any:
+    import bluefog_pg
+
+    return bluefog_pg.neighbor_allreduce(x, group=group)
+
+
+def gather(n: int, group: Any) -> Any:
+    return dist.all_gather_into_tensor(f(n * WORLD), f(n), group=group)
+
+
+def scatter(n: int, group: Any) -> Any:
+    return dist.reduce_scatter_tensor(f(n), f(n * WORLD), group=group)
+
+
+# name: what the others call, what the odd rank calls, and what each error must name of both
+BIG = 1 << 19
+CASES: dict[str, tuple[Any, Any, list[str]]] = {
+    "shapes": (
+        lambda g: dist.all_reduce(f(4), group=g),
+        lambda g: dist.all_reduce(f(5), group=g),
+        [r"float32\[4\]", r"float32\[5\]"],
+    ),
+    "kinds": (
+        lambda g: dist.all_reduce(f(4), group=g),
+        lambda g: dist.all_reduce(f(4, torch.float64), group=g),
+        [r"float32\[4\]", r"float64\[4\]"],
+    ),
+    "kinds of the same width": (
+        lambda g: dist.all_reduce(f(4, torch.float16), group=g),
+        lambda g: dist.all_reduce(f(4, torch.bfloat16), group=g),
+        [r"\bfloat16\[4\]", r"bfloat16\[4\]"],
+    ),
+    "large": (
+        lambda g: dist.all_reduce(f(BIG), group=g),
+        lambda g: dist.all_reduce(f(BIG + 1), group=g),
+        [rf"float32\[{BIG}\]", rf"float32\[{BIG + 1}\]"],
+    ),
+    "small and large": (
+        lambda g: dist.all_reduce(f(2), group=g),
+        lambda g: dist.all_reduce(f(BIG), group=g),
+        [r"float32\[2\]", rf"float32\[{BIG}\]"],
+    ),
+    "empty": (
+        lambda g: dist.all_reduce(f(0), group=g),
+        lambda g: dist.all_reduce(f(3), group=g),
+        [r"float32\[0\]", r"float32\[3\]"],
+    ),
+    "operators": (
+        lambda g: dist.all_reduce(f(4), dist.ReduceOp.SUM, group=g),
+        lambda g: dist.all_reduce(f(4), dist.ReduceOp.MAX, group=g),
+        ["SUM", "MAX"],
+    ),
+    "roots": (
+        lambda g: dist.broadcast(f(4), 0, group=g),
+        lambda g: dist.broadcast(f(4), 1, group=g),
+        [r"\b0\b", r"\b1\b"],
+    ),
+    "broadcast shapes": (
+        lambda g: dist.broadcast(f(4), 0, group=g),
+        lambda g: dist.broadcast(f(6), 0, group=g),
+        [r"float32\[4\]", r"float32\[6\]"],
+    ),
+    "calls": (
+        lambda g: dist.all_reduce(f(4), group=g),
+        lambda g: dist.barrier(group=g),
+        ["all_?reduce", "barrier"],
+    ),
+    "calls of the same size": (
+        lambda g: dist.all_reduce(f(4), group=g),
+        lambda g: dist.broadcast(f(4), 0, group=g),
+        ["all_?reduce", "broadcast"],
+    ),
+    "gather and scatter": (
+        lambda g: gather(5, g),
+        lambda g: scatter(5, g),
+        ["all_?gather", "reduce_?scatter"],
+    ),
+    "gather sizes": (lambda g: gather(5, g), lambda g: gather(6, g), [r"\[5\]", r"\[6\]"]),
+    "scatter sizes": (lambda g: scatter(5, g), lambda g: scatter(7, g), [r"\[\d+\]"]),
+    "neighbour shapes": (
+        lambda g: neighbor(f(4), g),
+        lambda g: neighbor(f(6), g),
+        [r"float32\[4\]", r"float32\[6\]"],
+    ),
+    "neighbour kinds": (
+        lambda g: neighbor(f(4), g),
+        lambda g: neighbor(f(4, torch.float64), g),
+        [r"float32\[4\]", r"float64\[4\]"],
+    ),
+}
+
+
+def disagree(rank: int, world: int, name: str, odd: int) -> list[Any]:
+    """In a group of its own, for a mismatch ends it; the world must not notice."""
+    group = dist.new_group()
+    dist.all_reduce(f(1), group=group)
+    dist.barrier()
+    usual, different, _ = CASES[name]
+    first = inrank.catch(different if rank == odd else usual, group)
+    again = inrank.catch(dist.all_reduce, f(1), group=group)
+    dist.destroy_process_group(group)
+    t = f(2)
+    dist.all_reduce(t)
+    return [first, again, t[0].item()]
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
+    odd = list(CASES).index(name) % WORLD
+    told = pool.run(disagree, name, odd, world=WORLD, timeout=40)
+    start = max(first.began for first, _, _ in told if first) if told[0][0] else 0
+    for rank, (first, again, after) in enumerate(told):
+        error = harness.raised(first, "Mismatch")
+        assert "DistBackendError" in error.kinds
+        assert error.took(start) < 1.0 * harness.SLOW, f"rank {rank}: {error.took(start):.2f} s"
+        assert re.match(rf"\[bluefog\] rank {rank}/{WORLD} ", error.text), error.text
+        for part in CASES[name][2]:
+            assert re.search(part, error.text), f"rank {rank} does not say {part!r}: {error.text}"
+        assert error.ranks, error.text
+        assert rank not in error.ranks, error.text
+        # A failed group says so at once, for ever; it never hangs.
+        assert harness.raised(again, "RuntimeError").took() < 1.0 * harness.SLOW
+        assert after == WORLD
+
+
+def asynchronous(rank: int, world: int) -> list[Any]:
+    group = dist.new_group()
+    work = dist.all_reduce(f(4 + (rank == 1)), group=group, async_op=True)
+    end = time.monotonic() + 5
+    while not work.is_completed() and time.monotonic() < end:
+        time.sleep(0.005)
+    told = [work.is_completed(), work.is_success(), work.exception() is not None]
+    errors = [inrank.catch(work.wait), inrank.catch(work.wait)]
+    errors.append(inrank.catch(work.get_future().wait))
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return [told, errors]
+
+
+def test_an_asynchronous_one_fails_its_work_and_future(pool: harness.Pool) -> None:
+    for told, errors in pool.run(asynchronous, world=WORLD):
+        assert told == [True, False, True]
+        assert [e.kind for e in errors[:2]] == ["Mismatch"] * 2
+        assert "float32[4]" in errors[2].text and "float32[5]" in errors[2].text
+
+
+def unequal_messages(rank: int, world: int, n: int, dtype: str) -> inrank.Raised | None:
+    group = dist.new_group([0, 1])
+    if rank == 0:
+        error = inrank.catch(dist.send, f(4), 1, group=group)
+    else:
+        error = inrank.catch(dist.recv, f(n, getattr(torch, dtype)), 0, group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(3, "float32"), (5, "float32"), (4, "int32")])
+def test_a_receive_of_another_size_or_kind(pool: harness.Pool, n: int, dtype: str) -> None:
+    sender, receiver = pool.run(unequal_messages, n, dtype, world=2)
+    error = harness.raised(receiver, "Mismatch", ranks=[0])
+    assert "float32[4]" in error.text and f"{dtype}[{n}]" in error.text
+    assert error.took() < 1.0 * harness.SLOW
+    assert sender is None or "Mismatch" in sender.kinds  # a small send is over before
+
+
+def nobody_comes(rank: int, world: int, limit: float) -> list[Any]:
+    group = dist.new_group(timeout=timedelta(seconds=limit))
+    dist.all_reduce(f(1), group=group)
+    dist.barrier()
+    posted = error = None
+    if rank == 0:  # one waited for, one that nobody waits for
+        posted = dist.all_reduce(f(4096), group=group, async_op=True)
+        began = time.monotonic()
+        while not posted.is_completed() and time.monotonic() < began + limit + 5:
+            time.sleep(0.01)
+        error = [time.monotonic() - began, inrank.catch(posted.wait)]
+    dist.barrier()  # the world lives on
+    dist.destroy_process_group(group)
+    return [error]
+
+
+def test_a_missing_rank_is_named_at_the_limit(pool: harness.Pool) -> None:
+    took, error = pool.run(nobody_comes, 1.5, world=WORLD)[0][0]
+    assert 1.4 < took < 2.5 * harness.SLOW
+    harness.raised(error, "CollectiveTimeout", ranks=[1, 2])
+    want = r"\[bluefog\] rank 0/3 all_?reduce #\d+ (SUM )?float32\[4096\]: timed out after 1\.5 s"
+    assert re.match(want + r"; nothing from ranks 1, 2", error.text), error.text
+
+
+def shorter(rank: int, world: int) -> inrank.Raised | None:
+    """set_timeout on a living group counts for what is posted later; a receive keeps to it too."""
+    group = dist.new_group([0, 1])
+    error = None
+    if rank == 0:
+        group.set_timeout(timedelta(seconds=0.7))
+        error = inrank.catch(dist.recv, f(3), 1, group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+def test_set_timeout(pool: harness.Pool) -> None:
+    error = harness.raised(pool.run(shorter, world=2)[0], "CollectiveTimeout", ranks=[1])
+    assert 0.6 < error.took() < 1.7 * harness.SLOW
+
+
+def one_sided(rank: int, world: int) -> inrank.Raised | None:
+    """A dynamic call that expects from a rank which does not send."""
+    import bluefog_pg
+
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    error = None
+    if rank == 0:
+        weights = {"self_weight": 0.5, "src_weights": {1: 0.5}}
+        error = inrank.catch(
+            bluefog_pg.neighbor_allreduce, f(3), **weights, dst_weights=[], group=group
+        )
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+def test_a_dynamic_neighbour_that_does_not_send(pool: harness.Pool) -> None:
+    error = harness.raised(pool.run(one_sided, world=2)[0], "CollectiveTimeout", ranks=[1])
+    assert 0.9 < error.took() < 2 * harness.SLOW
