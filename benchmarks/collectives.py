@@ -11,9 +11,11 @@ import argparse
 import importlib.util
 import os
 import platform
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import launch
 import peers
@@ -84,8 +86,9 @@ def machine() -> dict[str, str | int | None]:
 
 def main() -> None:
     args = parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
     backends = without_missing(args.backends)
-    found = {"machine": machine(), "rows": [], "probes": {}}
+    found: dict[str, Any] = {"machine": machine(), "rows": [], "probes": {}}
     plan = {"ops": args.ops, "sizes": args.sizes, "backends": backends, "rounds": args.rounds}
     for n in args.ranks:
         mpi = "mpi" in backends

@@ -64,8 +64,8 @@ class Case:
             return torch.cat([self.values(r) for r in range(self.n)])
         if self.op in NEIGHBOR:
             sources = self.edges()[0][0]
-            return sum(self.values(r) for r in (self.rank, *sources)) / (len(sources) + 1)
-        total = sum(self.values(r) for r in range(self.n))
+            return torch.stack([self.values(r) for r in (self.rank, *sources)]).mean(0)
+        total = torch.stack([self.values(r) for r in range(self.n)]).sum(0)
         return total if self.op == "all_reduce" else total.chunk(self.n)[self.rank]
 
     def wrong(self, call: Call) -> int:
@@ -159,7 +159,9 @@ class GlooPeer(TorchPeer):
 
         def call() -> Tensor:
             sources, to = next(turns)
-            works = [dist.irecv(buffer, s, group) for buffer, s in zip(got, sources, strict=True)]
+            works: list[Any] = [
+                dist.irecv(buffer, s, group) for buffer, s in zip(got, sources, strict=True)
+            ]
             works += [dist.isend(send, d, group) for d in to]
             for work in works:
                 work.wait()
@@ -191,7 +193,7 @@ class MpiPeer:
             return self.bind_neighbor(case)
         mpi, world = self.mpi, self.world
         send, recv = (case.send.numpy(), mpi.FLOAT), (case.recv.numpy(), mpi.FLOAT)
-        arguments = {
+        arguments: dict[str, Any] = {
             "all_reduce": (world.Allreduce, (mpi.IN_PLACE, send)),
             "broadcast": (world.Bcast, (send,)),
             "all_gather": (world.Allgather, (send, recv)),

@@ -89,7 +89,8 @@ def run_all(n: int, backends: list[str], deadline: float, quick: bool) -> dict[s
     starts: dict[str, list[Any]] = {name: [] for name in backends}
     for turn in range(1 if quick else 5):
         for name in backends:
-            args = {"probe": "start", "backend": name, "idle": 0 if turn else 1 if quick else 3}
+            idle = 0 if turn else 1 if quick else 3
+            args: dict[str, Any] = {"probe": "start", "backend": name, "idle": idle}
             starts[name].append(launch.run_ranks("probes.py", n, args, deadline))
     found: dict[str, Any] = {"starts": starts}
     if not backends:

@@ -1,8 +1,8 @@
 // Every line of pybind11 in the project. No logic; the GIL is this file's business alone.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <optional>
 #include <utility>
@@ -10,6 +10,7 @@
 
 #include "core/Error.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
+#include "process_group/WorkBluefog.hpp"
 
 namespace py = pybind11;
 using bluefog::Cause;
@@ -17,6 +18,7 @@ using bluefog::Error;
 using bluefog::Options;
 using bluefog::ProcessGroupBluefog;
 using bluefog::WeightedRank;
+using bluefog::WorkBluefog;
 
 namespace {
 
@@ -91,8 +93,9 @@ PYBIND11_MODULE(_C, module) {
 
   exception_types.peer_failed =
       newException(module, "PeerFailed", "A rank that the operation needs is gone: see `ranks`.");
-  exception_types.timeout = newException(
-      module, "CollectiveTimeout", "The operation's deadline passed: see `ranks` for who was late.");
+  exception_types.timeout =
+      newException(module, "CollectiveTimeout",
+                   "The operation's deadline passed: see `ranks` for who was late.");
   exception_types.mismatch =
       newException(module, "Mismatch", "Ranks that met in one operation called different things.");
   exception_types.aborted =
@@ -101,14 +104,17 @@ PYBIND11_MODULE(_C, module) {
 
   using Release = py::call_guard<py::gil_scoped_release>;
 
+  // c10d deprecates Work.result(); for operations that make new tensors it is where they are.
+  py::class_<WorkBluefog, c10d::Work, c10::intrusive_ptr<WorkBluefog>>(module, "WorkBluefog")
+      .def("result", &WorkBluefog::result);
+
   py::class_<ProcessGroupBluefog, c10d::Backend, c10::intrusive_ptr<ProcessGroupBluefog>> group(
       module, "ProcessGroupBluefog");
 
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(group, "Options")
       .def(py::init<>())
-      .def("__deepcopy__", [](const Options& self, const py::dict&) {
-        return c10::make_intrusive<Options>(self);
-      });
+      .def("__deepcopy__",
+           [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
 
   group
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -118,11 +124,11 @@ PYBIND11_MODULE(_C, module) {
                                                              checkSignals);
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
-      .def_property_readonly("options",
-                             [](ProcessGroupBluefog& self) {
-                               return c10::static_intrusive_pointer_cast<Options>(
-                                   self.getBackendOptions());
-                             })
+      .def_property_readonly(
+          "options",
+          [](ProcessGroupBluefog& self) {
+            return c10::static_intrusive_pointer_cast<Options>(self.getBackendOptions());
+          })
       .def("_set_default_timeout", &ProcessGroupBluefog::setTimeout, py::arg("timeout"), Release())
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
@@ -132,9 +138,8 @@ PYBIND11_MODULE(_C, module) {
              const std::vector<std::pair<int, double>>& sources,
              const std::vector<std::pair<int, double>>& destinations, double divisor,
              bool async_op) {
-            return self.neighborAllreduce(
-                tensor,
-                {self_weight, weighted(sources), weighted(destinations), divisor, async_op});
+            return self.neighborAllreduce(tensor, {self_weight, weighted(sources),
+                                                   weighted(destinations), divisor, async_op});
           },
           py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
           py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());

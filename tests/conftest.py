@@ -52,7 +52,7 @@ def in_use(path: Path) -> bool:
 
 def holdings() -> tuple[set[Path], set[int]]:
     names = {Path("/dev/shm") / n for n in os.listdir("/dev/shm")}
-    names |= {p for p in Path("/tmp").iterdir() if p.name.startswith(harness.LEAK_NAMES)}
+    names |= {p for p in Path("/tmp").iterdir() if p.name.startswith("bluefog")}
     kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
     return names, harness.descendants(os.getpid()) - kept
 

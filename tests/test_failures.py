@@ -229,9 +229,11 @@ def test_a_stopped_rank_is_named_at_the_limit(name: str) -> None:
             assert "timed out after 2" in error.text
         time.sleep(0.2)
         cont = ranks.cont(2)
-        # It wakes up to a group whose others have given up.
-        error = harness.raised(ranks.answer(2, 8), "RuntimeError")
-        assert error.ended - cont < (2 + 1) * SLOW
+        # It wakes up to a group whose others have given up. A small send needs nobody.
+        error = ranks.answer(2, 8)
+        if name != "recv":
+            harness.raised(error, "RuntimeError")
+            assert error.ended - cont < (2 + 1) * SLOW
         assert set(ranks.leave().values()) == {0}
 
 

@@ -201,19 +201,24 @@ def test_dropped_sends_arrive(pool: harness.Pool) -> None:
 
 
 def shapes(rank: int, world: int) -> list[Any]:
-    """0-dim, offset views and rows of a matrix as buffers; nothing beside them is written."""
+    """0-dim, offset views, rows and columns as buffers; nothing beside them is written."""
     if rank == 0:
         dist.send(torch.tensor(4.5), 1)
         dist.send(torch.arange(10.0)[3:7], 1)
+        dist.send(torch.arange(8.0)[::2], 1)
         return []
     scalar, matrix = torch.tensor(0.0), torch.zeros(3, 4)
     dist.recv(scalar, 0)
     dist.recv(matrix[1], 0)
-    return [scalar.item(), matrix.tolist()]
+    table = torch.zeros(4, 3)
+    dist.recv(table[:, 1], 0)
+    return [scalar.item(), matrix.tolist(), table.t().tolist()]
 
 
+@harness.only_bluefog
 def test_views(pool: harness.Pool) -> None:
-    want = [4.5, [[0.0] * 4, [3.0, 4.0, 5.0, 6.0], [0.0] * 4]]
+    zeros = [0.0] * 4
+    want = [4.5, [zeros, [3, 4, 5, 6], zeros], [zeros, [0, 2, 4, 6], zeros]]
     assert pool.run(shapes, world=2)[1] == want
 
 

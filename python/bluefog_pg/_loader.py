@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,8 +27,16 @@ def load() -> ModuleType:
         if _loaded is None:
             _check_torch_version()
             _loaded = importlib.import_module("bluefog_pg._C")
-            atexit.register(_loaded.shutdown_all)
+            atexit.register(_leave, _loaded)
         return _loaded
+
+
+def _leave(module: ModuleType) -> None:
+    """Leave the groups that are still there, while the interpreter is."""
+    module.shutdown_all()
+    # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
+    # abort the process when the interpreter goes first. Our groups go so fast that it often does.
+    time.sleep(0.02)
 
 
 def _check_torch_version() -> None:

@@ -108,13 +108,13 @@ bool Links::read(Peer& peer) {
     message.msg_iovlen = 1;
     message.msg_control = control.data();
     message.msg_controllen = control.size();
-    const ssize_t length =
-        ::recvmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t length = ::recvmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return false;
       }
-      // ECONNRESET says that the peer closed before it read everything; what it sent is still there.
+      // ECONNRESET says that the peer closed before it read everything; what it sent is still
+      // there.
       if (errno == EINTR || errno == ECONNRESET) {
         continue;
       }
@@ -166,8 +166,8 @@ void Links::sendFile(int rank, const Fd& file) {
   const int fd = file.get();
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
   // Fails only where the peer is gone, which look() reports.
-  [[maybe_unused]] const ssize_t sent = ::sendmsg(
-      peers_[static_cast<size_t>(rank)]->socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  [[maybe_unused]] const ssize_t sent = ::sendmsg(peers_[static_cast<size_t>(rank)]->socket.get(),
+                                                  &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 Fd Links::receiveFile(int rank) {

@@ -301,8 +301,8 @@ Fd Rendezvous::share(Fd made) {
     }
     watch();
     if (deadline_.passed()) {
-      giveUp(Cause::kTimeout, {global(0)}, "rank " + std::to_string(global(0)) +
-                                               " has not passed the group's memory in time");
+      giveUp(Cause::kTimeout, {global(0)},
+             "rank " + std::to_string(global(0)) + " has not passed the group's memory in time");
     }
     std::this_thread::sleep_for(milliseconds(1));
   }

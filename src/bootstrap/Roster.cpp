@@ -66,8 +66,8 @@ RankRecord RankRecord::decode(const std::string& text) {
   std::istringstream lines(text);
   RankRecord record;
   std::string pid;
-  for (std::string* field : {&record.version, &record.host, &record.place, &pid, &record.socket,
-                             &record.secret}) {
+  for (std::string* field :
+       {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret}) {
     if (!std::getline(lines, *field)) {
       throw std::runtime_error(
           "[bluefog] the store holds a record of this rank's group that this version cannot read");

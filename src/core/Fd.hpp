@@ -34,13 +34,11 @@ class Fd {
   int fd_ = -1;
 };
 
-// Owns a shared mapping of a whole file, which forked children do not get.
+// Owns memory from mmap().
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(void* data, size_t size) : data_(data), size_(size), owner_(::getpid()) {
-    ::madvise(data_, size_, MADV_DONTFORK);
-  }
+  Mapping(void* data, size_t size) : data_(data), size_(size), owner_(::getpid()) {}
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(other.size_), owner_(other.owner_) {}
   Mapping& operator=(Mapping&& other) noexcept {
@@ -52,7 +50,7 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
-    // In a forked child something else may be at that address by now.
+    // A forked child has no such mapping if it was advised so, and something else there by now.
     if (data_ != nullptr && ::getpid() == owner_) {
       ::munmap(data_, size_);
     }

@@ -86,8 +86,8 @@ void widen(float* to, const Half* from, size_t n) {
   size_t i = 0;
 #if defined(__F16C__)
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(
-        to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(to + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
   for (; i < n; ++i) {
     to[i] = _cvtsh_ss(from[i].bits);

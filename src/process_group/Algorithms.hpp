@@ -17,8 +17,8 @@ namespace bluefog {
 // memory. Every rank of a collective publishes at least one frame in it, so that every rank sees
 // what every other one called.
 
-// In place.
-Script allreduce(Board& board, const Op& op, std::byte* data);
+// In place. `returns` is the group's second board.
+Script allreduce(Board& board, Board& returns, const Op& op, std::byte* data);
 
 // In place, from the signature's root.
 Script broadcast(Board& board, const Op& op, std::byte* data);
@@ -51,8 +51,5 @@ struct WeightedRank {
 // order of `sources`. One pass: the sum is formed as the peers' memory streams by.
 Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
                    std::vector<WeightedRank> sources, double divisor, std::byte* output);
-
-// Steps that a rank runs ahead of its peers before it takes their frames.
-constexpr size_t kLag = 2;
 
 }  // namespace bluefog

@@ -22,7 +22,9 @@ class Flat {
   }
 
   std::byte* data() const { return static_cast<std::byte*>(flat_.mutable_data_ptr()); }
-  const std::byte* readable() const { return static_cast<const std::byte*>(flat_.const_data_ptr()); }
+  const std::byte* readable() const {
+    return static_cast<const std::byte*>(flat_.const_data_ptr());
+  }
   const at::Tensor& tensor() const { return flat_; }
   bool copied() const { return !flat_.is_same(original_); }
   void copyBack() const {

@@ -61,11 +61,10 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
   StoreExchange exchange(store, members.rank, members.size);
   Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline);
   rendezvous.meet();
-  const Fd memory =
-      rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
+  const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
   const int size = members.size;
-  return std::make_shared<Engine>(Segment(memory, size), std::move(members),
-                                  rendezvous.takeLinks(), std::move(interrupt));
+  return std::make_shared<Engine>(Segment(memory, size), std::move(members), rendezvous.takeLinks(),
+                                  std::move(interrupt));
 }
 
 at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op, bool in_place) {
@@ -73,8 +72,9 @@ at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op, boo
     return tensor;
   }
   const auto* factor = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK_VALUE(factor != nullptr, "[bluefog] PREMUL_SUM has no factor; make it with "
-                                       "torch.distributed._make_nccl_premul_sum");
+  TORCH_CHECK_VALUE(factor != nullptr,
+                    "[bluefog] PREMUL_SUM has no factor; make it with "
+                    "torch.distributed._make_nccl_premul_sum");
   const at::AutoDispatchBelowADInplaceOrView below;
   const at::Scalar scalar =
       factor->tensor_factor.defined() ? factor->tensor_factor.item() : factor->double_factor;
@@ -169,13 +169,14 @@ WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   auto flat = std::make_shared<Flat>(Flat::input(premultiplied(tensor, opts.reduceOp, true)));
-  op->scripts.push_back(bluefog::allreduce(engine_->board(), *op, flat->data()));
+  op->scripts.push_back(
+      bluefog::allreduce(engine_->board(), engine_->returns(), *op, flat->data()));
   if (flat->copied()) {
     op->epilogue = [flat] { flat->copyBack(); };
   }
   op->memory = std::move(flat);
-  return post({std::move(op), OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors,
-               opts.asyncOp});
+  return post(
+      {std::move(op), OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors, opts.asyncOp});
 }
 
 WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
@@ -194,8 +195,8 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
     op->epilogue = [flat] { flat->copyBack(); };
   }
   op->memory = std::move(flat);
-  return post({std::move(op), OpType::BROADCAST, "bluefog:broadcast", tensors, tensors,
-               opts.asyncOp});
+  return post(
+      {std::move(op), OpType::BROADCAST, "bluefog:broadcast", tensors, tensors, opts.asyncOp});
 }
 
 WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& outputs,
@@ -243,8 +244,7 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
     };
   }
   op->memory = std::move(memory);
-  return post({std::move(op), OpType::ALLGATHER, "bluefog:all_gather", inputs, list,
-               opts.asyncOp});
+  return post({std::move(op), OpType::ALLGATHER, "bluefog:all_gather", inputs, list, opts.asyncOp});
 }
 
 WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -270,7 +270,11 @@ WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& inp
                                            std::move(data),
                                            std::vector<size_t>(static_cast<size_t>(size_), bytes)));
   op->memory = std::move(memory);
-  return post({std::move(op), OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output},
+  return post({std::move(op),
+               OpType::_ALLGATHER_BASE,
+               "bluefog:all_gather",
+               {input},
+               {output},
                opts.asyncOp});
 }
 
@@ -339,12 +343,16 @@ WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor
   signature.detail = digest(counts);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  op->scripts.push_back(
-      bluefog::reduceScatter(engine_->board(), *op, std::move(data), std::move(counts),
-                             static_cast<std::byte*>(output.mutable_data_ptr())));
+  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
+                                               std::move(counts),
+                                               static_cast<std::byte*>(output.mutable_data_ptr())));
   op->memory = std::move(memory);
-  return post({std::move(op), OpType::_REDUCE_SCATTER_BASE, "bluefog:reduce_scatter", {input},
-               {output}, opts.asyncOp});
+  return post({std::move(op),
+               OpType::_REDUCE_SCATTER_BASE,
+               "bluefog:reduce_scatter",
+               {input},
+               {output},
+               opts.asyncOp});
 }
 
 WorkPtr ProcessGroupBluefog::barrier(const c10d::BarrierOptions& opts) {
@@ -420,23 +428,24 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
     Flat input;
     at::Tensor output;
   };
-  auto memory = std::make_shared<Memory>(
-      Memory{Flat::input(input), at::empty_like(input, at::MemoryFormat::Contiguous)});
-  auto op = std::make_shared<Op>(Op::Kind::kMessage,
-                                 signatureOf(OpKind::kNeighborAllReduce, input),
+  auto memory = std::make_shared<Memory>(Memory{Flat::input(input), outputs_.emptyLike(input)});
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),
                                  deadline(c10d::kUnsetTimeout));
   for (const WeightedRank& destination : opts.destinations) {
     op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination.rank, 0,
                                         memory->input.readable(), destination.weight));
   }
-  op->scripts.push_back(
-      neighborSum(engine_->mailbox(), *op, memory->input.readable(), opts.self_weight,
-                  opts.sources, opts.divisor,
-                  static_cast<std::byte*>(memory->output.mutable_data_ptr())));
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, memory->input.readable(),
+                                    opts.self_weight, opts.sources, opts.divisor,
+                                    static_cast<std::byte*>(memory->output.mutable_data_ptr())));
   std::vector<at::Tensor> outputs{memory->output};
   op->memory = std::move(memory);
-  return post({std::move(op), OpType::UNKNOWN, "bluefog:neighbor_allreduce", {input},
-               std::move(outputs), opts.async_op});
+  return post({std::move(op),
+               OpType::UNKNOWN,
+               "bluefog:neighbor_allreduce",
+               {input},
+               std::move(outputs),
+               opts.async_op});
 }
 
 void ProcessGroupBluefog::abort() {
@@ -495,8 +504,8 @@ WorkPtr ProcessGroupBluefog::allgather_into_tensor_coalesced(std::vector<at::Ten
                                                              const c10d::AllgatherOptions&) {
   notImplemented("allgather_into_tensor_coalesced");
 }
-WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>&,
-                                    std::vector<at::Tensor>&, const c10d::GatherOptions&) {
+WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
+                                    const c10d::GatherOptions&) {
   notImplemented("gather");
 }
 WorkPtr ProcessGroupBluefog::scatter(std::vector<at::Tensor>&,

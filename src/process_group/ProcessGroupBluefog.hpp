@@ -15,6 +15,7 @@
 
 #include "process_group/Algorithms.hpp"
 #include "process_group/Options.hpp"
+#include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
 #include "transport/Engine.hpp"
 
@@ -25,9 +26,11 @@ namespace bluefog {
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
-  // timeout, or die meanwhile. `interrupt` is called now and then while a call waits, and may throw.
+  // timeout, or die meanwhile. `interrupt` is called now and then while a call waits, and may
+  // throw.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                      c10::intrusive_ptr<bluefog::Options> options, std::function<void()> interrupt);
+                      c10::intrusive_ptr<bluefog::Options> options,
+                      std::function<void()> interrupt);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }
@@ -104,7 +107,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
-  uint64_t bytesSent() const { return engine_->board().bytesSent() + engine_->mailbox().bytesSent(); }
+  uint64_t bytesSent() const {
+    return engine_->board().bytesSent() + engine_->returns().bytesSent() +
+           engine_->mailbox().bytesSent();
+  }
   uint64_t operationsIssued() const { return issued_.load(); }
 
   // Shuts down the groups of this process that are still there, before the interpreter goes.
@@ -125,6 +131,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<int64_t> timeout_ms_;
   const pid_t owner_;
   std::atomic<uint64_t> issued_{0};
+  OutputPool outputs_;
   std::shared_ptr<Engine> engine_;
 };
 

@@ -44,8 +44,7 @@ Dtype dtypeOf(const at::Tensor& tensor) {
 }
 
 uint64_t countOf(const at::Tensor& tensor) {
-  return dtypeOf(tensor) == Dtype::kBytes ? tensor.nbytes()
-                                          : static_cast<uint64_t>(tensor.numel());
+  return dtypeOf(tensor) == Dtype::kBytes ? tensor.nbytes() : static_cast<uint64_t>(tensor.numel());
 }
 
 Signature signatureOf(OpKind kind, const at::Tensor& tensor) {
@@ -91,8 +90,8 @@ void Validate::rank(int64_t rank, const char* what) const {
 }
 
 void Validate::sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const {
-  TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), who(), what, " has dtype ",
-                   a.scalar_type(), " but the other tensors of the call have ", b.scalar_type());
+  TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), who(), what, " has dtype ", a.scalar_type(),
+                   " but the other tensors of the call have ", b.scalar_type());
 }
 
 void Validate::elements(int64_t actual, int64_t expected, const char* what) const {

@@ -10,10 +10,9 @@
 
 namespace bluefog {
 
-WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op,
-                         c10d::OpType type, const char* profiling_title,
-                         const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
-                         std::shared_ptr<int> source)
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op, c10d::OpType type,
+                         const char* profiling_title, const std::vector<at::Tensor>& inputs,
+                         std::vector<at::Tensor> outputs, std::shared_ptr<int> source)
     // Opening a range costs an allocation even where nobody records.
     : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
@@ -61,8 +60,8 @@ void WorkBluefog::abort() {
 c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
   const std::unique_lock lock(future_mutex_);
   if (!future_) {
-    future_ = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()));
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     if (concluded_) {
       complete(*future_);
     }

@@ -20,17 +20,15 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
   if (outputs[self] != input && bytes[self] > 0) {
     std::memcpy(outputs[self], input, bytes[self]);
   }
-  for (size_t step = 0; step < frames + kLag; ++step) {
-    if (step < frames) {
-      const size_t at = step * board.payload();
-      const size_t length = chunk(bytes[self], at, board.payload());
-      co_await board.room();
-      std::memcpy(board.slot(), input + at, length);
-      board.publish(op, length, board.size() - 1);
-    }
-    if (step >= kLag) {
-      const size_t at = (step - kLag) * board.payload();
-      co_await board.arrivals(op);
+  size_t given = 0;
+  size_t taken = 0;
+  const auto can_give = [&] { return given < frames && board.hasRoom(); };
+  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
+  while (taken < frames) {
+    co_await Until([&] { return can_take() || can_give(); },
+                   [&] { return board.arrivals(op).missing(); });
+    if (can_take()) {
+      const size_t at = taken++ * board.payload();
       for (size_t rank = 0; rank < bytes.size(); ++rank) {
         const size_t length = chunk(bytes[rank], at, board.payload());
         if (rank != self && length > 0) {
@@ -38,6 +36,11 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
         }
       }
       board.pop();
+    } else {
+      const size_t at = given++ * board.payload();
+      const size_t length = chunk(bytes[self], at, board.payload());
+      std::memcpy(board.slot(), input + at, length);
+      board.publish(op, length, board.size() - 1);
     }
   }
 }

@@ -48,22 +48,41 @@ class Blocks {
   size_t part_;
 };
 
-// Each rank reduces its own part of every block and hands the result to all. The steps of
-// successive blocks overlap, so that what a peer needs is there before it asks.
+// Each rank reduces its own part of every block and hands the result to all, over the second
+// board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
+// first, and waits only when nothing can.
 class InBlocks {
  public:
-  InBlocks(Board& board, const Op& op, std::byte* data)
+  InBlocks(Board& board, Board& returns, const Op& op, std::byte* data)
       : board_(board),
+        returns_(returns),
         op_(op),
         data_(data),
         width_(width(op.signature.dtype)),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
 
-  size_t size() const { return blocks_.size(); }
+  bool done() const { return collected_ == blocks_.size(); }
+  bool canMove() { return canCollect() || canReduce() || canScatter(); }
+  void move() {
+    if (canCollect()) {
+      collect(blocks_.at(collected_++));
+    } else if (canReduce()) {
+      reduceOwnPart(blocks_.at(reduced_++));
+    } else {
+      scatter(blocks_.at(scattered_++));
+    }
+  }
+  std::vector<int> missing() { return returns_.arrivals(op_).missing(); }
+
+ private:
+  bool canCollect() { return collected_ < reduced_ && returns_.hasArrivals(op_); }
+  bool canReduce() {
+    return reduced_ < scattered_ && returns_.hasRoom() && board_.hasArrivals(op_);
+  }
+  bool canScatter() { return scattered_ < blocks_.size() && board_.hasRoom(); }
 
   // The parts of the other ranks, at their places in the block.
-  void scatter(size_t index) {
-    const Block block = blocks_.at(index);
+  void scatter(const Block& block) {
     std::byte* slot = board_.slot();
     size_t bytes = 0;
     for (int rank = 0; rank < board_.size(); ++rank) {
@@ -77,42 +96,40 @@ class InBlocks {
     board_.publish(op_, bytes, 1);
   }
 
-  void reduceOwnPart(size_t index) {
-    const Block block = blocks_.at(index);
+  void reduceOwnPart(const Block& block) {
     const int self = board_.rank();
     std::byte* own = data_ + block.partBegin(self) * width_;
     inputs_.clear();
     for (int rank = 0; rank < board_.size(); ++rank) {
-      inputs_.push_back(rank == self ? own
-                                     : board_.from(rank) +
-                                           (block.partBegin(self) - block.begin) * width_);
+      inputs_.push_back(
+          rank == self ? own : board_.from(rank) + (block.partBegin(self) - block.begin) * width_);
     }
     fold(op_.signature.dtype, op_.signature.reduce, own, inputs_, block.partCount(self));
+    board_.pop();
+    const size_t bytes = block.partCount(self) * width_;
+    std::memcpy(returns_.slot(), own, bytes);
+    returns_.publish(op_, bytes, returns_.size() - 1);
   }
 
-  void handOut(size_t index) {
-    const Block block = blocks_.at(index);
-    const size_t bytes = block.partCount(board_.rank()) * width_;
-    std::memcpy(board_.slot(), data_ + block.partBegin(board_.rank()) * width_, bytes);
-    board_.publish(op_, bytes, board_.size() - 1);
-  }
-
-  void collect(size_t index) {
-    const Block block = blocks_.at(index);
+  void collect(const Block& block) {
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        std::memcpy(data_ + block.partBegin(rank) * width_, board_.from(rank),
+        std::memcpy(data_ + block.partBegin(rank) * width_, returns_.from(rank),
                     block.partCount(rank) * width_);
       }
     }
+    returns_.pop();
   }
 
- private:
   Board& board_;
+  Board& returns_;
   const Op& op_;
   std::byte* data_;
   size_t width_;
   Blocks blocks_;
+  size_t scattered_ = 0;
+  size_t reduced_ = 0;
+  size_t collected_ = 0;
   std::vector<const void*> inputs_;
 };
 
@@ -131,34 +148,19 @@ Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
   board.pop();
 }
 
-Script allreduceInBlocks(Board& board, const Op& op, std::byte* data) {
-  InBlocks blocks(board, op, data);
-  const size_t n = blocks.size();
-  for (size_t step = 0; step < n + 2 * kLag; ++step) {
-    if (step < n) {
-      co_await board.room();
-      blocks.scatter(step);
-    }
-    if (step >= kLag && step - kLag < n) {
-      co_await board.arrivals(op);
-      blocks.reduceOwnPart(step - kLag);
-      board.pop();
-      co_await board.room();
-      blocks.handOut(step - kLag);
-    }
-    if (step >= 2 * kLag) {
-      co_await board.arrivals(op);
-      blocks.collect(step - 2 * kLag);
-      board.pop();
-    }
+Script allreduceInBlocks(Board& board, Board& returns, const Op& op, std::byte* data) {
+  InBlocks blocks(board, returns, op, data);
+  while (!blocks.done()) {
+    co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); });
+    blocks.move();
   }
 }
 
 }  // namespace
 
-Script allreduce(Board& board, const Op& op, std::byte* data) {
+Script allreduce(Board& board, Board& returns, const Op& op, std::byte* data) {
   return op.signature.bytes() <= kMostWhole ? allreduceWhole(board, op, data)
-                                            : allreduceInBlocks(board, op, data);
+                                            : allreduceInBlocks(board, returns, op, data);
 }
 
 }  // namespace bluefog

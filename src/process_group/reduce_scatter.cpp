@@ -20,30 +20,33 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
     return at < counts[rank] ? std::min(part, counts[rank] - at) : 0;
   };
   std::vector<const void*> folded(counts.size());
-  for (size_t step = 0; step < frames + kLag; ++step) {
-    if (step < frames) {
-      co_await board.room();
+  size_t given = 0;
+  size_t taken = 0;
+  const auto can_give = [&] { return given < frames && board.hasRoom(); };
+  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
+  while (taken < frames) {
+    co_await Until([&] { return can_take() || can_give(); },
+                   [&] { return board.arrivals(op).missing(); });
+    if (can_take()) {
+      const size_t at = taken * part * width;
+      for (size_t rank = 0; rank < counts.size(); ++rank) {
+        folded[rank] = rank == self ? inputs[self] + at
+                                    : board.from(static_cast<int>(rank)) + self * part * width;
+      }
+      fold(op.signature.dtype, op.signature.reduce, output + at, folded, length(self, taken++));
+      board.pop();
+    } else {
       size_t bytes = 0;
       for (size_t rank = 0; rank < counts.size(); ++rank) {
-        if (rank != self && length(rank, step) > 0) {
-          std::memcpy(board.slot() + rank * part * width, inputs[rank] + step * part * width,
-                      length(rank, step) * width);
-          bytes += length(rank, step) * width;
+        const size_t taking = length(rank, given) * width;
+        if (rank != self && taking > 0) {
+          std::memcpy(board.slot() + rank * part * width, inputs[rank] + given * part * width,
+                      taking);
+          bytes += taking;
         }
       }
       board.publish(op, bytes, 1);
-    }
-    if (step >= kLag) {
-      const size_t frame = step - kLag;
-      co_await board.arrivals(op);
-      for (size_t rank = 0; rank < counts.size(); ++rank) {
-        folded[rank] = rank == self
-                           ? inputs[self] + frame * part * width
-                           : board.from(static_cast<int>(rank)) + self * part * width;
-      }
-      fold(op.signature.dtype, op.signature.reduce, output + frame * part * width, folded,
-           length(self, frame));
-      board.pop();
+      ++given;
     }
   }
 }

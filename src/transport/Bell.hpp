@@ -35,9 +35,4 @@ struct alignas(64) Bell {
   void sleep(uint32_t ticket, std::chrono::nanoseconds limit) { futexWait(rings, ticket, limit); }
 };
 
-// Orders what was just published before the look at who sleeps. Call once, then ring.
-inline void fenceBeforeRinging() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
 }  // namespace bluefog

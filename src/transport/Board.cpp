@@ -2,13 +2,13 @@
 
 namespace bluefog {
 
-Board::Board(const Segment& segment, const Membership& members)
-    : segment_(segment),
-      members_(members),
-      writer_(segment.board(members.rank), segment.boardShape()) {
+Board::Board(const Segment& segment, int which, const Membership& members, Bells& bells)
+    : members_(members),
+      bells_(bells),
+      writer_(segment.board(which, members.rank), segment.boardShape()) {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) {
-      readers_.emplace_back(segment.board(peer), segment.boardShape(),
+      readers_.emplace_back(segment.board(which, peer), segment.boardShape(),
                             static_cast<uint32_t>(index(peer, rank())));
     }
   }
@@ -20,6 +20,15 @@ bool Board::Arrivals::ready() {
       return false;
     }
   }
+  return true;
+}
+
+bool Board::hasArrivals(const Op& op) {
+  Arrivals all = arrivals(op);
+  if (!all.ready()) {
+    return false;
+  }
+  all.await_resume();
   return true;
 }
 
@@ -47,24 +56,23 @@ void Board::Arrivals::await_resume() const {
 
 void Board::publish(const Op& op, size_t bytes, int takers) {
   Frame& frame = *writer_.slot();
-  frame = {FrameType::kCollective, static_cast<uint32_t>(bytes), op.sequence, 0, 0, 1.0,
-           op.signature};
+  frame = {
+      FrameType::kCollective, static_cast<uint32_t>(bytes), op.sequence, 0, 0, 1.0, op.signature};
   writer_.publish();
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-  ringPeers();
+  bells_.touchAll();
 }
 
 void Board::pop() {
   for (RingReader& reader : readers_) {
     reader.pop();
   }
-  ringPeers();
+  bells_.touchAll();
 }
 
 void Board::pop(int peer) {
   reader(peer).pop();
-  fenceBeforeRinging();
-  segment_.bell(peer).ring();
+  bells_.touch(peer);
 }
 
 std::vector<int> Board::slowReaders() const {
@@ -75,15 +83,6 @@ std::vector<int> Board::slowReaders() const {
     }
   }
   return ranks;
-}
-
-void Board::ringPeers() {
-  fenceBeforeRinging();
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) {
-      segment_.bell(peer).ring();
-    }
-  }
 }
 
 }  // namespace bluefog

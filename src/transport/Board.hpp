@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -17,7 +18,8 @@ namespace bluefog {
 // the ring says what it is; its header is there to be checked. Used by the driving thread alone.
 class Board {
  public:
-  Board(const Segment& segment, const Membership& members);
+  // A group has Segment::kBoards of them, each in an order of its own.
+  Board(const Segment& segment, int which, const Membership& members, Bells& bells);
 
   // Fulfilled when this rank's ring has a free slot.
   class Room final : public Awaitable {
@@ -50,6 +52,9 @@ class Board {
   };
 
   Room room() { return Room(*this); }
+  bool hasRoom() { return writer_.room(); }
+  // Whether every peer's next frame is there; throws a mismatch as Arrivals does.
+  bool hasArrivals(const Op& op);
   Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
   Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
 
@@ -76,10 +81,9 @@ class Board {
     return static_cast<size_t>(peer < self ? peer : peer - 1);
   }
   std::vector<int> slowReaders() const;
-  void ringPeers();
 
-  const Segment& segment_;
   const Membership& members_;
+  Bells& bells_;
   RingWriter writer_;
   std::vector<RingReader> readers_;
   std::atomic<uint64_t> sent_{0};

@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
-
-#include "transport/Verdict.hpp"
 
 namespace bluefog {
 namespace {
@@ -19,12 +16,13 @@ using std::chrono::milliseconds;
 using Clock = Deadline::Clock;
 
 // How long a waiting thread looks again before it sleeps, where each rank has a core of its own.
-constexpr microseconds kSpin{200};
+constexpr microseconds kSpin{50};
 // How often, where they share cores: each time the others may run first.
 constexpr int kYields = 8;
-// Between looks at the deadlines and the peers' lives, while operations wait.
-constexpr milliseconds kShortestSlice{2};
-constexpr milliseconds kLongestSlice{50};
+// After so long a thread in wait() looks after its caller's business: a limit, Ctrl-C.
+constexpr milliseconds kSlice{50};
+// Between two tries to become the driver of an engine that is to stop.
+constexpr milliseconds kStopAgain{2};
 
 int usableCores() {
   cpu_set_t set;
@@ -42,9 +40,7 @@ void relax() {
 Engine::Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt)
     : members_(std::move(members)),
       segment_(std::move(segment)),
-      links_(std::move(links)),
-      board_(segment_, members_),
-      mailbox_(segment_, members_),
+      agenda_(segment_, members_, std::move(links)),
       interrupt_(std::move(interrupt)),
       spin_(usableCores() >= members_.size ? kSpin : microseconds(0)),
       owner_(::getpid()) {}
@@ -75,8 +71,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     }
   }
   if (who == Who::kEngine) {
-    fenceBeforeRinging();
-    segment_.bell(members_.rank).ring();
+    wakeDriver();
   }
 }
 
@@ -92,22 +87,20 @@ bool Engine::wait(const Op& op, Deadline limit) {
       work_.notify_one();
     }
   };
-  Deadline next_interrupt = Deadline::in(kLongestSlice);
+  Deadline next_interrupt = Deadline::in(kSlice);
   while (!op.done.load(std::memory_order_acquire)) {
     if (limit.passed()) {
       leave();
       return false;
     }
     if (driving_) {
-      // The driver may sleep, and not know of this operation yet.
-      fenceBeforeRinging();
-      segment_.bell(members_.rank).ring();
-      changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kLongestSlice, limit.left()));
+      wakeDriver();
+      changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
     } else {
       driveAndConclude(lock, Who::kCaller);
     }
     if (interrupt_ && next_interrupt.passed()) {
-      next_interrupt = Deadline::in(kLongestSlice);
+      next_interrupt = Deadline::in(kSlice);
       lock.unlock();
       try {
         interrupt_();
@@ -132,8 +125,8 @@ void Engine::stop(const Failure& failure) {
   ++waiting_;
   while (pending_ > 0) {
     if (driving_) {
-      segment_.bell(members_.rank).ring();
-      changed_.wait_for(lock, kShortestSlice);
+      wakeDriver();
+      changed_.wait_for(lock, kStopAgain);
     } else {
       driveAndConclude(lock, Who::kEngine);
     }
@@ -160,12 +153,17 @@ void Engine::shutdown() {
     leaving_ = true;
     work_.notify_one();
   }
-  segment_.bell(members_.rank).ring();
+  wakeDriver();
   if (thread_.joinable()) {
     thread_.join();
   }
-  links_.sayGoodbye();
+  agenda_.links().sayGoodbye();
   buried_.clear();
+}
+
+void Engine::wakeDriver() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  segment_.bell(members_.rank).ring();
 }
 
 void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
@@ -196,35 +194,38 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
 }
 
 // Passes until something has finished, or nothing can move and this thread may not sleep, or it
-// has slept long enough to look after its caller's business.
+// has slept long enough.
 Engine::Ops Engine::drive(Who who) {
   Clock::time_point now = Clock::now();
-  const Clock::time_point enough = now + kLongestSlice;
+  const Clock::time_point enough = now + kSlice;
   Clock::time_point spin_end = now + spin_;
   int yields = 0;
+  if (who == Who::kEngine) {
+    agenda_.lookIntoLanes();
+  }
   while (true) {
     const bool moved = pass();
-    if (!finished_.empty()) {
+    if (agenda_.anyFinished()) {
       break;
     }
     now = Clock::now();
-    if (now >= next_tick_) {
-      tick(now);
+    // The engine's own thread comes here from its sleep.
+    if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine)) {
+      agenda_.tick(now);
     }
     if (moved) {
-      slice_ = kShortestSlice;
       spin_end = now + spin_;
       yields = 0;
     } else if (who == Who::kEngine || (rest(now, spin_end, yields) && now >= enough)) {
       break;
     }
   }
-  return std::exchange(finished_, {});
+  return agenda_.takeFinished();
 }
 
 // Between two looks at an operation that could not move: spins, then yields, then sleeps. True when
 // it slept.
-bool Engine::rest(Clock::time_point now, Clock::time_point& spin_end, int& yields) {
+bool Engine::rest(Clock::time_point now, Clock::time_point spin_end, int& yields) {
   if (now < spin_end) {
     relax();
     return false;
@@ -236,13 +237,13 @@ bool Engine::rest(Clock::time_point now, Clock::time_point& spin_end, int& yield
   }
   Bell& bell = segment_.bell(members_.rank);
   const uint32_t ticket = bell.lieDown();
-  drain_ = true;
-  if (pass() || !finished_.empty()) {
+  agenda_.lookIntoLanes();
+  if (pass() || agenda_.anyFinished()) {
     return false;
   }
-  bell.sleep(ticket, slice_);
-  drain_ = true;
-  tick(Clock::now());
+  bell.sleep(ticket, agenda_.rest());
+  agenda_.lookIntoLanes();
+  agenda_.tick(Clock::now());
   return true;
 }
 
@@ -270,32 +271,30 @@ void Engine::run() {
     }
     // Lies down before it looks: what comes after the look rings.
     const uint32_t ticket = bell.lieDown();
-    drain_ = true;
     const size_t before = pending_;
     driveAndConclude(lock, Who::kEngine);
     if (pending_ != before || waiting_ > 0 || driving_ || leaving_) {
       continue;
     }
-    const milliseconds slice = std::max(slice_, kShortestSlice);
+    const milliseconds rest = agenda_.rest();
     lock.unlock();
-    bell.sleep(ticket, slice);
+    bell.sleep(ticket, rest);
     lock.lock();
   }
 }
 
 bool Engine::pass() {
-  bool moved = takeIncoming();
+  const bool taken = takeIncoming();
   if (stop_requested_.load(std::memory_order_acquire)) {
-    failAll();
+    Failure failure;
+    {
+      const std::lock_guard lock(mutex_);
+      failure = *stopped_;
+    }
+    agenda_.failAll(failure);
     return true;
   }
-  moved |= stepCollectives();
-  if (drain_ || !messages_.empty()) {
-    drain_ = false;
-    moved |= mailbox_.drain();
-  }
-  moved |= stepMessages();
-  return moved;
+  return agenda_.pass() || taken;
 }
 
 bool Engine::takeIncoming() {
@@ -309,229 +308,9 @@ bool Engine::takeIncoming() {
     has_incoming_.store(false, std::memory_order_release);
   }
   for (auto& op : taken) {
-    if (op->kind == Op::Kind::kCollective) {
-      collectives_.push_back(std::move(op));
-    } else if (const std::optional<Failure> refusal = mailbox_.takeLateRefusal()) {
-      finish(op, refusal);
-    } else if (advance(op) != Step::kDone) {
-      // That first step took its place in the lanes: in the order of the calls.
-      messages_.push_back(std::move(op));
-    }
+    agenda_.add(std::move(op));
   }
   return true;
-}
-
-bool Engine::stepCollectives() {
-  bool moved = false;
-  while (!collectives_.empty()) {
-    if (!broken_) {
-      broken_ = readVerdict(segment_.verdict());
-    }
-    if (broken_) {
-      failCollectives(*broken_);
-      return true;
-    }
-    Step step = Step::kBlocked;
-    try {
-      step = this->step(*collectives_.front());
-    } catch (const Failure& failure) {
-      failCollectives(failure);
-      return true;
-    } catch (const std::exception& error) {
-      failCollectives(aborted(error.what()));
-      return true;
-    }
-    moved |= step != Step::kBlocked;
-    if (step != Step::kDone) {
-      break;
-    }
-    finish(collectives_.front(), std::nullopt);
-    collectives_.pop_front();
-  }
-  return moved;
-}
-
-bool Engine::stepMessages() {
-  bool moved = false;
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    const Step step = advance(*it);
-    moved |= step != Step::kBlocked;
-    it = step == Step::kDone ? messages_.erase(it) : std::next(it);
-  }
-  return moved;
-}
-
-Engine::Step Engine::step(Op& op) {
-  Step result = Step::kDone;
-  bool moved = false;
-  for (Script& script : op.scripts) {
-    if (script.done()) {
-      continue;
-    }
-    moved |= script.advance();
-    if (!script.done()) {
-      result = Step::kBlocked;
-    }
-  }
-  if (result == Step::kDone && op.epilogue) {
-    op.epilogue();
-  }
-  return result == Step::kBlocked && moved ? Step::kMoved : result;
-}
-
-Engine::Step Engine::advance(const std::shared_ptr<Op>& op) {
-  try {
-    const Step result = step(*op);
-    if (result == Step::kDone) {
-      finish(op, std::nullopt);
-    }
-    return result;
-  } catch (const Failure& failure) {
-    finish(op, failure);
-  } catch (const std::exception& error) {
-    finish(op, aborted(error.what()));
-  }
-  return Step::kDone;
-}
-
-void Engine::tick(Clock::time_point now) {
-  slice_ = std::min(std::max(slice_ * 2, kShortestSlice), kLongestSlice);
-  next_tick_ = now + kLongestSlice;
-  watchDeadlines(now);
-  watchPeers();
-}
-
-namespace {
-
-std::vector<int> missingFor(const Op& op) {
-  std::vector<int> ranks;
-  for (const Script& script : op.scripts) {
-    if (!script.done() && script.waiting() != nullptr) {
-      const std::vector<int> more = script.waiting()->missing();
-      ranks.insert(ranks.end(), more.begin(), more.end());
-    }
-  }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
-}  // namespace
-
-void Engine::watchDeadlines(Clock::time_point now) {
-  for (const auto& op : collectives_) {
-    if (op->deadline.passed(now)) {
-      // The front one holds up those behind it.
-      failCollectives(timedOut(members_, *op, missingFor(*collectives_.front())));
-      break;
-    }
-  }
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    if ((*it)->deadline.passed(now)) {
-      finish(*it, timedOut(members_, **it, missingFor(**it)));
-      it = messages_.erase(it);
-    } else {
-      ++it;
-    }
-  }
-}
-
-void Engine::watchPeers() {
-  const std::vector<Departure>& gone = links_.look();
-  if (gone.size() != departures_seen_) {
-    // What they published before they went is still there: one more pass, then the next tick.
-    departures_seen_ = gone.size();
-    slice_ = milliseconds(0);
-    next_tick_ = {};
-    return;
-  }
-  if (gone.empty()) {
-    return;
-  }
-  if (!collectives_.empty()) {
-    if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
-      failCollectives(*failure);
-    }
-  }
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
-      finish(*it, failure);
-      it = messages_.erase(it);
-    } else {
-      ++it;
-    }
-  }
-}
-
-std::optional<Failure> Engine::needsDeparted(const Op& op,
-                                             const std::vector<Departure>& gone) const {
-  const auto is_gone = [&gone](int rank) {
-    return std::any_of(gone.begin(), gone.end(),
-                       [rank](const Departure& departure) { return departure.rank == rank; });
-  };
-  bool lost = false;
-  for (const Script& script : op.scripts) {
-    const Condition* waiting = script.done() ? nullptr : script.waiting();
-    if (waiting == nullptr) {
-      continue;
-    }
-    const std::vector<int> missing = waiting->missing();
-    lost |= waiting->anyWillDo() && !missing.empty()
-                ? std::all_of(missing.begin(), missing.end(), is_gone)
-                : std::any_of(missing.begin(), missing.end(), is_gone);
-  }
-  if (!lost) {
-    return std::nullopt;
-  }
-  // A rank that left may have left because another one died: all the dead are named.
-  const std::vector<int> missing = missingFor(op);
-  Failure failure{Cause::kPeerFailed, {}, ""};
-  for (const Departure& departure : gone) {
-    if (departure.how == Departure::How::kDied ||
-        std::count(missing.begin(), missing.end(), departure.rank) > 0) {
-      const int who = members_.global(departure.rank);
-      failure.ranks.push_back(who);
-      failure.reason += (failure.reason.empty() ? "" : "; ") + departure.describe(who);
-    }
-  }
-  std::sort(failure.ranks.begin(), failure.ranks.end());
-  return failure;
-}
-
-void Engine::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
-  op->scripts.clear();
-  if (failure) {
-    op->error = std::make_exception_ptr(errorOf(members_, *op, *failure));
-  }
-  finished_.push_back(op);
-}
-
-void Engine::failCollectives(const Failure& failure) {
-  broken_ = agreeOn(segment_.verdict(), failure);
-  fenceBeforeRinging();
-  for (int peer = 0; peer < members_.size; ++peer) {
-    segment_.bell(peer).ring();
-  }
-  for (const auto& op : collectives_) {
-    finish(op, broken_);
-  }
-  collectives_.clear();
-}
-
-void Engine::failAll() {
-  Failure failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = *stopped_;
-  }
-  for (const auto& op : collectives_) {
-    finish(op, failure);
-  }
-  for (const auto& op : messages_) {
-    finish(op, failure);
-  }
-  collectives_.clear();
-  messages_.clear();
 }
 
 }  // namespace bluefog

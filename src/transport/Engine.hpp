@@ -1,20 +1,18 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <vector>
 
-#include "bootstrap/Links.hpp"
-#include "transport/Board.hpp"
+#include "transport/Agenda.hpp"
 #include "transport/Failure.hpp"
-#include "transport/Mailbox.hpp"
 #include "transport/Op.hpp"
 #include "transport/Segment.hpp"
 
@@ -34,8 +32,10 @@ class Engine {
   ~Engine();
 
   // How the algorithms of process_group/ move bytes.
-  Board& board() { return board_; }
-  Mailbox& mailbox() { return mailbox_; }
+  Board& board() { return agenda_.board(); }
+  // The second board, for what is sent back in answer to the first's frames.
+  Board& returns() { return agenda_.returns(); }
+  Mailbox& mailbox() { return agenda_.mailbox(); }
   const Membership& members() const { return members_; }
 
   enum class Who { kCaller, kEngine };
@@ -50,52 +50,27 @@ class Engine {
   void shutdown();
 
  private:
-  using Ops = std::vector<std::shared_ptr<Op>>;
+  using Ops = Agenda::Ops;
 
   void run();
   void startThread();
+  // The driver may sleep, and not know of what was posted.
+  void wakeDriver();
   // The caller of drive() may sleep in it; the engine's own thread must not, so that a caller can
   // drive meanwhile.
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
-  bool rest(Deadline::Clock::time_point now, Deadline::Clock::time_point& spin_end, int& yields);
+  bool rest(Deadline::Clock::time_point now, Deadline::Clock::time_point spin_end, int& yields);
 
-  // By the driving thread:
   bool pass();
   bool takeIncoming();
-  bool stepCollectives();
-  bool stepMessages();
-  enum class Step { kBlocked, kMoved, kDone };
-  Step step(Op& op);
-  // Steps and, where that ended it, finishes.
-  Step advance(const std::shared_ptr<Op>& op);
-  // The look at what does not announce itself: deadlines, and peers that are gone.
-  void tick(Deadline::Clock::time_point now);
-  void watchDeadlines(Deadline::Clock::time_point now);
-  void watchPeers();
-  std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
-  void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
-  void failCollectives(const Failure& failure);
-  void failAll();
 
   const Membership members_;
   const Segment segment_;
-  Links links_;
-  Board board_;
-  Mailbox mailbox_;
+  Agenda agenda_;  // the driving thread's
   const std::function<void()> interrupt_;
   const std::chrono::microseconds spin_;
   const pid_t owner_;
-
-  // Of the driving thread.
-  std::deque<std::shared_ptr<Op>> collectives_;
-  std::list<std::shared_ptr<Op>> messages_;
-  Ops finished_;
-  std::optional<Failure> broken_;  // why no collective can succeed any more
-  size_t departures_seen_ = 0;
-  bool drain_ = false;  // look into the lanes although this rank waits for no message
-  std::chrono::milliseconds slice_{0};
-  Deadline::Clock::time_point next_tick_{};
 
   std::mutex mutex_;
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives

@@ -39,9 +39,9 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   const int mine = members.global(members.rank);
   const int other = members.global(peer);
   // The lower rank first, so that both sides tell it in the same words.
-  const std::string reason =
-      mine < other ? called(mine, op.signature) + ", " + called(other, theirs)
-                   : called(other, theirs) + ", " + called(mine, op.signature);
+  const std::string reason = mine < other
+                                 ? called(mine, op.signature) + ", " + called(other, theirs)
+                                 : called(other, theirs) + ", " + called(mine, op.signature);
   return {Cause::kMismatch,
           {std::min(mine, other), std::max(mine, other)},
           "ranks do not agree on the operation: " + reason};

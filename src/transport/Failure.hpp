@@ -12,7 +12,7 @@ namespace bluefog {
 struct Membership {
   int rank = 0;
   int size = 1;
-  std::string group;             // empty for the default group
+  std::string group;              // empty for the default group
   std::vector<int> global_ranks;  // of each group rank
 
   int global(int group_rank) const { return global_ranks[static_cast<size_t>(group_rank)]; }

@@ -45,11 +45,11 @@ enum class FrameType : uint32_t { kCollective, kEager, kAnnounce, kData };
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
-  uint32_t bytes = 0;    // payload that follows
-  uint64_t id = 0;       // collective: sequence number; message: the sender's number for it
-  int64_t tag = 0;       // messages
-  uint64_t offset = 0;   // kData: where in the message the payload belongs
-  double weight = 1.0;   // what the sender wants its data scaled by
+  uint32_t bytes = 0;   // payload that follows
+  uint64_t id = 0;      // collective: sequence number; message: the sender's number for it
+  int64_t tag = 0;      // messages
+  uint64_t offset = 0;  // kData: where in the message the payload belongs
+  double weight = 1.0;  // what the sender wants its data scaled by
   Signature signature;
 };
 

@@ -5,8 +5,8 @@
 
 namespace bluefog {
 
-Mailbox::Mailbox(const Segment& segment, const Membership& members)
-    : segment_(segment), members_(members) {
+Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells)
+    : segment_(segment), members_(members), bells_(bells) {
   for (int peer = 0; peer < members.size; ++peer) {
     lanes_.push_back(Lane{
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
@@ -90,11 +90,11 @@ std::vector<int> Mailbox::Heads::missing() const {
 }
 
 Mailbox::Expected Mailbox::expect(int source, OpKind kind, int64_t tag) {
-  const auto early = std::find_if(
-      unexpected_.begin(), unexpected_.end(), [&](const std::shared_ptr<Inbound>& message) {
-        return message->kind == kind && message->tag == tag &&
-               (source == kAnySource || message->source == source);
-      });
+  const auto early = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [&](const std::shared_ptr<Inbound>& message) {
+                                    return message->kind == kind && message->tag == tag &&
+                                           (source == kAnySource || message->source == source);
+                                  });
   if (early != unexpected_.end()) {
     std::shared_ptr<Inbound> message = *early;
     unexpected_.erase(early);
@@ -184,7 +184,7 @@ void Mailbox::publish(const Departing& message, const Frame& frame) {
   if (!to.departing.empty() && to.departing.front() == message->id) {
     to.departing.pop_front();
   }
-  ring(peer);
+  bells_.touch(peer);
 }
 
 bool Mailbox::drain() {
@@ -299,7 +299,7 @@ bool Mailbox::sendAnswers(int peer) {
     moved = true;
   }
   if (moved) {
-    ring(peer);
+    bells_.touch(peer);
   }
   return moved;
 }
@@ -327,7 +327,7 @@ bool Mailbox::drainAnswers(int peer) {
     }
   }
   ring_from.read.store(read, std::memory_order_release);
-  ring(peer);
+  bells_.touch(peer);
   return true;
 }
 
@@ -337,12 +337,7 @@ std::optional<Failure> Mailbox::takeLateRefusal() {
 
 void Mailbox::popLane(int peer) {
   lane(peer).in.pop();
-  ring(peer);
-}
-
-void Mailbox::ring(int peer) {
-  fenceBeforeRinging();
-  segment_.bell(peer).ring();
+  bells_.touch(peer);
 }
 
 }  // namespace bluefog

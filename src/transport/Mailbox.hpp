@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -63,7 +64,7 @@ struct Outbound {
 // alone.
 class Mailbox {
  public:
-  Mailbox(const Segment& segment, const Membership& members);
+  Mailbox(const Segment& segment, const Membership& members, Bells& bells);
 
   // An expected message that is abandoned when the script that expects it is destroyed before it
   // came. Expect and send in the order of the calls: it decides what matches what.
@@ -247,10 +248,10 @@ class Mailbox {
   void answer(int peer, const Grant& grant);
   void abandon(Inbound& message);
   void popLane(int peer);
-  void ring(int peer);
 
   const Segment& segment_;
   const Membership& members_;
+  Bells& bells_;
   std::vector<Lane> lanes_;
   std::list<std::shared_ptr<Inbound>> expected_;
   std::list<std::shared_ptr<Inbound>> unexpected_;

@@ -57,9 +57,7 @@ class RingWriter {
   Frame* slot() { return slotAt(ring_, shape_, next_); }
   void publish() { cursorAt(ring_, 0).store(++next_, std::memory_order_release); }
   // Whether that reader is what a full ring waits for.
-  bool waitsFor(uint32_t reader) const {
-    return next_ - readBy(reader) >= shape_.slots;
-  }
+  bool waitsFor(uint32_t reader) const { return next_ - readBy(reader) >= shape_.slots; }
   const RingShape& shape() const { return shape_; }
 
  private:

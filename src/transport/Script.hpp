@@ -86,4 +86,18 @@ class Awaitable : public Condition {
   ~Awaitable() = default;
 };
 
+// Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for.
+template <class Ready, class Missing>
+class Until final : public Awaitable {
+ public:
+  Until(Ready ready, Missing missing) : ready_(std::move(ready)), missing_(std::move(missing)) {}
+  bool ready() override { return ready_(); }
+  std::vector<int> missing() const override { return missing_(); }
+  void await_resume() {}
+
+ private:
+  Ready ready_;
+  Missing missing_;
+};
+
 }  // namespace bluefog

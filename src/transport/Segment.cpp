@@ -45,7 +45,7 @@ RingShape Segment::laneShape() {
 
 size_t Segment::bytes(int size) {
   const auto n = static_cast<size_t>(size);
-  return boardsAt(size) + n * roundUp(boardShape(size).bytes()) + n * n * laneBytes();
+  return boardsAt(size) + kBoards * n * roundUp(boardShape(size).bytes()) + n * n * laneBytes();
 }
 
 Fd Segment::create(int size) {
@@ -62,7 +62,7 @@ Fd Segment::create(int size) {
 }
 
 Segment::Segment(const Fd& memfd, int size) : size_(size) {
-  struct stat status {};
+  struct stat status{};
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (::fstat(memfd.get(), &status) != 0 || static_cast<size_t>(status.st_size) != bytes(size) ||
       (seals & F_SEAL_SHRINK) == 0) {
@@ -75,6 +75,8 @@ Segment::Segment(const Fd& memfd, int size) : size_(size) {
     throwErrno("mapping " + std::to_string(bytes(size)) + " bytes of shared memory");
   }
   mapping_ = Mapping(data, bytes(size));
+  // A forked child (a DataLoader's worker) must neither keep the memory alive nor write to it.
+  ::madvise(data, bytes(size), MADV_DONTFORK);
 }
 
 Verdict& Segment::verdict() const {
@@ -86,15 +88,16 @@ Bell& Segment::bell(int rank) const {
                                   sizeof(Bell) * static_cast<size_t>(rank));
 }
 
-std::byte* Segment::board(int writer) const {
-  return mapping_.data() + boardsAt(size_) +
-         static_cast<size_t>(writer) * roundUp(boardShape(size_).bytes());
+std::byte* Segment::board(int which, int writer) const {
+  const auto index =
+      static_cast<size_t>(which) * static_cast<size_t>(size_) + static_cast<size_t>(writer);
+  return mapping_.data() + boardsAt(size_) + index * roundUp(boardShape(size_).bytes());
 }
 
 std::byte* Segment::lane(int from, int to) const {
   const auto n = static_cast<size_t>(size_);
   const size_t index = static_cast<size_t>(from) * n + static_cast<size_t>(to);
-  return board(size_) + index * laneBytes();
+  return board(kBoards, 0) + index * laneBytes();
 }
 
 GrantRing& Segment::grants(int from, int to) const {

@@ -51,7 +51,8 @@ struct Verdict {
 // The memory that the ranks of one group share: one sealed memfd, made by group rank 0 and passed
 // to the others over unix sockets. It has no name anywhere, so nothing is left when all are killed.
 //
-//   Verdict | Bell x n | board ring x n (read by the n - 1 others) | lane ring, GrantRing x n x n
+//   Verdict | Bell x n | board rings, two x n (read by the n - 1 others) | lane ring, GrantRing x n
+//   x n
 class Segment {
  public:
   static Fd create(int size);
@@ -61,10 +62,12 @@ class Segment {
   int size() const { return size_; }
   Verdict& verdict() const;
   Bell& bell(int rank) const;
-  std::byte* board(int writer) const;
+  // The ring of a rank on one of the group's two boards.
+  std::byte* board(int which, int writer) const;
   std::byte* lane(int from, int to) const;
   GrantRing& grants(int from, int to) const;
 
+  static constexpr int kBoards = 2;
   RingShape boardShape() const { return boardShape(size_); }
   static RingShape laneShape();
 

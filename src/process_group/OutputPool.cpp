@@ -1,0 +1,75 @@
+#include "process_group/OutputPool.hpp"
+
+#include <ATen/ATen.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/Error.hpp"
+#include "core/Fd.hpp"
+
+namespace bluefog {
+namespace {
+
+// Below, malloc keeps what is freed.
+constexpr size_t kSmallest = size_t{16} << 20;
+constexpr size_t kMostIdle = 2;
+
+Mapping freshBlock(size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    throwErrno("allocating " + std::to_string(bytes) + " bytes for a result");
+  }
+  ::madvise(data, bytes, MADV_HUGEPAGE);
+  return {data, bytes};
+}
+
+}  // namespace
+
+class OutputPool::Blocks {
+ public:
+  Mapping take(size_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(idle_.begin(), idle_.end(), [bytes](const Mapping& block) {
+        return block.size() == bytes;
+      });
+      if (found != idle_.end()) {
+        Mapping block = std::move(*found);
+        idle_.erase(found);
+        return block;
+      }
+    }
+    return freshBlock(bytes);
+  }
+
+  void giveBack(Mapping block) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(block));
+    if (idle_.size() > kMostIdle) {
+      idle_.erase(idle_.begin());
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Mapping> idle_;
+};
+
+OutputPool::OutputPool() : blocks_(std::make_shared<Blocks>()) {}
+
+at::Tensor OutputPool::emptyLike(const at::Tensor& like) {
+  if (like.nbytes() < kSmallest) {
+    return at::empty_like(like, at::MemoryFormat::Contiguous);
+  }
+  auto block = std::make_shared<Mapping>(blocks_->take(like.nbytes()));
+  void* data = block->data();
+  return at::from_blob(
+      data, like.sizes(), [blocks = blocks_, block](void*) { blocks->giveBack(std::move(*block)); },
+      like.options());
+}
+
+}  // namespace bluefog

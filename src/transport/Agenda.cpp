@@ -1,0 +1,255 @@
+#include "transport/Agenda.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "transport/Verdict.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Between looks at the deadlines and the peers' lives, while operations wait.
+constexpr milliseconds kShortestRest{2};
+constexpr milliseconds kLongestRest{50};
+
+std::vector<int> missingFor(const Op& op) {
+  std::vector<int> ranks;
+  for (const Script& script : op.scripts) {
+    if (!script.done() && script.waiting() != nullptr) {
+      const std::vector<int> more = script.waiting()->missing();
+      ranks.insert(ranks.end(), more.begin(), more.end());
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+}  // namespace
+
+Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
+    : segment_(segment),
+      members_(members),
+      links_(std::move(links)),
+      bells_(segment),
+      board_(segment, 0, members, bells_),
+      returns_(segment, 1, members, bells_),
+      mailbox_(segment, members, bells_) {}
+
+void Agenda::add(std::shared_ptr<Op> op) {
+  if (op->kind == Op::Kind::kCollective) {
+    collectives_.push_back(std::move(op));
+  } else if (const std::optional<Failure> refusal = mailbox_.takeLateRefusal()) {
+    finish(op, refusal);
+  } else if (advance(op) != Step::kDone) {
+    // That first step took its place in the lanes: in the order of the calls.
+    messages_.push_back(std::move(op));
+  }
+}
+
+bool Agenda::pass() {
+  bool moved = stepCollectives();
+  if (look_into_lanes_ || !messages_.empty()) {
+    look_into_lanes_ = false;
+    moved |= mailbox_.drain();
+  }
+  moved |= stepMessages();
+  bells_.ring();
+  if (moved) {
+    rest_ = kShortestRest;
+  }
+  return moved;
+}
+
+bool Agenda::stepCollectives() {
+  bool moved = false;
+  while (!collectives_.empty()) {
+    if (!broken_) {
+      broken_ = readVerdict(segment_.verdict());
+    }
+    if (broken_) {
+      failCollectives(*broken_);
+      return true;
+    }
+    Step step = Step::kBlocked;
+    try {
+      step = this->step(*collectives_.front());
+    } catch (const Failure& failure) {
+      failCollectives(failure);
+      return true;
+    } catch (const std::exception& error) {
+      failCollectives(aborted(error.what()));
+      return true;
+    }
+    moved |= step != Step::kBlocked;
+    if (step != Step::kDone) {
+      break;
+    }
+    finish(collectives_.front(), std::nullopt);
+    collectives_.pop_front();
+  }
+  return moved;
+}
+
+bool Agenda::stepMessages() {
+  bool moved = false;
+  for (auto it = messages_.begin(); it != messages_.end();) {
+    const Step step = advance(*it);
+    moved |= step != Step::kBlocked;
+    it = step == Step::kDone ? messages_.erase(it) : std::next(it);
+  }
+  return moved;
+}
+
+Agenda::Step Agenda::step(Op& op) {
+  Step result = Step::kDone;
+  bool moved = false;
+  for (Script& script : op.scripts) {
+    if (script.done()) {
+      continue;
+    }
+    moved |= script.advance();
+    if (!script.done()) {
+      result = Step::kBlocked;
+    }
+  }
+  if (result == Step::kDone && op.epilogue) {
+    op.epilogue();
+  }
+  return result == Step::kBlocked && moved ? Step::kMoved : result;
+}
+
+Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
+  try {
+    const Step result = step(*op);
+    if (result == Step::kDone) {
+      finish(op, std::nullopt);
+    }
+    return result;
+  } catch (const Failure& failure) {
+    finish(op, failure);
+  } catch (const std::exception& error) {
+    finish(op, aborted(error.what()));
+  }
+  return Step::kDone;
+}
+
+void Agenda::tick(Time now) {
+  rest_ = std::min(std::max(rest_ * 2, kShortestRest), kLongestRest);
+  next_tick_ = now + kLongestRest;
+  watchDeadlines(now);
+  watchPeers();
+}
+
+void Agenda::watchDeadlines(Time now) {
+  for (const auto& op : collectives_) {
+    if (op->deadline.passed(now)) {
+      // The front one holds up those behind it.
+      failCollectives(timedOut(members_, *op, missingFor(*collectives_.front())));
+      break;
+    }
+  }
+  for (auto it = messages_.begin(); it != messages_.end();) {
+    if ((*it)->deadline.passed(now)) {
+      finish(*it, timedOut(members_, **it, missingFor(**it)));
+      it = messages_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void Agenda::watchPeers() {
+  const std::vector<Departure>& gone = links_.look();
+  if (gone.size() != departures_seen_) {
+    // What they published before they went is still there: one more pass, then the next tick.
+    departures_seen_ = gone.size();
+    rest_ = milliseconds(0);
+    next_tick_ = {};
+    return;
+  }
+  if (gone.empty()) {
+    return;
+  }
+  if (!collectives_.empty()) {
+    if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
+      failCollectives(*failure);
+    }
+  }
+  for (auto it = messages_.begin(); it != messages_.end();) {
+    if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
+      finish(*it, failure);
+      it = messages_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+std::optional<Failure> Agenda::needsDeparted(const Op& op,
+                                             const std::vector<Departure>& gone) const {
+  const auto is_gone = [&gone](int rank) {
+    return std::any_of(gone.begin(), gone.end(),
+                       [rank](const Departure& departure) { return departure.rank == rank; });
+  };
+  bool lost = false;
+  for (const Script& script : op.scripts) {
+    const Condition* waiting = script.done() ? nullptr : script.waiting();
+    if (waiting == nullptr) {
+      continue;
+    }
+    const std::vector<int> missing = waiting->missing();
+    lost |= waiting->anyWillDo() && !missing.empty()
+                ? std::all_of(missing.begin(), missing.end(), is_gone)
+                : std::any_of(missing.begin(), missing.end(), is_gone);
+  }
+  if (!lost) {
+    return std::nullopt;
+  }
+  // A rank that left may have left because another one died: all the dead are named.
+  const std::vector<int> missing = missingFor(op);
+  Failure failure{Cause::kPeerFailed, {}, ""};
+  for (const Departure& departure : gone) {
+    if (departure.how == Departure::How::kDied ||
+        std::count(missing.begin(), missing.end(), departure.rank) > 0) {
+      const int who = members_.global(departure.rank);
+      failure.ranks.push_back(who);
+      failure.reason += (failure.reason.empty() ? "" : "; ") + departure.describe(who);
+    }
+  }
+  std::sort(failure.ranks.begin(), failure.ranks.end());
+  return failure;
+}
+
+void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
+  op->scripts.clear();
+  if (failure) {
+    op->error = std::make_exception_ptr(errorOf(members_, *op, *failure));
+  }
+  finished_.push_back(op);
+}
+
+void Agenda::failCollectives(const Failure& failure) {
+  broken_ = agreeOn(segment_.verdict(), failure);
+  bells_.touchAll();
+  bells_.ring();
+  for (const auto& op : collectives_) {
+    finish(op, broken_);
+  }
+  collectives_.clear();
+}
+
+void Agenda::failAll(const Failure& failure) {
+  for (const auto& op : collectives_) {
+    finish(op, failure);
+  }
+  for (const auto& op : messages_) {
+    finish(op, failure);
+  }
+  collectives_.clear();
+  messages_.clear();
+}
+
+}  // namespace bluefog

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/Links.hpp"
+#include "transport/Bells.hpp"
+#include "transport/Board.hpp"
+#include "transport/Failure.hpp"
+#include "transport/Mailbox.hpp"
+#include "transport/Op.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+// The operations of one group that are under way: steps them, watches their deadlines and the
+// peers' lives, and says why one failed. Knows no threads: used by the one that drives.
+class Agenda {
+ public:
+  using Ops = std::vector<std::shared_ptr<Op>>;
+  using Time = Deadline::Clock::time_point;
+
+  Agenda(const Segment& segment, const Membership& members, Links links);
+
+  Board& board() { return board_; }
+  Board& returns() { return returns_; }
+  Mailbox& mailbox() { return mailbox_; }
+  Links& links() { return links_; }
+
+  // In the order issued.
+  void add(std::shared_ptr<Op> op);
+  // Steps everything that can move, and rings the peers that can then. True when something moved.
+  bool pass();
+  // Lets the next pass look into the lanes even if this rank waits for no message: a peer may wait
+  // for room in one.
+  void lookIntoLanes() { look_into_lanes_ = true; }
+  // The look at what does not announce itself: deadlines and departures. Due at nextTick(), and
+  // after each sleep.
+  void tick(Time now);
+  Time nextTick() const { return next_tick_; }
+  // How long to sleep when nothing moves: longer and longer.
+  std::chrono::milliseconds rest() const { return rest_; }
+
+  void failAll(const Failure& failure);
+  bool anyFinished() const { return !finished_.empty(); }
+  // With their errors set, scripts destroyed.
+  Ops takeFinished() { return std::exchange(finished_, {}); }
+
+ private:
+  enum class Step { kBlocked, kMoved, kDone };
+
+  bool stepCollectives();
+  bool stepMessages();
+  Step step(Op& op);
+  // Steps a message and, where that ended it, finishes it.
+  Step advance(const std::shared_ptr<Op>& op);
+  void watchDeadlines(Time now);
+  void watchPeers();
+  std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
+  void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
+  void failCollectives(const Failure& failure);
+
+  const Segment& segment_;
+  const Membership& members_;
+  Links links_;
+  Bells bells_;
+  Board board_;
+  Board returns_;
+  Mailbox mailbox_;
+
+  std::deque<std::shared_ptr<Op>> collectives_;
+  std::list<std::shared_ptr<Op>> messages_;
+  Ops finished_;
+  std::optional<Failure> broken_;  // why no collective can succeed any more
+  size_t departures_seen_ = 0;
+  bool look_into_lanes_ = false;
+  std::chrono::milliseconds rest_{0};
+  Time next_tick_{};
+};
+
+}  // namespace bluefog
