@@ -1,5 +1,5 @@
 // Every line of pybind11 in the project. No logic; the GIL is this file's business alone.
-#include <pybind11/functional.h>
+#include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>

@@ -2,7 +2,6 @@
 
     pool.run(body, args..., world=3)                 a kept pool: nothing breaks the processes
     with Ranks(4) as ranks: ranks.start(body); ranks.kill(2); ranks.join()       faults
-    run_script(["torchrun", ...])                    whole programs
 
 A body is a module-level function `body(rank, world, *args)`; what it returns comes back by pickle.
 """
@@ -114,7 +113,7 @@ class Ranks:
         self.outcomes = [Outcome(r) for r in range(n)]
         common = {"RANKS_DIR": str(self.dir), "TMPDIR": str(self.dir / "tmp"), "WORLD_SIZE": str(n)}
         common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        common |= {"RANKS_DESTROY": "1" if destroy else "0"}
+        common |= {"RANKS_DESTROY": "1" if destroy else "0", "RANKS_PARENT": str(os.getpid())}
         self.busy: set[int] = set()
         LIVING.add(self)
         for rank in range(n):
@@ -338,46 +337,6 @@ def run_ranks(
     with Ranks(n, env=env) as ranks:
         ranks.start(body, *args, world=n if world is None else world, store="store")
         return [o.value for o in ranks.join(timeout)]
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    seconds: float
-
-
-def start_script(
-    argv: list[str], *, env: dict[str, str] | None = None, cwd: Path | None = None
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        argv, env=environment(env), cwd=cwd, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
-
-
-def finish_script(proc: subprocess.Popen[str], timeout: float = 60) -> Ran:
-    began = time.monotonic()
-    try:
-        out, _ = proc.communicate(timeout=timeout * SLOW)
-    except subprocess.TimeoutExpired:
-        seen = stacks(descendants(proc.pid) | {proc.pid})
-        for pid in descendants(proc.pid) | {proc.pid}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        out, _ = proc.communicate()
-        raise Hang(f"{proc.args!r} ran past {timeout} s\n{out[-6000:]}\n{seen}") from None
-    return Ran(proc.returncode, out, time.monotonic() - began)
-
-
-def run_script(
-    argv: list[str],
-    *,
-    timeout: float = 60,
-    env: dict[str, str] | None = None,
-    cwd: Path | None = None,
-) -> Ran:
-    return finish_script(start_script(argv, env=env, cwd=cwd), timeout)
 
 
 def descendants(pid: int) -> set[int]:

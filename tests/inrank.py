@@ -170,6 +170,8 @@ def world_size() -> int:
 def main() -> None:
     # A rank must not outlive the test process, whatever kills that one.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != int(os.environ["RANKS_PARENT"]):
+        return
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)

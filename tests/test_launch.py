@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness import BACKEND, finish_script, free_port, run_script, start_script
+from harness import BACKEND, free_port
+from programs import finish_script, run_script, start_script
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 

@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import harness
 import inrank
-from harness import SLOW, Ranks, run_script
+from harness import SLOW, Ranks
+from programs import finish_script, run_script, start_script
 
 pytestmark = harness.only_bluefog
 
@@ -189,10 +190,8 @@ def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str, tmp_path:
         f"{SCRIPTS[name]}\n"
         f"open(f'{tmp_path}/end.{{rank}}', 'w').write(str(time.monotonic()))\n"
     )
-    procs = [
-        harness.start_script([sys.executable, str(script)], env={"RANK": str(r)}) for r in range(2)
-    ]
-    told = [harness.finish_script(p, 30) for p in procs]
+    procs = [start_script([sys.executable, str(script)], env={"RANK": str(r)}) for r in range(2)]
+    told = [finish_script(p, 30) for p in procs]
     ended = time.monotonic()
     assert [t.code for t in told] == [0, 0], told
     assert [t.out for t in told] == ["", ""]

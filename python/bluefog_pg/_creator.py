@@ -41,4 +41,5 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     options.group_name = opts.group_id
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
-    return cls(opts.store, opts.group_rank, opts.group_size, options)
+    group: ProcessGroupBluefog = cls(opts.store, opts.group_rank, opts.group_size, options)
+    return group

@@ -72,7 +72,7 @@ def neighbor_allreduce(
     Raises:
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
             neighbours; a tensor that is not dense on the CPU.
-        TypeError: a tensor that is not of a floating type; weights of a wrong type.
+        TypeError: a tensor that is not of a floating type; a group of another backend.
         Mismatch: a neighbour called with another shape or dtype.
         PeerFailed: a neighbour that is needed died or left.
         CollectiveTimeout: a neighbour did not come within the group's timeout.
@@ -203,7 +203,7 @@ def _backend(group: dist.ProcessGroup) -> ProcessGroupBluefog:
     # TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper around the backend.
     backend = getattr(backend, "wrapped_pg", backend)
     if not isinstance(backend, load().ProcessGroupBluefog):
-        raise ValueError(
+        raise TypeError(
             f'[bluefog] rank {group.rank()}: the group\'s backend for CPU tensors is '
             f'"{backend.name()}"; make the group with backend="bluefog"'
         )

@@ -29,8 +29,8 @@ const Kernels& kernels() {
 }  // namespace
 
 const char* name(ReduceKind kind) {
-  constexpr std::array<const char*, 9> kNames = {"",    "SUM",  "AVG", "PRODUCT", "MIN",
-                                                 "MAX", "BAND", "BOR", "BXOR"};
+  constexpr std::array<const char*, 10> kNames = {"",    "SUM",  "AVG", "PRODUCT", "MIN",
+                                                  "MAX", "BAND", "BOR", "BXOR",    "PREMUL_SUM"};
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "?";
 }

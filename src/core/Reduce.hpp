@@ -17,7 +17,8 @@ enum class ReduceKind : uint8_t {
   kMax,
   kBitAnd,
   kBitOr,
-  kBitXor
+  kBitXor,
+  kPremulSum  // each rank's input times its own factor: see weightedSum
 };
 
 const char* name(ReduceKind kind);
@@ -35,7 +36,8 @@ enum class Stores : uint8_t {
 };
 
 // out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
-// Floating types only; half types are summed in float32. `out` must not overlap an input.
+// Floating types only; half types are summed in float32 and rounded once. `out` may be one of the
+// inputs.
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores);
 

@@ -67,18 +67,16 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
                                   std::move(interrupt));
 }
 
-at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op, bool in_place) {
+double premultiplier(const c10d::ReduceOp& op) {
   if (op.op_ != c10d::ReduceOp::PREMUL_SUM) {
-    return tensor;
+    return 1.0;
   }
   const auto* factor = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(factor != nullptr,
                     "[bluefog] PREMUL_SUM has no factor; make it with "
                     "torch.distributed._make_nccl_premul_sum");
-  const at::AutoDispatchBelowADInplaceOrView below;
-  const at::Scalar scalar =
-      factor->tensor_factor.defined() ? factor->tensor_factor.item() : factor->double_factor;
-  return in_place ? tensor.mul_(scalar) : tensor.mul(scalar);
+  return factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
+                                         : factor->double_factor;
 }
 
 // FNV-1a: ranks that pass different sizes must notice.
@@ -168,7 +166,8 @@ WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
   signature.reduce = validate.reduction(opts.reduceOp, tensor);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  auto flat = std::make_shared<Flat>(Flat::input(premultiplied(tensor, opts.reduceOp, true)));
+  auto flat = std::make_shared<Flat>(Flat::input(tensor));
+  op->factor = premultiplier(opts.reduceOp);
   op->scripts.push_back(
       bluefog::allreduce(engine_->board(), engine_->returns(), *op, flat->data()));
   if (flat->copied()) {
@@ -304,13 +303,14 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   }
   validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
   for (const at::Tensor& input : list) {
-    memory->inputs.push_back(Flat::input(premultiplied(input, opts.reduceOp, false)));
+    memory->inputs.push_back(Flat::input(input));
     data.push_back(memory->inputs.back().readable());
   }
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
   signature.detail = digest(counts);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  op->factor = premultiplier(opts.reduceOp);
   op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
                                                std::move(counts), memory->output.data()));
   if (memory->output.copied()) {
@@ -332,8 +332,7 @@ WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor
   TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
   Signature signature = signatureOf(OpKind::kReduceScatter, input);
   signature.reduce = validate.reduction(opts.reduceOp, output);
-  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(
-      Flat::input(premultiplied(input, opts.reduceOp, false)), output);
+  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(Flat::input(input), output);
   const auto count = static_cast<size_t>(output.numel());
   std::vector<const std::byte*> data;
   for (int rank = 0; rank < size_; ++rank) {
@@ -343,6 +342,7 @@ WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor
   signature.detail = digest(counts);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  op->factor = premultiplier(opts.reduceOp);
   op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
                                                std::move(counts),
                                                static_cast<std::byte*>(output.mutable_data_ptr())));

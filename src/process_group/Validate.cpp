@@ -117,7 +117,7 @@ ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tenso
     case c10d::ReduceOp::PREMUL_SUM:
       TORCH_CHECK_TYPE(isFloating(dtype), who(), "PREMUL_SUM of ", tensor.scalar_type(),
                        " would round; only floating types can be scaled");
-      return ReduceKind::kSum;
+      return ReduceKind::kPremulSum;
     case c10d::ReduceOp::PRODUCT:
       return ReduceKind::kProduct;
     case c10d::ReduceOp::MIN:

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
+#include "process_group/Contributions.hpp"
 
 namespace bluefog {
 namespace {
@@ -101,10 +101,14 @@ class InBlocks {
     std::byte* own = data_ + block.partBegin(self) * width_;
     inputs_.clear();
     for (int rank = 0; rank < board_.size(); ++rank) {
-      inputs_.push_back(
-          rank == self ? own : board_.from(rank) + (block.partBegin(self) - block.begin) * width_);
+      if (rank == self) {
+        inputs_.add(own, op_.factor);
+      } else {
+        inputs_.add(board_.from(rank) + (block.partBegin(self) - block.begin) * width_,
+                    board_.factorOf(rank));
+      }
     }
-    fold(op_.signature.dtype, op_.signature.reduce, own, inputs_, block.partCount(self));
+    inputs_.reduce(op_.signature, own, block.partCount(self));
     board_.pop();
     const size_t bytes = block.partCount(self) * width_;
     std::memcpy(returns_.slot(), own, bytes);
@@ -130,7 +134,7 @@ class InBlocks {
   size_t scattered_ = 0;
   size_t reduced_ = 0;
   size_t collected_ = 0;
-  std::vector<const void*> inputs_;
+  Contributions inputs_;
 };
 
 Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
@@ -139,12 +143,15 @@ Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
   std::memcpy(board.slot(), data, bytes);
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
-  std::vector<const void*> inputs;
-  inputs.reserve(static_cast<size_t>(board.size()));
+  Contributions inputs;
   for (int rank = 0; rank < board.size(); ++rank) {
-    inputs.push_back(rank == board.rank() ? data : board.from(rank));
+    if (rank == board.rank()) {
+      inputs.add(data, op.factor);
+    } else {
+      inputs.add(board.from(rank), board.factorOf(rank));
+    }
   }
-  fold(op.signature.dtype, op.signature.reduce, data, inputs, op.signature.count);
+  inputs.reduce(op.signature, data, op.signature.count);
   board.pop();
 }
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
+#include "process_group/Contributions.hpp"
 
 namespace bluefog {
 
@@ -19,7 +19,7 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
     const size_t at = frame * part;
     return at < counts[rank] ? std::min(part, counts[rank] - at) : 0;
   };
-  std::vector<const void*> folded(counts.size());
+  Contributions contributions;
   size_t given = 0;
   size_t taken = 0;
   const auto can_give = [&] { return given < frames && board.hasRoom(); };
@@ -29,11 +29,16 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
                    [&] { return board.arrivals(op).missing(); });
     if (can_take()) {
       const size_t at = taken * part * width;
+      contributions.clear();
       for (size_t rank = 0; rank < counts.size(); ++rank) {
-        folded[rank] = rank == self ? inputs[self] + at
-                                    : board.from(static_cast<int>(rank)) + self * part * width;
+        const int peer = static_cast<int>(rank);
+        if (rank == self) {
+          contributions.add(inputs[self] + at, op.factor);
+        } else {
+          contributions.add(board.from(peer) + self * part * width, board.factorOf(peer));
+        }
       }
-      fold(op.signature.dtype, op.signature.reduce, output + at, folded, length(self, taken++));
+      contributions.reduce(op.signature, output + at, length(self, taken++));
       board.pop();
     } else {
       size_t bytes = 0;

@@ -56,8 +56,13 @@ void Board::Arrivals::await_resume() const {
 
 void Board::publish(const Op& op, size_t bytes, int takers) {
   Frame& frame = *writer_.slot();
-  frame = {
-      FrameType::kCollective, static_cast<uint32_t>(bytes), op.sequence, 0, 0, 1.0, op.signature};
+  frame = {FrameType::kCollective,
+           static_cast<uint32_t>(bytes),
+           op.sequence,
+           0,
+           0,
+           op.factor,
+           op.signature};
   writer_.publish();
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
   bells_.touchAll();

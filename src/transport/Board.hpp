@@ -64,6 +64,8 @@ class Board {
 
   // The payload of a peer's frame that has arrived.
   const std::byte* from(int peer) { return payloadOf(reader(peer).front()); }
+  // The factor of that peer's Op.
+  double factorOf(int peer) { return reader(peer).front()->weight; }
   // Frees the frame of every peer, or of one.
   void pop();
   void pop(int peer);

@@ -54,7 +54,7 @@ Engine::~Engine() {
 }
 
 void Engine::post(const std::shared_ptr<Op>& op, Who who) {
-  Ops dropped;  // destroyed after the lock is free
+  Buried dropped;  // released after the lock is free
   {
     const std::lock_guard lock(mutex_);
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
@@ -64,7 +64,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     incoming_.push_back(op);
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
-    dropped.swap(buried_);
+    dropped.ops.swap(buried_.ops);
     if (who == Who::kEngine) {
       startThread();
       work_.notify_one();
@@ -76,12 +76,12 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
 }
 
 bool Engine::wait(const Op& op, Deadline limit) {
-  Ops dropped;
+  Buried dropped;
   std::unique_lock lock(mutex_);
   ++waiting_;
   const auto leave = [&] {
     --waiting_;
-    dropped.swap(buried_);
+    dropped.ops.swap(buried_.ops);
     if (pending_ > 0 && waiting_ == 0) {
       startThread();
       work_.notify_one();
@@ -158,7 +158,8 @@ void Engine::shutdown() {
     thread_.join();
   }
   agenda_.links().sayGoodbye();
-  buried_.clear();
+  Buried dropped;
+  dropped.ops.swap(buried_.ops);
 }
 
 void Engine::wakeDriver() {
@@ -190,7 +191,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     }
   }
   lock.lock();
-  buried_.insert(buried_.end(), ended.begin(), ended.end());
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
 }
 
 // Passes until something has finished, or nothing can move and this thread may not sleep, or it

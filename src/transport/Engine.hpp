@@ -52,6 +52,21 @@ class Engine {
  private:
   using Ops = Agenda::Ops;
 
+  // Finished operations, until a caller's thread releases them: dropping the last reference of a
+  // tensor may need the GIL, which the engine's thread must never wait for.
+  struct Buried {
+    Ops ops;
+
+    Buried() = default;
+    Buried(const Buried&) = delete;
+    Buried& operator=(const Buried&) = delete;
+    ~Buried() {
+      for (const auto& op : ops) {
+        op->release();
+      }
+    }
+  };
+
   void run();
   void startThread();
   // The driver may sleep, and not know of what was posted.
@@ -85,9 +100,7 @@ class Engine {
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
   bool leaving_ = false;
-  // Finished operations, until a caller's thread destroys them: dropping the last reference of a
-  // tensor may need the GIL, which the engine's thread must never wait for.
-  Ops buried_;
+  Buried buried_;
   std::thread thread_;
 };
 

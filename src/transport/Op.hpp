@@ -29,6 +29,7 @@ struct Op {
   const Deadline deadline;
   const char* title = nullptr;  // overrides the signature's name in messages: "recv"
   uint64_t sequence = 0;
+  double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Script> scripts;
   std::shared_ptr<void> memory;  // owns what the scripts read and write
 
@@ -40,6 +41,13 @@ struct Op {
   std::atomic<bool> done{false};
   // Called once, by the driving thread, outside of every lock.
   std::function<void(Op&)> finished;
+
+  // Lets go of the caller's tensors, and of the Work, which holds this.
+  void release() {
+    finished = nullptr;
+    epilogue = nullptr;
+    memory.reset();
+  }
 };
 
 }  // namespace bluefog

@@ -1,0 +1,51 @@
+# tests/test_stub.py holds this file against the module.
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, Store
+
+class PeerFailed(dist.DistBackendError):
+    ranks: list[int]
+
+class CollectiveTimeout(dist.DistBackendError):
+    ranks: list[int]
+
+class Mismatch(dist.DistBackendError):
+    ranks: list[int]
+
+class Aborted(dist.DistBackendError):
+    ranks: list[int]
+
+class WorkBluefog(dist.Work):
+    def result(self) -> list[torch.Tensor]: ...
+
+class ProcessGroupBluefog(Backend):
+    class Options(Backend.Options):
+        def __init__(self) -> None: ...
+        def __deepcopy__(self, memo: dict[int, object], /) -> ProcessGroupBluefog.Options: ...
+
+    def __init__(
+        self, store: Store, rank: int, size: int, options: ProcessGroupBluefog.Options
+    ) -> None: ...
+    def neighbor_allreduce(
+        self,
+        tensor: torch.Tensor,
+        *,
+        self_weight: float,
+        sources: Sequence[tuple[int, float]],
+        destinations: Sequence[tuple[int, float]],
+        divisor: float,
+        async_op: bool,
+    ) -> WorkBluefog: ...
+    def _set_default_timeout(self, timeout: timedelta) -> None: ...
+    @property
+    def options(self) -> ProcessGroupBluefog.Options: ...
+    @property
+    def bytes_sent(self) -> int: ...
+    @property
+    def operations_issued(self) -> int: ...
+
+def shutdown_all() -> None: ...

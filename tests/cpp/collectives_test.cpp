@@ -1,0 +1,433 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+// What rank r contributes at i. Small whole numbers: the sum of four fits every type.
+int given(int rank, size_t i, int round) {
+  return static_cast<int>((i % 7 + 3 * static_cast<size_t>(rank) + static_cast<size_t>(round)) %
+                          11);
+}
+
+template <class T>
+std::vector<T> contribution(int rank, size_t count, int round) {
+  std::vector<T> data(count);
+  for (size_t i = 0; i < count; ++i) {
+    data[i] = whole<T>(given(rank, i, round));
+  }
+  return data;
+}
+
+int sumAt(int size, size_t i, int round) {
+  int sum = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    sum += given(rank, i, round);
+  }
+  return sum;
+}
+
+// Around the bounds at which algorithms and frames change.
+template <class T>
+std::vector<size_t> counts() {
+  std::vector<size_t> all{0, 1, 100, (1024 * 1024 + 4) / sizeof(T)};
+  for (size_t bytes : {16 * 1024, 64 * 1024}) {
+    const size_t bound = bytes / sizeof(T);
+    all.insert(all.end(), {bound - 1, bound, bound + 1});
+  }
+  return all;
+}
+
+template <class T>
+void tryAllreduce(Rank& me, size_t count, int round) {
+  auto data = contribution<T>(me.self, count, round);
+  me.run(me.allreduce(data));
+  ASSERT_TRUE(holds(data, [&](size_t i) { return whole<T>(sumAt(me.size, i, round)); }));
+}
+
+template <class T>
+void tryBroadcast(Rank& me, size_t count, int round) {
+  const int root = round % me.size;
+  auto data = contribution<T>(me.self, count, round);
+  me.run(me.broadcast(data, root));
+  ASSERT_TRUE(holds(data, [&](size_t i) { return whole<T>(given(root, i, round)); }));
+}
+
+template <class T>
+void expectGathered(const Lists<T>& outputs, int round) {
+  for (size_t rank = 0; rank < outputs.size(); ++rank) {
+    ASSERT_TRUE(holds(outputs[rank],
+                      [&](size_t i) { return whole<T>(given(static_cast<int>(rank), i, round)); }))
+        << "from rank " << rank;
+  }
+}
+
+template <class T>
+void tryAllgather(Rank& me, size_t count, int round) {
+  const auto input = contribution<T>(me.self, count, round);
+  Lists<T> outputs(static_cast<size_t>(me.size), std::vector<T>(count));
+  me.run(me.allgather(input, outputs));
+  expectGathered(outputs, round);
+}
+
+// The part for rank r differs from the others' by its round.
+template <class T>
+Lists<T> parts(const Rank& me, const std::vector<size_t>& sizes, int round) {
+  Lists<T> all;
+  for (int rank = 0; rank < me.size; ++rank) {
+    all.push_back(contribution<T>(me.self, sizes[static_cast<size_t>(rank)], round + rank));
+  }
+  return all;
+}
+
+template <class T>
+void tryReduceScatter(Rank& me, const std::vector<size_t>& sizes, int round) {
+  const Lists<T> inputs = parts<T>(me, sizes, round);
+  std::vector<T> output(sizes[static_cast<size_t>(me.self)]);
+  me.run(me.reduceScatter(inputs, output));
+  ASSERT_TRUE(
+      holds(output, [&](size_t i) { return whole<T>(sumAt(me.size, i, round + me.self)); }));
+}
+
+template <class T>
+class CollectivesTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double, Half, BFloat, int64_t, uint8_t>;
+TYPED_TEST_SUITE(CollectivesTest, Types);
+
+TYPED_TEST(CollectivesTest, GiveTheRightResults) {
+  using T = TypeParam;
+  for (int n = 1; n <= 4; ++n) {
+    runRanks(n, [](Rank& me) {
+      int round = 0;
+      for (size_t count : counts<T>()) {
+        SCOPED_TRACE(std::to_string(me.size) + " ranks, " + std::to_string(count) + " elements");
+        tryAllreduce<T>(me, count, ++round);
+        tryBroadcast<T>(me, count, ++round);
+        tryAllgather<T>(me, count, ++round);
+        tryReduceScatter<T>(me, std::vector<size_t>(static_cast<size_t>(me.size), count), ++round);
+        me.synchronize();
+        if (::testing::Test::HasFatalFailure()) {
+          return;
+        }
+      }
+    });
+  }
+}
+
+TEST(CollectivesTest, EveryReductionReachesTheKernels) {
+  runRanks(3, [](Rank& me) {
+    for (size_t count : {5u, 50'000u}) {
+      const auto filled = [&] {
+        return std::vector<float>(count, static_cast<float>(me.self + 2));
+      };
+      std::vector<float> data = filled();
+      me.run(me.allreduce(data, ReduceKind::kAverage));
+      EXPECT_TRUE(holds(data, [](size_t) { return 3.0f; }));
+      me.run(me.allreduce(data = filled(), ReduceKind::kProduct));
+      EXPECT_TRUE(holds(data, [](size_t) { return 24.0f; }));
+      me.run(me.allreduce(data = filled(), ReduceKind::kMin));
+      EXPECT_TRUE(holds(data, [](size_t) { return 2.0f; }));
+      me.run(me.allreduce(data = filled(), ReduceKind::kMax));
+      EXPECT_TRUE(holds(data, [](size_t) { return 4.0f; }));
+      std::vector<int32_t> bits(count, 1 << me.self);
+      me.run(me.allreduce(bits, ReduceKind::kBitOr));
+      EXPECT_TRUE(holds(bits, [](size_t) { return 7; }));
+    }
+  });
+}
+
+TEST(CollectivesTest, RanksMayHaveNothing) {
+  runRanks(4, [](Rank& me) {
+    // Longer than a frame, one frame, one element, none.
+    for (const std::vector<size_t>& sizes :
+         Lists<size_t>{{0, 70'000, 1, 100}, {70'000, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 0, 0}}) {
+      tryReduceScatter<float>(me, sizes, 1);
+      const auto input = contribution<float>(me.self, sizes[static_cast<size_t>(me.self)], 2);
+      Lists<float> outputs;
+      for (size_t size : sizes) {
+        outputs.emplace_back(size);
+      }
+      me.run(me.allgather(input, outputs));
+      expectGathered(outputs, 2);
+    }
+  });
+}
+
+TEST(CollectivesTest, OutputsMayBeInputs) {
+  runRanks(3, [](Rank& me) {
+    for (size_t count : {10u, 100'000u}) {
+      Lists<float> gathered(3, std::vector<float>(count));
+      std::vector<float>& own = gathered[static_cast<size_t>(me.self)];
+      own = contribution<float>(me.self, count, 1);
+      me.run(me.allgather(own, gathered));
+      expectGathered(gathered, 1);
+
+      Lists<float> inputs = parts<float>(me, {count, count, count}, 5);
+      std::vector<float>& part = inputs[static_cast<size_t>(me.self)];
+      me.run(me.reduceScatter(inputs, part));
+      EXPECT_TRUE(
+          holds(part, [&](size_t i) { return static_cast<float>(sumAt(3, i, 5 + me.self)); }));
+    }
+  });
+}
+
+// Each with memory of its own, so that all can be under way.
+struct InFlight {
+  OpPtr op;
+  std::vector<float> data;
+  Lists<float> lists;
+  std::function<void()> check;
+};
+
+void startOne(Rank& me, InFlight& flight, int round) {
+  const size_t count =
+      std::vector<size_t>{3, 5'000, 20'000, 70'000}[static_cast<size_t>(round * round / 3 % 4)];
+  flight.data = contribution<float>(me.self, count, round);
+  const int root = round % me.size;
+  switch (round % 4) {
+    case 0:
+      flight.op = me.start(me.allreduce(flight.data));
+      flight.check = [&me, &flight, round] {
+        EXPECT_TRUE(holds(flight.data,
+                          [&](size_t i) { return static_cast<float>(sumAt(me.size, i, round)); }))
+            << "round " << round;
+      };
+      break;
+    case 1:
+      flight.op = me.start(me.broadcast(flight.data, root));
+      flight.check = [&flight, round, root] {
+        EXPECT_TRUE(
+            holds(flight.data, [&](size_t i) { return static_cast<float>(given(root, i, round)); }))
+            << "round " << round;
+      };
+      break;
+    case 2:
+      flight.lists.assign(static_cast<size_t>(me.size), std::vector<float>(count));
+      flight.op = me.start(me.allgather(flight.data, flight.lists));
+      flight.check = [&flight, round] { expectGathered(flight.lists, round); };
+      break;
+    default:
+      flight.lists =
+          parts<float>(me, std::vector<size_t>(static_cast<size_t>(me.size), count), round);
+      flight.op = me.start(me.reduceScatter(flight.lists, flight.data));
+      flight.check = [&me, &flight, round] {
+        EXPECT_TRUE(
+            holds(flight.data,
+                  [&](size_t i) { return static_cast<float>(sumAt(me.size, i, round + me.self)); }))
+            << "round " << round;
+      };
+  }
+}
+
+TEST(CollectivesTest, ManyMayBeUnderWay) {
+  for (int n : {2, 4}) {
+    runRanks(n, [](Rank& me) {
+      std::list<InFlight> flights(100);
+      int round = 0;
+      for (InFlight& flight : flights) {
+        startOne(me, flight, ++round);
+      }
+      for (InFlight& flight : flights) {
+        me.finish(flight.op);
+        flight.check();
+      }
+    });
+  }
+}
+
+TEST(CollectivesTest, ManySmallOnesInARow) {
+  runRanks(3, [](Rank& me) {
+    for (int round = 0; round < 1000; ++round) {
+      tryAllreduce<float>(me, 16, round % 50);
+    }
+  });
+}
+
+// ---- ranks that do not agree
+
+struct Disagreement {
+  std::string name;
+  std::function<void(Rank&)> most;
+  std::function<void(Rank&)> odd;
+};
+
+template <class T>
+void callAllreduce(Rank& me, size_t count, ReduceKind kind = ReduceKind::kSum) {
+  std::vector<T> data(count);
+  me.run(me.allreduce(data, kind));
+}
+
+void callBroadcast(Rank& me, size_t count, int root) {
+  std::vector<float> data(count);
+  me.run(me.broadcast(data, root));
+}
+
+void callAllgather(Rank& me, size_t count) {
+  const std::vector<float> data(count);
+  Lists<float> outputs(static_cast<size_t>(me.size), std::vector<float>(count));
+  me.run(me.allgather(data, outputs));
+}
+
+void callReduceScatter(Rank& me, const std::vector<size_t>& first) {
+  Lists<float> inputs(static_cast<size_t>(me.size), std::vector<float>(5));
+  for (size_t i = 0; i < first.size(); ++i) {
+    inputs[i].resize(first[i]);
+  }
+  std::vector<float> output(inputs[static_cast<size_t>(me.self)].size());
+  me.run(me.reduceScatter(inputs, output));
+}
+
+std::vector<Disagreement> disagreements() {
+  return {
+      {"count", [](Rank& me) { callAllreduce<float>(me, 10); },
+       [](Rank& me) { callAllreduce<float>(me, 11); }},
+      {"count, large", [](Rank& me) { callAllreduce<float>(me, 300'000); },
+       [](Rank& me) { callAllreduce<float>(me, 400'000); }},
+      {"one small, one large", [](Rank& me) { callAllreduce<float>(me, 10); },
+       [](Rank& me) { callAllreduce<float>(me, 400'000); }},
+      {"element type", [](Rank& me) { callAllreduce<float>(me, 10); },
+       [](Rank& me) { callAllreduce<int32_t>(me, 10); }},
+      {"reduction", [](Rank& me) { callAllreduce<float>(me, 10); },
+       [](Rank& me) { callAllreduce<float>(me, 10, ReduceKind::kMax); }},
+      {"root", [](Rank& me) { callBroadcast(me, 10, 0); },
+       [](Rank& me) { callBroadcast(me, 10, 1); }},
+      {"root, large", [](Rank& me) { callBroadcast(me, 600'000, 0); },
+       [](Rank& me) { callBroadcast(me, 600'000, 1); }},
+      {"a barrier", [](Rank& me) { callAllreduce<float>(me, 100'000); },
+       [](Rank& me) { me.synchronize(); }},
+      {"an allgather", [](Rank& me) { callBroadcast(me, 2'000'000, 0); },
+       [](Rank& me) { callAllgather(me, 1'000'000); }},
+      {"a reduce_scatter", [](Rank& me) { callAllgather(me, 500'000); },
+       [](Rank& me) { callReduceScatter(me, {}); }},
+      {"how it is split", [](Rank& me) { callReduceScatter(me, {7, 8}); },
+       [](Rank& me) { callReduceScatter(me, {8, 7}); }},
+  };
+}
+
+// Returns what each rank fails with.
+void disagree(const Disagreement& disagreement, int n, int odd) {
+  Errors errors(n);
+  Errors later(n);
+  runRanks(n, [&](Rank& me) {
+    const auto& call = me.self == odd ? disagreement.odd : disagreement.most;
+    errors.set(me.self, failureOf([&] { call(me); }));
+    later.set(me.self, failureOf([&] { me.synchronize(); }));
+  });
+  ASSERT_TRUE(errors.all() && later.all());
+  for (int rank = 0; rank < n; ++rank) {
+    const Error& error = errors[rank];
+    EXPECT_EQ(error.cause(), Cause::kMismatch) << error.what();
+    EXPECT_EQ(story(error), story(errors[0]));
+    EXPECT_EQ(error.ranks(), errors[0].ranks());
+    EXPECT_EQ(story(later[rank]), story(errors[0]));
+    EXPECT_EQ(std::string(error.what()).find("[bluefog] rank " + std::to_string(rank) + "/"), 0u);
+  }
+  const Ranks& named = errors[0].ranks();
+  EXPECT_EQ(named.size(), 2u);
+  EXPECT_EQ(std::count(named.begin(), named.end(), odd), 1) << errors[0].what();
+  for (int rank : named) {
+    EXPECT_NE(story(errors[0]).find("rank " + std::to_string(rank) + " called "),
+              std::string::npos);
+  }
+}
+
+TEST(MismatchTest, IsToldByEveryRank) {
+  for (int n = 2; n <= 4; ++n) {
+    for (const Disagreement& disagreement : disagreements()) {
+      SCOPED_TRACE(std::to_string(n) + " ranks: " + disagreement.name);
+      disagree(disagreement, n, n - 1);
+    }
+  }
+}
+
+TEST(MismatchTest, IsToldWhoeverIsOdd) {
+  for (int odd = 0; odd < 3; ++odd) {
+    SCOPED_TRACE(odd);
+    disagree(disagreements().front(), 3, odd);
+  }
+}
+
+// ---- ranks that do not come
+
+struct Absence {
+  std::string name;
+  std::function<void(Rank&)> call;
+};
+
+std::vector<Absence> absences() {
+  return {
+      {"allreduce", [](Rank& me) { callAllreduce<float>(me, 10); }},
+      {"large allreduce", [](Rank& me) { callAllreduce<float>(me, 400'000); }},
+      {"broadcast to it", [](Rank& me) { callBroadcast(me, 10, 0); }},
+      {"large broadcast to it", [](Rank& me) { callBroadcast(me, 2'000'000, 0); }},
+      {"allgather", [](Rank& me) { callAllgather(me, 100'000); }},
+      {"reduce_scatter", [](Rank& me) { callReduceScatter(me, {100'000, 100'000}); }},
+      {"barrier", [](Rank& me) { me.synchronize(); }},
+  };
+}
+
+// All but the last rank call; it comes when the others have failed.
+void miss(const Absence& absence, int n) {
+  const int absent = n - 1;
+  Errors errors(n);
+  std::atomic<int> failed{0};
+  runRanks(n, [&](Rank& me) {
+    me.limit = 150ms;
+    if (me.self == absent) {
+      ASSERT_TRUE(eventually([&] { return failed == n - 1; }));
+    }
+    errors.set(me.self, failureOf([&] { absence.call(me); }));
+    ++failed;
+  });
+  ASSERT_TRUE(errors.all());
+  for (int rank = 0; rank < n; ++rank) {
+    EXPECT_EQ(errors[rank].cause(), Cause::kTimeout);
+    EXPECT_EQ(errors[rank].ranks(), Ranks{absent}) << errors[rank].what();
+    EXPECT_EQ(story(errors[rank]), story(errors[0]));
+  }
+  EXPECT_EQ(story(errors[0]), "timed out after 0.1 s; nothing from rank " + std::to_string(absent));
+}
+
+TEST(DeadlineTest, NamesWhoDidNotCome) {
+  for (int n : {2, 3, 4}) {
+    for (const Absence& absence : absences()) {
+      SCOPED_TRACE(std::to_string(n) + " ranks: " + absence.name);
+      miss(absence, n);
+    }
+  }
+}
+
+TEST(DeadlineTest, IsKeptInTime) {
+  runRanks(2, [](Rank& me) {
+    me.limit = 200ms;
+    if (me.self == 0) {
+      const auto start = Clock::now();
+      failureOf([&] { me.synchronize(); });
+      EXPECT_GE(Clock::now() - start, 200ms);
+      EXPECT_LT(Clock::now() - start, 2s);
+    }
+  });
+}
+
+TEST(DeadlineTest, OfALaterOneNamesWhoHoldsUpTheFirst) {
+  runRanks(2, [](Rank& me) {
+    if (me.self == 0) {
+      std::vector<float> data(10);
+      const OpPtr first = me.start(me.allreduce(data));
+      me.limit = 100ms;
+      const OpPtr second = me.start(me.barrier());
+      EXPECT_EQ(failureOf([&] { me.finish(second); }).ranks(), Ranks{1});
+      EXPECT_EQ(failureOf([&] { me.finish(first); }).ranks(), Ranks{1});
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

@@ -1,0 +1,501 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+constexpr size_t kLittle = 100;
+constexpr size_t kMuch = 100'000;  // several frames
+
+std::vector<float> numbers(size_t count, int seed) {
+  std::vector<float> data(count);
+  for (size_t i = 0; i < count; ++i) {
+    data[i] = static_cast<float>((i + static_cast<size_t>(seed) * 17) % 1000);
+  }
+  return data;
+}
+
+::testing::AssertionResult are(const std::vector<float>& got, int seed) {
+  const std::vector<float> wanted = numbers(got.size(), seed);
+  return holds(got, [&](size_t i) { return wanted[i]; });
+}
+
+TEST(MessagesTest, OfEverySizeArrive) {
+  runRanks(2, [](Rank& me) {
+    const size_t frame = Mailbox::payload() / sizeof(float);
+    for (size_t count :
+         {size_t{0}, size_t{1}, kLittle, frame - 1, frame, frame + 1, 2 * frame, size_t{300'001}}) {
+      if (me.self == 0) {
+        me.run(me.send(numbers(count, 3), 1));
+      } else {
+        std::vector<float> data(count, -1);
+        me.run(me.receive(data, 0));
+        EXPECT_TRUE(are(data, 3)) << count << " elements";
+      }
+    }
+  });
+}
+
+// In another order than they are received in, and from both kinds.
+TEST(MessagesTest, AreFoundByTheirTags) {
+  runRanks(2, [](Rank& me) {
+    Lists<float> data;
+    std::vector<OpPtr> ops;
+    for (int tag = 0; tag < 10; ++tag) {
+      data.push_back(numbers(tag % 2 == 0 ? kLittle : kMuch, tag));
+    }
+    if (me.self == 0) {
+      for (int tag : {3, 1, 2, 9, 8, 0, 5, 7, 6, 4}) {
+        ops.push_back(me.start(me.send(data[static_cast<size_t>(tag)], 1, tag)));
+      }
+      me.finishAll(ops);
+      return;
+    }
+    for (int tag = 0; tag < 10; ++tag) {
+      std::vector<float>& got = data[static_cast<size_t>(tag)];
+      got.assign(got.size(), -1);
+      me.run(me.receive(got, 0, tag));
+      EXPECT_TRUE(are(got, tag)) << "tag " << tag;
+    }
+  });
+}
+
+TEST(MessagesTest, OfOneTagArriveInOrder) {
+  runRanks(2, [](Rank& me) {
+    Lists<float> data;
+    std::vector<OpPtr> ops;
+    for (int k = 0; k < 60; ++k) {
+      data.push_back(numbers(k % 3 == 0 ? kMuch : kLittle, k));
+    }
+    for (int k = 0; k < 60; ++k) {
+      std::vector<float>& mine = data[static_cast<size_t>(k)];
+      if (me.self == 1) {
+        mine.assign(mine.size(), -1);
+      }
+      ops.push_back(me.start(me.self == 0 ? me.send(mine, 1) : me.receive(mine, 0)));
+    }
+    me.finishAll(ops);
+    for (int k = 0; k < 60; ++k) {
+      EXPECT_TRUE(are(data[static_cast<size_t>(k)], k)) << "message " << k;
+    }
+  });
+}
+
+TEST(MessagesTest, RunBothWaysAtOnce) {
+  runRanks(3, [](Rank& me) {
+    Lists<float> sent;
+    Lists<float> got;
+    for (int peer = 0; peer < me.size; ++peer) {
+      sent.push_back(numbers(kMuch, me.self * 10 + peer));
+      got.emplace_back(kMuch);
+    }
+    std::vector<OpPtr> ops;
+    for (int peer = 0; peer < me.size; ++peer) {
+      ops.push_back(me.start(me.send(sent[static_cast<size_t>(peer)], peer)));
+    }
+    for (int peer = 0; peer < me.size; ++peer) {
+      ops.push_back(me.start(me.receive(got[static_cast<size_t>(peer)], peer)));
+    }
+    me.finishAll(ops);
+    for (int peer = 0; peer < me.size; ++peer) {
+      EXPECT_TRUE(are(got[static_cast<size_t>(peer)], peer * 10 + me.self));
+    }
+  });
+}
+
+TEST(MessagesTest, MayComeFromAnybody) {
+  runRanks(4, [](Rank& me) {
+    for (size_t count : {kLittle, kMuch}) {
+      if (me.self != 0) {
+        me.run(me.send(numbers(count, me.self), 0, 5));
+        me.run(me.send(numbers(count, me.self + 10), 0, 5));
+        continue;
+      }
+      std::map<int, int> heard;
+      for (int k = 0; k < 6; ++k) {
+        std::vector<float> data(count, -1);
+        const auto sender = std::make_shared<int>(-2);
+        me.run(me.receive(data, kAnySource, 5, sender));
+        ASSERT_TRUE(*sender >= 1 && *sender <= 3);
+        EXPECT_TRUE(are(data, *sender + 10 * heard[*sender])) << "from " << *sender;
+        ++heard[*sender];
+      }
+      EXPECT_EQ(heard, (std::map<int, int>{{1, 2}, {2, 2}, {3, 2}}));
+    }
+  });
+}
+
+TEST(MessagesTest, MayGoToOneself) {
+  runRanks(2, [](Rank& me) {
+    for (size_t count : {size_t{0}, kLittle, kMuch}) {
+      const std::vector<float> data = numbers(count, me.self);
+      std::vector<float> got(count, -1);
+      const OpPtr sent = me.start(me.send(data, me.self, 1));
+      me.run(me.receive(got, me.self, 1));
+      me.finish(sent);
+      EXPECT_TRUE(are(got, me.self));
+    }
+  });
+}
+
+TEST(MessagesTest, MayBeUnexpected) {
+  runRanks(2, [](Rank& me) {
+    constexpr int kMessages = 40;
+    const auto count = [](int tag) { return tag % 8 == 0 ? kMuch : kLittle; };
+    if (me.self == 0) {
+      Lists<float> data;
+      std::vector<OpPtr> ops;
+      for (int tag = 0; tag < kMessages; ++tag) {
+        data.push_back(numbers(count(tag), tag));
+      }
+      for (int tag = 0; tag < kMessages; ++tag) {
+        ops.push_back(me.start(me.send(data[static_cast<size_t>(tag)], 1, tag)));
+      }
+      me.synchronize();
+      me.finishAll(ops);
+      return;
+    }
+    me.synchronize();
+    for (int tag = kMessages - 1; tag >= 0; --tag) {
+      std::vector<float> got(count(tag), -1);
+      me.run(me.receive(got, 0, tag));
+      EXPECT_TRUE(are(got, tag)) << "tag " << tag;
+    }
+  });
+}
+
+TEST(MessagesTest, DoNotWaitForCollectives) {
+  runRanks(2, [](Rank& me) {
+    std::vector<float> sum(kMuch, 1);
+    std::vector<float> data = numbers(kMuch, 1);
+    if (me.self == 0) {
+      const OpPtr reduced = me.start(me.allreduce(sum));
+      me.run(me.send(data, 1));
+      me.finish(reduced);
+    } else {
+      data.assign(kMuch, -1);
+      me.run(me.receive(data, 0));
+      EXPECT_TRUE(are(data, 1));
+      me.run(me.allreduce(sum));
+    }
+    EXPECT_TRUE(holds(sum, [](size_t) { return 2.0f; }));
+  });
+}
+
+// ---- who does not come
+
+TEST(MessagesTest, ThatDoNotComeAreTimedOut) {
+  runRanks(3, [](Rank& me) {
+    if (me.self != 1) {
+      return;
+    }
+    me.limit = 100ms;
+    std::vector<float> data(kLittle);
+    const Error error = failureOf([&] { me.run(me.receive(data, 0)); });
+    EXPECT_EQ(error.cause(), Cause::kTimeout);
+    EXPECT_EQ(error.ranks(), Ranks{0});
+    EXPECT_EQ(story(error), "timed out after 0.1 s; nothing from rank 0");
+    EXPECT_EQ(failureOf([&] { me.run(me.receive(data, kAnySource)); }).ranks(), (Ranks{0, 2}));
+    EXPECT_EQ(failureOf([&] { me.run(me.send(numbers(kMuch, 0), 2)); }).ranks(), Ranks{2});
+  });
+}
+
+// The k-th receive takes the k-th message, though the first was given up before it came.
+void giveUpTheFirst(size_t count) {
+  runRanks(2, [count](Rank& me) {
+    if (me.self == 1) {
+      std::vector<float> data(count, -1);
+      me.limit = 100ms;
+      const Error error = failureOf([&] { me.run(me.receive(data, 0)); });
+      EXPECT_EQ(error.cause(), Cause::kTimeout);
+      me.limit = 30s;
+      me.synchronize();
+      me.run(me.receive(data, 0));
+      EXPECT_TRUE(are(data, 2)) << "took the message that was meant for the first receive";
+      return;
+    }
+    me.synchronize();
+    const std::vector<float> one = numbers(count, 1);
+    const std::vector<float> two = numbers(count, 2);
+    const OpPtr first = me.start(me.send(one, 1));
+    const OpPtr second = me.start(me.send(two, 1));
+    me.finish(second);
+    if (count == kLittle) {
+      me.finish(first);
+      return;
+    }
+    const Error error = failureOf([&] { me.finish(first); });
+    EXPECT_EQ(error.cause(), Cause::kTimeout);
+    EXPECT_EQ(error.ranks(), Ranks{1});
+    EXPECT_NE(story(error).find("rank 1 had already given up"), std::string::npos);
+  });
+}
+
+TEST(MessagesTest, ThatCameTooLateAreThrownAway) {
+  giveUpTheFirst(kLittle);
+  giveUpTheFirst(kMuch);
+}
+
+TEST(MessagesTest, ThatCameTooLateDoNotGoToAnotherTag) {
+  runRanks(2, [](Rank& me) {
+    std::vector<float> data(kLittle, -1);
+    if (me.self == 1) {
+      me.limit = 50ms;
+      failureOf([&] { me.run(me.receive(data, 0, 1)); });
+      me.limit = 30s;
+      me.synchronize();
+      me.run(me.receive(data, 0, 2));
+      EXPECT_TRUE(are(data, 2));
+      me.run(me.receive(data, 0, 1));
+      EXPECT_TRUE(are(data, 3));
+      return;
+    }
+    me.synchronize();
+    me.run(me.send(numbers(kLittle, 1), 1, 1));
+    me.run(me.send(numbers(kLittle, 2), 1, 2));
+    me.run(me.send(numbers(kLittle, 3), 1, 1));
+  });
+}
+
+TEST(MessagesTest, ATimeoutLeavesOtherOperationsAlone) {
+  runRanks(2, [](Rank& me) {
+    std::vector<float> data(kMuch, -1);
+    if (me.self == 1) {
+      const OpPtr patient = me.start(me.receive(data, 0, 2));
+      me.limit = 50ms;
+      std::vector<float> never(kMuch);
+      failureOf([&] { me.run(me.receive(never, 0, 1)); });
+      me.limit = 30s;
+      me.synchronize();
+      me.finish(patient);
+      EXPECT_TRUE(are(data, 2));
+    } else {
+      me.synchronize();
+      me.run(me.send(numbers(kMuch, 2), 1, 2));
+    }
+  });
+}
+
+// ---- who does not agree
+
+TEST(MessagesTest, BothSidesTellAMismatch) {
+  Errors errors(2);
+  runRanks(2, [&](Rank& me) {
+    std::vector<int32_t> data(kMuch);
+    errors.set(me.self, failureOf([&] {
+                 me.run(me.self == 0 ? me.send(numbers(kMuch + 1, 0), 1) : me.receive(data, 0));
+               }));
+    // Nothing is left of it.
+    std::vector<float> next(kMuch, -1);
+    me.run(me.self == 0 ? me.send(numbers(kMuch, 4), 1) : me.receive(next, 0));
+    EXPECT_TRUE(me.self == 0 || are(next, 4));
+  });
+  ASSERT_TRUE(errors.all());
+  EXPECT_EQ(errors[0].cause(), Cause::kMismatch);
+  EXPECT_EQ(errors[1].cause(), Cause::kMismatch);
+  EXPECT_EQ(errors[0].ranks(), (Ranks{0, 1}));
+  EXPECT_EQ(story(errors[0]), story(errors[1]));
+  EXPECT_NE(story(errors[0]).find("rank 0 called point-to-point float32[100001], "
+                                  "rank 1 called point-to-point int32[100000]"),
+            std::string::npos)
+      << story(errors[0]);
+}
+
+// A small message is gone before anybody looks at it: its sender hears of it the next time.
+TEST(MessagesTest, ASmallMismatchIsToldLater) {
+  runRanks(2, [](Rank& me) {
+    std::vector<float> data(kLittle);
+    if (me.self == 0) {
+      me.run(me.send(numbers(kLittle + 1, 0), 1));
+      me.synchronize();
+      std::vector<float> answer(1);
+      me.limit = 5s;
+      const Error error = failureOf([&] {
+        me.run(me.receive(answer, 1));
+        me.run(me.receive(answer, 1));
+      });
+      EXPECT_EQ(error.cause(), Cause::kMismatch);
+      EXPECT_EQ(error.ranks(), Ranks{1});
+      EXPECT_NE(story(error).find("it called point-to-point float32[100]"), std::string::npos);
+    } else {
+      const Error error = failureOf([&] { me.run(me.receive(data, 0)); });
+      EXPECT_EQ(error.cause(), Cause::kMismatch);
+      EXPECT_EQ(error.ranks(), (Ranks{0, 1}));
+      me.synchronize();
+      me.run(me.send(std::vector<float>(1), 0));
+    }
+  });
+}
+
+TEST(NeighborTest, BothSidesTellAMismatch) {
+  for (size_t count : {kLittle, kMuch}) {
+    Errors errors(2);
+    runRanks(2, [&](Rank& me) {
+      const size_t mine = count + static_cast<size_t>(me.self);
+      const std::vector<float> input(mine);
+      std::vector<float> output(mine);
+      const int peer = 1 - me.self;
+      errors.set(me.self, failureOf([&] {
+                   me.run(me.neighborSum(input, 1, {{peer, 1}}, 2, output, {{peer, 1}}));
+                 }));
+    });
+    ASSERT_TRUE(errors.all());
+    EXPECT_EQ(errors[0].cause(), Cause::kMismatch);
+    EXPECT_EQ(errors[0].ranks(), (Ranks{0, 1}));
+    EXPECT_EQ(errors[1].ranks(), (Ranks{0, 1}));
+    EXPECT_EQ(story(errors[0]), story(errors[1]));
+  }
+}
+
+// ---- neighbour sums
+
+std::vector<WeightedRank> allBut(int self, int size, double weight) {
+  std::vector<WeightedRank> others;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != self) {
+      others.push_back({rank, weight * (rank + 1)});
+    }
+  }
+  return others;
+}
+
+// With weights of powers of two, everything is exact.
+TEST(NeighborTest, SumsWhatNeighborsSend) {
+  for (int n = 1; n <= 4; ++n) {
+    runRanks(n, [](Rank& me) {
+      const size_t frame = Mailbox::payload() / sizeof(float);
+      for (size_t count :
+           {size_t{0}, size_t{1}, kLittle, frame - 1, frame, frame + 1, size_t{262'145}}) {
+        const std::vector<float> input = numbers(count, me.self);
+        std::vector<float> output(count, -1);
+        const OpPtr op = me.neighborSum(input, 2, allBut(me.self, me.size, 1), 4, output,
+                                        allBut(me.self, me.size, 0.5));
+        me.run(op);
+        // Rank r weighs what it gets from s by s + 1, and s weighs what it gives r by (r + 1) / 2.
+        Lists<float> sent;
+        for (int rank = 0; rank < me.size; ++rank) {
+          sent.push_back(numbers(count, rank));
+        }
+        ASSERT_TRUE(holds(output,
+                          [&](size_t i) {
+                            float sum = 2 * input[i];
+                            for (int rank = 0; rank < me.size; ++rank) {
+                              if (rank != me.self) {
+                                sum += static_cast<float>((rank + 1) * (me.self + 1)) / 2 *
+                                       sent[static_cast<size_t>(rank)][i];
+                              }
+                            }
+                            return sum / 4;
+                          }))
+            << me.size << " ranks, " << count << " elements";
+      }
+    });
+  }
+}
+
+TEST(NeighborTest, SumsMayBeTooLargeForTheCaches) {
+  runRanks(2, [](Rank& me) {
+    const std::vector<float> input = numbers((9u << 20) / sizeof(float), me.self);
+    std::vector<float> output(input.size());
+    const int peer = 1 - me.self;
+    me.run(me.neighborSum(input, 1, {{peer, 1}}, 2, output, {{peer, 1}}));
+    const std::vector<float> theirs = numbers(input.size(), peer);
+    EXPECT_TRUE(holds(output, [&](size_t i) { return (input[i] + theirs[i]) / 2; }));
+  });
+}
+
+TEST(NeighborTest, AWeightOfZeroKeepsInfinityOut) {
+  runRanks(2, [](Rank& me) {
+    for (size_t count : {kLittle, kMuch}) {
+      const float bad = me.self == 0 ? 1 : std::numeric_limits<float>::infinity();
+      const std::vector<float> input(count, bad);
+      std::vector<float> output(count);
+      const int peer = 1 - me.self;
+      me.run(me.neighborSum(input, 1, {{peer, 0}}, 1, output, {{peer, 1}}));
+      EXPECT_TRUE(holds(output, [&](size_t) { return bad; }));
+    }
+  });
+}
+
+struct InFlight {
+  std::vector<float> input;
+  std::vector<float> output;
+  OpPtr op;
+  int source;
+  int round;
+};
+
+void startTowards(Rank& me, InFlight& flight, int step, int round) {
+  flight.source = (me.self + step + me.size) % me.size;
+  flight.round = round;
+  const int destination = (me.self - step + me.size) % me.size;
+  flight.input = numbers(kMuch, me.self * 100 + step * 10 + round);
+  flight.output.assign(kMuch, -1);
+  flight.op = me.start(
+      me.neighborSum(flight.input, 1, {{flight.source, 1}}, 1, flight.output, {{destination, 1}}));
+}
+
+void expectSummed(const InFlight& flight, int step) {
+  const std::vector<float> theirs = numbers(kMuch, flight.source * 100 + step * 10 + flight.round);
+  EXPECT_TRUE(holds(flight.output, [&](size_t i) { return flight.input[i] + theirs[i]; }));
+}
+
+// Half of the ranks start with the ring to the left, the others with the ring to the right.
+TEST(NeighborTest, LargeOnesInOppositeOrdersDoNotBlockEachOther) {
+  for (int n : {3, 4}) {
+    runRanks(n, [](Rank& me) {
+      std::vector<InFlight> left(4);
+      std::vector<InFlight> right(4);
+      for (int turn = 0; turn < 2; ++turn) {
+        const bool rightwards = (me.self + turn) % 2 == 0;
+        int round = 0;
+        for (InFlight& flight : rightwards ? right : left) {
+          startTowards(me, flight, rightwards ? 1 : -1, round++);
+        }
+      }
+      for (const InFlight& flight : right) {
+        me.finish(flight.op);
+        expectSummed(flight, 1);
+      }
+      for (const InFlight& flight : left) {
+        me.finish(flight.op);
+        expectSummed(flight, -1);
+      }
+    });
+  }
+}
+
+// What one gives up must not hold the lanes that the next one needs.
+TEST(NeighborTest, ATimeoutFreesTheLanes) {
+  runRanks(3, [](Rank& me) {
+    const std::vector<float> input = numbers(kMuch, me.self);
+    std::vector<float> output(kMuch);
+    const int right = (me.self + 1) % 3;
+    const int left = (me.self + 2) % 3;
+    if (me.self != 2) {
+      me.limit = 150ms;
+      const OpPtr op =
+          me.neighborSum(input, 1, {{right, 1}, {left, 1}}, 1, output, {{right, 1}, {left, 1}});
+      const Error error = failureOf([&] { me.run(op); });
+      EXPECT_EQ(error.cause(), Cause::kTimeout);
+      me.limit = 30s;
+    }
+    me.synchronize();
+    std::vector<float> got(kMuch, -1);
+    const std::vector<float> sent = numbers(kMuch, 50 + me.self);
+    const OpPtr out = me.start(me.send(sent, right, 9));
+    me.run(me.receive(got, left, 9));
+    me.finish(out);
+    EXPECT_TRUE(are(got, 50 + left));
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing
