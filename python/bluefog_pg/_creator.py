@@ -41,5 +41,19 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     options.group_name = opts.group_id
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
-    group: ProcessGroupBluefog = cls(opts.store, opts.group_rank, opts.group_size, options)
+    try:
+        group: ProcessGroupBluefog = cls(opts.store, opts.group_rank, opts.group_size, options)
+    except BaseException:
+        _forget_failed_default_group()
+        raise
     return group
+
+
+def _forget_failed_default_group() -> None:
+    # torch has counted the group already, and counts anew only in destroy_process_group. The count
+    # is part of the store's keys: where init fails on some ranks alone, their next try would look
+    # for the others under another name.
+    from torch.distributed import distributed_c10d
+
+    if not distributed_c10d.is_initialized():
+        distributed_c10d._world.group_count = 0

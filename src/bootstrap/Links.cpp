@@ -139,8 +139,10 @@ void Links::hear(Peer& peer, const std::string& message) {
   } else if (message[0] == kFailed) {
     peer.departure.how = Departure::How::kGaveUp;
     std::istringstream words(message.substr(1));
+    int cause = 0;
     size_t count = 0;
-    words >> count;
+    words >> cause >> count;
+    peer.departure.cause = static_cast<Cause>(cause & 3);
     peer.departure.blamed.resize(std::min(count, peers_.size()));
     for (int& rank : peer.departure.blamed) {
       words >> rank;
@@ -190,9 +192,9 @@ void Links::sayGoodbye() {
   sayToAll(std::string(1, kGoodbye));
 }
 
-void Links::sayFailed(const std::vector<int>& blamed, const std::string& why) {
+void Links::sayFailed(Cause cause, const std::vector<int>& blamed, const std::string& why) {
   std::ostringstream message;
-  message << kFailed << blamed.size();
+  message << kFailed << static_cast<int>(cause) << ' ' << blamed.size();
   for (int rank : blamed) {
     message << ' ' << rank;
   }

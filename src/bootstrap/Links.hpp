@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/Error.hpp"
 #include "core/Fd.hpp"
 
 namespace bluefog {
@@ -15,12 +16,13 @@ struct Departure {
   enum class How {
     kDied,
     kLeft,    // by destroy_process_group or a normal exit
-    kGaveUp,  // while the group was being made: `blamed` and `why` tell the reason
+    kGaveUp,  // while the group was being made: `cause`, `blamed` and `why` tell the reason
   };
 
   int rank = 0;
   pid_t pid = 0;
   How how = How::kDied;
+  Cause cause = Cause::kPeerFailed;
   std::vector<int> blamed;
   std::string why;
 
@@ -49,7 +51,7 @@ class Links {
   // Tells the peers that this rank leaves in order.
   void sayGoodbye();
   // Tells the peers, while a group is being made, why this rank gives up.
-  void sayFailed(const std::vector<int>& blamed, const std::string& why);
+  void sayFailed(Cause cause, const std::vector<int>& blamed, const std::string& why);
 
  private:
   struct Peer {

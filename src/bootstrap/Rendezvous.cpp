@@ -62,11 +62,12 @@ bool isMine(const ucred& peer) {
 }  // namespace
 
 Rendezvous::Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks,
-                       Deadline deadline)
+                       Deadline deadline, std::function<void()> interrupt)
     : exchange_(exchange),
       rank_(rank),
       global_ranks_(std::move(global_ranks)),
       deadline_(deadline),
+      interrupt_(std::move(interrupt)),
       me_(describeThisRank()),
       records_(global_ranks_.size()),
       links_(size()),
@@ -232,7 +233,7 @@ void Rendezvous::watch() {
     giveUp(Cause::kPeerFailed, dead, why);
   }
   if (quitter != nullptr) {
-    giveUp(Cause::kPeerFailed,
+    giveUp(quitter->cause,
            quitter->blamed.empty() ? std::vector<int>{global(quitter->rank)} : quitter->blamed,
            quitter->why.empty() ? quitter->describe(global(quitter->rank)) : quitter->why);
   }
@@ -245,6 +246,9 @@ void Rendezvous::probeUnlinked() {
     return;
   }
   next_probe_ = Deadline::in(kProbeEvery);
+  if (interrupt_) {
+    interrupt_();
+  }
   for (int rank = 0; rank < size(); ++rank) {
     const auto& record = records_[static_cast<size_t>(rank)];
     if (!record || links_.has(rank) || connectTo(rank).valid()) {
@@ -267,7 +271,7 @@ void Rendezvous::pause() {
 }
 
 void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why) {
-  links_.sayFailed(ranks, why);
+  links_.sayFailed(cause, ranks, why);
   throw Error(cause, ranks,
               "[bluefog] rank " + std::to_string(global(rank_)) + "/" + std::to_string(size()) +
                   " init_process_group: " + why);
@@ -300,6 +304,7 @@ Fd Rendezvous::share(Fd made) {
       return received;
     }
     watch();
+    probeUnlinked();
     if (deadline_.passed()) {
       giveUp(Cause::kTimeout, {global(0)},
              "rank " + std::to_string(global(0)) + " has not passed the group's memory in time");

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -22,8 +23,9 @@ namespace bluefog {
 // meanwhile is noticed by every rank that has seen its record. Group rank 0 then passes the memory.
 class Rendezvous {
  public:
-  // `global_ranks` is for messages.
-  Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks, Deadline deadline);
+  // `global_ranks` is for messages. `interrupt` is called now and then, and may throw.
+  Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks, Deadline deadline,
+             std::function<void()> interrupt);
 
   // Waits until all ranks are linked. Throws Error naming who is missing, dead or elsewhere.
   void meet();
@@ -56,6 +58,7 @@ class Rendezvous {
   int rank_;
   std::vector<int> global_ranks_;
   Deadline deadline_;
+  std::function<void()> interrupt_;
   RankRecord me_;
   Fd listener_;
   std::vector<std::optional<RankRecord>> records_;

@@ -59,7 +59,7 @@ Membership membership(int rank, int size, const Options& options) {
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, std::function<void()> interrupt) {
   StoreExchange exchange(store, members.rank, members.size);
-  Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline);
+  Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline, interrupt);
   rendezvous.meet();
   const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
   const int size = members.size;
@@ -416,8 +416,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   checkProcess("neighbor_allreduce");
   const Validate validate(engine_->members(), "neighbor_allreduce");
   validate.tensor(input, "the input");
-  TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ",
-                   input.scalar_type(), " cannot be averaged; use a floating type");
+  TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ", typeName(input),
+                   " cannot be averaged; use a floating type");
   for (const WeightedRank& source : opts.sources) {
     validate.rank(source.rank, "source");
   }

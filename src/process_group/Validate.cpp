@@ -43,6 +43,11 @@ Dtype dtypeOf(const at::Tensor& tensor) {
   }
 }
 
+std::string typeName(const at::Tensor& tensor) {
+  const Dtype dtype = dtypeOf(tensor);
+  return dtype == Dtype::kBytes ? c10::toString(tensor.scalar_type()) : name(dtype);
+}
+
 uint64_t countOf(const at::Tensor& tensor) {
   return dtypeOf(tensor) == Dtype::kBytes ? tensor.nbytes() : static_cast<uint64_t>(tensor.numel());
 }
@@ -67,7 +72,7 @@ void Validate::tensor(const at::Tensor& tensor, const char* what) const {
                     "; only dense (strided) tensors are supported");
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
                     "; only CPU tensors are supported");
-  TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", tensor.scalar_type(),
+  TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", typeName(tensor),
                    "); dequantize it first");
 }
 
@@ -90,8 +95,8 @@ void Validate::rank(int64_t rank, const char* what) const {
 }
 
 void Validate::sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const {
-  TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), who(), what, " has dtype ", a.scalar_type(),
-                   " but the other tensors of the call have ", b.scalar_type());
+  TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), who(), what, " has dtype ", typeName(a),
+                   " but the other tensors of the call have ", typeName(b));
 }
 
 void Validate::elements(int64_t actual, int64_t expected, const char* what) const {
@@ -103,19 +108,25 @@ void Validate::tag(int tag) const {
   TORCH_CHECK_VALUE(tag >= 0, who(), "tag ", tag, " is negative");
 }
 
+ReduceKind Validate::bitwise(ReduceKind kind, const at::Tensor& tensor) const {
+  TORCH_CHECK_TYPE(!isFloating(dtypeOf(tensor)), who(), name(kind), " of ", typeName(tensor),
+                   " has no meaning; use an integer or bool tensor");
+  return kind;
+}
+
 ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const {
   const Dtype dtype = dtypeOf(tensor);
-  TORCH_CHECK_TYPE(isReducible(dtype), who(), "elements of type ", tensor.scalar_type(),
+  TORCH_CHECK_TYPE(isReducible(dtype), who(), "elements of type ", typeName(tensor),
                    " cannot be reduced");
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
       return ReduceKind::kSum;
     case c10d::ReduceOp::AVG:
-      TORCH_CHECK_TYPE(isFloating(dtype), who(), "AVG of ", tensor.scalar_type(),
+      TORCH_CHECK_TYPE(isFloating(dtype), who(), "AVG of ", typeName(tensor),
                        " would round; only floating types can be averaged");
       return ReduceKind::kAverage;
     case c10d::ReduceOp::PREMUL_SUM:
-      TORCH_CHECK_TYPE(isFloating(dtype), who(), "PREMUL_SUM of ", tensor.scalar_type(),
+      TORCH_CHECK_TYPE(isFloating(dtype), who(), "PREMUL_SUM of ", typeName(tensor),
                        " would round; only floating types can be scaled");
       return ReduceKind::kPremulSum;
     case c10d::ReduceOp::PRODUCT:
@@ -125,14 +136,11 @@ ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tenso
     case c10d::ReduceOp::MAX:
       return ReduceKind::kMax;
     case c10d::ReduceOp::BAND:
+      return bitwise(ReduceKind::kBitAnd, tensor);
     case c10d::ReduceOp::BOR:
-    case c10d::ReduceOp::BXOR: {
-      TORCH_CHECK_TYPE(!isFloating(dtype), who(), "bitwise reductions of ", tensor.scalar_type(),
-                       " have no meaning; use an integer or bool tensor");
-      return op.op_ == c10d::ReduceOp::BAND  ? ReduceKind::kBitAnd
-             : op.op_ == c10d::ReduceOp::BOR ? ReduceKind::kBitOr
-                                             : ReduceKind::kBitXor;
-    }
+      return bitwise(ReduceKind::kBitOr, tensor);
+    case c10d::ReduceOp::BXOR:
+      return bitwise(ReduceKind::kBitXor, tensor);
     default:
       TORCH_CHECK_VALUE(false, who(), "unknown reduction ", static_cast<int>(op.op_));
   }

@@ -36,11 +36,15 @@ class Validate {
   std::string who() const;
 
  private:
+  ReduceKind bitwise(ReduceKind kind, const at::Tensor& tensor) const;
+
   const Membership& members_;
   const char* op_;
 };
 
 Dtype dtypeOf(const at::Tensor& tensor);
+// "float32", for messages.
+std::string typeName(const at::Tensor& tensor);
 // With kind, element type and count of the tensor.
 Signature signatureOf(OpKind kind, const at::Tensor& tensor);
 // The same for any number of elements of its type.

@@ -73,6 +73,12 @@ class InBlocks {
     }
   }
   std::vector<int> missing() { return returns_.arrivals(op_).missing(); }
+  // Who has handed out nothing may only lack what another one has not scattered.
+  std::vector<int> late() {
+    const std::vector<int> first =
+        reduced_ < scattered_ ? board_.arrivals(op_).missing() : std::vector<int>{};
+    return first.empty() ? missing() : first;
+  }
 
  private:
   bool canCollect() { return collected_ < reduced_ && returns_.hasArrivals(op_); }
@@ -158,7 +164,8 @@ Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
 Script allreduceInBlocks(Board& board, Board& returns, const Op& op, std::byte* data) {
   InBlocks blocks(board, returns, op, data);
   while (!blocks.done()) {
-    co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); });
+    co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); },
+                   [&] { return blocks.late(); });
     blocks.move();
   }
 }

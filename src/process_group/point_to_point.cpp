@@ -23,7 +23,11 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   }
   frame.type = FrameType::kAnnounce;
   mailbox.publish(message, frame);
-  co_await mailbox.answered(message, op);
+  if (!co_await mailbox.answered(message, op)) {
+    // The receiver's operation has failed, and said so there. A small message would have left
+    // without ever knowing.
+    co_return;
+  }
   frame.type = FrameType::kData;
   for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));

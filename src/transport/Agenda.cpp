@@ -27,6 +27,16 @@ std::vector<int> missingFor(const Op& op) {
   return ranks;
 }
 
+std::vector<int> lateFor(const Op& op) {
+  // The last script receives. Who has not taken what the others send may wait for that same rank.
+  for (auto script = op.scripts.rbegin(); script != op.scripts.rend(); ++script) {
+    if (!script->done() && script->waiting() != nullptr) {
+      return script->waiting()->late();
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
@@ -147,13 +157,13 @@ void Agenda::watchDeadlines(Time now) {
   for (const auto& op : collectives_) {
     if (op->deadline.passed(now)) {
       // The front one holds up those behind it.
-      failCollectives(timedOut(members_, *op, missingFor(*collectives_.front())));
+      failCollectives(timedOut(members_, *op, lateFor(*collectives_.front())));
       break;
     }
   }
   for (auto it = messages_.begin(); it != messages_.end();) {
     if ((*it)->deadline.passed(now)) {
-      finish(*it, timedOut(members_, **it, missingFor(**it)));
+      finish(*it, timedOut(members_, **it, lateFor(**it)));
       it = messages_.erase(it);
     } else {
       ++it;

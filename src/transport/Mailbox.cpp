@@ -38,16 +38,11 @@ bool Mailbox::Turn::ready() {
   return lane.departing.front() == message_->id && lane.out.room();
 }
 
-void Mailbox::Answered::await_resume() const {
+bool Mailbox::Answered::await_resume() const {
   if (message_->answer == Grant::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->expected);
   }
-  if (message_->answer == Grant::kWithdrawn) {
-    const int who = mailbox_.members_.global(peer_);
-    throw Failure{Cause::kTimeout,
-                  {who},
-                  "rank " + std::to_string(who) + " had already given up the matching operation"};
-  }
+  return message_->answer == Grant::kAccepted;
 }
 
 bool Mailbox::Reached::ready() {

@@ -132,13 +132,14 @@ class Mailbox {
     using Waiting::Waiting;
     bool ready() override { return mailbox_.lane(peer_).out.room(); }
   };
-  // Fulfilled when the receiver has answered. Throws when it did not accept.
+  // Fulfilled when the receiver has answered; whether it accepted. Throws the mismatch of a
+  // refusal.
   class Answered final : public Waiting {
    public:
     Answered(const Departing& message, const Op& op)
         : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
     bool ready() override { return message_->answer != Grant::kNone; }
-    void await_resume() const;
+    bool await_resume() const;
 
    private:
     const Departing& message_;

@@ -13,6 +13,8 @@ class Condition {
   virtual bool ready() = 0;
   // The group ranks whose bytes, or room, are missing.
   virtual std::vector<int> missing() const = 0;
+  // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
+  virtual std::vector<int> late() const { return missing(); }
   // Whether one of the missing ranks would do (a receive from any source).
   virtual bool anyWillDo() const { return false; }
 
@@ -86,18 +88,23 @@ class Awaitable : public Condition {
   ~Awaitable() = default;
 };
 
-// Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for.
-template <class Ready, class Missing>
+// Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
+// `late()` to blame.
+template <class Ready, class Missing, class Late = Missing>
 class Until final : public Awaitable {
  public:
-  Until(Ready ready, Missing missing) : ready_(std::move(ready)), missing_(std::move(missing)) {}
+  Until(Ready ready, Missing missing) : Until(ready, missing, missing) {}
+  Until(Ready ready, Missing missing, Late late)
+      : ready_(std::move(ready)), missing_(std::move(missing)), late_(std::move(late)) {}
   bool ready() override { return ready_(); }
   std::vector<int> missing() const override { return missing_(); }
+  std::vector<int> late() const override { return late_(); }
   void await_resume() {}
 
  private:
   Ready ready_;
   Missing missing_;
+  Late late_;
 };
 
 }  // namespace bluefog

@@ -316,6 +316,7 @@ void disagree(const Disagreement& disagreement, int n, int odd) {
   Errors errors(n);
   Errors later(n);
   runRanks(n, [&](Rank& me) {
+    me.limit = 5s;
     const auto& call = me.self == odd ? disagreement.odd : disagreement.most;
     errors.set(me.self, failureOf([&] { call(me); }));
     later.set(me.self, failureOf([&] { me.synchronize(); }));

@@ -92,18 +92,19 @@ TEST_F(LinksTest, OneThatClosesUnreadIsHeardToo) {
 }
 
 TEST_F(LinksTest, WhyAPeerGivesUpIsHeard) {
-  one_->sayFailed({3, 7}, "ranks 3, 7 are on another host");
+  one_->sayFailed(Cause::kMismatch, {3, 7}, "ranks 3, 7 are on another host");
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
   const Departure departure = zero_.look().front();
   EXPECT_EQ(departure.how, Departure::How::kGaveUp);
+  EXPECT_EQ(departure.cause, Cause::kMismatch);
   EXPECT_EQ(departure.blamed, (Ranks{3, 7}));
   EXPECT_EQ(departure.why, "ranks 3, 7 are on another host");
   EXPECT_NE(departure.describe(1).find("gave up: ranks 3, 7 are"), std::string::npos);
 }
 
 TEST_F(LinksTest, NobodyNeedBeBlamed) {
-  one_->sayFailed({}, "no reason");
+  one_->sayFailed(Cause::kTimeout, {}, "no reason");
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
   EXPECT_TRUE(zero_.look().front().blamed.empty());
@@ -111,7 +112,7 @@ TEST_F(LinksTest, NobodyNeedBeBlamed) {
 }
 
 TEST_F(LinksTest, LongReasonsAreCut) {
-  one_->sayFailed({0}, std::string(10'000, 'x'));
+  one_->sayFailed(Cause::kTimeout, {0}, std::string(10'000, 'x'));
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
   const std::string why = zero_.look().front().why;
@@ -153,7 +154,7 @@ TEST_F(LinksTest, SpeakingToTheDeadIsHarmless) {
   one_.reset();
   zero_.sayGoodbye();
   zero_.sendFile(1, fileWith("memory"));
-  zero_.sayFailed({1}, "it died");
+  zero_.sayFailed(Cause::kTimeout, {1}, "it died");
   EXPECT_EQ(zero_.look().size(), 1u);
 }
 

@@ -86,7 +86,7 @@ class RendezvousTest : public ::testing::Test {
     std::atomic<int> failed{0};
     runThreads(come, [&](int rank) {
       MemoryExchange exchange(board_, rank);
-      Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(limit));
+      Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(limit), nullptr);
       errors.set(rank, failureOf([&] { rendezvous.meet(); }));
       ++failed;
     });
@@ -101,14 +101,14 @@ void meetAndUse(Noticeboard& board, int n) {
   std::atomic<int> used{0};
   runThreads(n, [&](int rank) {
     MemoryExchange exchange(board, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s));
+    Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s), nullptr);
     rendezvous.meet();
     const Fd memory = rendezvous.share(rank == 0 ? Segment::create(n) : Fd());
     Links links = rendezvous.takeLinks();
     const Segment segment(memory, n);
     segment.bell(0).rings.fetch_add(1u << (4 * rank));
     ++used;
-    EXPECT_TRUE(eventually([&] { return used == n; }));
+    EXPECT_TRUE(eventually([&] { return used >= n; }));
     uint32_t all = 0;
     for (int peer = 0; peer < n; ++peer) {
       EXPECT_EQ(links.has(peer), peer != rank);
@@ -117,7 +117,7 @@ void meetAndUse(Noticeboard& board, int n) {
     EXPECT_EQ(segment.bell(0).rings.load(), all) << "not the same memory";
     EXPECT_TRUE(links.look().empty());
     ++used;
-    EXPECT_TRUE(eventually([&] { return used == 2 * n; }));
+    EXPECT_TRUE(eventually([&] { return used >= 2 * n; }));
   });
 }
 
@@ -146,7 +146,8 @@ TEST_F(RendezvousTest, NamesWhoHasNotSharedInTime) {
   std::atomic<bool> done{false};
   runThreads(2, [&](int rank) {
     MemoryExchange exchange(board_, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(2), Deadline::in(rank == 0 ? 30s : 1s));
+    Rendezvous rendezvous(exchange, rank, globalRanks(2), Deadline::in(rank == 0 ? 30s : 1s),
+                          nullptr);
     rendezvous.meet();
     if (rank == 1) {
       errors.set(0, failureOf([&] { rendezvous.share(Fd()); }));
@@ -186,7 +187,7 @@ Error meetOdd(Noticeboard& board, const std::function<void(RankRecord&)>& change
   ChangingExchange odd(board, 1, change);
   odd.publish(describeThisRank().encode());
   MemoryExchange exchange(board, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s));
+  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
   return failureOf([&] { rendezvous.meet(); });
 }
 
@@ -210,7 +211,7 @@ TEST_F(RendezvousTest, RefusesAnotherVersion) {
 TEST_F(RendezvousTest, RefusesARecordThatIsNone) {
   board_.write(1, "hello");
   MemoryExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s));
+  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
   EXPECT_THROW(rendezvous.meet(), std::runtime_error);
 }
 
@@ -235,7 +236,7 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
   Errors errors(2);
   runThreads(2, [&](int rank) {
     LateExchange exchange(board_, rank, rank == 0 ? published : nobody_looks);
-    Rendezvous rendezvous(exchange, rank, globalRanks(3), Deadline::in(5s));
+    Rendezvous rendezvous(exchange, rank, globalRanks(3), Deadline::in(5s), nullptr);
     if (rank == 1) {
       errors.set(1, failureOf([&] { rendezvous.meet(); }));
       return;
@@ -263,7 +264,7 @@ class BrokenExchange final : public MemoryExchange {
 
 TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {
   BrokenExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s));
+  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
   EXPECT_THROW(
       {
         try {
@@ -280,7 +281,7 @@ TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {
 
 void meetAsChild(Noticeboard& board, int rank, int n) {
   MemoryExchange exchange(board, rank);
-  Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s));
+  Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s), nullptr);
   try {
     rendezvous.meet();
   } catch (const Error&) {
@@ -303,7 +304,7 @@ void killTheThird(Noticeboard& board, milliseconds after) {
       return;
     }
     MemoryExchange exchange(board, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(4), Deadline::in(20s));
+    Rendezvous rendezvous(exchange, rank, globalRanks(4), Deadline::in(20s), nullptr);
     errors.set(rank, failureOf([&] { rendezvous.meet(); }));
     failed[static_cast<size_t>(rank)] = Clock::now().time_since_epoch();
   });
@@ -333,11 +334,24 @@ TEST_F(RendezvousTest, NamesOneThatWasDeadAlready) {
   second.reset();
   const auto start = Clock::now();
   MemoryExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(3), Deadline::in(20s));
+  Rendezvous rendezvous(exchange, 0, globalRanks(3), Deadline::in(20s), nullptr);
   const Error error = failureOf([&] { rendezvous.meet(); });
   EXPECT_EQ(error.cause(), Cause::kPeerFailed);
   EXPECT_EQ(error.ranks(), Ranks{10});
   EXPECT_LT(Clock::now() - start, 1s);
+}
+
+struct Interrupted : std::runtime_error {
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
+TEST_F(RendezvousTest, MayBeInterrupted) {
+  MemoryExchange exchange(board_, 0);
+  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(20s),
+                        [] { throw Interrupted(); });
+  const auto start = Clock::now();
+  EXPECT_THROW(rendezvous.meet(), Interrupted);
+  EXPECT_LT(Clock::now() - start, 2s);
 }
 
 // ---- strangers
@@ -380,9 +394,10 @@ TEST_F(RendezvousTest, IgnoresCallersWithoutItsSecret) {
       ASSERT_TRUE(eventually([&] { return strangers_called.load(); }));
     }
     MemoryExchange exchange(board_, thread);
-    Rendezvous rendezvous(exchange, thread, globalRanks(2), Deadline::in(20s));
+    Rendezvous rendezvous(exchange, thread, globalRanks(2), Deadline::in(20s), nullptr);
     rendezvous.meet();
-    EXPECT_TRUE(rendezvous.takeLinks().has(1 - thread));
+    const Links links = rendezvous.takeLinks();
+    EXPECT_TRUE(links.has(1 - thread));
     EXPECT_TRUE(strangers_called) << "met a stranger";
     ++met;
     EXPECT_TRUE(eventually([&] { return met == 2; }));
