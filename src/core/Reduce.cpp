@@ -35,6 +35,15 @@ const char* name(ReduceKind kind) {
   return index < kNames.size() ? kNames[index] : "?";
 }
 
+Stores storesFor(size_t bytes) {
+  constexpr size_t kLeavesTheCaches = size_t{16} << 20;
+  return bytes < kLeavesTheCaches ? Stores::kCached : Stores::kStreamed;
+}
+
+void copyBytes(void* to, const void* from, size_t bytes, Stores stores) {
+  kernels().copy(to, from, bytes, stores);
+}
+
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count) {
   kernels().fold(dtype, kind, out, inputs.data(), inputs.size(), count);

@@ -29,11 +29,18 @@ const char* name(ReduceKind kind);
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count);
 
+// How results are written.
 enum class Stores : uint8_t {
   kCached,
   // Past the caches: for results too large to still be there when somebody reads them.
   kStreamed
 };
+// For a result of so many bytes.
+Stores storesFor(size_t bytes);
+
+// Not by memcpy: glibc's uses "rep movsb" from 2 KiB on, which on some processors (AMD Zen 3 and 4)
+// is eight times slower for unlucky page offsets of the two addresses.
+void copyBytes(void* to, const void* from, size_t bytes, Stores stores = Stores::kCached);
 
 // out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
 // Floating types only; half types are summed in float32 and rounded once. `out` may be one of the

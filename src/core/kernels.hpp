@@ -9,6 +9,7 @@ namespace bluefog {
 
 // The same source (kernels.inl) compiled for several instruction sets; Reduce.cpp picks one.
 struct Kernels {
+  void (*copy)(void* to, const void* from, size_t bytes, Stores stores);
   void (*fold)(Dtype dtype, ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n,
                size_t count);
   void (*weightedSum)(Dtype dtype, void* out, const void* const* inputs, const double* weights,

@@ -16,6 +16,101 @@ namespace {
 // Elements folded at a time: the accumulators stay in the first-level cache.
 constexpr size_t kBlock = 1024;
 
+#if defined(__AVX512F__)
+using Vector = __m512i;
+Vector load(const char* at) {
+  return _mm512_loadu_si512(at);
+}
+void store(char* at, Vector vector) {
+  _mm512_storeu_si512(at, vector);
+}
+void stream(char* at, Vector vector) {
+  _mm512_stream_si512(reinterpret_cast<Vector*>(at), vector);
+}
+#elif defined(__AVX2__)
+using Vector = __m256i;
+Vector load(const char* at) {
+  return _mm256_loadu_si256(reinterpret_cast<const Vector*>(at));
+}
+void store(char* at, Vector vector) {
+  _mm256_storeu_si256(reinterpret_cast<Vector*>(at), vector);
+}
+void stream(char* at, Vector vector) {
+  _mm256_stream_si256(reinterpret_cast<Vector*>(at), vector);
+}
+#elif defined(__x86_64__)
+using Vector = __m128i;
+Vector load(const char* at) {
+  return _mm_loadu_si128(reinterpret_cast<const Vector*>(at));
+}
+void store(char* at, Vector vector) {
+  _mm_storeu_si128(reinterpret_cast<Vector*>(at), vector);
+}
+void stream(char* at, Vector vector) {
+  _mm_stream_si128(reinterpret_cast<Vector*>(at), vector);
+}
+#else
+struct alignas(16) Vector {
+  char bytes[16];
+};
+Vector load(const char* at) {
+  Vector vector;
+  std::memcpy(&vector, at, sizeof vector);
+  return vector;
+}
+void store(char* at, Vector vector) {
+  std::memcpy(at, &vector, sizeof vector);
+}
+void stream(char* at, Vector vector) {
+  store(at, vector);
+}
+#endif
+
+template <void (*Put)(char*, Vector)>
+void copyVectors(char* to, const char* from, size_t bytes) {
+  constexpr size_t kVector = sizeof(Vector);
+  // Streams need aligned stores, and all are faster so.
+  size_t at = (kVector - reinterpret_cast<uintptr_t>(to) % kVector) % kVector;
+  at = at < bytes ? at : bytes;
+  std::memcpy(to, from, at);
+  for (; at + 4 * kVector <= bytes; at += 4 * kVector) {
+    const Vector a = load(from + at);
+    const Vector b = load(from + at + kVector);
+    const Vector c = load(from + at + 2 * kVector);
+    const Vector d = load(from + at + 3 * kVector);
+    Put(to + at, a);
+    Put(to + at + kVector, b);
+    Put(to + at + 2 * kVector, c);
+    Put(to + at + 3 * kVector, d);
+  }
+  std::memcpy(to + at, from + at, bytes - at);
+}
+
+// What was streamed must be there before anybody is told that it is.
+void fenceStreams() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+// Streams are not fenced.
+void copyUnfenced(void* to, const void* from, size_t bytes, Stores stores) {
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  if (stores == Stores::kCached) {
+    copyVectors<store>(out, in, bytes);
+  } else {
+    copyVectors<stream>(out, in, bytes);
+  }
+}
+
+void copyFenced(void* to, const void* from, size_t bytes, Stores stores) {
+  copyUnfenced(to, from, bytes, stores);
+  if (stores == Stores::kStreamed) {
+    fenceStreams();
+  }
+}
+
 struct Half {
   uint16_t bits;
 };
@@ -75,11 +170,11 @@ uint16_t floatToHalf(float value) {
 // widen/narrow: between the type in memory and the type that is computed with.
 template <class T>
 void widen(T* to, const T* from, size_t n) {
-  std::memcpy(to, from, n * sizeof(T));
+  copyUnfenced(to, from, n * sizeof(T), Stores::kCached);
 }
 template <class T>
 void narrow(T* to, const T* from, size_t n) {
-  std::memcpy(to, from, n * sizeof(T));
+  copyUnfenced(to, from, n * sizeof(T), Stores::kCached);
 }
 
 void widen(float* to, const Half* from, size_t n) {
@@ -233,10 +328,17 @@ void foldAs(void* out, const void* const* inputs, size_t inputs_n, size_t count,
   T* to = static_cast<T*>(out);
   for (size_t at = 0; at < count; at += kBlock) {
     const size_t n = count - at < kBlock ? count - at : kBlock;
-    if (kNative<T> && inputs_n == 2 && !average) {
-      combine<Op<A>>(reinterpret_cast<A*>(to + at), values<T, A>(inputs[0], at, n, sum),
-                     values<T, A>(inputs[1], at, n, scratch), n);
-      continue;
+    if constexpr (kNative<T>) {
+      if (inputs_n > 1 && !average) {
+        // The first pass reads two inputs, and the last one writes the result.
+        const A* left = values<T, A>(inputs[0], at, n, sum);
+        for (size_t k = 1; k < inputs_n; ++k) {
+          A* result = k + 1 == inputs_n ? to + at : sum;
+          combine<Op<A>>(result, left, values<T, A>(inputs[k], at, n, scratch), n);
+          left = sum;
+        }
+        continue;
+      }
     }
     widen(sum, static_cast<const T*>(inputs[0]) + at, n);
     for (size_t k = 1; k < inputs_n; ++k) {
@@ -323,26 +425,6 @@ void foldTyped(Dtype dtype, ReduceKind kind, void* out, const void* const* input
   }
 }
 
-// Copies to memory past the caches where the machine can.
-void streamOut(void* to, const void* from, size_t bytes) {
-#if defined(__x86_64__)
-  auto* out = static_cast<char*>(to);
-  const auto* in = static_cast<const char*>(from);
-  size_t at = (16 - reinterpret_cast<uintptr_t>(out) % 16) % 16;
-  if (at > bytes) {
-    at = bytes;
-  }
-  std::memcpy(out, in, at);
-  for (; at + 16 <= bytes; at += 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(out + at),
-                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + at)));
-  }
-  std::memcpy(out + at, in + at, bytes - at);
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
 template <class T>
 void weightedSumOf(void* out, const void* const* inputs, const double* weights, size_t inputs_n,
                    double divisor, size_t count, Stores stores) {
@@ -378,20 +460,16 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
     if (divisor != 1.0) {
       divide(sum, static_cast<A>(divisor), n);
     }
-    if (stores == Stores::kCached) {
-      narrow(to + at, sum, n);
-    } else if constexpr (kNative<T>) {
-      streamOut(to + at, sum, n * sizeof(T));
+    if constexpr (kNative<T>) {
+      copyUnfenced(to + at, sum, n * sizeof(T), stores);
     } else {
       narrow(result, sum, n);
-      streamOut(to + at, result, n * sizeof(T));
+      copyUnfenced(to + at, result, n * sizeof(T), stores);
     }
   }
-#if defined(__x86_64__)
   if (stores == Stores::kStreamed) {
-    _mm_sfence();
+    fenceStreams();
   }
-#endif
 }
 
 void weightedSumTyped(Dtype dtype, void* out, const void* const* inputs, const double* weights,
@@ -412,6 +490,6 @@ void weightedSumTyped(Dtype dtype, void* out, const void* const* inputs, const d
 
 }  // namespace
 
-const Kernels BLUEFOG_KERNELS = {foldTyped, weightedSumTyped};
+const Kernels BLUEFOG_KERNELS = {copyFenced, foldTyped, weightedSumTyped};
 
 }  // namespace bluefog

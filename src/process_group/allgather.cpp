@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
+#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
 
 namespace bluefog {
@@ -18,8 +19,9 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
   const size_t longest = *std::max_element(bytes.begin(), bytes.end());
   const size_t frames = std::max((longest + board.payload() - 1) / board.payload(), size_t{1});
   if (outputs[self] != input && bytes[self] > 0) {
-    std::memcpy(outputs[self], input, bytes[self]);
+    copyBytes(outputs[self], input, bytes[self]);
   }
+  const Stores stores = storesFor(std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
   size_t given = 0;
   size_t taken = 0;
   const auto can_give = [&] { return given < frames && board.hasRoom(); };
@@ -32,14 +34,14 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
       for (size_t rank = 0; rank < bytes.size(); ++rank) {
         const size_t length = chunk(bytes[rank], at, board.payload());
         if (rank != self && length > 0) {
-          std::memcpy(outputs[rank] + at, board.from(static_cast<int>(rank)), length);
+          copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank)), length, stores);
         }
       }
       board.pop();
     } else {
       const size_t at = given++ * board.payload();
       const size_t length = chunk(bytes[self], at, board.payload());
-      std::memcpy(board.slot(), input + at, length);
+      copyBytes(board.slot(), input + at, length);
       board.publish(op, length, board.size() - 1);
     }
   }

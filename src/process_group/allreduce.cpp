@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
+#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
 #include "process_group/Contributions.hpp"
 
@@ -59,6 +59,7 @@ class InBlocks {
         op_(op),
         data_(data),
         width_(width(op.signature.dtype)),
+        stores_(storesFor(op.signature.bytes())),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }
@@ -95,7 +96,7 @@ class InBlocks {
       if (rank != board_.rank()) {
         const size_t begin = block.partBegin(rank) * width_;
         const size_t length = block.partCount(rank) * width_;
-        std::memcpy(slot + begin - block.begin * width_, data_ + begin, length);
+        copyBytes(slot + begin - block.begin * width_, data_ + begin, length);
         bytes += length;
       }
     }
@@ -117,15 +118,15 @@ class InBlocks {
     inputs_.reduce(op_.signature, own, block.partCount(self));
     board_.pop();
     const size_t bytes = block.partCount(self) * width_;
-    std::memcpy(returns_.slot(), own, bytes);
+    copyBytes(returns_.slot(), own, bytes);
     returns_.publish(op_, bytes, returns_.size() - 1);
   }
 
   void collect(const Block& block) {
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        std::memcpy(data_ + block.partBegin(rank) * width_, returns_.from(rank),
-                    block.partCount(rank) * width_);
+        copyBytes(data_ + block.partBegin(rank) * width_, returns_.from(rank),
+                  block.partCount(rank) * width_, stores_);
       }
     }
     returns_.pop();
@@ -136,6 +137,7 @@ class InBlocks {
   const Op& op_;
   std::byte* data_;
   size_t width_;
+  Stores stores_;
   Blocks blocks_;
   size_t scattered_ = 0;
   size_t reduced_ = 0;
@@ -146,7 +148,7 @@ class InBlocks {
 Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
   const size_t bytes = op.signature.bytes();
   co_await board.room();
-  std::memcpy(board.slot(), data, bytes);
+  copyBytes(board.slot(), data, bytes);
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
   Contributions inputs;

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
+#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
 
 namespace bluefog {
@@ -12,7 +12,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   do {
     const size_t length = std::min(board.payload(), bytes - at);
     co_await board.room();
-    std::memcpy(board.slot(), data + at, length);
+    copyBytes(board.slot(), data + at, length);
     board.publish(op, length, board.size() - 1);
     at += length;
   } while (at < bytes);
@@ -27,12 +27,12 @@ Script broadcastTakenIn(Board& board, const Op& op, std::byte* data) {
   board.publish(op, 0, 0);
   co_await board.arrivals(op);
   size_t at = std::min(board.payload(), bytes);
-  std::memcpy(data, board.from(root), at);
+  copyBytes(data, board.from(root), at);
   board.pop();
   while (at < bytes) {
     const size_t length = std::min(board.payload(), bytes - at);
     co_await board.arrival(op, root);
-    std::memcpy(data + at, board.from(root), length);
+    copyBytes(data + at, board.from(root), length, storesFor(bytes));
     board.pop(root);
     at += length;
   }

@@ -4,13 +4,6 @@
 #include "process_group/Algorithms.hpp"
 
 namespace bluefog {
-namespace {
-
-// A result this large leaves the caches before anybody reads it.
-constexpr size_t kStreamedFrom = size_t{8} << 20;
-
-}  // namespace
-
 Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
                    std::vector<WeightedRank> sources, double divisor, std::byte* output) {
   const Dtype dtype = op.signature.dtype;
@@ -39,7 +32,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, doubl
       }
     }
     weightedSum(dtype, output + at, inputs, weights, divisor, length / width(dtype),
-                bytes < kStreamedFrom ? Stores::kCached : Stores::kStreamed);
+                storesFor(bytes));
   };
 
   if (messages.empty() || bytes <= Mailbox::payload()) {

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
+#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
 
 namespace bluefog {
@@ -17,7 +17,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   if (bytes <= Mailbox::payload()) {
     frame.type = FrameType::kEager;
     frame.bytes = static_cast<uint32_t>(bytes);
-    std::memcpy(mailbox.slot(destination), data, bytes);
+    copyBytes(mailbox.slot(destination), data, bytes);
     mailbox.publish(message, frame);
     co_return;
   }
@@ -33,7 +33,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
     frame.offset = at;
     co_await mailbox.room(destination);
-    std::memcpy(mailbox.slot(destination), data + at, frame.bytes);
+    copyBytes(mailbox.slot(destination), data + at, frame.bytes);
     mailbox.publish(message, frame);
   }
 }
@@ -45,7 +45,7 @@ Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byt
   mailbox.requireSame(*message, op);
   *sender = message->source;
   if (message->state == Inbound::State::kHere) {
-    std::memcpy(data, message->payload.data(), message->payload.size());
+    copyBytes(data, message->payload.data(), message->payload.size());
     co_return;
   }
   mailbox.accept(message, data);

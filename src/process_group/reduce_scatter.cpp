@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
+#include "core/Reduce.hpp"
 #include "process_group/Algorithms.hpp"
 #include "process_group/Contributions.hpp"
 
@@ -45,8 +45,8 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
       for (size_t rank = 0; rank < counts.size(); ++rank) {
         const size_t taking = length(rank, given) * width;
         if (rank != self && taking > 0) {
-          std::memcpy(board.slot() + rank * part * width, inputs[rank] + given * part * width,
-                      taking);
+          copyBytes(board.slot() + rank * part * width, inputs[rank] + given * part * width,
+                    taking);
           bytes += taking;
         }
       }

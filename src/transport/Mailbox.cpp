@@ -1,7 +1,8 @@
 #include "transport/Mailbox.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "core/Reduce.hpp"
 
 namespace bluefog {
 
@@ -263,7 +264,7 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   const size_t bytes = std::min<size_t>(frame.bytes, payload());
   if (frame.offset <= message.signature.bytes() &&
       bytes <= message.signature.bytes() - frame.offset) {
-    std::memcpy(message.sink + frame.offset, payloadOf(&frame), bytes);
+    copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes);
   }
   message.received += bytes;
   if (message.received >= message.signature.bytes()) {

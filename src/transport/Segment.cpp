@@ -14,9 +14,9 @@ namespace {
 constexpr size_t kPage = 4096;
 // Measured on 2 cores (benchmarks/README.md): a chunk that fits the first-level caches next to its
 // copy, and enough of them that ranks of different speed do not wait for each other.
-constexpr uint32_t kBoardPayload = 64 * 1024;
-constexpr uint32_t kBoardSlots = 16;
-constexpr uint32_t kLanePayload = 64 * 1024;
+constexpr uint32_t kBoardPayload = 128 * 1024;
+constexpr uint32_t kBoardSlots = 8;
+constexpr uint32_t kLanePayload = 128 * 1024;
 constexpr uint32_t kLaneSlots = 8;
 
 size_t roundUp(size_t bytes) {

@@ -38,7 +38,7 @@ int sumAt(int size, size_t i, int round) {
 template <class T>
 std::vector<size_t> counts() {
   std::vector<size_t> all{0, 1, 100, (1024 * 1024 + 4) / sizeof(T)};
-  for (size_t bytes : {16 * 1024, 64 * 1024}) {
+  for (size_t bytes : {16 * 1024, 64 * 1024, 128 * 1024}) {
     const size_t bound = bytes / sizeof(T);
     all.insert(all.end(), {bound - 1, bound, bound + 1});
   }
@@ -240,6 +240,16 @@ TEST(CollectivesTest, ManyMayBeUnderWay) {
       }
     });
   }
+}
+
+TEST(CollectivesTest, ResultsMayBeTooLargeForTheCaches) {
+  runRanks(2, [](Rank& me) {
+    constexpr size_t kCount = (17u << 20) / sizeof(float) + 3;
+    tryAllreduce<float>(me, kCount, 1);
+    tryBroadcast<float>(me, kCount, 2);
+    tryAllgather<float>(me, kCount, 3);
+    tryReduceScatter<float>(me, {kCount, kCount}, 4);
+  });
 }
 
 TEST(CollectivesTest, ManySmallOnesInARow) {

@@ -12,7 +12,7 @@ namespace bluefog::testing {
 namespace {
 
 constexpr size_t kLittle = 100;
-constexpr size_t kMuch = 100'000;  // several frames
+constexpr size_t kMuch = 200'000;  // several frames
 
 std::vector<float> numbers(size_t count, int seed) {
   std::vector<float> data(count);
@@ -296,8 +296,8 @@ TEST(MessagesTest, BothSidesTellAMismatch) {
   EXPECT_EQ(errors[1].cause(), Cause::kMismatch);
   EXPECT_EQ(errors[0].ranks(), (Ranks{0, 1}));
   EXPECT_EQ(story(errors[0]), story(errors[1]));
-  EXPECT_NE(story(errors[0]).find("rank 0 called point-to-point float32[100001], "
-                                  "rank 1 called point-to-point int32[100000]"),
+  EXPECT_NE(story(errors[0]).find("rank 0 called point-to-point float32[200001], "
+                                  "rank 1 called point-to-point int32[200000]"),
             std::string::npos)
       << story(errors[0]);
 }
@@ -396,7 +396,7 @@ TEST(NeighborTest, SumsWhatNeighborsSend) {
 
 TEST(NeighborTest, SumsMayBeTooLargeForTheCaches) {
   runRanks(2, [](Rank& me) {
-    const std::vector<float> input = numbers((9u << 20) / sizeof(float), me.self);
+    const std::vector<float> input = numbers((17u << 20) / sizeof(float), me.self);
     std::vector<float> output(input.size());
     const int peer = 1 - me.self;
     me.run(me.neighborSum(input, 1, {{peer, 1}}, 2, output, {{peer, 1}}));
