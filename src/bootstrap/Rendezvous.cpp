@@ -1,8 +1,8 @@
 #include "bootstrap/Rendezvous.hpp"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -53,6 +53,13 @@ ucred credentials(const Fd& socket) {
     throwErrno("asking who is at the other end of a unix socket");
   }
   return peer;
+}
+
+// A zombie is dead: its parent may take its time.
+bool isAlive(pid_t pid) {
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd polled{process.get(), POLLIN, 0};
+  return process.valid() && ::poll(&polled, 1, 0) == 0;
 }
 
 bool isMine(const ucred& peer) {
@@ -135,21 +142,19 @@ void Rendezvous::learn() {
   }
 }
 
-void Rendezvous::checkPlace(int rank) const {
+void Rendezvous::checkPlace(int rank) {
   const RankRecord& other = *records_[static_cast<size_t>(rank)];
   const std::string who = "rank " + std::to_string(global(rank));
+  const std::string here = "rank " + std::to_string(global(rank_));
   if (other.version != me_.version) {
-    throw Error(Cause::kMismatch, {global(rank)},
-                "[bluefog] rank " + std::to_string(global(rank_)) + " init_process_group: " + who +
-                    " runs bluefog_pg " + other.version + ", this rank " + me_.version +
-                    "; install one version everywhere");
+    giveUp(Cause::kMismatch, {global(rank)},
+           who + " runs bluefog_pg " + other.version + ", " + here + " runs " + me_.version +
+               "; install one version everywhere");
   }
   if (other.place != me_.place) {
-    throw Error(Cause::kPeerFailed, {global(rank)},
-                "[bluefog] rank " + std::to_string(global(rank_)) + " init_process_group: " + who +
-                    " (on " + other.host + ") cannot share memory with this rank (on " + me_.host +
-                    "): another host or network namespace; groups across hosts are not supported "
-                    "yet");
+    giveUp(Cause::kPeerFailed, {global(rank)},
+           who + " (on " + other.host + ") cannot share memory with " + here + " (on " + me_.host +
+               "): another host or network namespace; groups across hosts are not supported yet");
   }
 }
 
@@ -254,7 +259,7 @@ void Rendezvous::probeUnlinked() {
     if (!record || links_.has(rank) || connectTo(rank).valid()) {
       continue;
     }
-    const bool alive = ::kill(record->pid, 0) == 0 || errno == EPERM;
+    const bool alive = isAlive(record->pid);
     if (alive && ++refusals_ < kMostRefusals) {
       continue;
     }

@@ -41,7 +41,7 @@ class Rendezvous {
 
   void listen();
   void learn();
-  void checkPlace(int rank) const;
+  void checkPlace(int rank);
   void call(int rank);
   void answerCalls();
   bool answer(Caller& caller);

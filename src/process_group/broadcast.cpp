@@ -9,15 +9,26 @@ namespace {
 Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   const size_t bytes = op.signature.bytes();
   size_t at = 0;
-  do {
-    const size_t length = std::min(board.payload(), bytes - at);
-    co_await board.room();
-    copyBytes(board.slot(), data + at, length);
-    board.publish(op, length, board.size() - 1);
-    at += length;
-  } while (at < bytes);
-  co_await board.arrivals(op);
-  board.pop();
+  bool begun = false;
+  bool greeted = false;
+  const auto can_give = [&] { return (!begun || at < bytes) && board.hasRoom(); };
+  const auto can_greet = [&] { return !greeted && board.hasArrivals(op); };
+  while (!begun || at < bytes || !greeted) {
+    // The peers' frames come first: two that both think they are the root must notice before their
+    // rings are full.
+    co_await Until([&] { return can_greet() || can_give(); },
+                   [&] { return greeted ? board.room().missing() : board.arrivals(op).missing(); });
+    if (can_greet()) {
+      board.pop();
+      greeted = true;
+    } else {
+      const size_t length = std::min(board.payload(), bytes - at);
+      copyBytes(board.slot(), data + at, length);
+      board.publish(op, length, board.size() - 1);
+      begun = true;
+      at += length;
+    }
+  }
 }
 
 Script broadcastTakenIn(Board& board, const Op& op, std::byte* data) {

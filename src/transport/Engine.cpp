@@ -138,6 +138,12 @@ void Engine::shutdown() {
   if (::getpid() != owner_) {
     return;  // a forked child: the group is its parent's
   }
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    // A callback: this thread cannot wait for its own end. The group's owner shuts down.
+    stop(aborted("the process group was destroyed"));
+    return;
+  }
+  const std::lock_guard leaving(leaving_mutex_);
   {
     std::unique_lock lock(mutex_);
     if (leaving_) {

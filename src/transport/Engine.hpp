@@ -87,6 +87,7 @@ class Engine {
   const std::chrono::microseconds spin_;
   const pid_t owner_;
 
+  std::mutex leaving_mutex_;  // held through shutdown()
   std::mutex mutex_;
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
   std::condition_variable work_;     // for the engine's thread

@@ -65,7 +65,7 @@ Segment::Segment(const Fd& memfd, int size) : size_(size) {
   struct stat status{};
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (::fstat(memfd.get(), &status) != 0 || static_cast<size_t>(status.st_size) != bytes(size) ||
-      (seals & F_SEAL_SHRINK) == 0) {
+      seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     throw std::runtime_error(
         "[bluefog] the shared memory that group rank 0 sent is not of this version's layout");
   }

@@ -143,6 +143,31 @@ TEST(CollectivesTest, EveryReductionReachesTheKernels) {
   });
 }
 
+// Each rank's factor is its own, and travels with its data.
+TEST(CollectivesTest, PremulSumScalesEachInput) {
+  runRanks(3, [](Rank& me) {
+    for (size_t count : {5u, 50'000u}) {
+      const auto run = [&me](const OpPtr& op) {
+        op->factor = me.self + 0.5;
+        me.run(op);
+      };
+      std::vector<double> data(count, 2);
+      run(me.allreduce(data, ReduceKind::kPremulSum));
+      EXPECT_TRUE(holds(data, [](size_t) { return 2 * (0.5 + 1.5 + 2.5); }));
+      const Lists<float> inputs(3, std::vector<float>(count, 4));
+      std::vector<float> output(count);
+      run(me.reduceScatter(inputs, output, ReduceKind::kPremulSum));
+      EXPECT_TRUE(holds(output, [](size_t) { return 18.0f; }));
+      // 2048 + 1 + 1 is 2048 in a half type, unless it is rounded once.
+      std::vector<Half> halves(count, whole<Half>(me.self == 0 ? 64 : 1));
+      const OpPtr op = me.allreduce(halves, ReduceKind::kPremulSum);
+      op->factor = me.self == 0 ? 32 : 1;
+      me.run(op);
+      EXPECT_TRUE(holds(halves, [](size_t) { return fromDouble<Half>(2050); }));
+    }
+  });
+}
+
 TEST(CollectivesTest, RanksMayHaveNothing) {
   runRanks(4, [](Rank& me) {
     // Longer than a frame, one frame, one element, none.

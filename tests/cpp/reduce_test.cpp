@@ -413,6 +413,52 @@ TYPED_TEST(FloatingTest, StreamedStoresWriteTheSameAnywhere) {
   }
 }
 
+TYPED_TEST(FloatingTest, WeightedSumMayOverwriteAnInput) {
+  using T = TypeParam;
+  for (const Table& table : tables()) {
+    for (size_t aliased = 0; aliased < 3; ++aliased) {
+      const auto inputs = randomInputs<T>(3, 1025);
+      auto memory = inputs;
+      const Weights weights = weightsFor(3, 3.0);
+      table.kernels->weightedSum(kDtype<T>, memory[aliased].data(), pointers(memory).data(),
+                                 weights.each.data(), 3, 3.0, 1025, Stores::kCached);
+      for (size_t i = 0; i < 1025; ++i) {
+        ASSERT_TRUE(sameBits(memory[aliased][i], expectedSum(inputs, weights, i)))
+            << table.name << " out is input " << aliased << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST(CopyTest, CopiesAreWhole) {
+  std::vector<uint8_t> from(2000);
+  for (size_t i = 0; i < from.size(); ++i) {
+    from[i] = static_cast<uint8_t>(i * 7 + 1);
+  }
+  for (const Table& table : tables()) {
+    for (Stores stores : {Stores::kCached, Stores::kStreamed}) {
+      for (size_t offset = 0; offset < 70; offset += 3) {
+        for (size_t bytes : {0, 1, 15, 63, 64, 65, 255, 256, 257, 1000, 1900}) {
+          std::vector<uint8_t> to(2000, 0);
+          table.kernels->copy(to.data() + offset, from.data() + 5, bytes, stores);
+          for (size_t i = 0; i < to.size(); ++i) {
+            const bool inside = i >= offset && i < offset + bytes;
+            ASSERT_EQ(to[i], inside ? from[i - offset + 5] : 0)
+                << table.name << " offset " << offset << " bytes " << bytes << " at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CopyTest, NothingMayBeCopiedFromNowhere) {
+  for (const Table& table : tables()) {
+    table.kernels->copy(nullptr, nullptr, 0, Stores::kCached);
+    table.kernels->copy(nullptr, nullptr, 0, Stores::kStreamed);
+  }
+}
+
 TEST(WeightedSumTest, TheChosenTableIsUsed) {
   const std::vector<std::vector<float>> inputs{{1, 2}, {10, 20}};
   const std::vector<double> weights{1, 0.5};
