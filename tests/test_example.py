@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Ran, run_script
+from programs import Ran, run_script
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")

@@ -204,7 +204,7 @@ def _backend(group: dist.ProcessGroup) -> ProcessGroupBluefog:
     backend = getattr(backend, "wrapped_pg", backend)
     if not isinstance(backend, load().ProcessGroupBluefog):
         raise TypeError(
-            f'[bluefog] rank {group.rank()}: the group\'s backend for CPU tensors is '
+            f"[bluefog] rank {group.rank()}: the group's backend for CPU tensors is "
             f'"{backend.name()}"; make the group with backend="bluefog"'
         )
     found: ProcessGroupBluefog = backend

@@ -24,8 +24,10 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   frame.type = FrameType::kAnnounce;
   mailbox.publish(message, frame);
   if (!co_await mailbox.answered(message, op)) {
-    // The receiver's operation has failed, and said so there. A small message would have left
-    // without ever knowing.
+    if (op.signature.kind == OpKind::kPointToPoint) {
+      throw mailbox.givenUp(destination);
+    }
+    // A neighbour's operation has failed, and said so there; this rank's own does not need it.
     co_return;
   }
   frame.type = FrameType::kData;

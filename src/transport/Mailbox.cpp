@@ -46,6 +46,13 @@ bool Mailbox::Answered::await_resume() const {
   return message_->answer == Grant::kAccepted;
 }
 
+Failure Mailbox::givenUp(int destination) const {
+  const int who = members_.global(destination);
+  return {Cause::kTimeout,
+          {who},
+          "rank " + std::to_string(who) + " had already given up the matching operation"};
+}
+
 bool Mailbox::Reached::ready() {
   return std::all_of(messages_.begin(), messages_.end(),
                      [this](const Inbound* message) { return message->state >= state_; });

@@ -209,6 +209,8 @@ class Mailbox {
   // --- sending
   Turn turn(const Departing& message) { return Turn(message); }
   Answered answered(const Departing& message, const Op& op) { return {message, op}; }
+  // Why a message that was not accepted has failed.
+  Failure givenUp(int destination) const;
   Room room(int destination) { return {*this, destination}; }
   std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
   void publish(const Departing& message, const Frame& frame);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <list>
 #include <string>
@@ -17,21 +18,45 @@ int given(int rank, size_t i, int round) {
                           11);
 }
 
-template <class T>
-std::vector<T> contribution(int rank, size_t count, int round) {
-  std::vector<T> data(count);
-  for (size_t i = 0; i < count; ++i) {
-    data[i] = whole<T>(given(rank, i, round));
-  }
-  return data;
-}
-
 int sumAt(int size, size_t i, int round) {
   int sum = 0;
   for (int rank = 0; rank < size; ++rank) {
     sum += given(rank, i, round);
   }
   return sum;
+}
+
+// valueAt() repeats itself every kPeriod elements; copying is much faster under a sanitizer.
+template <class T>
+std::vector<T> periodic(size_t count, const std::function<int(size_t)>& valueAt) {
+  constexpr size_t kPeriod = 7;
+  std::vector<T> data(count);
+  for (size_t i = 0; i < std::min(count, kPeriod); ++i) {
+    data[i] = whole<T>(valueAt(i));
+  }
+  for (size_t filled = kPeriod; filled < count; filled *= 2) {
+    std::memcpy(data.data() + filled, data.data(), std::min(filled, count - filled) * sizeof(T));
+  }
+  return data;
+}
+
+template <class T>
+std::vector<T> contribution(int rank, size_t count, int round) {
+  return periodic<T>(count, [&](size_t i) { return given(rank, i, round); });
+}
+
+template <class T>
+std::vector<T> sums(int size, size_t count, int round) {
+  return periodic<T>(count, [&](size_t i) { return sumAt(size, i, round); });
+}
+
+template <class T>
+::testing::AssertionResult same(const std::vector<T>& got, const std::vector<T>& expected) {
+  if (got.size() == expected.size() &&
+      (got.empty() || std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0)) {
+    return ::testing::AssertionSuccess();
+  }
+  return holds(got, [&](size_t i) { return expected.at(i); });
 }
 
 // Around the bounds at which algorithms and frames change.
@@ -49,7 +74,7 @@ template <class T>
 void tryAllreduce(Rank& me, size_t count, int round) {
   auto data = contribution<T>(me.self, count, round);
   me.run(me.allreduce(data));
-  ASSERT_TRUE(holds(data, [&](size_t i) { return whole<T>(sumAt(me.size, i, round)); }));
+  ASSERT_TRUE(same(data, sums<T>(me.size, count, round)));
 }
 
 template <class T>
@@ -57,14 +82,14 @@ void tryBroadcast(Rank& me, size_t count, int round) {
   const int root = round % me.size;
   auto data = contribution<T>(me.self, count, round);
   me.run(me.broadcast(data, root));
-  ASSERT_TRUE(holds(data, [&](size_t i) { return whole<T>(given(root, i, round)); }));
+  ASSERT_TRUE(same(data, contribution<T>(root, count, round)));
 }
 
 template <class T>
 void expectGathered(const Lists<T>& outputs, int round) {
   for (size_t rank = 0; rank < outputs.size(); ++rank) {
-    ASSERT_TRUE(holds(outputs[rank],
-                      [&](size_t i) { return whole<T>(given(static_cast<int>(rank), i, round)); }))
+    ASSERT_TRUE(
+        same(outputs[rank], contribution<T>(static_cast<int>(rank), outputs[rank].size(), round)))
         << "from rank " << rank;
   }
 }
@@ -92,8 +117,7 @@ void tryReduceScatter(Rank& me, const std::vector<size_t>& sizes, int round) {
   const Lists<T> inputs = parts<T>(me, sizes, round);
   std::vector<T> output(sizes[static_cast<size_t>(me.self)]);
   me.run(me.reduceScatter(inputs, output));
-  ASSERT_TRUE(
-      holds(output, [&](size_t i) { return whole<T>(sumAt(me.size, i, round + me.self)); }));
+  ASSERT_TRUE(same(output, sums<T>(me.size, output.size(), round + me.self)));
 }
 
 template <class T>
@@ -197,8 +221,7 @@ TEST(CollectivesTest, OutputsMayBeInputs) {
       Lists<float> inputs = parts<float>(me, {count, count, count}, 5);
       std::vector<float>& part = inputs[static_cast<size_t>(me.self)];
       me.run(me.reduceScatter(inputs, part));
-      EXPECT_TRUE(
-          holds(part, [&](size_t i) { return static_cast<float>(sumAt(3, i, 5 + me.self)); }));
+      EXPECT_TRUE(same(part, sums<float>(3, count, 5 + me.self)));
     }
   });
 }
@@ -220,16 +243,14 @@ void startOne(Rank& me, InFlight& flight, int round) {
     case 0:
       flight.op = me.start(me.allreduce(flight.data));
       flight.check = [&me, &flight, round] {
-        EXPECT_TRUE(holds(flight.data,
-                          [&](size_t i) { return static_cast<float>(sumAt(me.size, i, round)); }))
+        EXPECT_TRUE(same(flight.data, sums<float>(me.size, flight.data.size(), round)))
             << "round " << round;
       };
       break;
     case 1:
       flight.op = me.start(me.broadcast(flight.data, root));
       flight.check = [&flight, round, root] {
-        EXPECT_TRUE(
-            holds(flight.data, [&](size_t i) { return static_cast<float>(given(root, i, round)); }))
+        EXPECT_TRUE(same(flight.data, contribution<float>(root, flight.data.size(), round)))
             << "round " << round;
       };
       break;
@@ -243,9 +264,7 @@ void startOne(Rank& me, InFlight& flight, int round) {
           parts<float>(me, std::vector<size_t>(static_cast<size_t>(me.size), count), round);
       flight.op = me.start(me.reduceScatter(flight.lists, flight.data));
       flight.check = [&me, &flight, round] {
-        EXPECT_TRUE(
-            holds(flight.data,
-                  [&](size_t i) { return static_cast<float>(sumAt(me.size, i, round + me.self)); }))
+        EXPECT_TRUE(same(flight.data, sums<float>(me.size, flight.data.size(), round + me.self)))
             << "round " << round;
       };
   }
@@ -402,7 +421,7 @@ std::vector<Absence> absences() {
       {"allreduce", [](Rank& me) { callAllreduce<float>(me, 10); }},
       {"large allreduce", [](Rank& me) { callAllreduce<float>(me, 400'000); }},
       {"broadcast to it", [](Rank& me) { callBroadcast(me, 10, 0); }},
-      {"large broadcast to it", [](Rank& me) { callBroadcast(me, 2'000'000, 0); }},
+      {"large broadcast to it", [](Rank& me) { callBroadcast(me, 600'000, 0); }},
       {"allgather", [](Rank& me) { callAllgather(me, 100'000); }},
       {"reduce_scatter", [](Rank& me) { callReduceScatter(me, {100'000, 100'000}); }},
       {"barrier", [](Rank& me) { me.synchronize(); }},
@@ -415,7 +434,7 @@ void miss(const Absence& absence, int n) {
   Errors errors(n);
   std::atomic<int> failed{0};
   runRanks(n, [&](Rank& me) {
-    me.limit = 150ms;
+    me.limit = 300ms;
     if (me.self == absent) {
       ASSERT_TRUE(eventually([&] { return failed == n - 1; }));
     }
@@ -428,7 +447,7 @@ void miss(const Absence& absence, int n) {
     EXPECT_EQ(errors[rank].ranks(), Ranks{absent}) << errors[rank].what();
     EXPECT_EQ(story(errors[rank]), story(errors[0]));
   }
-  EXPECT_EQ(story(errors[0]), "timed out after 0.1 s; nothing from rank " + std::to_string(absent));
+  EXPECT_EQ(story(errors[0]), "timed out after 0.3 s; nothing from rank " + std::to_string(absent));
 }
 
 TEST(DeadlineTest, NamesWhoDidNotCome) {

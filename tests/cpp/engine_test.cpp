@@ -413,9 +413,9 @@ TEST(InterruptTest, MayUseTheGroup) {
   const Fd memory = Segment::create(1);
   Rank* self = nullptr;
   std::atomic<int> calls{0};
+  const std::vector<float> sent(1);
   Rank me(memory, membership(0, 1), [&] {
-    std::vector<float> data(1);
-    self->start(self->send(data, 0));
+    self->start(self->send(sent, 0));
     ++calls;
   });
   self = &me;
