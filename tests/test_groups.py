@@ -154,3 +154,17 @@ def reinit(rank: int, world: int, rounds: int) -> list[float]:
 
 def test_destroy_and_init_again(pool: harness.Pool) -> None:
     assert pool.run(reinit, 5, world=3) == [[3.0 + 3 * i for i in range(5)]] * 3
+
+
+def leave_at_once(rank: int, world: int, rounds: int) -> int:
+    """A rank that is through with init and leaves must not fail the init of slower ones."""
+    dist.destroy_process_group()
+    for i in range(rounds):
+        inrank.init(f"at_once.{i}", rank, world)
+        dist.destroy_process_group()
+    inrank.init("at_once.last", rank, world)
+    return rounds
+
+
+def test_leaving_right_after_init_hurts_nobody(pool: harness.Pool) -> None:
+    assert pool.run(leave_at_once, 30) == [30] * 4

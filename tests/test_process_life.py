@@ -196,7 +196,7 @@ def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str, tmp_path:
     assert [t.code for t in told] == [0, 0], told
     assert [t.out for t in told] == ["", ""]
     last = max(float((tmp_path / f"end.{r}").read_text()) for r in range(2))
-    assert ended - last < 2 * SLOW, f"took {ended - last:.1f} s to end"
+    assert ended - last < 4 * SLOW, f"took {ended - last:.1f} s to end"
 
 
 def aborted(rank: int, world: int) -> list[Any]:

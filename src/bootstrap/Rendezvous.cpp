@@ -230,9 +230,10 @@ void Rendezvous::watch() {
     if (departure.how == Departure::How::kDied) {
       dead.push_back(global(departure.rank));
       why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
-    } else {
+    } else if (departure.how == Departure::How::kGaveUp) {
       quitter = &departure;
     }
+    // Who left in order had met all, this rank too: what it had to pass on is here.
   }
   if (!dead.empty()) {
     giveUp(Cause::kPeerFailed, dead, why);
@@ -240,7 +241,7 @@ void Rendezvous::watch() {
   if (quitter != nullptr) {
     giveUp(quitter->cause,
            quitter->blamed.empty() ? std::vector<int>{global(quitter->rank)} : quitter->blamed,
-           quitter->why.empty() ? quitter->describe(global(quitter->rank)) : quitter->why);
+           quitter->why);
   }
 }
 
