@@ -380,6 +380,22 @@ TEST_F(EngineTest, CallbacksMayWait) {
   }
 }
 
+TEST_F(EngineTest, CallbacksMayShutDown) {
+  std::atomic<int> calls{0};
+  const OpPtr op = zero.receive(got_, 1);
+  op->finished = [&](Op&) {
+    zero.engine.shutdown();
+    ++calls;
+  };
+  zero.start(op);
+  std::vector<float> late(2);
+  const OpPtr other = zero.start(zero.receive(late, 1, 9));
+  answer();
+  EXPECT_TRUE(eventually([&] { return calls == 1; }));
+  EXPECT_TRUE(other->done);
+  EXPECT_EQ(failureOf([&] { zero.synchronize(); }).cause(), Cause::kAborted);
+}
+
 // ---- interrupts
 
 struct Interrupted : std::runtime_error {
