@@ -38,8 +38,8 @@ enum class Stores : uint8_t {
 // For a result of so many bytes.
 Stores storesFor(size_t bytes);
 
-// Not by memcpy: glibc's uses "rep movsb" from 2 KiB on, which on some processors (AMD Zen 3 and 4)
-// is eight times slower for unlucky page offsets of the two addresses.
+// Plain vector loads and stores instead of memcpy: neighbor_allreduce of 4 MiB fell from 0.57 to
+// 0.39 ms with it, and only so can the stores be chosen.
 void copyBytes(void* to, const void* from, size_t bytes, Stores stores = Stores::kCached);
 
 // out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
