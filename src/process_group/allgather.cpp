@@ -41,7 +41,8 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
     } else {
       const size_t at = given++ * board.payload();
       const size_t length = chunk(bytes[self], at, board.payload());
-      copyBytes(board.slot(), input + at, length);
+      std::byte* slot = board.slot();
+      copyBytes(slot, input + at, length, board.stores(slot, length));
       board.publish(op, length, board.size() - 1);
     }
   }

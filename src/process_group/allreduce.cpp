@@ -96,7 +96,8 @@ class InBlocks {
       if (rank != board_.rank()) {
         const size_t begin = block.partBegin(rank) * width_;
         const size_t length = block.partCount(rank) * width_;
-        copyBytes(slot + begin - block.begin * width_, data_ + begin, length);
+        std::byte* place = slot + begin - block.begin * width_;
+        copyBytes(place, data_ + begin, length, board_.stores(place, length));
         bytes += length;
       }
     }
@@ -118,7 +119,8 @@ class InBlocks {
     inputs_.reduce(op_.signature, own, block.partCount(self));
     board_.pop();
     const size_t bytes = block.partCount(self) * width_;
-    copyBytes(returns_.slot(), own, bytes);
+    std::byte* slot = returns_.slot();
+    copyBytes(slot, own, bytes, returns_.stores(slot, bytes));
     returns_.publish(op_, bytes, returns_.size() - 1);
   }
 
@@ -137,7 +139,7 @@ class InBlocks {
   const Op& op_;
   std::byte* data_;
   size_t width_;
-  Stores stores_;
+  Stores stores_;  // of the result
   Blocks blocks_;
   size_t scattered_ = 0;
   size_t reduced_ = 0;

@@ -23,7 +23,8 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
       greeted = true;
     } else {
       const size_t length = std::min(board.payload(), bytes - at);
-      copyBytes(board.slot(), data + at, length);
+      std::byte* slot = board.slot();
+      copyBytes(slot, data + at, length, board.stores(slot, length));
       board.publish(op, length, board.size() - 1);
       begun = true;
       at += length;

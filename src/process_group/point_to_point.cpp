@@ -35,7 +35,8 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
     frame.offset = at;
     co_await mailbox.room(destination);
-    copyBytes(mailbox.slot(destination), data + at, frame.bytes);
+    copyBytes(mailbox.slot(destination), data + at, frame.bytes,
+              mailbox.stores(destination, frame.bytes));
     mailbox.publish(message, frame);
   }
 }

@@ -45,8 +45,9 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
       for (size_t rank = 0; rank < counts.size(); ++rank) {
         const size_t taking = length(rank, given) * width;
         if (rank != self && taking > 0) {
-          copyBytes(board.slot() + rank * part * width, inputs[rank] + given * part * width,
-                    taking);
+          std::byte* place = board.slot() + rank * part * width;
+          copyBytes(place, inputs[rank] + given * part * width, taking,
+                    board.stores(place, taking));
           bytes += taking;
         }
       }

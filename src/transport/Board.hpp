@@ -7,6 +7,7 @@
 
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
+#include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
 #include "transport/Segment.hpp"
@@ -60,6 +61,8 @@ class Board {
 
   // The free slot that publish() sends off: `bytes` of it, which `takers` peers make use of.
   std::byte* slot() { return payloadOf(writer_.slot()); }
+  // How `bytes` that peers will read are best written at that place of it.
+  Stores stores(std::byte* place, size_t bytes) { return passage_.stores(place, bytes); }
   void publish(const Op& op, size_t bytes, int takers);
 
   // The payload of a peer's frame that has arrived.
@@ -88,6 +91,7 @@ class Board {
   Bells& bells_;
   RingWriter writer_;
   std::vector<RingReader> readers_;
+  Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };
 

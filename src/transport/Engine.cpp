@@ -8,17 +8,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/Patience.hpp"
+
 namespace bluefog {
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using Clock = Deadline::Clock;
 
-// How long a waiting thread looks again before it sleeps, where each rank has a core of its own.
-constexpr microseconds kSpin{50};
-// How often, where they share cores: each time the others may run first.
-constexpr int kYields = 8;
 // After so long a thread in wait() looks after its caller's business: a limit, Ctrl-C.
 constexpr milliseconds kSlice{50};
 // Between two tries to become the driver of an engine that is to stop.
@@ -29,12 +26,6 @@ int usableCores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 Engine::Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt)
@@ -42,7 +33,7 @@ Engine::Engine(Segment segment, Membership members, Links links, std::function<v
       segment_(std::move(segment)),
       agenda_(segment_, members_, std::move(links)),
       interrupt_(std::move(interrupt)),
-      spin_(usableCores() >= members_.size ? kSpin : microseconds(0)),
+      own_core_(usableCores() >= members_.size),
       owner_(::getpid()) {}
 
 Engine::~Engine() {
@@ -205,8 +196,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
 Engine::Ops Engine::drive(Who who) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kSlice;
-  Clock::time_point spin_end = now + spin_;
-  int yields = 0;
+  Patience patience(own_core_, now);
   if (who == Who::kEngine) {
     agenda_.lookIntoLanes();
   }
@@ -221,27 +211,16 @@ Engine::Ops Engine::drive(Who who) {
       agenda_.tick(now);
     }
     if (moved) {
-      spin_end = now + spin_;
-      yields = 0;
-    } else if (who == Who::kEngine || (rest(now, spin_end, yields) && now >= enough)) {
+      patience.renew(now);
+    } else if (who == Who::kEngine ||
+               (!patience.wait(now) && sleepUnlessMoved() && now >= enough)) {
       break;
     }
   }
   return agenda_.takeFinished();
 }
 
-// Between two looks at an operation that could not move: spins, then yields, then sleeps. True when
-// it slept.
-bool Engine::rest(Clock::time_point now, Clock::time_point spin_end, int& yields) {
-  if (now < spin_end) {
-    relax();
-    return false;
-  }
-  if (spin_.count() == 0 && yields < kYields) {
-    ++yields;
-    ::sched_yield();
-    return false;
-  }
+bool Engine::sleepUnlessMoved() {
   Bell& bell = segment_.bell(members_.rank);
   const uint32_t ticket = bell.lieDown();
   agenda_.lookIntoLanes();

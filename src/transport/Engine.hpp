@@ -75,7 +75,8 @@ class Engine {
   // drive meanwhile.
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
-  bool rest(Deadline::Clock::time_point now, Deadline::Clock::time_point spin_end, int& yields);
+  // True when it slept.
+  bool sleepUnlessMoved();
 
   bool pass();
   bool takeIncoming();
@@ -84,7 +85,7 @@ class Engine {
   const Segment segment_;
   Agenda agenda_;  // the driving thread's
   const std::function<void()> interrupt_;
-  const std::chrono::microseconds spin_;
+  const bool own_core_;  // for each rank of the group
   const pid_t owner_;
 
   std::mutex leaving_mutex_;  // held through shutdown()

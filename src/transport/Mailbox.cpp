@@ -12,6 +12,7 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
     lanes_.push_back(Lane{
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
         .in = RingReader(segment.lane(peer, members.rank), Segment::laneShape(), 0),
+        .passage = {},
         .departing = {},
         .unanswered = {},
         .streaming = {},
@@ -271,7 +272,8 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   const size_t bytes = std::min<size_t>(frame.bytes, payload());
   if (frame.offset <= message.signature.bytes() &&
       bytes <= message.signature.bytes() - frame.offset) {
-    copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes);
+    copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes,
+              storesFor(message.signature.bytes()));
   }
   message.received += bytes;
   if (message.received >= message.signature.bytes()) {

@@ -13,6 +13,7 @@
 
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
+#include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
 #include "transport/Segment.hpp"
@@ -213,6 +214,10 @@ class Mailbox {
   Failure givenUp(int destination) const;
   Room room(int destination) { return {*this, destination}; }
   std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
+  // How `bytes` are best written to it.
+  Stores stores(int destination, size_t bytes) {
+    return lane(destination).passage.stores(slot(destination), bytes);
+  }
   void publish(const Departing& message, const Frame& frame);
 
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
@@ -233,6 +238,7 @@ class Mailbox {
   struct Lane {  // to and from one peer
     RingWriter out;
     RingReader in;
+    Passage passage;
     std::deque<uint64_t> departing;  // ids whose first frame is not out yet, in order
     std::map<uint64_t, Outbound*> unanswered;
     std::map<uint64_t, std::shared_ptr<Inbound>> streaming;

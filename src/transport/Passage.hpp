@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+// How the slots of one ring are best written. Between cores that share a cache: through it. A slot
+// whose lines lie in the cache of a far core (another socket, another core complex) costs more to
+// take back than memory does: there, past the caches. Nobody can be asked which it is, and in a
+// virtual machine it changes: so now and then the taking back is timed.
+class Passage {
+ public:
+  // For `bytes` at that place of a free slot. What is there is lost.
+  Stores stores(std::byte* place, size_t bytes);
+
+ private:
+  Stores found_ = Stores::kCached;
+  std::chrono::steady_clock::time_point next_look_{};
+  int looks_ = 0;
+  double fastest_ = 0;  // of these looks, bytes a second
+};
+
+}  // namespace bluefog
