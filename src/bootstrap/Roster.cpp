@@ -78,14 +78,12 @@ RankRecord RankRecord::decode(const std::string& text) {
 }
 
 RankRecord describeThisRank() {
-  RankRecord record;
-  record.version = BLUEFOG_VERSION;
-  record.host = hostName();
-  record.place = bootId() + " " + networkNamespace();
-  record.pid = ::getpid();
-  record.socket = "bluefog-" + randomHex();
-  record.secret = randomHex();
-  return record;
+  return {.version = BLUEFOG_VERSION,
+          .host = hostName(),
+          .place = bootId() + " " + networkNamespace(),
+          .pid = ::getpid(),
+          .socket = "bluefog-" + randomHex(),
+          .secret = randomHex()};
 }
 
 }  // namespace bluefog
