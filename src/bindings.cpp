@@ -10,6 +10,7 @@
 
 #include "core/Error.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
+#include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
 
 namespace py = pybind11;
@@ -144,5 +145,5 @@ PYBIND11_MODULE(_C, module) {
           py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
           py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());
 
-  module.def("shutdown_all", &ProcessGroupBluefog::shutdownAll, Release());
+  module.def("shutdown_all", &bluefog::registry::shutdownAll, Release());
 }

@@ -13,13 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "process_group/Algorithms.hpp"
+#include "algorithms/Algorithms.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors, ranks on
 // one host. All methods may be called from any thread.
@@ -37,26 +39,21 @@ class ProcessGroupBluefog : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
 
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                           std::vector<at::Tensor>& inputs,
-                                           const c10d::AllgatherOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
-                                                std::vector<std::vector<at::Tensor>>& inputs,
-                                                const c10d::ReduceScatterOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& opts) override;
-  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int destination,
-                                      int tag) override;
-  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int source,
-                                      int tag) override;
-  c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
+  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allgather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+                    const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr reduce_scatter(std::vector<at::Tensor>& outputs,
+                         std::vector<std::vector<at::Tensor>>& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
+  WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
 
   struct NeighborOptions {
     double self_weight = 1.0;
@@ -67,35 +64,27 @@ class ProcessGroupBluefog : public c10d::Backend {
   };
   // output = (self_weight * input + sum of weight_i * what source i sends) / divisor, a new tensor:
   // the Work's result().
-  c10::intrusive_ptr<c10d::Work> neighborAllreduce(const at::Tensor& input,
-                                                   const NeighborOptions& opts);
+  WorkPtr neighborAllreduce(const at::Tensor& input, const NeighborOptions& opts);
 
   // Not there yet: these raise NotImplementedError naming the call.
-  c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>&,
-                                                  const c10d::AllreduceOptions&) override;
-  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
-      std::vector<at::Tensor>&, const c10d::AllreduceCoalescedOptions&) override;
-  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>&,
-                                        const c10d::ReduceOptions&) override;
-  c10::intrusive_ptr<c10d::Work> allgather_coalesced(std::vector<std::vector<at::Tensor>>&,
-                                                     std::vector<at::Tensor>&,
-                                                     const c10d::AllgatherOptions&) override;
-  c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(
-      std::vector<at::Tensor>&, std::vector<at::Tensor>&, const c10d::AllgatherOptions&) override;
-  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>&,
-                                        std::vector<at::Tensor>&,
-                                        const c10d::GatherOptions&) override;
-  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>&,
-                                         std::vector<std::vector<at::Tensor>>&,
-                                         const c10d::ScatterOptions&) override;
-  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
-      std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-      const c10d::ReduceScatterOptions&) override;
-  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&,
-                                               std::vector<int64_t>&,
-                                               const c10d::AllToAllOptions&) override;
-  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-                                          const c10d::AllToAllOptions&) override;
+  WorkPtr allreduce_sparse(std::vector<at::Tensor>&, const c10d::AllreduceOptions&) override;
+  WorkPtr allreduce_coalesced(std::vector<at::Tensor>&,
+                              const c10d::AllreduceCoalescedOptions&) override;
+  WorkPtr reduce(std::vector<at::Tensor>&, const c10d::ReduceOptions&) override;
+  WorkPtr allgather_coalesced(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
+                              const c10d::AllgatherOptions&) override;
+  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
+                                          const c10d::AllgatherOptions&) override;
+  WorkPtr gather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
+                 const c10d::GatherOptions&) override;
+  WorkPtr scatter(std::vector<at::Tensor>&, std::vector<std::vector<at::Tensor>>&,
+                  const c10d::ScatterOptions&) override;
+  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
+                                          const c10d::ReduceScatterOptions&) override;
+  WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
+                        const c10d::AllToAllOptions&) override;
+  WorkPtr alltoall(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
+                   const c10d::AllToAllOptions&) override;
   void monitoredBarrier(const c10d::BarrierOptions&, bool) override;
 
   void setSequenceNumberForGroup() override {}
@@ -113,16 +102,12 @@ class ProcessGroupBluefog : public c10d::Backend {
   }
   uint64_t operationsIssued() const { return issued_.load(); }
 
-  // Shuts down the groups of this process that are still there, before the interpreter goes.
-  static void shutdownAll();
-
  private:
   struct Call;
 
-  c10::intrusive_ptr<c10d::Work> post(Call&& call);
-  c10::intrusive_ptr<c10d::Work> receive(std::vector<at::Tensor>& tensors, int source, int tag,
-                                         const char* title, c10d::OpType type,
-                                         const char* profiling_title);
+  WorkPtr post(Call&& call);
+  WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, const char* title,
+                  c10d::OpType type, const char* profiling_title);
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
   [[noreturn]] void notImplemented(const char* call) const;

@@ -108,6 +108,18 @@ void Validate::tag(int tag) const {
   TORCH_CHECK_VALUE(tag >= 0, who(), "tag ", tag, " is negative");
 }
 
+double Validate::factor(const c10d::ReduceOp& op) const {
+  if (op.op_ != c10d::ReduceOp::PREMUL_SUM) {
+    return 1.0;
+  }
+  const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK_VALUE(given != nullptr, who(),
+                    "PREMUL_SUM has no factor; make it with "
+                    "torch.distributed._make_nccl_premul_sum");
+  return given->tensor_factor.defined() ? given->tensor_factor.item<double>()
+                                        : given->double_factor;
+}
+
 ReduceKind Validate::bitwise(ReduceKind kind, const at::Tensor& tensor) const {
   TORCH_CHECK_TYPE(!isFloating(dtypeOf(tensor)), who(), name(kind), " of ", typeName(tensor),
                    " has no meaning; use an integer or bool tensor");

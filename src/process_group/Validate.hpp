@@ -31,6 +31,8 @@ class Validate {
 
   // What the frames say of `op` on these elements; checks that the reduction knows the type.
   ReduceKind reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const;
+  // What PREMUL_SUM multiplies this rank's input by; 1 for the others.
+  double factor(const c10d::ReduceOp& op) const;
 
   // "[bluefog] rank 3/8 allreduce: "
   std::string who() const;

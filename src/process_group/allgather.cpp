@@ -1,51 +1,84 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/Reduce.hpp"
-#include "process_group/Algorithms.hpp"
+#include "process_group/Call.hpp"
 
 namespace bluefog {
-namespace {
 
-size_t chunk(size_t bytes, size_t at, size_t payload) {
-  return at < bytes ? std::min(payload, bytes - at) : 0;
+WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                       std::vector<at::Tensor>& inputs,
+                                       const c10d::AllgatherOptions& opts) {
+  checkProcess("allgather");
+  const Validate validate(engine_->members(), "allgather");
+  const at::Tensor& input = validate.only(inputs, "input");
+  TORCH_CHECK_VALUE(outputs.size() == 1, validate.who(), "expected one list of outputs, got ",
+                    outputs.size());
+  const std::vector<at::Tensor>& list = outputs.front();
+  validate.listLength(list.size(), "the output list");
+  struct Memory {
+    Flat input;
+    std::vector<Flat> outputs;
+  };
+  auto memory = std::make_shared<Memory>(Memory{Flat::input(input), {}});
+  std::vector<std::byte*> data;
+  std::vector<size_t> bytes;
+  for (const at::Tensor& output : list) {
+    validate.tensor(output, "an output");
+    validate.sameType(output, input, "an output");
+    memory->outputs.push_back(Flat::output(output));
+    data.push_back(memory->outputs.back().data());
+    bytes.push_back(output.nbytes());
+  }
+  validate.elements(list[static_cast<size_t>(rank_)].numel(), input.numel(),
+                    "the output for this rank's own input");
+  Signature signature = signatureOf(OpKind::kAllGather, input);
+  if (std::any_of(bytes.begin(), bytes.end(), [&](size_t size) { return size != bytes[0]; })) {
+    // Every rank gives another size: what they must agree on is all of them.
+    signature.count = std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / input.itemsize();
+    signature.detail = digest(bytes);
+  }
+
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, memory->input.readable(),
+                                           std::move(data), std::move(bytes)));
+  std::vector<const Flat*> results;
+  for (const Flat& output : memory->outputs) {
+    results.push_back(&output);
+  }
+  own(*op, memory, results);
+  return post(
+      {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", inputs, list, opts.asyncOp});
 }
 
-}  // namespace
+WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                             const c10d::AllgatherOptions& opts) {
+  checkProcess("_allgather_base");
+  const Validate validate(engine_->members(), "_allgather_base");
+  validate.tensor(input, "the input");
+  validate.tensor(output, "the output");
+  validate.sameType(output, input, "the output");
+  validate.elements(output.numel(), input.numel() * size_, "the output");
+  TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
+  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(Flat::input(input), output);
+  const size_t bytes = input.nbytes();
+  std::vector<std::byte*> data;
+  for (int rank = 0; rank < size_; ++rank) {
+    data.push_back(static_cast<std::byte*>(output.mutable_data_ptr()) +
+                   static_cast<size_t>(rank) * bytes);
+  }
 
-Script allgather(Board& board, const Op& op, const std::byte* input,
-                 std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
-  const auto self = static_cast<size_t>(board.rank());
-  const size_t longest = *std::max_element(bytes.begin(), bytes.end());
-  const size_t frames = std::max((longest + board.payload() - 1) / board.payload(), size_t{1});
-  if (outputs[self] != input && bytes[self] > 0) {
-    copyBytes(outputs[self], input, bytes[self]);
-  }
-  const Stores stores = storesFor(std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
-  size_t given = 0;
-  size_t taken = 0;
-  const auto can_give = [&] { return given < frames && board.hasRoom(); };
-  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
-  while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); },
-                   [&] { return board.arrivals(op).missing(); });
-    if (can_take()) {
-      const size_t at = taken++ * board.payload();
-      for (size_t rank = 0; rank < bytes.size(); ++rank) {
-        const size_t length = chunk(bytes[rank], at, board.payload());
-        if (rank != self && length > 0) {
-          copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank)), length, stores);
-        }
-      }
-      board.pop();
-    } else {
-      const size_t at = given++ * board.payload();
-      const size_t length = chunk(bytes[self], at, board.payload());
-      std::byte* slot = board.slot();
-      copyBytes(slot, input + at, length, board.stores(slot, length));
-      board.publish(op, length, board.size() - 1);
-    }
-  }
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
+                                 deadline(opts.timeout));
+  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, memory->first.readable(),
+                                           std::move(data),
+                                           std::vector<size_t>(static_cast<size_t>(size_), bytes)));
+  op->memory = std::move(memory);
+  return post({std::move(op),
+               c10d::OpType::_ALLGATHER_BASE,
+               "bluefog:all_gather",
+               {input},
+               {output},
+               opts.asyncOp});
 }
 
 }  // namespace bluefog

@@ -1,184 +1,23 @@
-#include <algorithm>
-
-#include "core/Reduce.hpp"
-#include "process_group/Algorithms.hpp"
-#include "process_group/Contributions.hpp"
+#include "process_group/Call.hpp"
 
 namespace bluefog {
-namespace {
 
-// Up to here every rank folds everything: one exchange instead of two.
-constexpr size_t kMostWhole = 16 * 1024;
+WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
+                                       const c10d::AllreduceOptions& opts) {
+  checkProcess("allreduce");
+  const Validate validate(engine_->members(), "allreduce");
+  const at::Tensor& tensor = validate.only(tensors, "input");
+  Signature signature = signatureOf(OpKind::kAllReduce, tensor);
+  signature.reduce = validate.reduction(opts.reduceOp, tensor);
 
-// One block of the tensor, cut into a part per rank.
-struct Block {
-  size_t begin;  // elements
-  size_t count;
-  size_t part;
-
-  size_t partBegin(int rank) const {
-    return begin + std::min(count, part * static_cast<size_t>(rank));
-  }
-  size_t partCount(int rank) const {
-    const size_t before = std::min(count, part * static_cast<size_t>(rank));
-    return std::min(part, count - before);
-  }
-};
-
-class Blocks {
- public:
-  Blocks(size_t count, size_t element_bytes, size_t payload, int ranks)
-      : count_(count),
-        ranks_(static_cast<size_t>(ranks)),
-        line_(RingShape::kLine / element_bytes),
-        part_(std::max(payload / (ranks_ * element_bytes) / line_ * line_, size_t{1})) {}
-
-  size_t size() const { return (count_ + part_ * ranks_ - 1) / (part_ * ranks_); }
-  Block at(size_t index) const {
-    const size_t begin = index * part_ * ranks_;
-    const size_t count = std::min(part_ * ranks_, count_ - begin);
-    const size_t even = (count + ranks_ - 1) / ranks_;
-    return {begin, count, std::min(part_, (even + line_ - 1) / line_ * line_)};
-  }
-
- private:
-  size_t count_;
-  size_t ranks_;
-  size_t line_;  // elements of a cache line
-  size_t part_;
-};
-
-// Each rank reduces its own part of every block and hands the result to all, over the second
-// board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
-// first, and waits only when nothing can.
-class InBlocks {
- public:
-  InBlocks(Board& board, Board& returns, const Op& op, std::byte* data)
-      : board_(board),
-        returns_(returns),
-        op_(op),
-        data_(data),
-        width_(width(op.signature.dtype)),
-        stores_(storesFor(op.signature.bytes())),
-        blocks_(op.signature.count, width_, board.payload(), board.size()) {}
-
-  bool done() const { return collected_ == blocks_.size(); }
-  bool canMove() { return canCollect() || canReduce() || canScatter(); }
-  void move() {
-    if (canCollect()) {
-      collect(blocks_.at(collected_++));
-    } else if (canReduce()) {
-      reduceOwnPart(blocks_.at(reduced_++));
-    } else {
-      scatter(blocks_.at(scattered_++));
-    }
-  }
-  std::vector<int> missing() { return returns_.arrivals(op_).missing(); }
-  // Who has handed out nothing may only lack what another one has not scattered.
-  std::vector<int> late() {
-    const std::vector<int> first =
-        reduced_ < scattered_ ? board_.arrivals(op_).missing() : std::vector<int>{};
-    return first.empty() ? missing() : first;
-  }
-
- private:
-  bool canCollect() { return collected_ < reduced_ && returns_.hasArrivals(op_); }
-  bool canReduce() {
-    return reduced_ < scattered_ && returns_.hasRoom() && board_.hasArrivals(op_);
-  }
-  bool canScatter() { return scattered_ < blocks_.size() && board_.hasRoom(); }
-
-  // The parts of the other ranks, at their places in the block.
-  void scatter(const Block& block) {
-    std::byte* slot = board_.slot();
-    size_t bytes = 0;
-    for (int rank = 0; rank < board_.size(); ++rank) {
-      if (rank != board_.rank()) {
-        const size_t begin = block.partBegin(rank) * width_;
-        const size_t length = block.partCount(rank) * width_;
-        std::byte* place = slot + begin - block.begin * width_;
-        copyBytes(place, data_ + begin, length, board_.stores(place, length));
-        bytes += length;
-      }
-    }
-    board_.publish(op_, bytes, 1);
-  }
-
-  void reduceOwnPart(const Block& block) {
-    const int self = board_.rank();
-    std::byte* own = data_ + block.partBegin(self) * width_;
-    inputs_.clear();
-    for (int rank = 0; rank < board_.size(); ++rank) {
-      if (rank == self) {
-        inputs_.add(own, op_.factor);
-      } else {
-        inputs_.add(board_.from(rank) + (block.partBegin(self) - block.begin) * width_,
-                    board_.factorOf(rank));
-      }
-    }
-    inputs_.reduce(op_.signature, own, block.partCount(self));
-    board_.pop();
-    const size_t bytes = block.partCount(self) * width_;
-    std::byte* slot = returns_.slot();
-    copyBytes(slot, own, bytes, returns_.stores(slot, bytes));
-    returns_.publish(op_, bytes, returns_.size() - 1);
-  }
-
-  void collect(const Block& block) {
-    for (int rank = 0; rank < board_.size(); ++rank) {
-      if (rank != board_.rank()) {
-        copyBytes(data_ + block.partBegin(rank) * width_, returns_.from(rank),
-                  block.partCount(rank) * width_, stores_);
-      }
-    }
-    returns_.pop();
-  }
-
-  Board& board_;
-  Board& returns_;
-  const Op& op_;
-  std::byte* data_;
-  size_t width_;
-  Stores stores_;  // of the result
-  Blocks blocks_;
-  size_t scattered_ = 0;
-  size_t reduced_ = 0;
-  size_t collected_ = 0;
-  Contributions inputs_;
-};
-
-Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
-  const size_t bytes = op.signature.bytes();
-  co_await board.room();
-  copyBytes(board.slot(), data, bytes);
-  board.publish(op, bytes, board.size() - 1);
-  co_await board.arrivals(op);
-  Contributions inputs;
-  for (int rank = 0; rank < board.size(); ++rank) {
-    if (rank == board.rank()) {
-      inputs.add(data, op.factor);
-    } else {
-      inputs.add(board.from(rank), board.factorOf(rank));
-    }
-  }
-  inputs.reduce(op.signature, data, op.signature.count);
-  board.pop();
-}
-
-Script allreduceInBlocks(Board& board, Board& returns, const Op& op, std::byte* data) {
-  InBlocks blocks(board, returns, op, data);
-  while (!blocks.done()) {
-    co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); },
-                   [&] { return blocks.late(); });
-    blocks.move();
-  }
-}
-
-}  // namespace
-
-Script allreduce(Board& board, Board& returns, const Op& op, std::byte* data) {
-  return op.signature.bytes() <= kMostWhole ? allreduceWhole(board, op, data)
-                                            : allreduceInBlocks(board, returns, op, data);
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto flat = std::make_shared<Flat>(Flat::input(tensor));
+  op->factor = validate.factor(opts.reduceOp);
+  op->scripts.push_back(
+      bluefog::allreduce(engine_->board(), engine_->returns(), *op, flat->data()));
+  own(*op, flat, {flat.get()});
+  return post({std::move(op), c10d::OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors,
+               opts.asyncOp});
 }
 
 }  // namespace bluefog

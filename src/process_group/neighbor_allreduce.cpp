@@ -1,56 +1,42 @@
-#include <algorithm>
-
-#include "core/Reduce.hpp"
-#include "process_group/Algorithms.hpp"
+#include "process_group/Call.hpp"
 
 namespace bluefog {
-Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
-                   std::vector<WeightedRank> sources, double divisor, std::byte* output) {
-  const Dtype dtype = op.signature.dtype;
-  const size_t bytes = op.signature.bytes();
-  std::vector<Mailbox::Expected> messages;
-  messages.reserve(sources.size());
-  for (const WeightedRank& source : sources) {
-    messages.push_back(mailbox.expect(source.rank, op.signature.kind, 0));
-  }
-  co_await mailbox.arrived(messages);
-  for (const Mailbox::Expected& message : messages) {
-    mailbox.requireSame(*message, op);
-  }
 
-  std::vector<const void*> inputs;
-  std::vector<double> weights;
-  const auto sum = [&](size_t at, size_t length, const auto& bytesOf) {
-    inputs.assign(1, input + at);
-    weights.assign(1, self_weight);
-    for (size_t i = 0; i < messages.size(); ++i) {
-      const double weight = sources[i].weight * messages[i]->weight;
-      // What a rank is not to hear of must not reach it as 0 * infinity either.
-      if (weight != 0) {
-        inputs.push_back(bytesOf(*messages[i]));
-        weights.push_back(weight);
-      }
-    }
-    weightedSum(dtype, output + at, inputs, weights, divisor, length / width(dtype),
-                storesFor(bytes));
+WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
+                                               const NeighborOptions& opts) {
+  checkProcess("neighbor_allreduce");
+  const Validate validate(engine_->members(), "neighbor_allreduce");
+  validate.tensor(input, "the input");
+  TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ", typeName(input),
+                   " cannot be averaged; use a floating type");
+  for (const WeightedRank& source : opts.sources) {
+    validate.rank(source.rank, "source");
+  }
+  for (const WeightedRank& destination : opts.destinations) {
+    validate.rank(destination.rank, "destination");
+  }
+  struct Memory {
+    Flat input;
+    at::Tensor output;
   };
-
-  if (messages.empty() || bytes <= Mailbox::payload()) {
-    sum(0, bytes, [](const Inbound& message) { return message.payload.data(); });
-    co_return;
+  auto memory = std::make_shared<Memory>(Memory{Flat::input(input), outputs_.emptyLike(input)});
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),
+                                 deadline(c10d::kUnsetTimeout));
+  for (const WeightedRank& destination : opts.destinations) {
+    op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination.rank, 0,
+                                        memory->input.readable(), destination.weight));
   }
-  const auto floor = co_await mailbox.floor();
-  for (const Mailbox::Expected& message : messages) {
-    mailbox.accept(message, nullptr);
-  }
-  for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
-    co_await mailbox.heads(messages);
-    sum(at, std::min(Mailbox::payload(), bytes - at),
-        [&](const Inbound& message) { return mailbox.head(message); });
-    for (const Mailbox::Expected& message : messages) {
-      mailbox.pop(*message);
-    }
-  }
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, memory->input.readable(),
+                                    opts.self_weight, opts.sources, opts.divisor,
+                                    static_cast<std::byte*>(memory->output.mutable_data_ptr())));
+  std::vector<at::Tensor> outputs{memory->output};
+  op->memory = std::move(memory);
+  return post({std::move(op),
+               c10d::OpType::UNKNOWN,
+               "bluefog:neighbor_allreduce",
+               {input},
+               std::move(outputs),
+               opts.async_op});
 }
 
 }  // namespace bluefog

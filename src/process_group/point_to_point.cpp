@@ -1,58 +1,49 @@
-#include <algorithm>
-
-#include "core/Reduce.hpp"
-#include "process_group/Algorithms.hpp"
+#include "process_group/Call.hpp"
 
 namespace bluefog {
 
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const std::byte* data,
-            double weight) {
-  const size_t bytes = op.signature.bytes();
-  Frame frame;
-  frame.tag = tag;
-  frame.weight = weight;
-  frame.signature = op.signature;
-  Mailbox::Departing message(mailbox, destination);
-  co_await mailbox.turn(message);
-  if (bytes <= Mailbox::payload()) {
-    frame.type = FrameType::kEager;
-    frame.bytes = static_cast<uint32_t>(bytes);
-    copyBytes(mailbox.slot(destination), data, bytes);
-    mailbox.publish(message, frame);
-    co_return;
-  }
-  frame.type = FrameType::kAnnounce;
-  mailbox.publish(message, frame);
-  if (!co_await mailbox.answered(message, op)) {
-    if (op.signature.kind == OpKind::kPointToPoint) {
-      throw mailbox.givenUp(destination);
-    }
-    // A neighbour's operation has failed, and said so there; this rank's own does not need it.
-    co_return;
-  }
-  frame.type = FrameType::kData;
-  for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
-    frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
-    frame.offset = at;
-    co_await mailbox.room(destination);
-    copyBytes(mailbox.slot(destination), data + at, frame.bytes,
-              mailbox.stores(destination, frame.bytes));
-    mailbox.publish(message, frame);
-  }
+WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
+  checkProcess("send");
+  const Validate validate(engine_->members(), "send");
+  const at::Tensor& tensor = validate.only(tensors, "input");
+  validate.rank(destination, "destination");
+  validate.tag(tag);
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
+                                 deadline(c10d::kUnsetTimeout));
+  op->title = "send";
+  auto flat = std::make_shared<Flat>(Flat::input(tensor));
+  op->scripts.push_back(
+      bluefog::send(engine_->mailbox(), *op, destination, tag, flat->readable(), 1.0));
+  op->memory = std::move(flat);
+  return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors, true});
 }
 
-Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
-               std::shared_ptr<int> sender) {
-  const Mailbox::Expected message = mailbox.expect(source, op.signature.kind, tag);
-  co_await mailbox.arrived(*message);
-  mailbox.requireSame(*message, op);
-  *sender = message->source;
-  if (message->state == Inbound::State::kHere) {
-    copyBytes(data, message->payload.data(), message->payload.size());
-    co_return;
-  }
-  mailbox.accept(message, data);
-  co_await mailbox.completed(*message);
+WorkPtr ProcessGroupBluefog::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
+  checkProcess("recv");
+  Validate(engine_->members(), "recv").rank(source, "source");
+  return receive(tensors, source, tag, "recv", c10d::OpType::RECV, "bluefog:recv");
+}
+
+WorkPtr ProcessGroupBluefog::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
+  checkProcess("recv");
+  return receive(tensors, kAnySource, tag, "recv from any source", c10d::OpType::RECVANYSOURCE,
+                 "bluefog:recvAnySource");
+}
+
+WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int source, int tag,
+                                     const char* title, OpType type, const char* profiling_title) {
+  const Validate validate(engine_->members(), title);
+  const at::Tensor& tensor = validate.only(tensors, "output");
+  validate.tag(tag);
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
+                                 deadline(c10d::kUnsetTimeout));
+  op->title = title;
+  auto flat = std::make_shared<Flat>(Flat::output(tensor));
+  auto sender = std::make_shared<int>(source);
+  op->scripts.push_back(
+      bluefog::receive(engine_->mailbox(), *op, source, tag, flat->data(), sender));
+  own(*op, flat, {flat.get()});
+  return post({std::move(op), type, profiling_title, tensors, tensors, true, std::move(sender)});
 }
 
 }  // namespace bluefog

@@ -1,60 +1,82 @@
-#include <algorithm>
+#include <numeric>
 
-#include "core/Reduce.hpp"
-#include "process_group/Algorithms.hpp"
-#include "process_group/Contributions.hpp"
+#include "process_group/Call.hpp"
 
 namespace bluefog {
 
-Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> inputs,
-                     std::vector<size_t> counts, std::byte* output) {
-  const auto self = static_cast<size_t>(board.rank());
-  const size_t width = bluefog::width(op.signature.dtype);
-  const size_t line = RingShape::kLine / width;
-  // A frame holds as many elements of each rank's part, in the order of the ranks.
-  const size_t part = std::max(board.payload() / (counts.size() * width) / line * line, size_t{1});
-  const size_t longest = *std::max_element(counts.begin(), counts.end());
-  const size_t frames = std::max((longest + part - 1) / part, size_t{1});
-  const auto length = [&](size_t rank, size_t frame) {
-    const size_t at = frame * part;
-    return at < counts[rank] ? std::min(part, counts[rank] - at) : 0;
+WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
+                                            std::vector<std::vector<at::Tensor>>& inputs,
+                                            const c10d::ReduceScatterOptions& opts) {
+  checkProcess("reduce_scatter");
+  const Validate validate(engine_->members(), "reduce_scatter");
+  const at::Tensor& output = validate.only(outputs, "output");
+  TORCH_CHECK_VALUE(inputs.size() == 1, validate.who(), "expected one list of inputs, got ",
+                    inputs.size());
+  const std::vector<at::Tensor>& list = inputs.front();
+  validate.listLength(list.size(), "the input list");
+  Signature signature = signatureOf(OpKind::kReduceScatter, output);
+  signature.reduce = validate.reduction(opts.reduceOp, output);
+  struct Memory {
+    std::vector<Flat> inputs;
+    Flat output;
   };
-  Contributions contributions;
-  size_t given = 0;
-  size_t taken = 0;
-  const auto can_give = [&] { return given < frames && board.hasRoom(); };
-  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
-  while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); },
-                   [&] { return board.arrivals(op).missing(); });
-    if (can_take()) {
-      const size_t at = taken * part * width;
-      contributions.clear();
-      for (size_t rank = 0; rank < counts.size(); ++rank) {
-        const int peer = static_cast<int>(rank);
-        if (rank == self) {
-          contributions.add(inputs[self] + at, op.factor);
-        } else {
-          contributions.add(board.from(peer) + self * part * width, board.factorOf(peer));
-        }
-      }
-      contributions.reduce(op.signature, output + at, length(self, taken++));
-      board.pop();
-    } else {
-      size_t bytes = 0;
-      for (size_t rank = 0; rank < counts.size(); ++rank) {
-        const size_t taking = length(rank, given) * width;
-        if (rank != self && taking > 0) {
-          std::byte* place = board.slot() + rank * part * width;
-          copyBytes(place, inputs[rank] + given * part * width, taking,
-                    board.stores(place, taking));
-          bytes += taking;
-        }
-      }
-      board.publish(op, bytes, 1);
-      ++given;
-    }
+  auto memory = std::make_shared<Memory>(Memory{{}, Flat::output(output)});
+  std::vector<const std::byte*> data;
+  std::vector<size_t> counts;
+  for (const at::Tensor& input : list) {
+    validate.tensor(input, "an input");
+    validate.sameType(input, output, "an input");
+    counts.push_back(static_cast<size_t>(input.numel()));
   }
+  validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
+  for (const at::Tensor& input : list) {
+    memory->inputs.push_back(Flat::input(input));
+    data.push_back(memory->inputs.back().readable());
+  }
+  signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
+  signature.detail = digest(counts);
+
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  op->factor = validate.factor(opts.reduceOp);
+  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
+                                               std::move(counts), memory->output.data()));
+  own(*op, memory, {&memory->output});
+  return post({std::move(op), c10d::OpType::REDUCE_SCATTER, "bluefog:reduce_scatter", list, outputs,
+               opts.asyncOp});
+}
+
+WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                  const c10d::ReduceScatterOptions& opts) {
+  checkProcess("_reduce_scatter_base");
+  const Validate validate(engine_->members(), "_reduce_scatter_base");
+  validate.tensor(input, "the input");
+  validate.tensor(output, "the output");
+  validate.sameType(output, input, "the output");
+  validate.elements(input.numel(), output.numel() * size_, "the input");
+  TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
+  Signature signature = signatureOf(OpKind::kReduceScatter, input);
+  signature.reduce = validate.reduction(opts.reduceOp, output);
+  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(Flat::input(input), output);
+  const auto count = static_cast<size_t>(output.numel());
+  std::vector<const std::byte*> data;
+  for (int rank = 0; rank < size_; ++rank) {
+    data.push_back(memory->first.readable() + static_cast<size_t>(rank) * output.nbytes());
+  }
+  std::vector<size_t> counts(static_cast<size_t>(size_), count);
+  signature.detail = digest(counts);
+
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  op->factor = validate.factor(opts.reduceOp);
+  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
+                                               std::move(counts),
+                                               static_cast<std::byte*>(output.mutable_data_ptr())));
+  op->memory = std::move(memory);
+  return post({std::move(op),
+               c10d::OpType::_REDUCE_SCATTER_BASE,
+               "bluefog:reduce_scatter",
+               {input},
+               {output},
+               opts.asyncOp});
 }
 
 }  // namespace bluefog

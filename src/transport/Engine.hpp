@@ -31,7 +31,7 @@ class Engine {
   Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt);
   ~Engine();
 
-  // How the algorithms of process_group/ move bytes.
+  // How the algorithms of algorithms/ move bytes.
   Board& board() { return agenda_.board(); }
   // The second board, for what is sent back in answer to the first's frames.
   Board& returns() { return agenda_.returns(); }

@@ -11,6 +11,15 @@ const char* name(OpKind kind) {
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
+// FNV-1a.
+uint64_t digest(std::span<const size_t> sizes) {
+  uint64_t hash = 14695981039346656037ull;
+  for (size_t size : sizes) {
+    hash = (hash ^ size) * 1099511628211ull;
+  }
+  return hash;
+}
+
 std::string details(const Signature& signature) {
   std::string text;
   if (signature.reduce != ReduceKind::kNone) {

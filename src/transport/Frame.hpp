@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/Dtype.hpp"
@@ -35,6 +36,9 @@ struct Signature {
   bool operator==(const Signature&) const = default;
   size_t bytes() const { return count * width(dtype); }
 };
+
+// For Signature::detail, of the sizes that ranks pass.
+uint64_t digest(std::span<const size_t> sizes);
 
 // What follows the operation's name in messages: " SUM float32[4096]".
 std::string details(const Signature& signature);

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "process_group/Algorithms.hpp"
+#include "algorithms/Algorithms.hpp"
 #include "ranks.hpp"
 
 namespace bluefog::testing {

@@ -20,7 +20,7 @@
 
 #include "bootstrap/Links.hpp"
 #include "core/Error.hpp"
-#include "process_group/Algorithms.hpp"
+#include "algorithms/Algorithms.hpp"
 #include "transport/Engine.hpp"
 #include "transport/Segment.hpp"
 #include "values.hpp"

@@ -1,0 +1,12 @@
+#include "algorithms/Algorithms.hpp"
+
+namespace bluefog {
+
+Script barrier(Board& board, const Op& op) {
+  co_await board.room();
+  board.publish(op, 0, 0);
+  co_await board.arrivals(op);
+  board.pop();
+}
+
+}  // namespace bluefog

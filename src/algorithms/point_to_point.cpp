@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "algorithms/Algorithms.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const std::byte* data,
+            double weight) {
+  const size_t bytes = op.signature.bytes();
+  Frame frame;
+  frame.tag = tag;
+  frame.weight = weight;
+  frame.signature = op.signature;
+  Mailbox::Departing message(mailbox, destination);
+  co_await mailbox.turn(message);
+  if (bytes <= Mailbox::payload()) {
+    frame.type = FrameType::kEager;
+    frame.bytes = static_cast<uint32_t>(bytes);
+    copyBytes(mailbox.slot(destination), data, bytes);
+    mailbox.publish(message, frame);
+    co_return;
+  }
+  frame.type = FrameType::kAnnounce;
+  mailbox.publish(message, frame);
+  if (!co_await mailbox.answered(message, op)) {
+    if (op.signature.kind == OpKind::kPointToPoint) {
+      throw mailbox.givenUp(destination);
+    }
+    // A neighbour's operation has failed, and said so there; this rank's own does not need it.
+    co_return;
+  }
+  frame.type = FrameType::kData;
+  for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
+    frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
+    frame.offset = at;
+    co_await mailbox.room(destination);
+    copyBytes(mailbox.slot(destination), data + at, frame.bytes,
+              mailbox.stores(destination, frame.bytes));
+    mailbox.publish(message, frame);
+  }
+}
+
+Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
+               std::shared_ptr<int> sender) {
+  const Mailbox::Expected message = mailbox.expect(source, op.signature.kind, tag);
+  co_await mailbox.arrived(*message);
+  mailbox.requireSame(*message, op);
+  *sender = message->source;
+  if (message->state == Inbound::State::kHere) {
+    copyBytes(data, message->payload.data(), message->payload.size());
+    co_return;
+  }
+  mailbox.accept(message, data);
+  co_await mailbox.completed(*message);
+}
+
+}  // namespace bluefog

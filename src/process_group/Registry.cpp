@@ -1,0 +1,46 @@
+#include "process_group/Registry.hpp"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace bluefog::registry {
+namespace {
+
+struct Engines {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Engine>> all;
+};
+
+Engines& engines() {
+  // Never destroyed: static destructors run while threads still do.
+  static Engines* const instance = std::make_unique<Engines>().release();
+  return *instance;
+}
+
+}  // namespace
+
+void enroll(const std::shared_ptr<Engine>& engine) {
+  Engines& known = engines();
+  const std::lock_guard lock(known.mutex);
+  std::erase_if(known.all, [](const auto& weak) { return weak.expired(); });
+  known.all.push_back(engine);
+}
+
+void shutdownAll() {
+  std::vector<std::shared_ptr<Engine>> alive;
+  {
+    Engines& known = engines();
+    const std::lock_guard lock(known.mutex);
+    for (const std::weak_ptr<Engine>& weak : known.all) {
+      if (auto engine = weak.lock()) {
+        alive.push_back(std::move(engine));
+      }
+    }
+  }
+  for (const auto& engine : alive) {
+    engine->shutdown();
+  }
+}
+
+}  // namespace bluefog::registry

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/Engine.hpp"
+
+namespace bluefog {
+
+// The groups of this process: the one piece of state that is the process's.
+namespace registry {
+
+void enroll(const std::shared_ptr<Engine>& engine);
+// Shuts down those that are still there, before the interpreter goes.
+void shutdownAll();
+
+}  // namespace registry
+
+}  // namespace bluefog
