@@ -52,13 +52,13 @@ lint: | $(INSTALLED) ## Check style, types and spelling
 	ruff check
 	ruff format --check
 	mypy
-	clang-format --dry-run -Werror $(CPP_FILES)
+	@clang-format --dry-run -Werror $(CPP_FILES)
 	codespell
 
 fmt: | $(INSTALLED) ## Format everything
 	ruff check --fix
 	ruff format
-	clang-format -i $(CPP_FILES)
+	@clang-format -i $(CPP_FILES)
 
 clean: ## Remove what was built (not .venv)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

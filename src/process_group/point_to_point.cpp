@@ -31,7 +31,8 @@ WorkPtr ProcessGroupBluefog::recvAnysource(std::vector<at::Tensor>& tensors, int
 }
 
 WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int source, int tag,
-                                     const char* title, OpType type, const char* profiling_title) {
+                                     const char* title, c10d::OpType type,
+                                     const char* profiling_title) {
   const Validate validate(engine_->members(), title);
   const at::Tensor& tensor = validate.only(tensors, "output");
   validate.tag(tag);

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/Algorithms.hpp"
 #include "bootstrap/Links.hpp"
 #include "core/Error.hpp"
-#include "algorithms/Algorithms.hpp"
 #include "transport/Engine.hpp"
 #include "transport/Segment.hpp"
 #include "values.hpp"
