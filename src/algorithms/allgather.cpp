@@ -27,7 +27,7 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
   const auto can_give = [&] { return given < frames && board.hasRoom(); };
   const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
   while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); },
+    co_await Until([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
                    [&] { return board.arrivals(op).missing(); });
     if (can_take()) {
       const size_t at = taken++ * board.payload();

@@ -73,12 +73,17 @@ class InBlocks {
       scatter(blocks_.at(scattered_++));
     }
   }
-  std::vector<int> missing() { return returns_.arrivals(op_).missing(); }
+  std::vector<int> missing() {
+    std::vector<int> ranks = returns_.lacking(op_);
+    const std::vector<int> slow = board_.hasRoom() ? std::vector<int>{} : board_.room().missing();
+    ranks.insert(ranks.end(), slow.begin(), slow.end());
+    return ranks;
+  }
   // Who has handed out nothing may only lack what another one has not scattered.
   std::vector<int> late() {
     const std::vector<int> first =
         reduced_ < scattered_ ? board_.arrivals(op_).missing() : std::vector<int>{};
-    return first.empty() ? missing() : first;
+    return first.empty() ? returns_.arrivals(op_).missing() : first;
   }
 
  private:

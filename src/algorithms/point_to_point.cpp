@@ -14,7 +14,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   frame.signature = op.signature;
   Mailbox::Departing message(mailbox, destination);
   co_await mailbox.turn(message);
-  if (bytes <= Mailbox::payload()) {
+  if (mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
     frame.bytes = static_cast<uint32_t>(bytes);
     copyBytes(mailbox.slot(destination), data, bytes);
@@ -23,21 +23,22 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   }
   frame.type = FrameType::kAnnounce;
   mailbox.publish(message, frame);
-  if (!co_await mailbox.answered(message, op)) {
-    if (op.signature.kind == OpKind::kPointToPoint) {
-      throw mailbox.givenUp(destination);
-    }
-    // A neighbour's operation has failed, and said so there; this rank's own does not need it.
-    co_return;
-  }
+  bool wanted = co_await mailbox.answered(message, op);
   frame.type = FrameType::kData;
-  for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
+  for (size_t at = 0; at < bytes && wanted; at += Mailbox::payload()) {
+    wanted = co_await mailbox.room(message);
+    if (!wanted) {
+      break;
+    }
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
     frame.offset = at;
-    co_await mailbox.room(destination);
     copyBytes(mailbox.slot(destination), data + at, frame.bytes,
               mailbox.stores(destination, frame.bytes));
     mailbox.publish(message, frame);
+  }
+  // A neighbour's operation that failed has said so there: this rank's own does not need it.
+  if (!wanted && op.signature.kind == OpKind::kPointToPoint) {
+    throw mailbox.givenUp(destination);
   }
 }
 

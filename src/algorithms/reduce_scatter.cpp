@@ -25,7 +25,7 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
   const auto can_give = [&] { return given < frames && board.hasRoom(); };
   const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
   while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); },
+    co_await Until([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
                    [&] { return board.arrivals(op).missing(); });
     if (can_take()) {
       const size_t at = taken * part * width;

@@ -84,7 +84,7 @@ const std::vector<Departure>& Links::look() {
     const bool process_ended = polled[i].fd == peer.process.get();
     // Whatever ended, first hear what the peer has said before.
     const bool stream_ended = read(peer);
-    if (process_ended || stream_ended) {
+    if (process_ended || stream_ended || peer.departure.how == Departure::How::kLeft) {
       note(peer);
     }
   }

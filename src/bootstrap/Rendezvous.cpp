@@ -88,6 +88,7 @@ void Rendezvous::meet() {
   exchange_.publish(me_.encode());
   while (true) {
     learn();
+    std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
     answerCalls();
     watch();
     bool complete = true;
@@ -137,7 +138,7 @@ void Rendezvous::learn() {
     record = RankRecord::decode(*text);
     checkPlace(rank);
     if (rank < rank_) {
-      call(rank);
+      to_call_.push_back(rank);
     }
   }
 }
@@ -158,24 +159,22 @@ void Rendezvous::checkPlace(int rank) {
   }
 }
 
-Fd Rendezvous::connectTo(int rank) const {
-  Fd socket = unixSocket();
+Rendezvous::Answer Rendezvous::connect(const Fd& socket, int rank) const {
   const Address address(records_[static_cast<size_t>(rank)]->socket);
-  while (::connect(socket.get(), address.get(), address.length) != 0) {
-    if (errno == EAGAIN) {  // its queue is full of other callers
-      std::this_thread::sleep_for(milliseconds(1));
-      continue;
-    }
-    return Fd();
+  if (::connect(socket.get(), address.get(), address.length) == 0) {
+    return Answer::kTaken;
   }
-  return socket;
+  return errno == EAGAIN ? Answer::kBusy : Answer::kRefused;
 }
 
-void Rendezvous::call(int rank) {
-  Fd socket = connectTo(rank);
-  if (!socket.valid()) {
+Rendezvous::Answer Rendezvous::call(int rank) {
+  Fd socket = unixSocket();
+  const Answer answer = connect(socket, rank);
+  if (answer == Answer::kRefused) {
     next_probe_ = Deadline::in(milliseconds(0));  // finds out why
-    return;
+  }
+  if (answer != Answer::kTaken) {
+    return answer;
   }
   const ucred peer = credentials(socket);
   if (!isMine(peer)) {
@@ -184,10 +183,10 @@ void Rendezvous::call(int rank) {
                std::to_string(peer.uid) + ")");
   }
   const std::string hello = records_[static_cast<size_t>(rank)]->secret + std::to_string(rank_);
-  if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) < 0) {
-    return;
+  if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) >= 0) {
+    links_.add(rank, std::move(socket), peer.pid);
   }
-  links_.add(rank, std::move(socket), peer.pid);
+  return answer;
 }
 
 void Rendezvous::answerCalls() {
@@ -257,7 +256,7 @@ void Rendezvous::probeUnlinked() {
   }
   for (int rank = 0; rank < size(); ++rank) {
     const auto& record = records_[static_cast<size_t>(rank)];
-    if (!record || links_.has(rank) || connectTo(rank).valid()) {
+    if (!record || links_.has(rank) || connect(unixSocket(), rank) != Answer::kRefused) {
       continue;
     }
     const bool alive = isAlive(record->pid);

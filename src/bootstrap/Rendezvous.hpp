@@ -34,6 +34,7 @@ class Rendezvous {
   Links takeLinks() { return std::move(links_); }
 
  private:
+  enum class Answer { kTaken, kBusy, kRefused };
   struct Caller {
     Fd socket;
     pid_t pid;
@@ -42,7 +43,7 @@ class Rendezvous {
   void listen();
   void learn();
   void checkPlace(int rank);
-  void call(int rank);
+  Answer call(int rank);
   void answerCalls();
   bool answer(Caller& caller);
   void watch();
@@ -50,7 +51,8 @@ class Rendezvous {
   void pause();
   [[noreturn]] void giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why);
   [[noreturn]] void giveUpOnTime();
-  Fd connectTo(int rank) const;
+  // kBusy: its queue is full of callers, so it lives.
+  Answer connect(const Fd& socket, int rank) const;
   int size() const { return static_cast<int>(global_ranks_.size()); }
   int global(int rank) const { return global_ranks_[static_cast<size_t>(rank)]; }
 
@@ -62,6 +64,7 @@ class Rendezvous {
   RankRecord me_;
   Fd listener_;
   std::vector<std::optional<RankRecord>> records_;
+  std::vector<int> to_call_;   // known, but not called yet
   std::list<Caller> callers_;  // connected, but have not said who they are
   Links links_;
   std::chrono::milliseconds pause_{1};

@@ -9,8 +9,9 @@ namespace bluefog {
 
 StoreExchange::StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
     : store_(std::move(store)), rank_(rank) {
-  const std::string attempt = "bluefog/" + env::restartCount() + "/";
-  // Each life of the group counts `size` arrivals.
+  // Each life of the group counts `size` arrivals; survivors that meet again are fewer, and must
+  // not count on from the arrivals of those that were more.
+  const std::string attempt = "bluefog/" + env::restartCount() + "/" + std::to_string(size) + "/";
   const int64_t incarnation = (store_->add(attempt + "arrivals", 1) - 1) / size;
   prefix_ = attempt + std::to_string(incarnation) + "/";
 }

@@ -19,7 +19,6 @@ class Deadline {
     return now >= at_ ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(at_ - now);
   }
   std::chrono::milliseconds limit() const { return limit_; }
-  bool operator<(const Deadline& other) const { return at_ < other.at_; }
 
  private:
   explicit Deadline(std::chrono::milliseconds limit)

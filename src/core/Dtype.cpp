@@ -10,24 +10,18 @@ struct Row {
   size_t width;
 };
 
-constexpr std::array<Row, 17> kRows = {{
-    {"uint8", 1},
-    {"int8", 1},
-    {"int16", 2},
-    {"int32", 4},
-    {"int64", 8},
-    {"float16", 2},
-    {"bfloat16", 2},
-    {"float32", 4},
-    {"float64", 8},
-    {"bool", 1},
-    {"uint16", 2},
-    {"uint32", 4},
-    {"uint64", 8},
-    {"complex32", 4},
-    {"complex64", 8},
-    {"complex128", 16},
-    {"bytes", 1},
+constexpr std::array<Row, 22> kRows = {{
+    {"uint8", 1},          {"int8", 1},
+    {"int16", 2},          {"int32", 4},
+    {"int64", 8},          {"float16", 2},
+    {"bfloat16", 2},       {"float32", 4},
+    {"float64", 8},        {"bool", 1},
+    {"uint16", 2},         {"uint32", 4},
+    {"uint64", 8},         {"complex32", 4},
+    {"complex64", 8},      {"complex128", 16},
+    {"float8_e4m3fn", 1},  {"float8_e4m3fnuz", 1},
+    {"float8_e5m2", 1},    {"float8_e5m2fnuz", 1},
+    {"float8_e8m0fnu", 1}, {"bytes", 1},
 }};
 
 const Row& row(Dtype dtype) {

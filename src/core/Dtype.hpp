@@ -24,6 +24,11 @@ enum class Dtype : uint8_t {
   kComplex32,
   kComplex64,
   kComplex128,
+  kFloat8E4M3,
+  kFloat8E4M3Fnuz,
+  kFloat8E5M2,
+  kFloat8E5M2Fnuz,
+  kFloat8E8M0,
   kBytes,  // any other type: only its bytes are looked at
 };
 

@@ -1,7 +1,5 @@
 #include "process_group/ProcessGroupBluefog.hpp"
 
-#include <unistd.h>
-
 #include <numeric>
 
 #include "bootstrap/Rendezvous.hpp"
@@ -13,8 +11,8 @@
 namespace bluefog {
 namespace {
 
-// A part of a frame is never smaller than a cache line.
-constexpr int kMostRanks = 512;
+// A socket and a pidfd for each peer have to fit into the usual limit of 1024 open files.
+constexpr int kMostRanks = 256;
 
 Membership membership(int rank, int size, const Options& options) {
   Membership members;
@@ -40,8 +38,8 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
   rendezvous.meet();
   const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
   const int size = members.size;
-  return std::make_shared<Engine>(Segment(memory, size), std::move(members), rendezvous.takeLinks(),
-                                  std::move(interrupt));
+  return Engine::make(Segment(memory, size), std::move(members), rendezvous.takeLinks(),
+                      std::move(interrupt));
 }
 
 }  // namespace
@@ -51,8 +49,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                                          std::function<void()> interrupt)
     : c10d::Backend(rank, size),
       options_(std::move(options)),
-      timeout_ms_(options_->timeout.count()),
-      owner_(::getpid()) {
+      timeout_ms_(options_->timeout.count()) {
   TORCH_CHECK_VALUE(size >= 1 && size <= kMostRanks, "[bluefog] init_process_group: ", size,
                     " ranks; a group has 1 to ", kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
@@ -80,7 +77,7 @@ Deadline ProcessGroupBluefog::deadline(std::chrono::milliseconds timeout) const 
 }
 
 void ProcessGroupBluefog::checkProcess(const char* op) const {
-  TORCH_CHECK(::getpid() == owner_, "[bluefog] ", op,
+  TORCH_CHECK(!engine_->isForked(), "[bluefog] ", op,
               ": this process was forked after the process group was made; make a new group in it");
 }
 
@@ -90,10 +87,16 @@ WorkPtr ProcessGroupBluefog::post(Call&& call) {
                                                call.inputs, std::move(call.outputs), call.source);
   if (call.async_op) {
     call.op->finished = [work](Op&) { work->conclude(); };
-    engine_->post(call.op, Engine::Who::kEngine);
+  }
+  try {
+    engine_->post(call.op, call.async_op ? Engine::Who::kEngine : Engine::Who::kCaller);
+  } catch (...) {
+    call.op->release();  // the Op has the Work, and the Work the Op
+    throw;
+  }
+  if (call.async_op) {
     return work;
   }
-  engine_->post(call.op, Engine::Who::kCaller);
   engine_->wait(*call.op, Deadline::never());
   work->conclude();
   if (call.op->error) {
@@ -103,14 +106,14 @@ WorkPtr ProcessGroupBluefog::post(Call&& call) {
 }
 
 void ProcessGroupBluefog::abort() {
-  if (::getpid() == owner_) {
+  if (!engine_->isForked()) {
     engine_->stop(aborted("abort() was called on this rank"));
     engine_->shutdown();
   }
 }
 
 void ProcessGroupBluefog::shutdown() {
-  if (engine_ && ::getpid() == owner_) {
+  if (engine_) {
     engine_->shutdown();
   }
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -114,7 +113,6 @@ class ProcessGroupBluefog : public c10d::Backend {
 
   const c10::intrusive_ptr<bluefog::Options> options_;
   std::atomic<int64_t> timeout_ms_;
-  const pid_t owner_;
   std::atomic<uint64_t> issued_{0};
   OutputPool outputs_;
   std::shared_ptr<Engine> engine_;

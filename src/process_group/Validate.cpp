@@ -1,5 +1,6 @@
 #include "process_group/Validate.hpp"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
 namespace bluefog {
@@ -38,6 +39,16 @@ Dtype dtypeOf(const at::Tensor& tensor) {
       return Dtype::kComplex64;
     case at::kComplexDouble:
       return Dtype::kComplex128;
+    case at::kFloat8_e4m3fn:
+      return Dtype::kFloat8E4M3;
+    case at::kFloat8_e4m3fnuz:
+      return Dtype::kFloat8E4M3Fnuz;
+    case at::kFloat8_e5m2:
+      return Dtype::kFloat8E5M2;
+    case at::kFloat8_e5m2fnuz:
+      return Dtype::kFloat8E5M2Fnuz;
+    case at::kFloat8_e8m0fnu:
+      return Dtype::kFloat8E8M0;
     default:
       return Dtype::kBytes;
   }
@@ -48,15 +59,12 @@ std::string typeName(const at::Tensor& tensor) {
   return dtype == Dtype::kBytes ? c10::toString(tensor.scalar_type()) : name(dtype);
 }
 
-uint64_t countOf(const at::Tensor& tensor) {
-  return dtypeOf(tensor) == Dtype::kBytes ? tensor.nbytes() : static_cast<uint64_t>(tensor.numel());
-}
-
 Signature signatureOf(OpKind kind, const at::Tensor& tensor) {
   Signature signature;
   signature.kind = kind;
   signature.dtype = dtypeOf(tensor);
-  signature.count = countOf(tensor);
+  signature.count =
+      signature.dtype == Dtype::kBytes ? tensor.nbytes() : static_cast<uint64_t>(tensor.numel());
   return signature;
 }
 
@@ -74,6 +82,12 @@ void Validate::tensor(const at::Tensor& tensor, const char* what) const {
                     "; only CPU tensors are supported");
   TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", typeName(tensor),
                    "); dequantize it first");
+}
+
+void Validate::writable(const at::Tensor& tensor, const char* what) const {
+  TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, who(), what,
+                    " has elements that share memory (an expanded tensor?) and cannot be written; "
+                    "clone() it first");
 }
 
 const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const char* what) const {

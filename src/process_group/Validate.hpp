@@ -21,6 +21,8 @@ class Validate {
   Validate(const Membership& members, const char* op) : members_(members), op_(op) {}
 
   void tensor(const at::Tensor& tensor, const char* what) const;
+  // The call will write to it.
+  void writable(const at::Tensor& tensor, const char* what) const;
   // c10d hands lists that must have exactly one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
   void listLength(size_t length, const char* what) const;
@@ -49,7 +51,5 @@ Dtype dtypeOf(const at::Tensor& tensor);
 std::string typeName(const at::Tensor& tensor);
 // With kind, element type and count of the tensor.
 Signature signatureOf(OpKind kind, const at::Tensor& tensor);
-// The same for any number of elements of its type.
-uint64_t countOf(const at::Tensor& tensor);
 
 }  // namespace bluefog

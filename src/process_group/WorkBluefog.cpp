@@ -38,7 +38,13 @@ int WorkBluefog::sourceRank() const {
   return *source_;
 }
 
+void WorkBluefog::checkProcess() const {
+  TORCH_CHECK(!engine_->isForked(),
+              "[bluefog] this operation belongs to the process that this one was forked from");
+}
+
 bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
+  checkProcess();
   const Deadline limit = timeout.count() > 0 ? Deadline::in(timeout) : Deadline::never();
   if (!engine_->wait(*op_, limit)) {
     char seconds[32];
@@ -54,6 +60,7 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
 }
 
 void WorkBluefog::abort() {
+  checkProcess();
   engine_->stop(aborted("Work.abort() was called on this rank"));
 }
 

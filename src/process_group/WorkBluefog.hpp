@@ -36,6 +36,7 @@ class WorkBluefog : public c10d::Work {
   void conclude();
 
  private:
+  void checkProcess() const;
   void complete(c10::ivalue::Future& future) const;
   bool done() const { return op_->done.load(std::memory_order_acquire); }
 

@@ -24,6 +24,7 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
   std::vector<size_t> bytes;
   for (const at::Tensor& output : list) {
     validate.tensor(output, "an output");
+    validate.writable(output, "an output");
     validate.sameType(output, input, "an output");
     memory->outputs.push_back(Flat::output(output));
     data.push_back(memory->outputs.back().data());

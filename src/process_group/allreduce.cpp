@@ -7,6 +7,7 @@ WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
   checkProcess("allreduce");
   const Validate validate(engine_->members(), "allreduce");
   const at::Tensor& tensor = validate.only(tensors, "input");
+  validate.writable(tensor, "the input");
   Signature signature = signatureOf(OpKind::kAllReduce, tensor);
   signature.reduce = validate.reduction(opts.reduceOp, tensor);
 

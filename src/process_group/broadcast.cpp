@@ -7,6 +7,7 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   checkProcess("broadcast");
   const Validate validate(engine_->members(), "broadcast");
   const at::Tensor& tensor = validate.only(tensors, "input");
+  validate.writable(tensor, "the input");
   validate.rank(opts.rootRank, "root");
   Signature signature = signatureOf(OpKind::kBroadcast, tensor);
   signature.root = static_cast<int32_t>(opts.rootRank);

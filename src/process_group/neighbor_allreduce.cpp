@@ -25,6 +25,11 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   for (const WeightedRank& destination : opts.destinations) {
     op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination.rank, 0,
                                         memory->input.readable(), destination.weight));
+    ++op->sends;
+    op->partners.push_back(destination.rank);
+  }
+  for (const WeightedRank& source : opts.sources) {
+    op->partners.push_back(source.rank);
   }
   op->scripts.push_back(neighborSum(engine_->mailbox(), *op, memory->input.readable(),
                                     opts.self_weight, opts.sources, opts.divisor,

@@ -14,6 +14,7 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   auto flat = std::make_shared<Flat>(Flat::input(tensor));
   op->scripts.push_back(
       bluefog::send(engine_->mailbox(), *op, destination, tag, flat->readable(), 1.0));
+  op->sends = 1;
   op->memory = std::move(flat);
   return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors, true});
 }
@@ -35,6 +36,7 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
                                      const char* profiling_title) {
   const Validate validate(engine_->members(), title);
   const at::Tensor& tensor = validate.only(tensors, "output");
+  validate.writable(tensor, "the output");
   validate.tag(tag);
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
                                  deadline(c10d::kUnsetTimeout));

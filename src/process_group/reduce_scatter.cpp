@@ -10,6 +10,7 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   checkProcess("reduce_scatter");
   const Validate validate(engine_->members(), "reduce_scatter");
   const at::Tensor& output = validate.only(outputs, "output");
+  validate.writable(output, "the output");
   TORCH_CHECK_VALUE(inputs.size() == 1, validate.who(), "expected one list of inputs, got ",
                     inputs.size());
   const std::vector<at::Tensor>& list = inputs.front();

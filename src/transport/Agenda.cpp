@@ -27,6 +27,11 @@ std::vector<int> missingFor(const Op& op) {
   return ranks;
 }
 
+bool hasSent(const Op& op) {
+  return std::all_of(op.scripts.begin(), op.scripts.begin() + static_cast<std::ptrdiff_t>(op.sends),
+                     [](const Script& script) { return script.done(); });
+}
+
 std::vector<int> lateFor(const Op& op) {
   // The last script receives. Who has not taken what the others send may wait for that same rank.
   for (auto script = op.scripts.rbegin(); script != op.scripts.rend(); ++script) {
@@ -51,10 +56,16 @@ Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
 void Agenda::add(std::shared_ptr<Op> op) {
   if (op->kind == Op::Kind::kCollective) {
     collectives_.push_back(std::move(op));
-  } else if (const std::optional<Failure> refusal = mailbox_.takeLateRefusal()) {
-    finish(op, refusal);
-  } else if (advance(op) != Step::kDone) {
-    // That first step took its place in the lanes: in the order of the calls.
+    return;
+  }
+  op->reproach = mailbox_.takeLateRefusal();
+  // This first step takes its place in the lanes: in the order of the calls.
+  if (advance(op) == Step::kDone) {
+    return;
+  }
+  if (op->reproach && hasSent(*op)) {
+    finish(op, op->reproach);
+  } else {
     messages_.push_back(std::move(op));
   }
 }
@@ -151,6 +162,7 @@ void Agenda::tick(Time now) {
   next_tick_ = now + kLongestRest;
   watchDeadlines(now);
   watchPeers();
+  bells_.ring();
 }
 
 void Agenda::watchDeadlines(Time now) {
@@ -188,20 +200,26 @@ void Agenda::watchPeers() {
       failCollectives(*failure);
     }
   }
+  std::vector<int> told;
   for (auto it = messages_.begin(); it != messages_.end();) {
     if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
+      const std::vector<int>& partners = (*it)->partners;
+      mailbox_.tellGivenUp(partners);
+      told.insert(told.end(), partners.begin(), partners.end());
       finish(*it, failure);
       it = messages_.erase(it);
     } else {
       ++it;
     }
   }
+  mailbox_.forgetGivenUp(told);
 }
 
 std::optional<Failure> Agenda::needsDeparted(const Op& op,
                                              const std::vector<Departure>& gone) const {
-  const auto is_gone = [&gone](int rank) {
-    return std::any_of(gone.begin(), gone.end(),
+  const auto is_gone = [&](int rank) {
+    return (!op.partners.empty() && mailbox_.hasGivenUp(rank)) ||
+           std::any_of(gone.begin(), gone.end(),
                        [rank](const Departure& departure) { return departure.rank == rank; });
   };
   bool lost = false;
@@ -218,32 +236,35 @@ std::optional<Failure> Agenda::needsDeparted(const Op& op,
   if (!lost) {
     return std::nullopt;
   }
-  // A rank that left may have left because another one died: all the dead are named.
   const std::vector<int> missing = missingFor(op);
-  Failure failure{Cause::kPeerFailed, {}, ""};
+  std::vector<int> dead;
+  std::vector<int> left;
+  std::string reason;
   for (const Departure& departure : gone) {
-    if (departure.how == Departure::How::kDied ||
-        std::count(missing.begin(), missing.end(), departure.rank) > 0) {
+    const bool died = departure.how == Departure::How::kDied;
+    if (died || std::count(missing.begin(), missing.end(), departure.rank) > 0) {
       const int who = members_.global(departure.rank);
-      failure.ranks.push_back(who);
-      failure.reason += (failure.reason.empty() ? "" : "; ") + departure.describe(who);
+      (died ? dead : left).push_back(who);
+      reason += (reason.empty() ? "" : "; ") + departure.describe(who);
     }
   }
-  std::sort(failure.ranks.begin(), failure.ranks.end());
-  return failure;
+  // Who left may have left because another one died: then the dead are to blame.
+  std::vector<int>& blamed = dead.empty() ? left : dead;
+  std::sort(blamed.begin(), blamed.end());
+  return Failure{Cause::kPeerFailed, blamed, reason};
 }
 
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
   op->scripts.clear();
-  if (failure) {
-    op->error = std::make_exception_ptr(errorOf(members_, *op, *failure));
+  if (const std::optional<Failure>& why = failure ? failure : op->reproach) {
+    op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
   }
   finished_.push_back(op);
 }
 
 void Agenda::failCollectives(const Failure& failure) {
   broken_ = agreeOn(segment_.verdict(), failure);
-  bells_.touchAll();
+  bells_.touchPeers(members_.rank);
   bells_.ring();
   for (const auto& op : collectives_) {
     finish(op, broken_);
@@ -260,6 +281,7 @@ void Agenda::failAll(const Failure& failure) {
   }
   collectives_.clear();
   messages_.clear();
+  bells_.ring();
 }
 
 }  // namespace bluefog

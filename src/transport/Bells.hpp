@@ -18,10 +18,11 @@ class Bells {
     touched_[static_cast<size_t>(peer)] = 1;
     any_ = true;
   }
-  void touchAll() {
+  void touchPeers(int self) {
     for (char& touched : touched_) {
       touched = 1;
     }
+    touched_[static_cast<size_t>(self)] = 0;
     any_ = true;
   }
   void ring() {

@@ -15,21 +15,27 @@ Board::Board(const Segment& segment, int which, const Membership& members, Bells
 }
 
 bool Board::Arrivals::ready() {
-  for (; next_ < last_; ++next_) {
-    if (next_ != board_.rank() && board_.reader(next_).front() == nullptr) {
-      return false;
+  for (int peer = next_; peer < last_; ++peer) {
+    const Frame* frame = peer == board_.rank() ? nullptr : board_.reader(peer).front();
+    if (frame != nullptr) {
+      check(peer, *frame);
+    }
+    if (peer == next_ && (frame != nullptr || peer == board_.rank())) {
+      ++next_;
     }
   }
-  return true;
+  return next_ == last_;
 }
 
 bool Board::hasArrivals(const Op& op) {
-  Arrivals all = arrivals(op);
-  if (!all.ready()) {
-    return false;
-  }
-  all.await_resume();
-  return true;
+  return arrivals(op).ready();
+}
+
+std::vector<int> Board::lacking(const Op& op) {
+  std::vector<int> ranks = arrivals(op).missing();
+  const std::vector<int> slow = slowReaders();
+  ranks.insert(ranks.end(), slow.begin(), slow.end());
+  return ranks;
 }
 
 std::vector<int> Board::Arrivals::missing() const {
@@ -42,15 +48,9 @@ std::vector<int> Board::Arrivals::missing() const {
   return ranks;
 }
 
-void Board::Arrivals::await_resume() const {
-  for (int peer = first_; peer < last_; ++peer) {
-    if (peer == board_.rank()) {
-      continue;
-    }
-    const Frame& frame = *board_.reader(peer).front();
-    if (!(frame.signature == op_.signature) || frame.id != op_.sequence) {
-      throw mismatch(board_.members_, op_, peer, frame.signature);
-    }
+void Board::Arrivals::check(int peer, const Frame& frame) const {
+  if (!(frame.signature == op_.signature) || frame.id != op_.sequence) {
+    throw mismatch(board_.members_, op_, peer, frame.signature);
   }
 }
 
@@ -65,14 +65,14 @@ void Board::publish(const Op& op, size_t bytes, int takers) {
            op.signature};
   writer_.publish();
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-  bells_.touchAll();
+  bells_.touchPeers(members_.rank);
 }
 
 void Board::pop() {
   for (RingReader& reader : readers_) {
     reader.pop();
   }
-  bells_.touchAll();
+  bells_.touchPeers(members_.rank);
 }
 
 void Board::pop(int peer) {

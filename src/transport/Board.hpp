@@ -7,6 +7,7 @@
 
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
+#include "transport/Op.hpp"
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -34,20 +35,21 @@ class Board {
     Board& board_;
   };
 
-  // Fulfilled when the next frame of each peer in [first, last) is there. Throws a mismatch when
-  // it belongs to another call than `op`.
+  // Fulfilled when the next frame of each peer in [first, last) is there. Throws a mismatch as soon
+  // as one is there that belongs to another call than `op`.
   class Arrivals final : public Awaitable {
    public:
     Arrivals(Board& board, const Op& op, int first, int last)
-        : board_(board), op_(op), first_(first), last_(last), next_(first) {}
+        : board_(board), op_(op), last_(last), next_(first) {}
     bool ready() override;
     std::vector<int> missing() const override;
-    void await_resume() const;
+    void await_resume() {}
 
    private:
+    void check(int peer, const Frame& frame) const;
+
     Board& board_;
     const Op& op_;
-    int first_;
     int last_;
     int next_;  // peers before this one have arrived
   };
@@ -56,6 +58,8 @@ class Board {
   bool hasRoom() { return writer_.room(); }
   // Whether every peer's next frame is there; throws a mismatch as Arrivals does.
   bool hasArrivals(const Op& op);
+  // Whom this rank waits for where it can go on neither with arrivals nor with room.
+  std::vector<int> lacking(const Op& op);
   Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
   Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
 

@@ -36,12 +36,24 @@ Engine::Engine(Segment segment, Membership members, Links links, std::function<v
       own_core_(usableCores() >= members_.size),
       owner_(::getpid()) {}
 
+std::shared_ptr<Engine> Engine::make(Segment segment, Membership members, Links links,
+                                     std::function<void()> interrupt) {
+  auto made = std::make_unique<Engine>(std::move(segment), std::move(members), std::move(links),
+                                       std::move(interrupt));
+  return {made.release(), [](Engine* engine) {
+            // In a forked child the condition variables wait for threads that are not there.
+            if (!engine->isForked()) {
+              std::default_delete<Engine>()(engine);
+            }
+          }};
+}
+
 Engine::~Engine() {
-  if (::getpid() == owner_) {
-    shutdown();
-  } else if (thread_.joinable()) {
-    thread_.detach();  // a forked child has the object, but not the thread
-  }
+  shutdown();
+}
+
+bool Engine::isForked() const {
+  return ::getpid() != owner_;
 }
 
 void Engine::post(const std::shared_ptr<Op>& op, Who who) {
@@ -57,8 +69,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     ++pending_;
     dropped.ops.swap(buried_.ops);
     if (who == Who::kEngine) {
-      startThread();
-      work_.notify_one();
+      rouseThread();
     }
   }
   if (who == Who::kEngine) {
@@ -74,8 +85,7 @@ bool Engine::wait(const Op& op, Deadline limit) {
     --waiting_;
     dropped.ops.swap(buried_.ops);
     if (pending_ > 0 && waiting_ == 0) {
-      startThread();
-      work_.notify_one();
+      rouseThread();
     }
   };
   Deadline next_interrupt = Deadline::in(kSlice);
@@ -126,37 +136,47 @@ void Engine::stop(const Failure& failure) {
 }
 
 void Engine::shutdown() {
-  if (::getpid() != owner_) {
-    return;  // a forked child: the group is its parent's
+  if (isForked()) {
+    return;  // the group is the parent's
   }
-  if (std::this_thread::get_id() == thread_.get_id()) {
-    // A callback: this thread cannot wait for its own end. The group's owner shuts down.
-    stop(aborted("the process group was destroyed"));
-    return;
-  }
-  const std::lock_guard leaving(leaving_mutex_);
   {
     std::unique_lock lock(mutex_);
-    if (leaving_) {
+    if (isOwnThread()) {
+      // A callback: this thread cannot wait for its own end. The group's owner shuts down.
+      lock.unlock();
+      stop(aborted("the process group was destroyed"));
       return;
     }
+    if (presence_ != Presence::kHere) {
+      // A callback, again: of an operation that shutdown() itself ended.
+      const bool inside = leaver_ == std::this_thread::get_id();
+      changed_.wait(lock, [&] { return inside || presence_ == Presence::kLeft; });
+      return;
+    }
+    presence_ = Presence::kLeaving;
+    leaver_ = std::this_thread::get_id();
     if (pending_ > 0 && !driving_) {
+      ++waiting_;
       driveAndConclude(lock, Who::kEngine);  // what was just posted and can still go, goes
+      --waiting_;
     }
   }
   stop(aborted("the process group was destroyed"));
   {
     const std::lock_guard lock(mutex_);
-    leaving_ = true;
-    work_.notify_one();
+    end_ = true;  // and no thread is made any more
+    work_.notify_all();
   }
   wakeDriver();
-  if (thread_.joinable()) {
-    thread_.join();
+  for (std::thread& thread : threads_) {
+    thread.join();
   }
   agenda_.links().sayGoodbye();
   Buried dropped;
+  const std::lock_guard lock(mutex_);
   dropped.ops.swap(buried_.ops);
+  presence_ = Presence::kLeft;
+  changed_.notify_all();
 }
 
 void Engine::wakeDriver() {
@@ -167,7 +187,13 @@ void Engine::wakeDriver() {
 void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   driving_ = true;
   lock.unlock();
-  const Ops ended = drive(who);
+  Ops ended;
+  try {
+    ended = drive(who);
+  } catch (const std::exception& error) {  // no memory
+    agenda_.failAll(aborted(error.what()));
+    ended = agenda_.takeFinished();
+  }
   lock.lock();
   driving_ = false;
   pending_ -= ended.size();
@@ -180,15 +206,37 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   if (ended.empty()) {
     return;
   }
+  callBack(lock, ended);
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+}
+
+// May run anything, operations on this group too: outside of the lock and of the driver's role.
+void Engine::callBack(std::unique_lock<std::mutex>& lock, const Ops& ended) {
+  if (std::none_of(ended.begin(), ended.end(), [](const auto& op) { return op->finished; })) {
+    return;
+  }
+  const bool own = isOwnThread();
+  if (own) {
+    ++calling_back_;
+    on_duty_ = {};
+  } else {
+    --waiting_;
+  }
+  if (pending_ > 0) {
+    rouseThread();
+  }
   lock.unlock();
-  // May run anything, operations on this group too: outside of the lock and of the driver's role.
   for (const auto& op : ended) {
     if (op->finished) {
       op->finished(*op);
     }
   }
   lock.lock();
-  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+  if (own) {
+    --calling_back_;
+  } else {
+    ++waiting_;
+  }
 }
 
 // Passes until something has finished, or nothing can move and this thread may not sleep, or it
@@ -233,8 +281,13 @@ bool Engine::sleepUnlessMoved() {
   return true;
 }
 
-void Engine::startThread() {
-  if (thread_.joinable() || leaving_) {
+bool Engine::isOwnThread() const {
+  return std::count(thread_ids_.begin(), thread_ids_.end(), std::this_thread::get_id()) > 0;
+}
+
+void Engine::rouseThread() {
+  work_.notify_one();
+  if (threads_.size() > calling_back_ || end_) {
     return;
   }
   // Signals are the Python thread's business: the new thread inherits a full mask.
@@ -242,24 +295,29 @@ void Engine::startThread() {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  threads_.emplace_back([this] { run(); });
+  thread_ids_.push_back(threads_.back().get_id());
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::pthread_setname_np(thread_.native_handle(), "bluefog-engine");
+  ::pthread_setname_np(threads_.back().native_handle(), "bluefog-engine");
 }
 
 void Engine::run() {
   Bell& bell = segment_.bell(members_.rank);
   std::unique_lock lock(mutex_);
-  while (!leaving_) {
-    if (pending_ == 0 || waiting_ > 0 || driving_) {
+  while (!end_) {
+    if (on_duty_ == std::this_thread::get_id()) {
+      on_duty_ = {};
+    }
+    if (pending_ == 0 || waiting_ > 0 || driving_ || on_duty_ != std::thread::id()) {
       work_.wait(lock);
       continue;
     }
+    on_duty_ = std::this_thread::get_id();
     // Lies down before it looks: what comes after the look rings.
     const uint32_t ticket = bell.lieDown();
     const size_t before = pending_;
     driveAndConclude(lock, Who::kEngine);
-    if (pending_ != before || waiting_ > 0 || driving_ || leaving_) {
+    if (pending_ != before || waiting_ > 0 || driving_ || end_) {
       continue;
     }
     const milliseconds rest = agenda_.rest();

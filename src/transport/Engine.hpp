@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "transport/Agenda.hpp"
 #include "transport/Failure.hpp"
@@ -23,13 +24,20 @@ namespace bluefog {
 // Whoever waits, helps: one thread at a time drives (steps operations), and a thread in wait()
 // drives itself when nobody else does, so that a blocking collective pays no thread switch. The
 // engine's own thread drives what was posted and not waited for; it starts with the first such
-// operation and sleeps on the rank's bell. post(), wait(), stop() and shutdown() may be called from
-// any thread.
+// operation and sleeps on the rank's bell. What an operation's end calls back may wait for others
+// of this group: while a thread of the engine runs that, another one takes its place. post(),
+// wait(), stop() and shutdown() may be called from any thread.
 class Engine {
  public:
   // `interrupt` is called now and then by waiting threads, outside of all locks, and may throw.
+  // By make(): a forked child must not destroy it.
   Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt);
+  static std::shared_ptr<Engine> make(Segment segment, Membership members, Links links,
+                                      std::function<void()> interrupt);
   ~Engine();
+  // Whether this process is a child, forked later: it has the object, but not the memory nor the
+  // threads, and no method may be called.
+  bool isForked() const;
 
   // How the algorithms of algorithms/ move bytes.
   Board& board() { return agenda_.board(); }
@@ -68,13 +76,16 @@ class Engine {
   };
 
   void run();
-  void startThread();
+  // Has somebody drive what nobody waits for.
+  void rouseThread();
+  bool isOwnThread() const;
   // The driver may sleep, and not know of what was posted.
   void wakeDriver();
   // The caller of drive() may sleep in it; the engine's own thread must not, so that a caller can
   // drive meanwhile.
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
+  void callBack(std::unique_lock<std::mutex>& lock, const Ops& ended);
   // True when it slept.
   bool sleepUnlessMoved();
 
@@ -88,12 +99,11 @@ class Engine {
   const bool own_core_;  // for each rank of the group
   const pid_t owner_;
 
-  std::mutex leaving_mutex_;  // held through shutdown()
   std::mutex mutex_;
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
-  std::condition_variable work_;     // for the engine's thread
+  std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
-  int waiting_ = 0;  // threads in wait()
+  int waiting_ = 0;  // threads in wait() that can drive: not those that are calling back
   size_t pending_ = 0;
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};
@@ -101,9 +111,15 @@ class Engine {
   uint64_t messages_issued_ = 0;
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
-  bool leaving_ = false;
+  enum class Presence { kHere, kLeaving, kLeft };
+  Presence presence_ = Presence::kHere;
+  std::thread::id leaver_;
+  bool end_ = false;  // of the threads
   Buried buried_;
-  std::thread thread_;
+  std::vector<std::thread> threads_;  // one, and one more for each that is calling back
+  std::vector<std::thread::id> thread_ids_;
+  std::thread::id on_duty_;  // the one of them that drives, or sleeps on the bell
+  size_t calling_back_ = 0;  // of them
 };
 
 }  // namespace bluefog

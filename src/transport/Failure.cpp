@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "transport/Op.hpp"
+
 namespace bluefog {
 namespace {
 

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "core/Error.hpp"
-#include "transport/Op.hpp"
+#include "transport/Frame.hpp"
 
 namespace bluefog {
+
+struct Op;
 
 // This rank's place in its group, and the group's place in the job.
 struct Membership {

@@ -103,6 +103,7 @@ Mailbox::Expected Mailbox::expect(int source, OpKind kind, int64_t tag) {
     std::shared_ptr<Inbound> message = *early;
     unexpected_.erase(early);
     lane(message->source).unexpected_bytes -= message->payload.size();
+    credit(message->source, message->payload.size());
     return {*this, std::move(message)};
   }
   auto message = std::make_shared<Inbound>();
@@ -123,6 +124,7 @@ void Mailbox::abandon(Inbound& message) {
       break;
     case Inbound::State::kStreaming:
       lane(message.source).streaming.erase(message.id);
+      answer(message.source, {message.id, Grant::kWithdrawn, {}});
       break;
     case Inbound::State::kHere:
     case Inbound::State::kComplete:
@@ -155,6 +157,32 @@ void Mailbox::accept(const Expected& message, std::byte* sink) {
   answer(message->source, {message->id, Grant::kAccepted, {}});
 }
 
+bool Mailbox::mayGoAtOnce(int destination, const Signature& signature) {
+  return signature.bytes() <= payload() &&
+         (signature.kind != OpKind::kPointToPoint ||
+          lane(destination).outstanding + signature.bytes() <= kCredit);
+}
+
+void Mailbox::credit(int peer, size_t bytes) {
+  Lane& from = lane(peer);
+  from.uncredited += bytes;
+  if (from.uncredited >= kCreditStep) {
+    answer(peer, {std::exchange(from.uncredited, 0), Grant::kCredit, {}});
+  }
+}
+
+void Mailbox::tellGivenUp(const std::vector<int>& partners) {
+  for (int peer : partners) {
+    answer(peer, {lane(peer).next_id, Grant::kGaveUp, {}});
+  }
+}
+
+void Mailbox::forgetGivenUp(const std::vector<int>& peers) {
+  for (int peer : peers) {
+    lane(peer).given_up_from = kNot;
+  }
+}
+
 void Mailbox::requireSame(Inbound& message, const Op& op) {
   if (message.signature == op.signature) {
     return;
@@ -185,6 +213,9 @@ void Mailbox::publish(const Departing& message, const Frame& frame) {
   to.out.slot()->id = message->id;
   to.out.publish();
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
+  if (frame.type == FrameType::kEager) {
+    to.outstanding += frame.bytes;
+  }
   if (!to.departing.empty() && to.departing.front() == message->id) {
     to.departing.pop_front();
   }
@@ -216,6 +247,9 @@ bool Mailbox::drainLane(int peer) {
 }
 
 bool Mailbox::deliver(int peer, const Frame& frame) {
+  if (frame.id >= lane(peer).given_up_from) {
+    lane(peer).given_up_from = kNot;
+  }
   const auto found = std::find_if(expected_.begin(), expected_.end(),
                                   [&](const std::shared_ptr<Inbound>& message) {
                                     return message->accepts(peer, frame.signature.kind, frame.tag);
@@ -224,6 +258,7 @@ bool Mailbox::deliver(int peer, const Frame& frame) {
     const std::shared_ptr<Inbound> message = *found;
     expected_.erase(found);
     fill(*message, peer, frame);
+    credit(peer, message->payload.size());
     if (message->abandoned) {
       abandon(*message);
     }
@@ -318,6 +353,14 @@ bool Mailbox::drainAnswers(int peer) {
   }
   for (; read != written; ++read) {
     const Grant grant = ring_from.entries[read % GrantRing::kEntries];
+    if (grant.answer == Grant::kGaveUp) {
+      lane(peer).given_up_from = grant.id;
+      continue;
+    }
+    if (grant.answer == Grant::kCredit) {
+      lane(peer).outstanding -= std::min<size_t>(grant.id, lane(peer).outstanding);
+      continue;
+    }
     const auto found = lane(peer).unanswered.find(grant.id);
     if (found != lane(peer).unanswered.end()) {
       found->second->answer = grant.answer;

@@ -13,6 +13,7 @@
 
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
+#include "transport/Op.hpp"
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -127,11 +128,17 @@ class Mailbox {
    private:
     const Departing& message_;
   };
-  // Fulfilled when the lane has a free slot.
+  // Fulfilled when the lane has a free slot, or the receiver of this streaming message wants no
+  // more of it; whether it does.
   class Room final : public Waiting {
    public:
-    using Waiting::Waiting;
-    bool ready() override { return mailbox_.lane(peer_).out.room(); }
+    explicit Room(const Departing& message)
+        : Waiting(message.mailbox_, message->destination), message_(message) {}
+    bool ready() override { return !await_resume() || mailbox_.lane(peer_).out.room(); }
+    bool await_resume() const { return message_->answer != Grant::kWithdrawn; }
+
+   private:
+    const Departing& message_;
   };
   // Fulfilled when the receiver has answered; whether it accepted. Throws the mismatch of a
   // refusal.
@@ -212,7 +219,18 @@ class Mailbox {
   Answered answered(const Departing& message, const Op& op) { return {message, op}; }
   // Why a message that was not accepted has failed.
   Failure givenUp(int destination) const;
-  Room room(int destination) { return {*this, destination}; }
+  Room room(const Departing& message) { return Room(message); }
+  // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
+  // that the receiver does not expect yet would pile up there, and at last stop the lane.
+  bool mayGoAtOnce(int destination, const Signature& signature);
+  // Tells ranks that what they may wait for will not come, because a rank died.
+  void tellGivenUp(const std::vector<int>& partners);
+  // Whether that rank has told so, and has sent no message since. It counts once: who goes on after
+  // it has raised its own error waits for that rank again.
+  bool hasGivenUp(int peer) const {
+    return lanes_[static_cast<size_t>(peer)].given_up_from != kNot;
+  }
+  void forgetGivenUp(const std::vector<int>& peers);
   std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
   // How `bytes` are best written to it.
   Stores stores(int destination, size_t bytes) {
@@ -232,8 +250,14 @@ class Mailbox {
   static size_t payload() { return Segment::laneShape().payload; }
 
  private:
-  // Bytes that may wait unmatched from one sender before its lane is left full.
+  // Bytes of small messages to one receiver that it has not said to have taken, and how many it
+  // takes between two times that it says so.
+  static constexpr size_t kCredit = size_t{32} << 20;
+  static constexpr size_t kCreditStep = size_t{8} << 20;
+  // Bytes that may wait unmatched from one sender before its lane is left full: nobody who keeps to
+  // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
+  static constexpr uint64_t kNot = ~uint64_t{0};
 
   struct Lane {  // to and from one peer
     RingWriter out;
@@ -244,6 +268,9 @@ class Mailbox {
     std::map<uint64_t, std::shared_ptr<Inbound>> streaming;
     std::deque<Grant> owed;  // answers that found no room yet
     size_t unexpected_bytes = 0;
+    size_t uncredited = 0;          // bytes taken
+    size_t outstanding = 0;         // bytes sent
+    uint64_t given_up_from = kNot;  // the first message that the peer did not send
     uint64_t next_id = 0;
   };
 
@@ -253,6 +280,7 @@ class Mailbox {
   bool sendAnswers(int peer);
   bool deliver(int peer, const Frame& frame);
   void fill(Inbound& message, int peer, const Frame& frame);
+  void credit(int peer, size_t bytes);
   bool takeData(int peer, const Frame& frame);
   void answer(int peer, const Grant& grant);
   void abandon(Inbound& message);

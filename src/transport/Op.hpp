@@ -5,10 +5,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/Deadline.hpp"
+#include "transport/Failure.hpp"
 #include "transport/Frame.hpp"
 #include "transport/Script.hpp"
 
@@ -31,6 +33,11 @@ struct Op {
   uint64_t sequence = 0;
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Script> scripts;
+  size_t sends = 0;  // so many of the scripts, the first ones, send a message
+  // The ranks of a neighbour operation, which hear when it fails since one of them died.
+  std::vector<int> partners;
+  // A failure that came too late for the operation it was of, to be told by this one.
+  std::optional<Failure> reproach;
   std::shared_ptr<void> memory;  // owns what the scripts read and write
 
   // Called by the driving thread after the scripts have succeeded, before `done`: puts results in

@@ -16,8 +16,11 @@ struct Grant {
   enum Answer : uint64_t {
     kNone,
     kAccepted,
-    kRefused,   // the receiver called something else: `expected`
-    kWithdrawn  // the receiver's operation has ended without it
+    kRefused,    // the receiver called something else: `expected`
+    kWithdrawn,  // the receiver's operation has ended without it
+    kGaveUp,  // not an answer: a rank died, and what failed for that sent no message from this id
+              // on
+    kCredit   // not an answer: `id` bytes of small messages have been taken
   };
 
   uint64_t id = 0;
