@@ -15,6 +15,7 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   op->scripts.push_back(
       bluefog::send(engine_->mailbox(), *op, destination, tag, flat->readable(), 1.0));
   op->sends = 1;
+  op->partners = {destination};
   op->memory = std::move(flat);
   return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors, true});
 }
@@ -45,6 +46,9 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
   auto sender = std::make_shared<int>(source);
   op->scripts.push_back(
       bluefog::receive(engine_->mailbox(), *op, source, tag, flat->data(), sender));
+  if (source != kAnySource) {
+    op->partners = {source};
+  }
   own(*op, flat, {flat.get()});
   return post({std::move(op), type, profiling_title, tensors, tensors, true, std::move(sender)});
 }

@@ -13,6 +13,8 @@ using std::chrono::milliseconds;
 // Between looks at the deadlines and the peers' lives, while operations wait.
 constexpr milliseconds kShortestRest{2};
 constexpr milliseconds kLongestRest{50};
+// So long two ranks must have waited for each other in different operations.
+constexpr milliseconds kStrayed{300};
 
 std::vector<int> missingFor(const Op& op) {
   std::vector<int> ranks;
@@ -162,7 +164,70 @@ void Agenda::tick(Time now) {
   next_tick_ = now + kLongestRest;
   watchDeadlines(now);
   watchPeers();
+  watchStrays();
   bells_.ring();
+}
+
+void Agenda::standStill() {
+  if (!collectives_.empty() || messages_.size() != 1 || messages_.front()->partners.empty()) {
+    return;
+  }
+  const Op& op = *messages_.front();
+  Standing::Wait wait{op.signature, op.sequence, {}};
+  for (int rank : missingFor(op)) {
+    wait.lacks(rank);
+  }
+  segment_.standing(members_.rank).set(wait);
+}
+
+void Agenda::moveOn(Time now) {
+  segment_.standing(members_.rank).clear();
+  if (!collectives_.empty() && messages_.empty()) {
+    for (int peer : missingFor(*collectives_.front())) {
+      if (const std::optional<Standing::Wait> wait = strayed(peer)) {
+        if (!stray_ || stray_->peer != peer || stray_->sequence != wait->sequence) {
+          stray_ = Stray{peer, wait->sequence, now};
+        } else if (now - stray_->since >= kStrayed) {
+          endWaitFor(peer, wait->called);
+        }
+        return;
+      }
+    }
+  }
+  stray_.reset();
+}
+
+// What that rank waits for, if it is this one, which has sent it nothing that it has not seen.
+std::optional<Standing::Wait> Agenda::strayed(int peer) const {
+  const std::optional<Standing::Wait> wait = segment_.standing(peer).read();
+  return wait && wait->isLacking(members_.rank) && mailbox_.hasReadAll(peer) ? wait : std::nullopt;
+}
+
+void Agenda::endWaitFor(int peer, const Signature& called) {
+  const Op& op = *collectives_.front();
+  for (int other : missingFor(op)) {
+    if (strayed(other)) {
+      mailbox_.tellElsewhere(other, op.signature);
+    }
+  }
+  failCollectives(mismatch(members_, op, peer, called));
+}
+
+void Agenda::watchStrays() {
+  for (auto it = messages_.begin(); it != messages_.end();) {
+    std::optional<Failure> failure;
+    for (int rank : (*it)->partners) {
+      if (const std::optional<Signature> called = mailbox_.takeElsewhere(rank)) {
+        failure = mismatch(members_, **it, rank, *called);
+      }
+    }
+    if (failure) {
+      finish(*it, failure);
+      it = messages_.erase(it);
+    } else {
+      ++it;
+    }
+  }
 }
 
 void Agenda::watchDeadlines(Time now) {

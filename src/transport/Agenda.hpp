@@ -43,6 +43,10 @@ class Agenda {
   // after each sleep.
   void tick(Time now);
   Time nextTick() const { return next_tick_; }
+  // Around a sleep of the group's only caller: says what it waits for, to peers that may wait for
+  // this rank in another operation, and looks whether this rank waits for such a peer.
+  void standStill();
+  void moveOn(Time now);
   // How long to sleep when nothing moves: longer and longer.
   std::chrono::milliseconds rest() const { return rest_; }
 
@@ -61,6 +65,9 @@ class Agenda {
   Step advance(const std::shared_ptr<Op>& op);
   void watchDeadlines(Time now);
   void watchPeers();
+  void watchStrays();
+  void endWaitFor(int peer, const Signature& called);
+  std::optional<Standing::Wait> strayed(int peer) const;
   std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
@@ -78,6 +85,12 @@ class Agenda {
   Ops finished_;
   std::optional<Failure> broken_;  // why no collective can succeed any more
   size_t departures_seen_ = 0;
+  struct Stray {
+    int peer;
+    uint64_t sequence;
+    Time since;
+  };
+  std::optional<Stray> stray_;  // waits for this rank in another operation than this rank for it
   bool look_into_lanes_ = false;
   std::chrono::milliseconds rest_{0};
   Time next_tick_{};

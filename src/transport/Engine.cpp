@@ -61,6 +61,11 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   {
     const std::lock_guard lock(mutex_);
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
+    if (caller_ == std::thread::id()) {
+      caller_ = std::this_thread::get_id();
+    } else if (caller_ != std::this_thread::get_id()) {
+      many_callers_.store(true, std::memory_order_relaxed);
+    }
     if (stopped_) {
       throw errorOf(members_, *op, *stopped_);
     }
@@ -275,9 +280,17 @@ bool Engine::sleepUnlessMoved() {
   if (pass() || agenda_.anyFinished()) {
     return false;
   }
+  const bool alone = !many_callers_.load(std::memory_order_relaxed);
+  if (alone) {
+    agenda_.standStill();
+  }
   bell.sleep(ticket, agenda_.rest());
   agenda_.lookIntoLanes();
-  agenda_.tick(Clock::now());
+  const Clock::time_point now = Clock::now();
+  agenda_.tick(now);
+  if (alone) {
+    agenda_.moveOn(now);
+  }
   return true;
 }
 

@@ -103,7 +103,10 @@ class Engine {
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
   std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
-  int waiting_ = 0;  // threads in wait() that can drive: not those that are calling back
+  int waiting_ = 0;         // threads in wait() that can drive: not those that are calling back
+  std::thread::id caller_;  // the first thread that posted
+  // Others posted too: what one of them waits for, another one may bring about.
+  std::atomic<bool> many_callers_{false};
   size_t pending_ = 0;
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};

@@ -17,6 +17,7 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
         .unanswered = {},
         .streaming = {},
         .owed = {},
+        .elsewhere = {},
     });
   }
 }
@@ -177,6 +178,14 @@ void Mailbox::tellGivenUp(const std::vector<int>& partners) {
   }
 }
 
+void Mailbox::tellElsewhere(int peer, const Signature& called) {
+  answer(peer, {0, Grant::kElsewhere, called});
+}
+
+std::optional<Signature> Mailbox::takeElsewhere(int peer) {
+  return std::exchange(lane(peer).elsewhere, std::nullopt);
+}
+
 void Mailbox::forgetGivenUp(const std::vector<int>& peers) {
   for (int peer : peers) {
     lane(peer).given_up_from = kNot;
@@ -247,6 +256,7 @@ bool Mailbox::drainLane(int peer) {
 }
 
 bool Mailbox::deliver(int peer, const Frame& frame) {
+  lane(peer).elsewhere.reset();
   if (frame.id >= lane(peer).given_up_from) {
     lane(peer).given_up_from = kNot;
   }
@@ -355,6 +365,10 @@ bool Mailbox::drainAnswers(int peer) {
     const Grant grant = ring_from.entries[read % GrantRing::kEntries];
     if (grant.answer == Grant::kGaveUp) {
       lane(peer).given_up_from = grant.id;
+      continue;
+    }
+    if (grant.answer == Grant::kElsewhere) {
+      lane(peer).elsewhere = grant.expected;
       continue;
     }
     if (grant.answer == Grant::kCredit) {

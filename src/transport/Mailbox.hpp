@@ -231,6 +231,12 @@ class Mailbox {
     return lanes_[static_cast<size_t>(peer)].given_up_from != kNot;
   }
   void forgetGivenUp(const std::vector<int>& peers);
+  // Whether that rank has taken in all frames from here.
+  bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
+  // Tells a rank that it waits for this one in vain: `called` is where this one waits.
+  void tellElsewhere(int peer, const Signature& called);
+  // What that rank has told so, once.
+  std::optional<Signature> takeElsewhere(int peer);
   std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
   // How `bytes` are best written to it.
   Stores stores(int destination, size_t bytes) {
@@ -271,6 +277,7 @@ class Mailbox {
     size_t uncredited = 0;          // bytes taken
     size_t outstanding = 0;         // bytes sent
     uint64_t given_up_from = kNot;  // the first message that the peer did not send
+    std::optional<Signature> elsewhere;
     uint64_t next_id = 0;
   };
 

@@ -34,7 +34,7 @@ struct Op {
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Script> scripts;
   size_t sends = 0;  // so many of the scripts, the first ones, send a message
-  // The ranks of a neighbour operation, which hear when it fails since one of them died.
+  // The ranks that a message operation deals with, which hear when it fails since one of them died.
   std::vector<int> partners;
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;

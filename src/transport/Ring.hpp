@@ -58,6 +58,7 @@ class RingWriter {
   void publish() { cursorAt(ring_, 0).store(++next_, std::memory_order_release); }
   // Whether that reader is what a full ring waits for.
   bool waitsFor(uint32_t reader) const { return next_ - readBy(reader) >= shape_.slots; }
+  bool allRead() const { return slowest() == next_; }
   const RingShape& shape() const { return shape_; }
 
  private:

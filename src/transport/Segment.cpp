@@ -26,8 +26,11 @@ size_t roundUp(size_t bytes) {
 size_t bellsAt() {
   return roundUp(sizeof(Verdict));
 }
-size_t boardsAt(int size) {
+size_t standingsAt(int size) {
   return bellsAt() + roundUp(sizeof(Bell) * static_cast<size_t>(size));
+}
+size_t boardsAt(int size) {
+  return standingsAt(size) + roundUp(sizeof(Standing) * static_cast<size_t>(size));
 }
 size_t laneBytes() {
   return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
@@ -86,6 +89,11 @@ Verdict& Segment::verdict() const {
 Bell& Segment::bell(int rank) const {
   return *reinterpret_cast<Bell*>(mapping_.data() + bellsAt() +
                                   sizeof(Bell) * static_cast<size_t>(rank));
+}
+
+Standing& Segment::standing(int rank) const {
+  return *reinterpret_cast<Standing*>(mapping_.data() + standingsAt(size_) +
+                                      sizeof(Standing) * static_cast<size_t>(rank));
 }
 
 std::byte* Segment::board(int which, int writer) const {

@@ -8,6 +8,7 @@
 #include "core/Fd.hpp"
 #include "transport/Bell.hpp"
 #include "transport/Ring.hpp"
+#include "transport/Standing.hpp"
 
 namespace bluefog {
 
@@ -18,9 +19,10 @@ struct Grant {
     kAccepted,
     kRefused,    // the receiver called something else: `expected`
     kWithdrawn,  // the receiver's operation has ended without it
-    kGaveUp,  // not an answer: a rank died, and what failed for that sent no message from this id
-              // on
-    kCredit   // not an answer: `id` bytes of small messages have been taken
+    // Not answers, but said the same way:
+    kGaveUp,    // a rank died, and what failed for that has not sent the message of this id
+    kCredit,    // `id` bytes of small messages have been taken
+    kElsewhere  // no message will come: this rank waits in another operation, the `expected` one
   };
 
   uint64_t id = 0;
@@ -54,8 +56,8 @@ struct Verdict {
 // The memory that the ranks of one group share: one sealed memfd, made by group rank 0 and passed
 // to the others over unix sockets. It has no name anywhere, so nothing is left when all are killed.
 //
-//   Verdict | Bell x n | board rings, two x n (read by the n - 1 others) | lane ring, GrantRing x n
-//   x n
+//   Verdict | Bell x n | Standing x n | board rings, two x n (read by the n - 1 others) | lane
+//   ring, GrantRing x n x n
 class Segment {
  public:
   static Fd create(int size);
@@ -65,6 +67,7 @@ class Segment {
   int size() const { return size_; }
   Verdict& verdict() const;
   Bell& bell(int rank) const;
+  Standing& standing(int rank) const;
   // The ring of a rank on one of the group's two boards.
   std::byte* board(int which, int writer) const;
   std::byte* lane(int from, int to) const;
