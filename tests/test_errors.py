@@ -250,6 +250,27 @@ def test_bad_arguments(pool: harness.Pool, kind: str) -> None:
     assert not wrong, f"{len(wrong)} wrong:\n" + "\n".join(wrong)
 
 
+def overlapping(rank: int, world: int) -> list[Any]:
+    x = torch.zeros(1).expand(4)
+    errors = [
+        inrank.catch(dist.all_reduce, x),
+        inrank.catch(dist.broadcast, x, 0),
+        inrank.catch(dist.irecv, x, (rank + 1) % world),
+    ]
+    t = f(5)
+    dist.all_reduce(t)
+    return [errors, t.tolist()]
+
+
+def test_elements_that_share_memory_are_refused(pool: harness.Pool) -> None:
+    for errors, total in pool.run(overlapping, timeout=20):
+        for error in errors:
+            harness.raised(error, "Exception")
+            assert {V, R} & set(error.kinds) and "DistBackendError" not in error.kinds, error
+            assert error.took() < 1
+        assert total == [4.0] * 5
+
+
 def not_yet(rank: int, world: int) -> dict[str, inrank.Raised | None]:
     pg = dist.group.WORLD
     assert pg is not None

@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import re
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -206,6 +207,66 @@ def test_live_ranks_talk_on() -> None:
             assert harness.raised(error, "PeerFailed", ranks=[3]).took() < WITHIN
 
 
+def ring(rank: int, world: int, n: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    x = torch.ones(n)
+    inrank.mark("up")
+
+    def forever() -> None:
+        while True:
+            bluefog_pg.neighbor_allreduce(x)
+
+    return inrank.catch(forever)
+
+
+@pytest.mark.parametrize("n", [1000, 4 * LARGE])
+def test_a_death_reaches_those_who_are_not_its_neighbours(n: int) -> None:
+    """Rank 0 has nothing to do with rank 2; its neighbours raise, keep their group and sleep."""
+    with Ranks(4) as ranks:
+        ranks.start(ring, n, world=4, store="s")
+        ranks.at("up")
+        time.sleep(0.3)
+        killed = ranks.kill(2)
+        for rank in (1, 3, 0):
+            error = harness.raised(ranks.answer(rank, 8), "PeerFailed", ranks=[2])
+            assert error.ended - killed < WITHIN, f"rank {rank}: {error.ended - killed:.2f} s"
+
+
+def one_source_dies(rank: int, world: int, when: str) -> Any:
+    """1 averages from 0 and 2; 0 only sends. 2 dies, and 1 keeps its group and sleeps."""
+    import bluefog_pg
+
+    x = torch.ones(16 * LARGE)
+    edges: dict[str, Any] = {"self_weight": 1.0, "src_weights": {}, "dst_weights": [1]}
+    if rank == 1:
+        edges = {"self_weight": 0.5, "src_weights": {0: 0.25, 2: 0.25}, "dst_weights": []}
+    dist.barrier()
+    if rank == 2:
+        if when == "streaming":
+            bluefog_pg.neighbor_allreduce(x, **edges, async_op=True)
+            while bluefog_pg.stats()["bytes_sent"] < x.nbytes // 2:
+                pass
+        else:
+            time.sleep(0.3)
+        (inrank.directory() / f"died.{time.monotonic()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    error = inrank.catch(bluefog_pg.neighbor_allreduce, x, **edges)
+    return [error, time.monotonic()]
+
+
+@pytest.mark.parametrize("when", ["streaming", "absent"])
+def test_a_sender_does_not_hang_on_a_receiver_that_has_failed(when: str) -> None:
+    with Ranks(3) as ranks:
+        ranks.start(one_source_dies, when, world=3, store="s")
+        error, _ = ranks.answer(1, 10)
+        harness.raised(error, "PeerFailed", ranks=[2])
+        _, ended = ranks.answer(0, 8)  # it may raise or not
+        (died,) = (float(p.name[5:]) for p in ranks.dir.glob("died.*"))
+        assert max(error.ended, ended) - died < 2 * SLOW
+
+
 def stopped(rank: int, world: int, name: str) -> Any:
     inrank.init("stopped", rank, world, timeout=2)
     operate("all_reduce", rank, world)
@@ -257,12 +318,20 @@ def test_one_is_stopped_in_the_middle_of_traffic() -> None:
         assert error.ended - cont < (2 + 1) * SLOW
 
 
+KEPT: list[Any] = []
+
+
 def leaver(rank: int, world: int, how: str) -> inrank.Raised | None:
     inrank.mark("up")
     if rank != world - 1:
         return inrank.catch(operate, "all_reduce", rank, world)
     inrank.gate("leave")
-    if how == "destroy":
+    if how == "abort":
+        dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+    elif how.startswith("destroy"):
+        kept = [dist.group.WORLD, dist.group.WORLD._get_backend(torch.device("cpu"))]
+        KEPT.extend(kept if how == "destroy, but keep the object" else [])
+        del kept
         dist.destroy_process_group()
     elif how == "os._exit":
         os._exit(3)
@@ -271,7 +340,9 @@ def leaver(rank: int, world: int, how: str) -> inrank.Raised | None:
     return None
 
 
-@pytest.mark.parametrize("how", ["exit", "os._exit", "segfault", "destroy"])
+@pytest.mark.parametrize(
+    "how", ["exit", "os._exit", "segfault", "destroy", "destroy, but keep the object", "abort"]
+)
 def test_one_that_leaves_while_others_need_it(how: str) -> None:
     with Ranks(3) as ranks:
         ranks.start(leaver, how, world=3, store="s")
@@ -284,7 +355,11 @@ def test_one_that_leaves_while_others_need_it(how: str) -> None:
             assert ranks.dismiss(2) == 0
             left = time.monotonic()
         for rank in (0, 1):
-            error = harness.raised(ranks.answer(rank, 10), "PeerFailed", ranks=[2])
+            error = ranks.answer(rank, 10)
+            if how == "abort":  # what to call it is left open
+                harness.raised(error, "DistBackendError")
+            else:
+                harness.raised(error, "PeerFailed", ranks=[2])
             assert error.ended - left < WITHIN + 0.2
 
 

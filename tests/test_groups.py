@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,6 +155,35 @@ def reinit(rank: int, world: int, rounds: int) -> list[float]:
 
 def test_destroy_and_init_again(pool: harness.Pool) -> None:
     assert pool.run(reinit, 5, world=3) == [[3.0 + 3 * i for i in range(5)]] * 3
+
+
+def other_sizes(rank: int, world: int, kind: str, port: int) -> list[float]:
+    """Lives of four, three and four ranks over the very same keys."""
+    dist.destroy_process_group()
+    store: dist.Store = dist.FileStore(str(inrank.directory() / "sizes"))
+    if kind == "tcp":
+        store = dist.TCPStore("127.0.0.1", port, None, rank == 0)
+    got = []
+    for life, size in enumerate((4, 3, 4)):
+        if kind == "file":
+            store = dist.FileStore(str(inrank.directory() / "sizes"))
+        inrank.meet(f"{kind}.{life}", world, 12)
+        if rank < size:
+            dist.init_process_group(
+                inrank.BACKEND, store=store, rank=rank, world_size=size,
+                timeout=timedelta(seconds=4),
+            )  # fmt: skip
+            got.append(total(rank))
+            dist.destroy_process_group()
+    inrank.init(f"sizes.{kind}", rank, world)
+    return got
+
+
+@harness.only_bluefog
+@pytest.mark.parametrize("kind", ["tcp", "file"])
+def test_another_number_of_ranks_over_the_same_store(pool: harness.Pool, kind: str) -> None:
+    told = pool.run(other_sizes, kind, harness.free_port(), timeout=25)
+    assert told == [[6.0, 3.0, 6.0]] * 3 + [[6.0, 6.0]]
 
 
 def leave_at_once(rank: int, world: int, rounds: int) -> int:

@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -112,9 +113,9 @@ class Dying(dist.Store):
         return self.inner.delete_key(key)
 
 
-def join(store: dist.Store, rank: int, world: int) -> None:
+def join(store: dist.Store, rank: int, world: int, limit: float = 20) -> None:
     dist.init_process_group(
-        inrank.BACKEND, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=20)
+        inrank.BACKEND, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit)
     )
 
 
@@ -225,3 +226,41 @@ def test_interrupted_inside_init() -> None:
         instant = ranks.interrupt(0)
         error = harness.raised(ranks.answer(0, 10), "KeyboardInterrupt")
         assert error.ended - instant < WITHIN
+
+
+class Stopping(Dying):
+    """Stops its process as soon as it has published something."""
+
+    def set(self, key: str, value: Any) -> None:
+        super().set(key, value)
+        inrank.mark("published")
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def beside_a_stopped_one(rank: int, world: int, victim: int, limit: float) -> Any:
+    store: dist.Store = dist.FileStore(str(inrank.directory() / "store"), world)
+    if rank == victim:
+        store = Stopping(store, 0)
+    else:
+        inrank.await_file(f"at.published.{victim}")
+        inrank.mark("enters")
+    return inrank.catch(join, store, rank, world, limit)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_that_is_stopped_inside_init_is_named_at_the_limit(victim: int) -> None:
+    with Ranks(2) as ranks:
+        ranks.start(beside_a_stopped_one, victim, 3.0)
+        error = harness.raised(ranks.answer(1 - victim, 15), "CollectiveTimeout", ranks=[victim])
+        assert 2.9 < error.took() < (3 + 2) * SLOW, f"{error.took():.2f} s"
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_interrupted_while_another_is_stopped(victim: int) -> None:
+    with Ranks(2) as ranks:
+        ranks.start(beside_a_stopped_one, victim, 60.0)
+        ranks.at("enters", 1 - victim)
+        time.sleep(1)  # it has tried to reach the other several times
+        instant = ranks.interrupt(1 - victim)
+        error = harness.raised(ranks.answer(1 - victim, 10), "KeyboardInterrupt")
+        assert error.ended - instant < 2 * SLOW

@@ -102,6 +102,11 @@ CASES: dict[str, tuple[Any, Any, list[str]]] = {
     ),
     "gather sizes": (lambda g: gather(5, g), lambda g: gather(6, g), [r"\[5\]", r"\[6\]"]),
     "scatter sizes": (lambda g: scatter(5, g), lambda g: scatter(7, g), [r"\[\d+\]"]),
+    "kinds that are moved as bytes": (
+        lambda g: dist.broadcast(f(4, torch.float8_e4m3fn), 0, group=g),
+        lambda g: dist.broadcast(f(4, torch.float8_e5m2), 0, group=g),
+        ["float8_e4m3fn", "float8_e5m2"],
+    ),
     "neighbour shapes": (
         lambda g: neighbor(f(4), g),
         lambda g: neighbor(f(6), g),
@@ -150,6 +155,86 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
         if not name.startswith("neighbour") or again is not None:
             assert harness.raised(again, "RuntimeError").took() < 1.0 * harness.SLOW
         assert after == WORLD
+
+
+def one_is_late(rank: int, world: int, n: int) -> inrank.Raised | None:
+    """Rank 2 comes when the others have raised, or after five seconds."""
+    group = dist.new_group()
+    dist.all_reduce(f(1), group=group)
+    dist.barrier()
+    if rank == 2:
+        inrank.catch(inrank.meet, f"late.{n}", 2, 5)
+    error = inrank.catch(dist.all_reduce, f(n + (rank == 1)), group=group)
+    inrank.mark(f"late.{n}")
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+@pytest.mark.parametrize("n", [4, BIG])
+def test_a_mismatch_waits_for_nobody_else(pool: harness.Pool, n: int) -> None:
+    told = pool.run(one_is_late, n, world=3, timeout=25)
+    start = max((error.began for error in told[:2] if error), default=0.0)
+    for error in told:
+        harness.raised(error, "Mismatch", ranks=[0, 1], text=f"float32[{n + 1}]")
+        assert error.took(start) < 1.0 * harness.SLOW, f"{error.took(start):.2f} s"
+
+
+def one_averages(rank: int, world: int, n: int) -> inrank.Raised | None:
+    group = dist.new_group(timeout=timedelta(seconds=4))
+    dist.all_reduce(f(1), group=group)
+    dist.barrier()
+    error = inrank.catch(neighbor if rank else dist.all_reduce, f(n), group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+@pytest.mark.parametrize("n", [4, BIG])
+def test_a_collective_against_an_averaging(pool: harness.Pool, n: int) -> None:
+    told = pool.run(one_averages, n, world=2, timeout=20)
+    start = max((error.began for error in told if error), default=0.0)
+    for error in told:
+        harness.raised(error, "Mismatch", ranks=[0, 1], text="neighbor_allreduce")
+        assert re.search(r"(?<!neighbor_)all_?reduce", error.text), error.text
+        assert error.took(start) < 1.5 * harness.SLOW, f"{error.took(start):.2f} s"
+
+
+def refused(rank: int, world: int) -> list[Any]:
+    """Rank 1 refuses what rank 0 sends first; 0 and 2 exchange all the while."""
+    import bluefog_pg
+
+    group = dist.new_group(timeout=timedelta(seconds=3))
+    sources: dict[int, float] = {0: {2: 1.0}, 1: {0: 1.0}, 2: {0: 1.0}}[rank]
+    edges = {"src_weights": sources, "dst_weights": {0: [1, 2], 1: [], 2: [0]}[rank]}
+    told: list[Any] = []
+
+    def average(x: torch.Tensor) -> None:
+        got = bluefog_pg.neighbor_allreduce(x, self_weight=0.0, **edges, group=group)
+        told.append(sorted(set(got.tolist())))
+
+    # What rank 1 sends after its refusal says that the refusal is there.
+    told_so = dist.irecv(f(1), 1, group=group) if rank == 0 else None
+    for call in range(4):
+        n = 6 if (rank, call) == (1, 0) else 4
+        error = inrank.catch(average, torch.full((n,), 100.0 * rank + call))
+        told += [error] if error else []
+        if told_so and call == 0:
+            told_so.wait()
+        elif call == 0 and rank == 1:
+            dist.send(f(1), 0, group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return told
+
+
+def test_calls_stay_aligned_after_a_late_refusal(pool: harness.Pool) -> None:
+    first, second, third = pool.run(refused, world=3, timeout=25)
+    assert third == [[0.0], [1.0], [2.0], [3.0]]
+    harness.raised(second[0], "Mismatch", ranks=[0, 1])
+    assert second[1:] == [[1.0], [2.0], [3.0]]
+    harness.raised(first[1], "Mismatch")
+    assert [*first[:1], *first[2:]] == [[200.0], [202.0], [203.0]]
 
 
 def asynchronous(rank: int, world: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -92,6 +93,33 @@ def late_receiver(rank: int, world: int) -> list[float]:
 def test_unexpected_messages_wait_for_their_receive(pool: harness.Pool) -> None:
     want = [float(i) for i in sorted(range(30), key=lambda i: (i % 3, i))]
     assert pool.run(late_receiver, world=2)[1] == want
+
+
+def flood(rank: int, world: int, count: int) -> int:
+    """More unexpected bytes than anybody would want to buffer lie before the one awaited."""
+    group = dist.new_group(timeout=timedelta(seconds=12))
+    right = 0
+    if rank == 0:
+        tensors = [torch.full((32768,), float(i)) for i in range(count)]
+        works = [dist.isend(t, 1, group=group, tag=1) for t in tensors]
+        dist.send(torch.full((3,), -1.0), 1, group=group, tag=2)
+        for work in works:
+            work.wait()
+    else:
+        t = torch.zeros(3)
+        dist.recv(t, 0, group=group, tag=2)
+        assert (t == -1).all()
+        for i in range(count):
+            t = torch.zeros(32768)
+            dist.recv(t, 0, group=group, tag=1)
+            right += bool((t == i).all())
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return right
+
+
+def test_a_message_passes_any_number_that_wait_for_another_tag(pool: harness.Pool) -> None:
+    assert pool.run(flood, 700, world=2, timeout=25)[1] == 700
 
 
 def any_source(rank: int, world: int, n: int) -> list[tuple[int, float]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 import threading
 import time
 import warnings
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +136,6 @@ def test_data_loader_workers() -> None:
 
 def forked_quietly(rank: int, world: int) -> list[Any]:
     """A forked child has no group: a collective there raises, and harms nobody here."""
-    import os
     import subprocess
 
     codes = []
@@ -157,7 +159,61 @@ def test_forked_children_do_no_harm(pool: harness.Pool) -> None:
         assert codes == [0, 7, 0] and total == 2
 
 
+def in_the_child(how: str, works: list[Any]) -> bool:
+    if how == "wait":
+        error = inrank.catch(works[0].wait)
+        return error is not None and "RuntimeError" in error.kinds and "fork" in error.text
+    # All goes but the store: torch's FileStore removes its file when copies of it are dropped.
+    works[:] = [dist.distributed_c10d._get_default_store()]
+    dist.destroy_process_group()
+    gc.collect()
+    return True
+
+
+def forks(rank: int, world: int, how: str, pending: bool) -> list[Any]:
+    """The engine's thread is there, and has work or sleeps; the child has neither."""
+    works = [dist.all_reduce(torch.ones(1), async_op=True)]
+    works[0].wait()
+    if pending:
+        works = [dist.irecv(torch.zeros(1), 1 - rank, tag=5)]
+    time.sleep(0.1)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(int(4 * SLOW))  # ends a child that hangs
+        fine = False
+        try:
+            fine = in_the_child(how, works)
+        finally:
+            os._exit(0 if fine else 1)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    dist.send(torch.ones(1), 1 - rank, tag=5)
+    if not pending:
+        works = [dist.irecv(torch.zeros(1), 1 - rank, tag=5)]
+    t = torch.ones(300_000)
+    dist.all_reduce(t)
+    return [code, works[0].wait(), t[-1].item()]
+
+
+@pytest.mark.parametrize(
+    ("how", "pending"), [("destroy", False), ("destroy", True), ("wait", True)]
+)
+def test_a_forked_child_ends_and_says_what_it_is(
+    pool: harness.Pool, how: str, pending: bool
+) -> None:
+    assert pool.run(forks, how, pending, world=2, timeout=20) == [[0, True, 2.0]] * 2
+
+
+FORKED = """
+work = dist.all_reduce(t, async_op=True); work.wait(); {then}; time.sleep(0.1)
+pid = os.fork()
+if pid == 0:
+    import signal, sys
+    signal.alarm(4); sys.exit()
+assert os.waitpid(pid, 0)[1] == 0; dist.barrier()
+"""
 SCRIPTS = {
+    "forked child exits": FORKED.format(then="del work"),
+    "forked child exits, pending": FORKED.format(then="w = dist.irecv(t, (rank + 1) % 2, tag=7)"),
     "never destroyed": "dist.all_reduce(t)",
     "work dropped": "dist.all_reduce(t, async_op=True)",
     "module-level ddp": """
@@ -249,6 +305,41 @@ def test_destroy_with_work_pending(pool: harness.Pool) -> None:
         assert took < 2 * SLOW
         for error in errors:
             assert harness.raised(error, "RuntimeError").took() < WITHIN
+
+
+def ends_twice(rank: int, world: int, how: str, who: str) -> list[bool]:
+    """A callback of the receive that fails ends the group, inside or beside destroy."""
+    limit = timedelta(seconds=0.5 if who == "engine" else 20)
+    group = dist.new_group(timeout=limit)
+    backend = group._get_backend(torch.device("cpu"))
+    entered, over = threading.Event(), threading.Event()
+
+    def end(_: Any) -> None:
+        entered.set()
+        if who == "engine":
+            time.sleep(0.3)  # the main thread is in destroy by then
+        if how == "abort":
+            backend.abort()
+        else:  # torch may complain that it is done already
+            inrank.catch(dist.destroy_process_group, group)
+        over.set()
+
+    work = dist.irecv(torch.ones(1), 1 - rank, group=group)
+    work.get_future().add_done_callback(end)
+    if who == "engine":  # the receive fails at its limit, while nobody waits
+        entered.wait(8)
+    inrank.catch(dist.destroy_process_group, group)
+    told = [entered.is_set(), over.wait(8)]
+    dist.barrier()
+    return told
+
+
+@pytest.mark.parametrize("how", ["abort", "destroy"])
+@pytest.mark.parametrize("who", ["destroyer", "engine"])
+def test_a_callback_ends_the_group_that_is_being_destroyed(
+    pool: harness.Pool, who: str, how: str
+) -> None:
+    assert pool.run(ends_twice, how, who, world=2, timeout=20) == [[True, True]] * 2
 
 
 def test_ending_in_an_exception_keeps_the_exit_code(tmp_path: Path) -> None:

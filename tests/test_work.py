@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import torch.distributed as dist
 
 import harness
 import inrank
+import oracle
 
 Started = tuple[dist.Work, list[torch.Tensor]]
 
@@ -227,6 +229,65 @@ def chained(rank: int, world: int) -> list[float]:
 
 def test_callbacks_may_run_collectives(pool: harness.Pool) -> None:
     assert pool.run(chained) == [[21.0, 16.0, 4.0]] * 4
+
+
+def nested(rank: int, world: int, how: str) -> list[Any]:
+    """On completion runs one more collective of the same group and waits, as powerSGD's hook."""
+
+    def again(f: torch.futures.Future[Any]) -> float:
+        t = f.value()[0] + rank
+        return float(dist.all_reduce(t, async_op=True).get_future().wait()[0][-1])
+
+    got: list[Any] = []
+    for late, n in ((0, 1), (world - 1, 300_000)):  # the others attach while it is pending
+        if rank == late:
+            for r in set(range(world)) - {late}:
+                inrank.await_file(f"at.{how}.{n}.{r}", 10)
+            time.sleep(0.05)
+        work = dist.all_reduce(torch.full((n,), float(rank + 1)), async_op=True)
+        later = work.get_future().then(again)
+        inrank.mark(f"{how}.{n}")
+        if how == "waits":
+            work.wait()
+        end = time.monotonic() + 8 * harness.SLOW
+        while not later.done() and time.monotonic() < end:
+            time.sleep(0.002)
+        got.append(later.value() if later.done() else "never")
+    return got
+
+
+@pytest.mark.parametrize("how", ["polls", "waits"])
+def test_a_callback_may_wait_for_a_collective_of_its_own_group(
+    pool: harness.Pool, how: str
+) -> None:
+    assert pool.run(nested, how, world=3, timeout=20) == [[21.0, 21.0]] * 3
+
+
+def power_sgd(rank: int, world: int) -> list[Any]:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hooks
+
+    torch.manual_seed(rank)
+    layers = [torch.nn.Linear(40, 30), torch.nn.ReLU(), torch.nn.Linear(30, 20)]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+    state = hooks.PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=1)
+    model.register_comm_hook(state, hooks.powerSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    losses = []
+    for _ in range(6):
+        loss = model(torch.randn(8, 40)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    parameters = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return [losses, state.compression_stats()[0], oracle.digest(parameters)]
+
+
+def test_ddp_with_power_sgd(pool: harness.Pool) -> None:
+    told = pool.run(power_sgd, world=3, timeout=25)
+    for losses, rate, digest in told:
+        assert all(map(math.isfinite, losses)) and rate > 2
+        assert digest == told[0][2]
 
 
 def callbacks(rank: int, world: int) -> list[Any]:
