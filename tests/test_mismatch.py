@@ -367,3 +367,21 @@ def test_what_comes_too_late_goes_to_nobody(pool: harness.Pool, n: int) -> None:
     assert got == [7.0, 7.0] and second is None
     if n == BIG:  # a large one needs its receiver, and says that it is gone
         harness.raised(first, "CollectiveTimeout", ranks=[0])
+
+
+def ahead_in_disagreement(rank: int, world: int) -> list[str | None]:
+    told = []
+    for _ in range(40):
+        group = dist.new_group()
+        first = inrank.catch(dist.all_reduce, torch.ones(1), group=group)
+        if rank != 2:
+            inrank.catch(dist.all_reduce, torch.ones((1 << 19) + rank), group=group)
+        dist.barrier()
+        dist.destroy_process_group(group)
+        told.append(first and first.text)
+    return told
+
+
+def test_a_call_that_agrees_is_not_hurt_by_a_later_one_that_does_not(pool: harness.Pool) -> None:
+    for told in pool.run(ahead_in_disagreement, world=3):
+        assert told == [None] * 40

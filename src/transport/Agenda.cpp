@@ -89,9 +89,6 @@ bool Agenda::pass() {
 bool Agenda::stepCollectives() {
   bool moved = false;
   while (!collectives_.empty()) {
-    if (!broken_) {
-      broken_ = readVerdict(segment_.verdict());
-    }
     if (broken_) {
       failCollectives(*broken_);
       return true;
@@ -108,6 +105,11 @@ bool Agenda::stepCollectives() {
     }
     moved |= step != Step::kBlocked;
     if (step != Step::kDone) {
+      // Not before: others may be ahead, and the verdict of a call that this rank has not reached.
+      broken_ = readVerdict(segment_.verdict());
+      if (broken_) {
+        continue;
+      }
       break;
     }
     finish(collectives_.front(), std::nullopt);
