@@ -59,7 +59,7 @@ class InBlocks {
         op_(op),
         data_(data),
         width_(width(op.signature.dtype)),
-        stores_(storesFor(op.signature.bytes())),
+        stores_(storesInPlace(op.signature.bytes())),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }

@@ -35,9 +35,13 @@ const char* name(ReduceKind kind) {
   return index < kNames.size() ? kNames[index] : "?";
 }
 
+// Measured: a fresh result of 4 MiB takes 0.5 ms so, 0.8 ms when its old lines are fetched first.
 Stores storesFor(size_t bytes) {
-  constexpr size_t kLeavesTheCaches = size_t{16} << 20;
-  return bytes < kLeavesTheCaches ? Stores::kCached : Stores::kStreamed;
+  return bytes < (size_t{4} << 20) ? Stores::kCached : Stores::kStreamed;
+}
+
+Stores storesInPlace(size_t bytes) {
+  return bytes < (size_t{16} << 20) ? Stores::kCached : Stores::kStreamed;
 }
 
 void copyBytes(void* to, const void* from, size_t bytes, Stores stores) {
