@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,10 +21,6 @@ constexpr char kFile = 'f';
 constexpr char kGoodbye = 'b';
 constexpr char kFailed = 'x';
 constexpr size_t kMostMessage = 4096;
-
-Fd openProcess(pid_t pid) {
-  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
 
 void send(const Fd& socket, const std::string& message) {
   // A peer that is gone is noticed by look(); the message has no reader then.

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -57,7 +56,7 @@ ucred credentials(const Fd& socket) {
 
 // A zombie is dead: its parent may take its time.
 bool isAlive(pid_t pid) {
-  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const Fd process = openProcess(pid);
   pollfd polled{process.get(), POLLIN, 0};
   return process.valid() && ::poll(&polled, 1, 0) == 0;
 }
@@ -289,11 +288,8 @@ void Rendezvous::giveUpOnTime() {
       missing.push_back(global(rank));
     }
   }
-  char limit[32];
-  std::snprintf(limit, sizeof limit, "%.1f s",
-                static_cast<double>(deadline_.limit().count()) / 1000);
   giveUp(Cause::kTimeout, missing,
-         std::string("timed out after ") + limit + "; nothing from " + rankList(missing));
+         "timed out after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(missing));
 }
 
 Fd Rendezvous::share(Fd made) {

@@ -1,9 +1,17 @@
 #include "core/Error.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 
 namespace bluefog {
+
+std::string inSeconds(std::chrono::milliseconds time) {
+  char text[32];
+  const double seconds = static_cast<double>(time.count()) / 1000;
+  std::snprintf(text, sizeof text, seconds < 0.1 ? "%.3f s" : "%.1f s", seconds);
+  return text;
+}
 
 std::string rankList(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

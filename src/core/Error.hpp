@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,8 @@ class Error : public std::runtime_error {
   std::vector<int> ranks_;
 };
 
+// "30.0 s".
+std::string inSeconds(std::chrono::milliseconds time);
 // "rank 3" or "ranks 3, 5, 7".
 std::string rankList(const std::vector<int>& ranks);
 

@@ -69,9 +69,7 @@ Signature signatureOf(OpKind kind, const at::Tensor& tensor) {
 }
 
 std::string Validate::who() const {
-  return "[bluefog] rank " + std::to_string(members_.global(members_.rank)) + "/" +
-         std::to_string(members_.size) +
-         (members_.group.empty() ? "" : " group " + members_.group) + " " + op_ + ": ";
+  return members_.who() + " " + op_ + ": ";
 }
 
 void Validate::tensor(const at::Tensor& tensor, const char* what) const {

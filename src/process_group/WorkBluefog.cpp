@@ -47,10 +47,8 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
   checkProcess();
   const Deadline limit = timeout.count() > 0 ? Deadline::in(timeout) : Deadline::never();
   if (!engine_->wait(*op_, limit)) {
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%.3f s", static_cast<double>(timeout.count()) / 1000);
     throw Error(Cause::kTimeout, {},
-                prefix(engine_->members(), *op_) + "wait() timed out after " + seconds +
+                prefix(engine_->members(), *op_) + "wait() timed out after " + inSeconds(timeout) +
                     "; the operation goes on until its own deadline");
   }
   if (op_->error) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "transport/Verdict.hpp"
-
 namespace bluefog {
 namespace {
 
@@ -89,8 +87,12 @@ bool Agenda::pass() {
 bool Agenda::stepCollectives() {
   bool moved = false;
   while (!collectives_.empty()) {
-    if (broken_) {
-      failCollectives(*broken_);
+    if (!broken_) {
+      broken_ = readVerdict(segment_.verdict());
+    }
+    // Of an earlier one than it speaks of, the others have done their part.
+    if (broken_ && broken_->sequence <= collectives_.front()->sequence) {
+      failCollectives(broken_->failure);
       return true;
     }
     Step step = Step::kBlocked;
@@ -105,11 +107,6 @@ bool Agenda::stepCollectives() {
     }
     moved |= step != Step::kBlocked;
     if (step != Step::kDone) {
-      // Not before: others may be ahead, and the verdict of a call that this rank has not reached.
-      broken_ = readVerdict(segment_.verdict());
-      if (broken_) {
-        continue;
-      }
       break;
     }
     finish(collectives_.front(), std::nullopt);
@@ -330,11 +327,11 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
 }
 
 void Agenda::failCollectives(const Failure& failure) {
-  broken_ = agreeOn(segment_.verdict(), failure);
+  broken_ = agreeOn(segment_.verdict(), {failure, collectives_.front()->sequence});
   bells_.touchPeers(members_.rank);
   bells_.ring();
   for (const auto& op : collectives_) {
-    finish(op, broken_);
+    finish(op, broken_->failure);
   }
   collectives_.clear();
 }

@@ -15,6 +15,7 @@
 #include "transport/Mailbox.hpp"
 #include "transport/Op.hpp"
 #include "transport/Segment.hpp"
+#include "transport/Verdict.hpp"
 
 namespace bluefog {
 
@@ -83,7 +84,7 @@ class Agenda {
   std::deque<std::shared_ptr<Op>> collectives_;
   std::list<std::shared_ptr<Op>> messages_;
   Ops finished_;
-  std::optional<Failure> broken_;  // why no collective can succeed any more
+  std::optional<Ruling> broken_;  // why no collective can succeed any more
   size_t departures_seen_ = 0;
   struct Stray {
     int peer;

@@ -1,17 +1,9 @@
 #include "transport/Failure.hpp"
 
-#include <cstdio>
-
 #include "transport/Op.hpp"
 
 namespace bluefog {
 namespace {
-
-std::string seconds(std::chrono::milliseconds limit) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(limit.count()) / 1000);
-  return text;
-}
 
 std::string called(int rank, const Signature& signature) {
   return "rank " + std::to_string(rank) + " called " + name(signature.kind) + details(signature);
@@ -28,8 +20,15 @@ std::vector<int> Membership::global(const std::vector<int>& group_ranks) const {
   return result;
 }
 
+std::string Membership::who() const {
+  const std::string place = std::to_string(rank) + "/" + std::to_string(size);
+  return group.empty() ? "[bluefog] rank " + place
+                       : "[bluefog] rank " + std::to_string(global(rank)) + " (" + place +
+                             " of group " + group + ")";
+}
+
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing) {
-  std::string reason = "timed out after " + seconds(op.deadline.limit());
+  std::string reason = "timed out after " + inSeconds(op.deadline.limit());
   const std::vector<int> ranks = members.global(missing);
   if (!ranks.empty()) {
     reason += "; nothing from " + rankList(ranks);
@@ -54,13 +53,9 @@ Failure aborted(const std::string& why) {
 }
 
 std::string prefix(const Membership& members, const Op& op) {
-  std::string text = "[bluefog] rank " + std::to_string(members.global(members.rank)) + "/" +
-                     std::to_string(members.size);
-  if (!members.group.empty()) {
-    text += " group " + members.group;
-  }
-  text += std::string(" ") + (op.title != nullptr ? op.title : name(op.signature.kind));
-  return text + " #" + std::to_string(op.sequence) + details(op.signature) + ": ";
+  const char* called = op.title != nullptr ? op.title : name(op.signature.kind);
+  return members.who() + " " + called + " #" + std::to_string(op.sequence) + details(op.signature) +
+         ": ";
 }
 
 Error errorOf(const Membership& members, const Op& op, const Failure& failure) {

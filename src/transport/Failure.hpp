@@ -17,6 +17,8 @@ struct Membership {
   std::string group;              // empty for the default group
   std::vector<int> global_ranks;  // of each group rank
 
+  // "[bluefog] rank 3/8", or "[bluefog] rank 5 (1/2 of group 7)".
+  std::string who() const;
   int global(int group_rank) const { return global_ranks[static_cast<size_t>(group_rank)]; }
   std::vector<int> global(const std::vector<int>& group_ranks) const;
 };

@@ -61,9 +61,9 @@ struct Outbound {
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
 // Messages on a lane are matched by kind and tag, in order. A small message goes at once; a large
-// one is announced, and streams when its receiver has accepted it. So a lane never holds data that
-// nobody takes, and an operation that waits for one rank stops no other. Used by the driving thread
-// alone.
+// one is announced, and streams when its receiver has accepted it, until that wants no more. So a
+// lane never holds data that nobody takes, and an operation that waits for one rank stops no other.
+// Used by the driving thread alone.
 class Mailbox {
  public:
   Mailbox(const Segment& segment, const Membership& members, Bells& bells);

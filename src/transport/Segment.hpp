@@ -47,6 +47,7 @@ struct Verdict {
 
   std::atomic<uint32_t> state;
   uint32_t cause;
+  uint64_t sequence;  // of the collective that failed
   uint32_t ranks_n;
   int32_t ranks[kMostRanks];
   uint32_t text_n;

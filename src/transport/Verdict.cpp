@@ -6,21 +6,24 @@
 
 namespace bluefog {
 
-std::optional<Failure> readVerdict(const Verdict& verdict) {
+std::optional<Ruling> readVerdict(const Verdict& verdict) {
   if (verdict.state.load(std::memory_order_acquire) != Verdict::kWritten) {
     return std::nullopt;
   }
   // The bounds hold whatever a peer has written.
   const size_t ranks_n = std::min<size_t>(verdict.ranks_n, Verdict::kMostRanks);
   const size_t text_n = std::min<size_t>(verdict.text_n, Verdict::kMostText);
-  return Failure{static_cast<Cause>(verdict.cause & 3u),
-                 std::vector<int>(verdict.ranks, verdict.ranks + ranks_n),
-                 std::string(verdict.text, text_n)};
+  return Ruling{
+      {static_cast<Cause>(verdict.cause & 3u),
+       std::vector<int>(verdict.ranks, verdict.ranks + ranks_n), std::string(verdict.text, text_n)},
+      verdict.sequence};
 }
 
-Failure agreeOn(Verdict& verdict, const Failure& failure) {
+Ruling agreeOn(Verdict& verdict, const Ruling& ruling) {
+  const Failure& failure = ruling.failure;
   uint32_t expected = Verdict::kNone;
   if (verdict.state.compare_exchange_strong(expected, Verdict::kBeingWritten)) {
+    verdict.sequence = ruling.sequence;
     verdict.cause = static_cast<uint32_t>(failure.cause);
     verdict.ranks_n =
         static_cast<uint32_t>(std::min<size_t>(failure.ranks.size(), Verdict::kMostRanks));
@@ -29,16 +32,16 @@ Failure agreeOn(Verdict& verdict, const Failure& failure) {
         static_cast<uint32_t>(std::min<size_t>(failure.reason.size(), Verdict::kMostText));
     std::memcpy(verdict.text, failure.reason.data(), verdict.text_n);
     verdict.state.store(Verdict::kWritten, std::memory_order_release);
-    return failure;
+    return ruling;
   }
   // The writer is at work, unless it was killed at it: then everybody has a view of its own.
   for (int tries = 0; tries < 50; ++tries) {
-    if (const std::optional<Failure> agreed = readVerdict(verdict)) {
+    if (const std::optional<Ruling> agreed = readVerdict(verdict)) {
       return *agreed;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return failure;
+  return ruling;
 }
 
 }  // namespace bluefog

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "transport/Failure.hpp"
@@ -7,9 +8,16 @@
 
 namespace bluefog {
 
-// The failure that the group's ranks have agreed on, if there is one.
-std::optional<Failure> readVerdict(const Verdict& verdict);
-// Records `failure` unless another rank was first; returns what is recorded.
-Failure agreeOn(Verdict& verdict, const Failure& failure);
+// The failure that the group's ranks have agreed on. It is that of the collective with this
+// sequence number and of all later ones.
+struct Ruling {
+  Failure failure;
+  uint64_t sequence = 0;
+};
+
+// If there is one.
+std::optional<Ruling> readVerdict(const Verdict& verdict);
+// Records `ruling` unless another rank was first; returns what is recorded.
+Ruling agreeOn(Verdict& verdict, const Ruling& ruling);
 
 }  // namespace bluefog

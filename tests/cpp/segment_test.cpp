@@ -134,35 +134,37 @@ TEST(SegmentTest, IsZeroAtFirst) {
 
 // ---- the verdict, which lives in it
 
-Failure failureNaming(int rank) {
-  return {Cause::kPeerFailed, {rank}, "rank " + std::to_string(rank) + " said it"};
+Ruling rulingNaming(int rank) {
+  return {{Cause::kPeerFailed, {rank}, "rank " + std::to_string(rank) + " said it"},
+          static_cast<uint64_t>(rank)};
 }
 
 TEST(VerdictTest, TheFirstFailureIsEverybodys) {
   for (int round = 0; round < 200; ++round) {
     const Segment segment(Segment::create(1), 1);
-    std::vector<Failure> agreed(4, failureNaming(-1));
+    std::vector<Ruling> agreed(4);
     runThreads(4, [&](int thread) {
-      agreed[static_cast<size_t>(thread)] = agreeOn(segment.verdict(), failureNaming(thread));
+      agreed[static_cast<size_t>(thread)] = agreeOn(segment.verdict(), rulingNaming(thread));
     });
-    for (const Failure& failure : agreed) {
-      ASSERT_EQ(failure.reason, agreed[0].reason);
-      ASSERT_EQ(failure.ranks, agreed[0].ranks);
-      ASSERT_EQ(failure.cause, Cause::kPeerFailed);
+    for (const Ruling& ruling : agreed) {
+      ASSERT_EQ(ruling.failure.reason, agreed[0].failure.reason);
+      ASSERT_EQ(ruling.failure.ranks, std::vector<int>{static_cast<int>(ruling.sequence)});
+      ASSERT_EQ(ruling.failure.cause, Cause::kPeerFailed);
     }
-    ASSERT_EQ(readVerdict(segment.verdict())->reason, agreed[0].reason);
+    ASSERT_EQ(readVerdict(segment.verdict())->failure.reason, agreed[0].failure.reason);
   }
 }
 
 TEST(VerdictTest, KeepsWhatFits) {
   const Segment segment(Segment::create(1), 1);
   EXPECT_FALSE(readVerdict(segment.verdict()).has_value());
-  agreeOn(segment.verdict(), {Cause::kTimeout, std::vector<int>(100, 5), std::string(5000, 'x')});
-  const std::optional<Failure> read = readVerdict(segment.verdict());
+  agreeOn(segment.verdict(),
+          {{Cause::kTimeout, std::vector<int>(100, 5), std::string(5000, 'x')}, 3});
+  const std::optional<Ruling> read = readVerdict(segment.verdict());
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->cause, Cause::kTimeout);
-  EXPECT_EQ(read->ranks, std::vector<int>(Verdict::kMostRanks, 5));
-  EXPECT_EQ(read->reason, std::string(Verdict::kMostText, 'x'));
+  EXPECT_EQ(read->failure.cause, Cause::kTimeout);
+  EXPECT_EQ(read->failure.ranks, std::vector<int>(Verdict::kMostRanks, 5));
+  EXPECT_EQ(read->failure.reason, std::string(Verdict::kMostText, 'x'));
 }
 
 TEST(VerdictTest, GarbageIsReadWithinBounds) {
@@ -172,16 +174,16 @@ TEST(VerdictTest, GarbageIsReadWithinBounds) {
   verdict.ranks_n = 0xffffffff;
   verdict.text_n = 0xffffffff;
   verdict.state.store(Verdict::kWritten);
-  const std::optional<Failure> read = readVerdict(verdict);
+  const std::optional<Ruling> read = readVerdict(verdict);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->ranks.size(), Verdict::kMostRanks);
-  EXPECT_EQ(read->reason.size(), Verdict::kMostText);
+  EXPECT_EQ(read->failure.ranks.size(), Verdict::kMostRanks);
+  EXPECT_EQ(read->failure.reason.size(), Verdict::kMostText);
 }
 
 TEST(VerdictTest, AWriterThatWasKilledHoldsUpNobody) {
   const Segment segment(Segment::create(1), 1);
   segment.verdict().state.store(Verdict::kBeingWritten);
-  EXPECT_EQ(agreeOn(segment.verdict(), failureNaming(3)).ranks, std::vector<int>{3});
+  EXPECT_EQ(agreeOn(segment.verdict(), rulingNaming(3)).failure.ranks, std::vector<int>{3});
 }
 
 }  // namespace
