@@ -67,15 +67,16 @@ void translate(std::exception_ptr pointer) {
   }
 }
 
-// Lets Ctrl-C end a wait.
-void checkSignals() {
+// Lets Ctrl-C end a wait. Whether there are other Python threads.
+bool checkSignals() {
   if (Py_IsInitialized() == 0) {
-    return;
+    return true;
   }
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) {
     throw py::error_already_set();
   }
+  return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
 }
 
 std::vector<WeightedRank> weighted(const std::vector<std::pair<int, double>>& pairs) {

@@ -66,6 +66,8 @@ def neighbor_allreduce(
         group: the process group; None, the default one.
         async_op: return a Work at once; after its wait() the average is `work.result()[0]`.
 
+    Weights are taken as they are: they need not sum to 1.
+
     Returns:
         A new tensor shaped like `tensor`, or the Work.
 
@@ -73,10 +75,16 @@ def neighbor_allreduce(
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
             neighbours; a tensor that is not dense on the CPU.
         TypeError: a tensor that is not of a floating type; a group of another backend.
-        Mismatch: a neighbour called with another shape or dtype.
-        PeerFailed: a neighbour that is needed died or left.
-        CollectiveTimeout: a neighbour did not come within the group's timeout.
+        Mismatch: a neighbour that sends to this rank called with another number of elements or
+            dtype. Who only sent a small tensor to such a one hears of it at its next call.
+        PeerFailed: a neighbour that is needed died, or left without sending to this rank.
+        CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
+            does not list this rank in its `dst_weights`.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(
+            f"[bluefog] neighbor_allreduce: expected a torch.Tensor, got {type(tensor).__name__}"
+        )
     resolved = topology._resolve(group)
     edges = _Edges(resolved, tensor, self_weight, src_weights, dst_weights)
     work: dist.Work = _backend(resolved).neighbor_allreduce(

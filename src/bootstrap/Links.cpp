@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
+#include <stdexcept>
 
 #include "core/Error.hpp"
 
@@ -117,6 +118,11 @@ bool Links::read(Peer& peer) {
     }
     if (length == 0) {
       return true;
+    }
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      throw std::runtime_error(
+          "[bluefog] no file descriptor is left for the group's memory; raise the limit (ulimit "
+          "-n)");
     }
     const cmsghdr* header = CMSG_FIRSTHDR(&message);
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {

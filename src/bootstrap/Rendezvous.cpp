@@ -134,7 +134,13 @@ void Rendezvous::learn() {
     if (!text) {
       continue;
     }
-    record = RankRecord::decode(*text);
+    try {
+      record = RankRecord::decode(*text);
+    } catch (const std::exception&) {
+      giveUp(Cause::kMismatch, {global(rank)},
+             "the store holds something else than a record of rank " +
+                 std::to_string(global(rank)) + "; does another program use its keys?");
+    }
     checkPlace(rank);
     if (rank < rank_) {
       to_call_.push_back(rank);
@@ -279,6 +285,10 @@ void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::s
   throw Error(cause, ranks,
               "[bluefog] rank " + std::to_string(global(rank_)) + "/" + std::to_string(size()) +
                   " init_process_group: " + why);
+}
+
+void Rendezvous::abandon(const std::string& why) {
+  links_.sayFailed(Cause::kPeerFailed, {global(rank_)}, why);
 }
 
 void Rendezvous::giveUpOnTime() {

@@ -32,6 +32,8 @@ class Rendezvous {
   // The memory of the group: `made` by group rank 0, received by the others.
   Fd share(Fd made);
   Links takeLinks() { return std::move(links_); }
+  // Tells the others why this rank cannot go on.
+  void abandon(const std::string& why);
 
  private:
   enum class Answer { kTaken, kBusy, kRefused };

@@ -10,10 +10,6 @@
 
 #include "core/Error.hpp"
 
-#ifndef BLUEFOG_VERSION
-#define BLUEFOG_VERSION "0"
-#endif
-
 namespace bluefog {
 namespace {
 
@@ -69,8 +65,7 @@ RankRecord RankRecord::decode(const std::string& text) {
   for (std::string* field :
        {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret}) {
     if (!std::getline(lines, *field)) {
-      throw std::runtime_error(
-          "[bluefog] the store holds a record of this rank's group that this version cannot read");
+      throw std::runtime_error("not a record of this version");
     }
   }
   record.pid = static_cast<pid_t>(std::stol(pid));

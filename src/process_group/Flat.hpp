@@ -12,13 +12,13 @@ class Flat {
  public:
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {
-    return tensor.is_contiguous() ? Flat(tensor, tensor) : Flat(tensor, tensor.contiguous());
+    return isPlain(tensor) ? Flat(tensor, tensor)
+                           : Flat(tensor, tensor.resolve_conj().resolve_neg().contiguous());
   }
   // With room for them; copyBack() puts them in place.
   static Flat output(const at::Tensor& tensor) {
-    return tensor.is_contiguous()
-               ? Flat(tensor, tensor)
-               : Flat(tensor, at::empty_like(tensor, at::MemoryFormat::Contiguous));
+    return isPlain(tensor) ? Flat(tensor, tensor)
+                           : Flat(tensor, at::empty(tensor.sizes(), tensor.options()));
   }
 
   std::byte* data() const { return static_cast<std::byte*>(flat_.mutable_data_ptr()); }
@@ -37,6 +37,11 @@ class Flat {
  private:
   Flat(at::Tensor original, at::Tensor flat)
       : original_(std::move(original)), flat_(std::move(flat)) {}
+
+  // Whether its memory, as it is, is its elements.
+  static bool isPlain(const at::Tensor& tensor) {
+    return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
+  }
 
   at::Tensor original_;
   at::Tensor flat_;

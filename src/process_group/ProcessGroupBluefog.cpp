@@ -32,21 +32,28 @@ Membership membership(int rank, int size, const Options& options) {
 }
 
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
-                             Deadline deadline, std::function<void()> interrupt) {
+                             Deadline deadline, Engine::Interrupt interrupt) {
   StoreExchange exchange(store, members.rank, members.size);
   Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline, interrupt);
-  rendezvous.meet();
-  const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
-  const int size = members.size;
-  return Engine::make(Segment(memory, size), std::move(members), rendezvous.takeLinks(),
-                      std::move(interrupt));
+  try {
+    rendezvous.meet();
+    const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
+    Segment segment(memory, members.size);
+    return Engine::make(std::move(segment), std::move(members), rendezvous.takeLinks(),
+                        std::move(interrupt));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    rendezvous.abandon(error.what());
+    throw;
+  }
 }
 
 }  // namespace
 
 ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, c10::intrusive_ptr<bluefog::Options> options,
-                                         std::function<void()> interrupt)
+                                         Engine::Interrupt interrupt)
     : c10d::Backend(rank, size),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()) {
@@ -54,6 +61,8 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " ranks; a group has 1 to ", kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
                     " is not in a group of ", size);
+  TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
+                    options_->timeout.count(), " ms is not a positive time");
   engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout),
                  std::move(interrupt));
   registry::enroll(engine_);

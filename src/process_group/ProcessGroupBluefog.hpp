@@ -27,11 +27,9 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
-  // timeout, or die meanwhile. `interrupt` is called now and then while a call waits, and may
-  // throw.
+  // timeout, or die meanwhile. For `interrupt` see Engine.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                      c10::intrusive_ptr<bluefog::Options> options,
-                      std::function<void()> interrupt);
+                      c10::intrusive_ptr<bluefog::Options> options, Engine::Interrupt interrupt);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }

@@ -1,5 +1,6 @@
 #include "process_group/Validate.hpp"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
@@ -68,6 +69,23 @@ Signature signatureOf(OpKind kind, const at::Tensor& tensor) {
   return signature;
 }
 
+namespace {
+
+bool hasMemory(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) {
+    return true;
+  }
+  if (!tensor.has_storage() || tensor.storage().data() == nullptr) {
+    return false;
+  }
+  const size_t needed =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                       static_cast<size_t>(tensor.storage_offset()));
+  return tensor.storage().nbytes() >= needed;
+}
+
+}  // namespace
+
 std::string Validate::who() const {
   return members_.who() + " " + op_ + ": ";
 }
@@ -78,6 +96,9 @@ void Validate::tensor(const at::Tensor& tensor, const char* what) const {
                     "; only dense (strided) tensors are supported");
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
                     "; only CPU tensors are supported");
+  TORCH_CHECK_VALUE(!tensor.is_nested(), who(), what, " is nested; pass its parts");
+  TORCH_CHECK_VALUE(hasMemory(tensor), who(), what,
+                    " has no memory of its own (a fake tensor, or one whose storage was freed?)");
   TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", typeName(tensor),
                    "); dequantize it first");
 }

@@ -51,6 +51,7 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
                 prefix(engine_->members(), *op_) + "wait() timed out after " + inSeconds(timeout) +
                     "; the operation goes on until its own deadline");
   }
+  conclude();
   if (op_->error) {
     std::rethrow_exception(op_->error);
   }
@@ -65,6 +66,7 @@ void WorkBluefog::abort() {
 c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
   const std::unique_lock lock(future_mutex_);
   if (!future_) {
+    op_->calls_back.store(true, std::memory_order_release);
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     if (concluded_) {
@@ -83,15 +85,20 @@ void WorkBluefog::complete(c10::ivalue::Future& future) const {
 }
 
 void WorkBluefog::conclude() {
-  finish(op_->error);
   c10::intrusive_ptr<c10::ivalue::Future> future;
+  bool first = false;
   {
     const std::unique_lock lock(future_mutex_);
-    concluded_ = true;
+    first = !std::exchange(concluded_, true);
     future = future_;
   }
-  if (future) {
+  if (first) {
+    finish(op_->error);
+  }
+  if (future && first) {
     complete(*future);  // runs callbacks: outside of the lock
+  } else if (future) {
+    future->wait();  // another thread is about to complete it
   }
 }
 

@@ -32,7 +32,8 @@ class WorkBluefog : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return op_->sequence; }
 
-  // Called once when the operation has ended: closes the profiler's range, completes the future.
+  // When the operation has ended, by whoever comes first: closes the profiler's range, completes
+  // the future.
   void conclude();
 
  private:

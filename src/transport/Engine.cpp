@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "transport/Patience.hpp"
@@ -20,6 +22,8 @@ using Clock = Deadline::Clock;
 constexpr milliseconds kSlice{50};
 // Between two tries to become the driver of an engine that is to stop.
 constexpr milliseconds kStopAgain{2};
+// After so long in one wait() it is known whether the program has other threads.
+constexpr milliseconds kSettled{150};
 
 int usableCores() {
   cpu_set_t set;
@@ -28,7 +32,7 @@ int usableCores() {
 
 }  // namespace
 
-Engine::Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt)
+Engine::Engine(Segment segment, Membership members, Links links, Interrupt interrupt)
     : members_(std::move(members)),
       segment_(std::move(segment)),
       agenda_(segment_, members_, std::move(links)),
@@ -37,7 +41,7 @@ Engine::Engine(Segment segment, Membership members, Links links, std::function<v
       owner_(::getpid()) {}
 
 std::shared_ptr<Engine> Engine::make(Segment segment, Membership members, Links links,
-                                     std::function<void()> interrupt) {
+                                     Interrupt interrupt) {
   auto made = std::make_unique<Engine>(std::move(segment), std::move(members), std::move(links),
                                        std::move(interrupt));
   return {made.release(), [](Engine* engine) {
@@ -60,12 +64,10 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   Buried dropped;  // released after the lock is free
   {
     const std::lock_guard lock(mutex_);
-    op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
-    if (caller_ == std::thread::id()) {
-      caller_ = std::this_thread::get_id();
-    } else if (caller_ != std::this_thread::get_id()) {
-      many_callers_.store(true, std::memory_order_relaxed);
+    if (who == Who::kEngine && !stopped_) {
+      ensureThread();  // before anything is queued: this may fail
     }
+    op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
     if (stopped_) {
       throw errorOf(members_, *op, *stopped_);
     }
@@ -74,7 +76,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     ++pending_;
     dropped.ops.swap(buried_.ops);
     if (who == Who::kEngine) {
-      rouseThread();
+      work_.notify_one();
     }
   }
   if (who == Who::kEngine) {
@@ -93,6 +95,8 @@ bool Engine::wait(const Op& op, Deadline limit) {
       rouseThread();
     }
   };
+  const Deadline settled = Deadline::in(kSettled);
+  const bool may_stand = limit.isNever();
   Deadline next_interrupt = Deadline::in(kSlice);
   while (!op.done.load(std::memory_order_acquire)) {
     if (limit.passed()) {
@@ -103,19 +107,22 @@ bool Engine::wait(const Op& op, Deadline limit) {
       wakeDriver();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
     } else {
+      stands_ = may_stand && settled.passed() && !has_other_threads_;
       driveAndConclude(lock, Who::kCaller);
     }
     if (interrupt_ && next_interrupt.passed()) {
       next_interrupt = Deadline::in(kSlice);
       lock.unlock();
+      bool others = false;
       try {
-        interrupt_();
+        others = interrupt_();
       } catch (...) {
         lock.lock();
         leave();
         throw;
       }
       lock.lock();
+      has_other_threads_ |= others;
     }
   }
   leave();
@@ -178,7 +185,8 @@ void Engine::shutdown() {
   }
   agenda_.links().sayGoodbye();
   Buried dropped;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  callBack(lock);
   dropped.ops.swap(buried_.ops);
   presence_ = Presence::kLeft;
   changed_.notify_all();
@@ -211,37 +219,51 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   if (ended.empty()) {
     return;
   }
-  callBack(lock, ended);
-  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
-}
-
-// May run anything, operations on this group too: outside of the lock and of the driver's role.
-void Engine::callBack(std::unique_lock<std::mutex>& lock, const Ops& ended) {
-  if (std::none_of(ended.begin(), ended.end(), [](const auto& op) { return op->finished; })) {
-    return;
-  }
-  const bool own = isOwnThread();
-  if (own) {
-    ++calling_back_;
-    on_duty_ = {};
-  } else {
-    --waiting_;
-  }
-  if (pending_ > 0) {
-    rouseThread();
-  }
   lock.unlock();
+  Ops calling;
   for (const auto& op : ended) {
-    if (op->finished) {
+    if (op->calls_back.load(std::memory_order_acquire)) {
+      calling.push_back(op);
+    } else if (op->finished) {
       op->finished(*op);
     }
   }
   lock.lock();
+  for (const auto& op : ended) {
+    if (!op->calls_back.load(std::memory_order_relaxed)) {
+      buried_.ops.push_back(op);
+    }
+  }
+  if (!calling.empty()) {
+    to_call_back_.insert(to_call_back_.end(), calling.begin(), calling.end());
+    if (isOwnThread() || !rouseThread()) {
+      callBack(lock);
+    }
+  }
+}
+
+// May run anything, operations on this group too: outside of the lock and of the driver's role, and
+// not inside a caller's wait for something else.
+void Engine::callBack(std::unique_lock<std::mutex>& lock) {
+  Ops ended;
+  ended.swap(to_call_back_);
+  const bool own = isOwnThread();
+  if (own) {
+    ++calling_back_;
+    on_duty_ = {};
+    if (pending_ > 0) {
+      rouseThread();
+    }
+  }
+  lock.unlock();
+  for (const auto& op : ended) {
+    op->finished(*op);
+  }
+  lock.lock();
   if (own) {
     --calling_back_;
-  } else {
-    ++waiting_;
   }
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
 }
 
 // Passes until something has finished, or nothing can move and this thread may not sleep, or it
@@ -280,15 +302,14 @@ bool Engine::sleepUnlessMoved() {
   if (pass() || agenda_.anyFinished()) {
     return false;
   }
-  const bool alone = !many_callers_.load(std::memory_order_relaxed);
-  if (alone) {
+  if (stands_) {
     agenda_.standStill();
   }
   bell.sleep(ticket, agenda_.rest());
   agenda_.lookIntoLanes();
   const Clock::time_point now = Clock::now();
   agenda_.tick(now);
-  if (alone) {
+  if (stands_) {
     agenda_.moveOn(now);
   }
   return true;
@@ -298,8 +319,7 @@ bool Engine::isOwnThread() const {
   return std::count(thread_ids_.begin(), thread_ids_.end(), std::this_thread::get_id()) > 0;
 }
 
-void Engine::rouseThread() {
-  work_.notify_one();
+void Engine::ensureThread() {
   if (threads_.size() > calling_back_ || end_) {
     return;
   }
@@ -308,10 +328,27 @@ void Engine::rouseThread() {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  threads_.emplace_back([this] { run(); });
+  const std::shared_ptr<void> restored(
+      nullptr, [&before](void*) { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
+  try {
+    threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw std::runtime_error(members_.who() +
+                             ": the engine's thread cannot be started: " + error.what());
+  }
   thread_ids_.push_back(threads_.back().get_id());
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_setname_np(threads_.back().native_handle(), "bluefog-engine");
+}
+
+bool Engine::rouseThread() {
+  try {
+    ensureThread();
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  work_.notify_one();
+  wakeDriver();
+  return !end_;
 }
 
 void Engine::run() {
@@ -320,6 +357,10 @@ void Engine::run() {
   while (!end_) {
     if (on_duty_ == std::this_thread::get_id()) {
       on_duty_ = {};
+    }
+    if (!to_call_back_.empty()) {
+      callBack(lock);
+      continue;
     }
     if (pending_ == 0 || waiting_ > 0 || driving_ || on_duty_ != std::thread::id()) {
       work_.wait(lock);
@@ -330,7 +371,7 @@ void Engine::run() {
     const uint32_t ticket = bell.lieDown();
     const size_t before = pending_;
     driveAndConclude(lock, Who::kEngine);
-    if (pending_ != before || waiting_ > 0 || driving_ || end_) {
+    if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
       continue;
     }
     const milliseconds rest = agenda_.rest();

@@ -29,11 +29,14 @@ namespace bluefog {
 // wait(), stop() and shutdown() may be called from any thread.
 class Engine {
  public:
-  // `interrupt` is called now and then by waiting threads, outside of all locks, and may throw.
+  // Called now and then by waiting threads, outside of all locks. May throw. Says whether the
+  // program has other threads that may call.
+  using Interrupt = std::function<bool()>;
+
   // By make(): a forked child must not destroy it.
-  Engine(Segment segment, Membership members, Links links, std::function<void()> interrupt);
+  Engine(Segment segment, Membership members, Links links, Interrupt interrupt);
   static std::shared_ptr<Engine> make(Segment segment, Membership members, Links links,
-                                      std::function<void()> interrupt);
+                                      Interrupt interrupt);
   ~Engine();
   // Whether this process is a child, forked later: it has the object, but not the memory nor the
   // threads, and no method may be called.
@@ -76,8 +79,10 @@ class Engine {
   };
 
   void run();
-  // Has somebody drive what nobody waits for.
-  void rouseThread();
+  // A thread that drives what nobody waits for, and calls back. Throws where none can be started.
+  void ensureThread();
+  // Has it look. False where there is none.
+  bool rouseThread();
   bool isOwnThread() const;
   // The driver may sleep, and not know of what was posted.
   void wakeDriver();
@@ -85,7 +90,7 @@ class Engine {
   // drive meanwhile.
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
-  void callBack(std::unique_lock<std::mutex>& lock, const Ops& ended);
+  void callBack(std::unique_lock<std::mutex>& lock);
   // True when it slept.
   bool sleepUnlessMoved();
 
@@ -95,7 +100,7 @@ class Engine {
   const Membership members_;
   const Segment segment_;
   Agenda agenda_;  // the driving thread's
-  const std::function<void()> interrupt_;
+  const Interrupt interrupt_;
   const bool own_core_;  // for each rank of the group
   const pid_t owner_;
 
@@ -103,10 +108,11 @@ class Engine {
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
   std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
-  int waiting_ = 0;         // threads in wait() that can drive: not those that are calling back
-  std::thread::id caller_;  // the first thread that posted
-  // Others posted too: what one of them waits for, another one may bring about.
-  std::atomic<bool> many_callers_{false};
+  int waiting_ = 0;  // threads in wait()
+  // What the one that waits lacks, another thread of the program may bring about.
+  bool has_other_threads_ = false;
+  bool stands_ = false;  // the driving thread can do nothing but wait
+  Ops to_call_back_;     // ended
   size_t pending_ = 0;
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};

@@ -160,8 +160,7 @@ void Mailbox::accept(const Expected& message, std::byte* sink) {
 
 bool Mailbox::mayGoAtOnce(int destination, const Signature& signature) {
   return signature.bytes() <= payload() &&
-         (signature.kind != OpKind::kPointToPoint ||
-          lane(destination).outstanding + signature.bytes() <= kCredit);
+         lane(destination).outstanding + signature.bytes() <= kCredit;
 }
 
 void Mailbox::credit(int peer, size_t bytes) {

@@ -46,8 +46,10 @@ struct Op {
   // Written by the driving thread before `done`.
   std::exception_ptr error;
   std::atomic<bool> done{false};
-  // Called once, by the driving thread, outside of every lock.
+  // Called once, outside of every lock: by the driving thread, or, where it may call back into the
+  // program, by the engine's own.
   std::function<void(Op&)> finished;
+  std::atomic<bool> calls_back{false};
 
   // Lets go of the caller's tensors, and of the Work, which holds this.
   void release() {

@@ -409,6 +409,7 @@ TEST(InterruptTest, EndsAWaitAndNotTheOperation) {
     if (now) {
       throw Interrupted();
     }
+    return false;
   });
   Rank one(memory, membership(1, 2));
   std::vector<float> data(3, -1);
@@ -433,6 +434,7 @@ TEST(InterruptTest, MayUseTheGroup) {
   Rank me(memory, membership(0, 1), [&] {
     self->start(self->send(sent, 0));
     ++calls;
+    return false;
   });
   self = &me;
   std::vector<float> data(2);

@@ -107,7 +107,7 @@ Signature signatureOf(OpKind kind, size_t count, ReduceKind reduce = ReduceKind:
 // them as ProcessGroupBluefog does.
 class Rank {
  public:
-  Rank(const Fd& memory, Membership members, std::function<void()> interrupt = nullptr)
+  Rank(const Fd& memory, Membership members, Engine::Interrupt interrupt = nullptr)
       : self(members.rank),
         size(members.size),
         engine(Segment(memory, members.size), members, Links(members.size), std::move(interrupt)) {}
