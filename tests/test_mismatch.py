@@ -143,7 +143,8 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
         error = harness.raised(first, "Mismatch")
         assert "DistBackendError" in error.kinds
         assert error.took(start) < 1.0 * harness.SLOW, f"rank {rank}: {error.took(start):.2f} s"
-        assert re.match(rf"\[bluefog\] rank {rank}/{WORLD} ", error.text), error.text
+        who = rf"\[bluefog\] rank {rank} \({rank}/{WORLD} of group "
+        assert re.match(who, error.text), error.text
         for part in CASES[name][2]:
             assert re.search(part, error.text), f"rank {rank} does not say {part!r}: {error.text}"
         # The two sides; of a collective, the same two on every rank.
@@ -298,7 +299,7 @@ def test_a_missing_rank_is_named_at_the_limit(pool: harness.Pool) -> None:
     took, error = pool.run(nobody_comes, 1.5, world=WORLD)[0][0]
     assert 1.4 < took < 2.5 * harness.SLOW
     harness.raised(error, "CollectiveTimeout", ranks=[1, 2])
-    want = r"\[bluefog\] rank 0/3 (group \S+ )?allreduce #\d+ (SUM )?float32\[4096\]: "
+    want = r"\[bluefog\] rank 0 \(0/3 of group \S+\) allreduce #\d+ (SUM )?float32\[4096\]: "
     want += r"timed out after 1\.5 s; nothing from ranks 1, 2"
     assert re.match(want, error.text), error.text
 

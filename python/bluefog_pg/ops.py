@@ -81,6 +81,8 @@ def neighbor_allreduce(
         CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
             does not list this rank in its `dst_weights`.
     """
+    import torch
+
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(
             f"[bluefog] neighbor_allreduce: expected a torch.Tensor, got {type(tensor).__name__}"

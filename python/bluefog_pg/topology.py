@@ -111,7 +111,7 @@ def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
     if topology.number_of_nodes() != group.size():
         raise TypeError(
             f"{where}topology has {topology.number_of_nodes()} nodes "
-            f"but the group has {group.size()} ranks"
+            f"but the group has {group.size()} ranks; the nodes must be 0 to {group.size() - 1}"
         )
     if set(topology.nodes) != set(range(group.size())):
         raise TypeError(f"{where}the nodes must be the ranks 0 to {group.size() - 1}")
