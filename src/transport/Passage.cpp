@@ -11,6 +11,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
+// After a pause the slots may have left the reader's cache: not before it has read some again does
+// a look tell where they are.
+constexpr std::chrono::milliseconds kPause{1};
+constexpr int kWarm = 16;
+// For those who never write so many at once.
+constexpr std::chrono::milliseconds kLongestBetween{100};
 // The fastest of so many counts: the others may have been interrupted.
 constexpr int kLooks = 3;
 constexpr size_t kWorthALook = 4 * 1024;
@@ -35,7 +41,9 @@ Stores Passage::stores(std::byte* place, size_t bytes) {
     return Stores::kCached;
   }
   const Clock::time_point now = Clock::now();
-  if (now < next_look_) {
+  warm_ = now - last_ > kPause ? 0 : warm_ + 1;
+  last_ = now;
+  if (now < next_look_ || (warm_ < kWarm && now < next_look_ + kLongestBetween)) {
     return found_;
   }
   fastest_ = std::max(fastest_, takeBack(place, bytes));

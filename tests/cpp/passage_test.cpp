@@ -38,7 +38,7 @@ TEST(PassageTest, LooksAgainAfterAWhile) {
   const Stores found = passage.stores(slot.data(), slot.size());
   EXPECT_FALSE(isTouched(slot));
   EXPECT_EQ(passage.stores(slot.data(), slot.size()), found);
-  std::this_thread::sleep_for(std::chrono::milliseconds(11));
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
   passage.stores(slot.data(), slot.size());
   EXPECT_TRUE(isTouched(slot));
 }
