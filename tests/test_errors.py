@@ -303,6 +303,26 @@ def test_what_is_not_implemented_says_so(pool: harness.Pool) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def without_memory(rank: int, world: int) -> list[Any]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    import bluefog_pg
+
+    freed, fake = torch.ones(4), FakeTensorMode().from_tensor(torch.ones(4))
+    freed.untyped_storage().resize_(0)
+    told = [inrank.catch(dist.all_reduce, freed)]
+    told += [inrank.catch(bluefog_pg.neighbor_allreduce, tensor) for tensor in (freed, fake)]
+    average = bluefog_pg.neighbor_allreduce(torch._neg_view(torch.tensor([1.0, 2.0])))
+    return [told, average.tolist()]
+
+
+def test_tensors_that_are_not_what_lies_in_memory(pool: harness.Pool) -> None:
+    for told, average in pool.run(without_memory):
+        for error in told:
+            harness.raised(error, "ValueError", text="has no memory")
+        assert average == [-1.0, -2.0]
+
+
 def after_destroy(rank: int, world: int) -> list[Any]:
     group = dist.new_group()
     backend = group._get_backend(torch.device("cpu"))

@@ -386,3 +386,22 @@ def ahead_in_disagreement(rank: int, world: int) -> list[str | None]:
 def test_a_call_that_agrees_is_not_hurt_by_a_later_one_that_does_not(pool: harness.Pool) -> None:
     for told in pool.run(ahead_in_disagreement, world=3):
         assert told == [None] * 40
+
+
+def sends_after_a_look(rank: int, world: int) -> list[Any]:
+    x, y = torch.ones(4), torch.ones(4)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        looked = inrank.catch(work.wait, timedelta(seconds=1))
+        dist.send(y, 1)
+        work.wait()
+    else:
+        looked = None
+        dist.recv(y, 0)
+        dist.all_reduce(x)
+    return [looked and looked.kind, x.tolist()]
+
+
+def test_a_wait_with_a_limit_is_no_mismatch(pool: harness.Pool) -> None:
+    told = pool.run(sends_after_a_look, world=2)
+    assert told == [["CollectiveTimeout", [2.0] * 4], [None, [2.0] * 4]]

@@ -267,3 +267,31 @@ def in_subgroup(rank: int, world: int) -> list[Any]:
 
 def test_within_a_subgroup(pool: harness.Pool) -> None:
     assert pool.run(in_subgroup) == [[0, 0], [11, 21], [0, 0], [1, 2]]
+
+
+def behind_a_flood_of_averages(rank: int, world: int) -> list[float]:
+    import bluefog_pg
+
+    x, n = torch.ones(1 << 15), 600
+    if rank == 0:
+        works = [
+            bluefog_pg.neighbor_allreduce(
+                x, self_weight=1.0, src_weights={}, dst_weights=[1], async_op=True
+            )
+            for _ in range(n)
+        ]
+        dist.send(torch.full((4,), 7.0), 1, tag=7)
+        for work in works:
+            work.wait()
+        return [7.0, 1.0]
+    got = torch.zeros(4)
+    dist.recv(got, 0, tag=7)
+    for _ in range(n):
+        x = bluefog_pg.neighbor_allreduce(
+            torch.ones(1 << 15), self_weight=0.5, src_weights={0: 0.5}, dst_weights=[]
+        )
+    return [got[0].item(), x.mean().item()]
+
+
+def test_a_message_passes_any_number_of_averages(pool: harness.Pool) -> None:
+    assert pool.run(behind_a_flood_of_averages, world=2, timeout=30) == [[7.0, 1.0]] * 2
