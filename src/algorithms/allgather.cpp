@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "algorithms/Algorithms.hpp"
+#include "algorithms/InFrames.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -18,34 +19,28 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
   const auto self = static_cast<size_t>(board.rank());
   const size_t longest = *std::max_element(bytes.begin(), bytes.end());
   const size_t frames = std::max((longest + board.payload() - 1) / board.payload(), size_t{1});
-  if (outputs[self] != input && bytes[self] > 0) {
-    copyBytes(outputs[self], input, bytes[self]);
-  }
   const Stores stores = storesFor(std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
-  size_t given = 0;
-  size_t taken = 0;
-  const auto can_give = [&] { return given < frames && board.hasRoom(); };
-  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
-  while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
-                   [&] { return board.arrivals(op).missing(); });
-    if (can_take()) {
-      const size_t at = taken++ * board.payload();
-      for (size_t rank = 0; rank < bytes.size(); ++rank) {
-        const size_t length = chunk(bytes[rank], at, board.payload());
-        if (rank != self && length > 0) {
-          copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank)), length, stores);
-        }
-      }
-      board.pop();
-    } else {
-      const size_t at = given++ * board.payload();
-      const size_t length = chunk(bytes[self], at, board.payload());
-      std::byte* slot = board.slot();
-      copyBytes(slot, input + at, length, board.stores(slot, length));
-      board.publish(op, length, board.size() - 1);
+  const auto give = [&board, &op, input, own = bytes[self]](size_t frame) {
+    const size_t at = frame * board.payload();
+    const size_t length = chunk(own, at, board.payload());
+    std::byte* slot = board.slot();
+    copyBytes(slot, input + at, length, board.stores(slot, length));
+    board.publish(op, length, board.size() - 1);
+  };
+  const auto take = [&board, input, self, stores, outputs = std::move(outputs),
+                     bytes = std::move(bytes)](size_t frame) {
+    const size_t at = frame * board.payload();
+    if (frame == 0 && outputs[self] != input && bytes[self] > 0) {
+      copyBytes(outputs[self], input, bytes[self]);
     }
-  }
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      const size_t length = chunk(bytes[rank], at, board.payload());
+      if (rank != self && length > 0) {
+        copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank)), length, stores);
+      }
+    }
+  };
+  return inFrames(board, op, frames, give, take);
 }
 
 }  // namespace bluefog

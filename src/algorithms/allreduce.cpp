@@ -75,7 +75,7 @@ class InBlocks {
   }
   std::vector<int> missing() {
     std::vector<int> ranks = returns_.lacking(op_);
-    const std::vector<int> slow = board_.hasRoom() ? std::vector<int>{} : board_.room().missing();
+    const std::vector<int> slow = board_.room().missing();
     ranks.insert(ranks.end(), slow.begin(), slow.end());
     return ranks;
   }

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -22,20 +23,23 @@ struct ProcessGroupBluefog::Call {
   std::shared_ptr<int> source = nullptr;
 };
 
-// Gives `op` the memory that its scripts use, `results` of which they write.
-template <class Memory>
-void own(Op& op, std::shared_ptr<Memory> memory, const std::vector<const Flat*>& results) {
-  for (const Flat* result : results) {
-    if (result->copied()) {
-      op.epilogue = [memory, results] {
-        for (const Flat* flat : results) {
-          flat->copyBack();
-        }
-      };
-      break;
-    }
+// The memory that an operation's scripts use. What is both read and written is an output.
+struct Buffers {
+  std::vector<Flat> inputs;
+  std::vector<Flat> outputs;
+};
+
+// Gives it to the operation, whose epilogue copies back what could not be written in place.
+inline void own(Op& op, std::shared_ptr<Buffers> buffers) {
+  const std::vector<Flat>& outputs = buffers->outputs;
+  if (std::any_of(outputs.begin(), outputs.end(), [](const Flat& f) { return f.copied(); })) {
+    op.epilogue = [buffers] {
+      for (const Flat& output : buffers->outputs) {
+        output.copyBack();
+      }
+    };
   }
-  op.memory = std::move(memory);
+  op.memory = std::move(buffers);
 }
 
 }  // namespace bluefog

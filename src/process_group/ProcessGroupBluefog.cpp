@@ -13,6 +13,7 @@ namespace {
 
 // A socket and a pidfd for each peer have to fit into the usual limit of 1024 open files.
 constexpr int kMostRanks = 256;
+static_assert(kMostRanks <= static_cast<int>(Standing::kMostRanks));
 
 Membership membership(int rank, int size, const Options& options) {
   Membership members;

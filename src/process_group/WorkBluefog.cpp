@@ -3,7 +3,6 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "core/Error.hpp"

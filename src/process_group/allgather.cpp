@@ -15,19 +15,15 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
                     outputs.size());
   const std::vector<at::Tensor>& list = outputs.front();
   validate.listLength(list.size(), "the output list");
-  struct Memory {
-    Flat input;
-    std::vector<Flat> outputs;
-  };
-  auto memory = std::make_shared<Memory>(Memory{Flat::input(input), {}});
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {}});
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
   for (const at::Tensor& output : list) {
     validate.tensor(output, "an output");
     validate.writable(output, "an output");
     validate.sameType(output, input, "an output");
-    memory->outputs.push_back(Flat::output(output));
-    data.push_back(memory->outputs.back().data());
+    buffers->outputs.push_back(Flat::output(output));
+    data.push_back(buffers->outputs.back().data());
     bytes.push_back(output.nbytes());
   }
   validate.elements(list[static_cast<size_t>(rank_)].numel(), input.numel(),
@@ -40,13 +36,9 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
   }
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, memory->input.readable(),
+  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
                                            std::move(data), std::move(bytes)));
-  std::vector<const Flat*> results;
-  for (const Flat& output : memory->outputs) {
-    results.push_back(&output);
-  }
-  own(*op, memory, results);
+  own(*op, std::move(buffers));
   return post(
       {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", inputs, list, opts.asyncOp});
 }
@@ -60,20 +52,19 @@ WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& inp
   validate.sameType(output, input, "the output");
   validate.elements(output.numel(), input.numel() * size_, "the output");
   TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
-  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(Flat::input(input), output);
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   const size_t bytes = input.nbytes();
   std::vector<std::byte*> data;
   for (int rank = 0; rank < size_; ++rank) {
-    data.push_back(static_cast<std::byte*>(output.mutable_data_ptr()) +
-                   static_cast<size_t>(rank) * bytes);
+    data.push_back(buffers->outputs[0].data() + static_cast<size_t>(rank) * bytes);
   }
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
                                  deadline(opts.timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, memory->first.readable(),
+  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
                                            std::move(data),
                                            std::vector<size_t>(static_cast<size_t>(size_), bytes)));
-  op->memory = std::move(memory);
+  own(*op, std::move(buffers));
   return post({std::move(op),
                c10d::OpType::_ALLGATHER_BASE,
                "bluefog:all_gather",

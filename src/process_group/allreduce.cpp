@@ -12,11 +12,11 @@ WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
   signature.reduce = validate.reduction(opts.reduceOp, tensor);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  auto flat = std::make_shared<Flat>(Flat::input(tensor));
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
   op->factor = validate.factor(opts.reduceOp);
   op->scripts.push_back(
-      bluefog::allreduce(engine_->board(), engine_->returns(), *op, flat->data()));
-  own(*op, flat, {flat.get()});
+      bluefog::allreduce(engine_->board(), engine_->returns(), *op, buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors,
                opts.asyncOp});
 }

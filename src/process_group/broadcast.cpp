@@ -13,9 +13,9 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   signature.root = static_cast<int32_t>(opts.rootRank);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  auto flat = std::make_shared<Flat>(Flat::input(tensor));
-  op->scripts.push_back(bluefog::broadcast(engine_->board(), *op, flat->data()));
-  own(*op, flat, {flat.get()});
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
+  op->scripts.push_back(bluefog::broadcast(engine_->board(), *op, buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors,
                opts.asyncOp});
 }

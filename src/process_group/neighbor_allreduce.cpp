@@ -15,32 +15,28 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   for (const WeightedRank& destination : opts.destinations) {
     validate.rank(destination.rank, "destination");
   }
-  struct Memory {
-    Flat input;
-    at::Tensor output;
-  };
-  auto memory = std::make_shared<Memory>(Memory{Flat::input(input), outputs_.emptyLike(input)});
+  const at::Tensor output = outputs_.emptyLike(input);
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),
                                  deadline(c10d::kUnsetTimeout));
   for (const WeightedRank& destination : opts.destinations) {
     op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination.rank, 0,
-                                        memory->input.readable(), destination.weight));
+                                        buffers->inputs[0].readable(), destination.weight));
     ++op->sends;
     op->partners.push_back(destination.rank);
   }
   for (const WeightedRank& source : opts.sources) {
     op->partners.push_back(source.rank);
   }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, memory->input.readable(),
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, buffers->inputs[0].readable(),
                                     opts.self_weight, opts.sources, opts.divisor,
-                                    static_cast<std::byte*>(memory->output.mutable_data_ptr())));
-  std::vector<at::Tensor> outputs{memory->output};
-  op->memory = std::move(memory);
+                                    buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
   return post({std::move(op),
                c10d::OpType::UNKNOWN,
                "bluefog:neighbor_allreduce",
                {input},
-               std::move(outputs),
+               {output},
                opts.async_op});
 }
 

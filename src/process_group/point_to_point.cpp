@@ -11,12 +11,12 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
                                  deadline(c10d::kUnsetTimeout));
   op->title = "send";
-  auto flat = std::make_shared<Flat>(Flat::input(tensor));
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
   op->scripts.push_back(
-      bluefog::send(engine_->mailbox(), *op, destination, tag, flat->readable(), 1.0));
+      bluefog::send(engine_->mailbox(), *op, destination, tag, buffers->inputs[0].readable(), 1.0));
   op->sends = 1;
   op->partners = {destination};
-  op->memory = std::move(flat);
+  own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors, true});
 }
 
@@ -42,14 +42,14 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
                                  deadline(c10d::kUnsetTimeout));
   op->title = title;
-  auto flat = std::make_shared<Flat>(Flat::output(tensor));
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(tensor)}});
   auto sender = std::make_shared<int>(source);
   op->scripts.push_back(
-      bluefog::receive(engine_->mailbox(), *op, source, tag, flat->data(), sender));
+      bluefog::receive(engine_->mailbox(), *op, source, tag, buffers->outputs[0].data(), sender));
   if (source != kAnySource) {
     op->partners = {source};
   }
-  own(*op, flat, {flat.get()});
+  own(*op, std::move(buffers));
   return post({std::move(op), type, profiling_title, tensors, tensors, true, std::move(sender)});
 }
 

@@ -17,11 +17,7 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   validate.listLength(list.size(), "the input list");
   Signature signature = signatureOf(OpKind::kReduceScatter, output);
   signature.reduce = validate.reduction(opts.reduceOp, output);
-  struct Memory {
-    std::vector<Flat> inputs;
-    Flat output;
-  };
-  auto memory = std::make_shared<Memory>(Memory{{}, Flat::output(output)});
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
   std::vector<const std::byte*> data;
   std::vector<size_t> counts;
   for (const at::Tensor& input : list) {
@@ -31,8 +27,8 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   }
   validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
   for (const at::Tensor& input : list) {
-    memory->inputs.push_back(Flat::input(input));
-    data.push_back(memory->inputs.back().readable());
+    buffers->inputs.push_back(Flat::input(input));
+    data.push_back(buffers->inputs.back().readable());
   }
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
   signature.detail = digest(counts);
@@ -40,8 +36,8 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
   op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
-                                               std::move(counts), memory->output.data()));
-  own(*op, memory, {&memory->output});
+                                               std::move(counts), buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::REDUCE_SCATTER, "bluefog:reduce_scatter", list, outputs,
                opts.asyncOp});
 }
@@ -57,11 +53,11 @@ WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor
   TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
   Signature signature = signatureOf(OpKind::kReduceScatter, input);
   signature.reduce = validate.reduction(opts.reduceOp, output);
-  auto memory = std::make_shared<std::pair<Flat, at::Tensor>>(Flat::input(input), output);
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   const auto count = static_cast<size_t>(output.numel());
   std::vector<const std::byte*> data;
   for (int rank = 0; rank < size_; ++rank) {
-    data.push_back(memory->first.readable() + static_cast<size_t>(rank) * output.nbytes());
+    data.push_back(buffers->inputs[0].readable() + static_cast<size_t>(rank) * output.nbytes());
   }
   std::vector<size_t> counts(static_cast<size_t>(size_), count);
   signature.detail = digest(counts);
@@ -69,9 +65,8 @@ WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
   op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
-                                               std::move(counts),
-                                               static_cast<std::byte*>(output.mutable_data_ptr())));
-  op->memory = std::move(memory);
+                                               std::move(counts), buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
   return post({std::move(op),
                c10d::OpType::_REDUCE_SCATTER_BASE,
                "bluefog:reduce_scatter",

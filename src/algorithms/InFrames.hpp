@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+
+#include "transport/Board.hpp"
+#include "transport/Op.hpp"
+#include "transport/Script.hpp"
+
+namespace bluefog {
+
+// A collective in which every rank publishes as many frames: give(i) publishes this rank's i-th,
+// take(i) reads the i-th of every peer. Takes before it gives, and waits only when it can do
+// neither.
+template <class Give, class Take>
+Script inFrames(Board& board, const Op& op, size_t frames, Give give, Take take) {
+  size_t given = 0;
+  size_t taken = 0;
+  const auto can_give = [&] { return given < frames && board.hasRoom(); };
+  const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
+  while (taken < frames) {
+    co_await Until([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
+                   [&] { return board.arrivals(op).missing(); });
+    if (can_take()) {
+      take(taken++);
+      board.pop();
+    } else {
+      give(given++);
+    }
+  }
+}
+
+}  // namespace bluefog
