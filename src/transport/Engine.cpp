@@ -1,7 +1,6 @@
 #include "transport/Engine.hpp"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/Cores.hpp"
 #include "transport/Patience.hpp"
 
 namespace bluefog {
@@ -25,19 +25,15 @@ constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether the program has other threads.
 constexpr milliseconds kSettled{150};
 
-int usableCores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
 Engine::Engine(Segment segment, Membership members, Links links, Interrupt interrupt)
     : members_(std::move(members)),
       segment_(std::move(segment)),
       agenda_(segment_, members_, std::move(links)),
+      seat_(segment_.seats(), members_.rank, members_.size),
       interrupt_(std::move(interrupt)),
-      own_core_(usableCores() >= members_.size),
+      own_core_(Cores::usable().count() >= members_.size),
       owner_(::getpid()) {}
 
 std::shared_ptr<Engine> Engine::make(Segment segment, Membership members, Links links,
@@ -281,6 +277,9 @@ Engine::Ops Engine::drive(Who who) {
       break;
     }
     now = Clock::now();
+    if (who == Who::kCaller) {
+      seat_.look(now);
+    }
     // The engine's own thread comes here from its sleep.
     if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine)) {
       agenda_.tick(now);

@@ -15,6 +15,7 @@
 #include "transport/Agenda.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Op.hpp"
+#include "transport/Seat.hpp"
 #include "transport/Segment.hpp"
 
 namespace bluefog {
@@ -100,6 +101,7 @@ class Engine {
   const Membership members_;
   const Segment segment_;
   Agenda agenda_;  // the driving thread's
+  Seat seat_;      // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of the group
   const pid_t owner_;

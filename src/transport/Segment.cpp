@@ -29,8 +29,11 @@ size_t bellsAt() {
 size_t standingsAt(int size) {
   return bellsAt() + roundUp(sizeof(Bell) * static_cast<size_t>(size));
 }
-size_t boardsAt(int size) {
+size_t seatsAt(int size) {
   return standingsAt(size) + roundUp(sizeof(Standing) * static_cast<size_t>(size));
+}
+size_t boardsAt(int size) {
+  return seatsAt(size) + roundUp(Seats::bytes(size));
 }
 size_t laneBytes() {
   return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
@@ -94,6 +97,10 @@ Bell& Segment::bell(int rank) const {
 Standing& Segment::standing(int rank) const {
   return *reinterpret_cast<Standing*>(mapping_.data() + standingsAt(size_) +
                                       sizeof(Standing) * static_cast<size_t>(rank));
+}
+
+Seats& Segment::seats() const {
+  return *reinterpret_cast<Seats*>(mapping_.data() + seatsAt(size_));
 }
 
 std::byte* Segment::board(int which, int writer) const {

@@ -8,6 +8,7 @@
 #include "core/Fd.hpp"
 #include "transport/Bell.hpp"
 #include "transport/Ring.hpp"
+#include "transport/Seats.hpp"
 #include "transport/Standing.hpp"
 
 namespace bluefog {
@@ -57,8 +58,8 @@ struct Verdict {
 // The memory that the ranks of one group share: one sealed memfd, made by group rank 0 and passed
 // to the others over unix sockets. It has no name anywhere, so nothing is left when all are killed.
 //
-//   Verdict | Bell x n | Standing x n | board rings, two x n (read by the n - 1 others) | lane
-//   ring, GrantRing x n x n
+//   Verdict | Bell x n | Standing x n | Seats | board rings, two x n (read by the n - 1 others) |
+//   lane ring, GrantRing x n x n
 class Segment {
  public:
   static Fd create(int size);
@@ -69,6 +70,7 @@ class Segment {
   Verdict& verdict() const;
   Bell& bell(int rank) const;
   Standing& standing(int rank) const;
+  Seats& seats() const;
   // The ring of a rank on one of the group's two boards.
   std::byte* board(int which, int writer) const;
   std::byte* lane(int from, int to) const;
