@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "core/Error.hpp"
 #include "core/Fd.hpp"
@@ -15,8 +15,8 @@ namespace bluefog {
 namespace {
 
 // Below, malloc keeps what is freed.
-constexpr size_t kSmallest = size_t{16} << 20;
-constexpr size_t kMostIdle = 2;
+constexpr size_t kSmallest = size_t{256} << 10;
+constexpr size_t kMostIdle = size_t{64} << 20;
 
 Mapping freshBlock(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,23 +40,29 @@ class OutputPool::Blocks {
       if (found != idle_.end()) {
         Mapping block = std::move(*found);
         idle_.erase(found);
+        idle_bytes_ -= bytes;
         return block;
       }
+      largest_ = std::max(largest_, bytes);
     }
     return freshBlock(bytes);
   }
 
   void giveBack(Mapping block) {
     const std::lock_guard lock(mutex_);
+    idle_bytes_ += block.size();
     idle_.push_back(std::move(block));
-    if (idle_.size() > kMostIdle) {
-      idle_.erase(idle_.begin());
+    while (idle_bytes_ > std::max(kMostIdle, 2 * largest_)) {
+      idle_bytes_ -= idle_.front().size();
+      idle_.pop_front();
     }
   }
 
  private:
   std::mutex mutex_;
-  std::vector<Mapping> idle_;
+  std::deque<Mapping> idle_;  // the oldest first
+  size_t idle_bytes_ = 0;
+  size_t largest_ = 0;
 };
 
 OutputPool::OutputPool() : blocks_(std::make_shared<Blocks>()) {}

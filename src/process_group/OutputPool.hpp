@@ -7,9 +7,10 @@
 
 namespace bluefog {
 
-// Memory for large results, used again when the tensor that had it is gone. A fresh mapping of
-// 64 MiB costs 16384 page faults, as long as the averaging itself; glibc's malloc keeps blocks only
-// up to 32 MiB. Holds at most two idle blocks. Any thread may use it and drop its tensors.
+// Memory for results, used again when the tensor that had it is gone. The page faults of a fresh
+// mapping take as long as the averaging itself, or twice as long; what malloc does with a freed
+// block depends on what else was freed. Holds idle at most 64 MiB, or twice the largest result. Any
+// thread may use it and drop its tensors.
 class OutputPool {
  public:
   OutputPool();
