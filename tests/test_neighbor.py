@@ -290,3 +290,23 @@ def tiny(rank: int, world: int) -> float:
 
 def test_tiny_values(pool: harness.Pool) -> None:
     assert max(pool.run(tiny)) < 1e-15
+
+
+def kept_and_dropped(rank: int, world: int) -> tuple[int, list[bool]]:
+    """Where results lie: of kept ones, each by itself; of dropped ones, where one was."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    x = torch.full((1 << 18,), float(rank))
+    near = (rank + (rank - 1) % world + (rank - 2) % world) / 3
+    kept = [bluefog_pg.neighbor_allreduce(x * i) for i in range(6)]
+    right = [bool(torch.allclose(t, torch.full_like(t, i * near))) for i, t in enumerate(kept)]
+    places = {t.data_ptr() for t in kept}
+    del kept
+    for _ in range(50):
+        places.add(bluefog_pg.neighbor_allreduce(x).data_ptr())
+    return len(places), right
+
+
+def test_memory_of_dropped_results_is_used_again(pool: harness.Pool) -> None:
+    assert pool.run(kept_and_dropped) == [(6, [True] * 6)] * 4
