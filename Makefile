@@ -19,7 +19,7 @@ export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp asan tsan gtest bench lint fmt clean
+.PHONY: help dev demo test test-cpp suites asan tsan gtest bench lint fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -35,6 +35,14 @@ test: dev test-cpp ## Run the Python and the C++ tests
 
 test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)
+
+# torch's own distributed tests and more, run against a named backend.
+SUITES ?= ../shared/c10d
+RUN_SUITES = OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt
+suites: dev ## Run torch's distributed tests on bluefog, and the other suites of SUITES
+	$(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4
+	$(RUN_SUITES) --suite dist --world 2
+	$(RUN_SUITES) --suite dist --world 3
 
 asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
 	$(call ctest,build/asan,RelWithDebInfo,address)

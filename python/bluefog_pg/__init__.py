@@ -8,7 +8,7 @@ from bluefog_pg import _autoload
 if TYPE_CHECKING:
     from bluefog_pg import topology_util
     from bluefog_pg._C import Aborted, CollectiveTimeout, Mismatch, PeerFailed, ProcessGroupBluefog
-    from bluefog_pg.ops import neighbor_allreduce, stats
+    from bluefog_pg.ops import monitored_barrier, neighbor_allreduce, stats
     from bluefog_pg.topology import (
         in_neighbor_ranks,
         load_topology,
@@ -26,6 +26,7 @@ __all__ = [
     "ProcessGroupBluefog",
     "in_neighbor_ranks",
     "load_topology",
+    "monitored_barrier",
     "neighbor_allreduce",
     "out_neighbor_ranks",
     "set_topology",
@@ -41,6 +42,7 @@ _HOME = {
     "ProcessGroupBluefog": "_C",
     "in_neighbor_ranks": "topology",
     "load_topology": "topology",
+    "monitored_barrier": "ops",
     "neighbor_allreduce": "ops",
     "out_neighbor_ranks": "topology",
     "set_topology": "topology",

@@ -9,6 +9,7 @@ from bluefog_pg import topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     import torch
     import torch.distributed as dist
@@ -101,6 +102,30 @@ def neighbor_allreduce(
         return work
     output: torch.Tensor = work.result()[0]
     return output
+
+
+def monitored_barrier(
+    group: dist.ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    wait_all_ranks: bool = False,
+) -> None:
+    """Wait until all ranks are here, or say who is not; the group is as it was afterwards.
+
+    torch keeps its function of this name, `torch.distributed.monitored_barrier`, to gloo.
+
+    Args:
+        group: the process group; None, the default one.
+        timeout: how long; None, the group's timeout.
+        wait_all_ranks: wait out the time and name all that did not come, not the first.
+
+    Raises:
+        CollectiveTimeout: on every rank, also on those that come later: ranks did not come in time.
+        PeerFailed: a rank died, or left.
+        TypeError: a group of another backend.
+    """
+    backend: Any = _backend(topology._resolve(group))  # torch's stub lacks the method
+    limit = backend.options._timeout if timeout is None else timeout
+    backend.monitored_barrier(limit, wait_all_ranks)
 
 
 def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:

@@ -32,6 +32,24 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
 Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> inputs,
                      std::vector<size_t> counts, std::byte* output);
 
+// `output` of the signature's root gets the reduction over all ranks of their inputs; the others'
+// may be null. `output` may be `input`.
+Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* output);
+
+// What one rank has for another, or wants from it.
+struct Parcel {
+  const std::byte* data;
+  size_t bytes;
+};
+struct Place {
+  std::byte* data;
+  size_t bytes;
+};
+// Every rank sends parcels[r] to rank r, and gets into places[r] what rank r sends to it. Throws a
+// mismatch where one sends another size than the other expects. The own parcel may lie at the own
+// place.
+Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places);
+
 Script barrier(Board& board, const Op& op);
 
 // The signature's bytes; the receiver multiplies them by `weight` where it sums.

@@ -299,7 +299,7 @@ void Rendezvous::giveUpOnTime() {
     }
   }
   giveUp(Cause::kTimeout, missing,
-         "timed out after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(missing));
+         "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(missing));
 }
 
 Fd Rendezvous::share(Fd made) {

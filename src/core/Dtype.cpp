@@ -49,4 +49,15 @@ bool isReducible(Dtype dtype) {
   return dtype <= Dtype::kBool;
 }
 
+Dtype partOf(Dtype complex) {
+  switch (complex) {
+    case Dtype::kComplex32:
+      return Dtype::kFloat16;
+    case Dtype::kComplex64:
+      return Dtype::kFloat32;
+    default:
+      return Dtype::kFloat64;
+  }
+}
+
 }  // namespace bluefog

@@ -38,5 +38,7 @@ const char* name(Dtype dtype);
 size_t width(Dtype dtype);
 bool isFloating(Dtype dtype);
 bool isReducible(Dtype dtype);
+// The type of a complex type's two parts.
+Dtype partOf(Dtype complex);
 
 }  // namespace bluefog

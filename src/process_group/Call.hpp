@@ -19,7 +19,6 @@ struct ProcessGroupBluefog::Call {
   const char* profiling_title;
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
-  bool async_op;
   std::shared_ptr<int> source = nullptr;
 };
 

@@ -91,20 +91,25 @@ void ProcessGroupBluefog::checkProcess(const char* op) const {
               ": this process was forked after the process group was made; make a new group in it");
 }
 
-WorkPtr ProcessGroupBluefog::post(Call&& call) {
+WorkPtr ProcessGroupBluefog::post(Call&& call, bool async_op) {
   ++issued_;
+  const bool coalesced = coalescing_.isOn();
+  const bool waits = !async_op && !coalesced;
   auto work = c10::make_intrusive<WorkBluefog>(engine_, call.op, call.type, call.profiling_title,
                                                call.inputs, std::move(call.outputs), call.source);
-  if (call.async_op) {
+  if (!waits) {
     call.op->finished = [work](Op&) { work->conclude(); };
   }
   try {
-    engine_->post(call.op, call.async_op ? Engine::Who::kEngine : Engine::Who::kCaller);
+    engine_->post(call.op, waits ? Engine::Who::kCaller : Engine::Who::kEngine);
   } catch (...) {
     call.op->release();  // the Op has the Work, and the Work the Op
     throw;
   }
-  if (call.async_op) {
+  if (coalesced) {
+    coalescing_.add(work);
+  }
+  if (!waits) {
     return work;
   }
   engine_->wait(*call.op, Deadline::never());
@@ -113,6 +118,18 @@ WorkPtr ProcessGroupBluefog::post(Call&& call) {
     std::rethrow_exception(call.op->error);
   }
   return work;
+}
+
+WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>&& calls,
+                                     Call&& all, bool async_op) {
+  TORCH_CHECK_VALUE(!calls.empty(), validate.who(), "expected at least one tensor, got none");
+  const std::shared_ptr<Op> last = calls.back().op;
+  calls.pop_back();
+  for (const Call& call : calls) {
+    engine_->post(call.op, async_op ? Engine::Who::kEngine : Engine::Who::kCaller);
+  }
+  all.op = last;
+  return post(std::move(all), async_op);
 }
 
 void ProcessGroupBluefog::abort() {
@@ -126,59 +143,6 @@ void ProcessGroupBluefog::shutdown() {
   if (engine_) {
     engine_->shutdown();
   }
-}
-
-void ProcessGroupBluefog::notImplemented(const char* call) const {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, Validate(engine_->members(), call).who(),
-                              "not implemented yet for backend bluefog");
-  std::abort();  // not reached: the check throws
-}
-
-WorkPtr ProcessGroupBluefog::allreduce_sparse(std::vector<at::Tensor>&,
-                                              const c10d::AllreduceOptions&) {
-  notImplemented("allreduce_sparse");
-}
-WorkPtr ProcessGroupBluefog::allreduce_coalesced(std::vector<at::Tensor>&,
-                                                 const c10d::AllreduceCoalescedOptions&) {
-  notImplemented("allreduce_coalesced");
-}
-WorkPtr ProcessGroupBluefog::reduce(std::vector<at::Tensor>&, const c10d::ReduceOptions&) {
-  notImplemented("reduce");
-}
-WorkPtr ProcessGroupBluefog::allgather_coalesced(std::vector<std::vector<at::Tensor>>&,
-                                                 std::vector<at::Tensor>&,
-                                                 const c10d::AllgatherOptions&) {
-  notImplemented("allgather_coalesced");
-}
-WorkPtr ProcessGroupBluefog::allgather_into_tensor_coalesced(std::vector<at::Tensor>&,
-                                                             std::vector<at::Tensor>&,
-                                                             const c10d::AllgatherOptions&) {
-  notImplemented("allgather_into_tensor_coalesced");
-}
-WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
-                                    const c10d::GatherOptions&) {
-  notImplemented("gather");
-}
-WorkPtr ProcessGroupBluefog::scatter(std::vector<at::Tensor>&,
-                                     std::vector<std::vector<at::Tensor>>&,
-                                     const c10d::ScatterOptions&) {
-  notImplemented("scatter");
-}
-WorkPtr ProcessGroupBluefog::reduce_scatter_tensor_coalesced(std::vector<at::Tensor>&,
-                                                             std::vector<at::Tensor>&,
-                                                             const c10d::ReduceScatterOptions&) {
-  notImplemented("reduce_scatter_tensor_coalesced");
-}
-WorkPtr ProcessGroupBluefog::alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&,
-                                           std::vector<int64_t>&, const c10d::AllToAllOptions&) {
-  notImplemented("alltoall_base");
-}
-WorkPtr ProcessGroupBluefog::alltoall(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-                                      const c10d::AllToAllOptions&) {
-  notImplemented("alltoall");
-}
-void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions&, bool) {
-  notImplemented("monitored_barrier");
 }
 
 }  // namespace bluefog

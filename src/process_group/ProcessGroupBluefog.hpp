@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
+#include "process_group/Coalescing.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
@@ -37,20 +38,53 @@ class ProcessGroupBluefog : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
 
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& opts) override;
+  // Sums sparse (COO) tensors, in place. allreduce() comes here with one.
+  WorkPtr allreduce_sparse(std::vector<at::Tensor>& tensors,
+                           const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(std::vector<at::Tensor>& tensors,
+                              const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& opts) override;
   WorkPtr allgather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
                     const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
+                              std::vector<at::Tensor>& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+                 const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
+                  const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(std::vector<at::Tensor>& outputs,
                          std::vector<std::vector<at::Tensor>>& inputs,
                          const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+                   const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits,
+                        const c10d::AllToAllOptions& opts) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  // A barrier after which the group is as it was even where ranks did not come: rank 0 throws,
+  // naming the first of them, or all.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
   WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
   WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
   WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
+
+  // What the calling thread calls in between is issued without waiting; endCoalescing()'s Work is
+  // for all of it. supportsCoalescing() stays false: with it, batch_isend_irecv would give one Work
+  // where it gives one per operation on gloo.
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
 
   struct NeighborOptions {
     double self_weight = 1.0;
@@ -62,27 +96,6 @@ class ProcessGroupBluefog : public c10d::Backend {
   // output = (self_weight * input + sum of weight_i * what source i sends) / divisor, a new tensor:
   // the Work's result().
   WorkPtr neighborAllreduce(const at::Tensor& input, const NeighborOptions& opts);
-
-  // Not there yet: these raise NotImplementedError naming the call.
-  WorkPtr allreduce_sparse(std::vector<at::Tensor>&, const c10d::AllreduceOptions&) override;
-  WorkPtr allreduce_coalesced(std::vector<at::Tensor>&,
-                              const c10d::AllreduceCoalescedOptions&) override;
-  WorkPtr reduce(std::vector<at::Tensor>&, const c10d::ReduceOptions&) override;
-  WorkPtr allgather_coalesced(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
-                              const c10d::AllgatherOptions&) override;
-  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-                                          const c10d::AllgatherOptions&) override;
-  WorkPtr gather(std::vector<std::vector<at::Tensor>>&, std::vector<at::Tensor>&,
-                 const c10d::GatherOptions&) override;
-  WorkPtr scatter(std::vector<at::Tensor>&, std::vector<std::vector<at::Tensor>>&,
-                  const c10d::ScatterOptions&) override;
-  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-                                          const c10d::ReduceScatterOptions&) override;
-  WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
-                        const c10d::AllToAllOptions&) override;
-  WorkPtr alltoall(std::vector<at::Tensor>&, std::vector<at::Tensor>&,
-                   const c10d::AllToAllOptions&) override;
-  void monitoredBarrier(const c10d::BarrierOptions&, bool) override;
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
@@ -101,18 +114,38 @@ class ProcessGroupBluefog : public c10d::Backend {
 
  private:
   struct Call;
+  class Parcels;
+  using Milliseconds = std::chrono::milliseconds;
 
-  WorkPtr post(Call&& call);
+  Call allreduceCall(const Validate& validate, const at::Tensor& tensor,
+                     const c10d::ReduceOp& reduction, Milliseconds timeout);
+  Call packedAllreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
+                           const c10d::ReduceOp& reduction, Milliseconds timeout);
+  Call allgatherCall(const Validate& validate, const at::Tensor& input,
+                     const std::vector<at::Tensor>& list, Milliseconds timeout);
+  Call allgatherBaseCall(const Validate& validate, const at::Tensor& input,
+                         const at::Tensor& output, Milliseconds timeout);
+  Call reduceScatterBaseCall(const Validate& validate, const at::Tensor& input,
+                             const at::Tensor& output, const c10d::ReduceOp& reduction,
+                             Milliseconds timeout);
+  WorkPtr postExchange(OpKind kind, int root, Parcels&& parcels, Call&& call, Milliseconds timeout,
+                       bool async_op);
+
+  WorkPtr post(Call&& call, bool async_op);
+  // In that order, under the one Work that `all` describes: collectives end in the order issued,
+  // and one that fails fails those after it.
+  WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, const char* title,
                   c10d::OpType type, const char* profiling_title);
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
-  [[noreturn]] void notImplemented(const char* call) const;
 
   const c10::intrusive_ptr<bluefog::Options> options_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> issued_{0};
+  std::atomic<uint64_t> monitored_barriers_{0};
   OutputPool outputs_;
+  Coalescing coalescing_;
   std::shared_ptr<Engine> engine_;
 };
 

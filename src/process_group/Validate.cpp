@@ -116,6 +116,37 @@ const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const c
   return tensors.front();
 }
 
+const at::Tensor& Validate::onlySparse(const std::vector<at::Tensor>& tensors) const {
+  TORCH_CHECK_VALUE(tensors.size() == 1, who(), "expected one input tensor, got ", tensors.size());
+  const at::Tensor& tensor = tensors.front();
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kSparse, who(),
+                    "the input is not a sparse COO tensor");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), "the input is on device ", tensor.device(),
+                    "; only CPU tensors are supported");
+  return tensor;
+}
+
+void Validate::sameLength(size_t length, const char* what, size_t expected,
+                          const char* others) const {
+  TORCH_CHECK_VALUE(length == expected, who(), what, " has ", length, " tensors for ", expected,
+                    " ", others);
+}
+
+const std::vector<at::Tensor>& Validate::rootsList(
+    const std::vector<std::vector<at::Tensor>>& lists, int root, const char* what) const {
+  static const std::vector<at::Tensor> kNone;
+  if (members_.rank != root) {
+    TORCH_CHECK_VALUE(lists.empty() || (lists.size() == 1 && lists.front().empty()), who(),
+                      "only the root, rank ", root, ", gives a list of ", what, "s");
+    return kNone;
+  }
+  TORCH_CHECK_VALUE(lists.size() == 1, who(), "the root gives one list of ", what, "s, got ",
+                    lists.size());
+  const std::string list = std::string("the ") + what + " list";
+  listLength(lists.front().size(), list.c_str());
+  return lists.front();
+}
+
 void Validate::listLength(size_t length, const char* what) const {
   TORCH_CHECK_VALUE(length == static_cast<size_t>(members_.size), who(), what, " has ", length,
                     " tensors; it must have one for each of the ", members_.size,
@@ -137,6 +168,18 @@ void Validate::elements(int64_t actual, int64_t expected, const char* what) cons
                     expected);
 }
 
+void Validate::contiguous(const at::Tensor& tensor, const char* what) const {
+  TORCH_CHECK_VALUE(tensor.is_contiguous(), who(), what, " must be contiguous");
+}
+
+void Validate::wholeAndPart(const at::Tensor& whole, const char* what_whole, const at::Tensor& part,
+                            const char* what_part) const {
+  tensor(part, what_part);
+  tensor(whole, what_whole);
+  sameType(whole, part, what_whole);
+  elements(whole.numel(), part.numel() * members_.size, what_whole);
+}
+
 void Validate::tag(int tag) const {
   TORCH_CHECK_VALUE(tag >= 0, who(), "tag ", tag, " is negative");
 }
@@ -153,26 +196,71 @@ double Validate::factor(const c10d::ReduceOp& op) const {
                                         : given->double_factor;
 }
 
-ReduceKind Validate::bitwise(ReduceKind kind, const at::Tensor& tensor) const {
-  TORCH_CHECK_TYPE(!isFloating(dtypeOf(tensor)), who(), name(kind), " of ", typeName(tensor),
-                   " has no meaning; use an integer or bool tensor");
+void Validate::root(int64_t rank, int64_t tensor) const {
+  this->rank(rank, "root");
+  TORCH_CHECK_VALUE(tensor == 0, who(), "root tensor ", tensor, "; each rank has one, number 0");
+}
+
+std::vector<size_t> Validate::splits(const std::vector<int64_t>& splits, const at::Tensor& tensor,
+                                     const char* what) const {
+  TORCH_CHECK_VALUE(tensor.dim() > 0, who(), what, " has no dimension to split");
+  const int64_t rows = tensor.size(0);
+  const auto row_bytes = rows == 0 ? 0 : tensor.nbytes() / static_cast<size_t>(rows);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % members_.size == 0, who(), what, " has ", rows,
+                      " rows, which cannot be split evenly among ", members_.size, " ranks");
+    const auto each = static_cast<size_t>(rows / members_.size);
+    return std::vector<size_t>(static_cast<size_t>(members_.size), each * row_bytes);
+  }
+  TORCH_CHECK_VALUE(splits.size() == static_cast<size_t>(members_.size), who(), what, " has ",
+                    splits.size(), " splits; it must have one for each of the ", members_.size,
+                    " ranks of the group");
+  std::vector<size_t> bytes;
+  int64_t sum = 0;
+  for (const int64_t split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, who(), what, " has a split of ", split, " rows");
+    bytes.push_back(static_cast<size_t>(split) * row_bytes);
+    sum += split;
+  }
+  TORCH_CHECK_VALUE(sum == rows, who(), what, " has ", rows, " rows, but its splits add up to ",
+                    sum);
+  return bytes;
+}
+
+Signature Validate::reduction(OpKind kind, const c10d::ReduceOp& op,
+                              const at::Tensor& tensor) const {
+  Signature signature = signatureOf(kind, tensor);
+  if (tensor.is_complex()) {
+    TORCH_CHECK_VALUE(op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG ||
+                          op.op_ == c10d::ReduceOp::PREMUL_SUM,
+                      who(), "elements of type ", typeName(tensor),
+                      " can be summed and averaged only");
+    signature.dtype = partOf(signature.dtype);
+    signature.count *= 2;
+  }
+  TORCH_CHECK_VALUE(isReducible(signature.dtype), who(), "elements of type ", typeName(tensor),
+                    " cannot be reduced");
+  signature.reduce = reduction(op, signature.dtype);
+  return signature;
+}
+
+ReduceKind Validate::bitwise(ReduceKind kind, Dtype dtype) const {
+  TORCH_CHECK_VALUE(!isFloating(dtype), who(), name(kind), " of ", name(dtype),
+                    " has no meaning; use an integer or bool tensor");
   return kind;
 }
 
-ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const {
-  const Dtype dtype = dtypeOf(tensor);
-  TORCH_CHECK_TYPE(isReducible(dtype), who(), "elements of type ", typeName(tensor),
-                   " cannot be reduced");
+ReduceKind Validate::reduction(const c10d::ReduceOp& op, Dtype dtype) const {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
       return ReduceKind::kSum;
     case c10d::ReduceOp::AVG:
-      TORCH_CHECK_TYPE(isFloating(dtype), who(), "AVG of ", typeName(tensor),
-                       " would round; only floating types can be averaged");
+      TORCH_CHECK_VALUE(isFloating(dtype), who(), "AVG of ", name(dtype),
+                        " would round; only floating types can be averaged");
       return ReduceKind::kAverage;
     case c10d::ReduceOp::PREMUL_SUM:
-      TORCH_CHECK_TYPE(isFloating(dtype), who(), "PREMUL_SUM of ", typeName(tensor),
-                       " would round; only floating types can be scaled");
+      TORCH_CHECK_VALUE(isFloating(dtype), who(), "PREMUL_SUM of ", name(dtype),
+                        " would round; only floating types can be scaled");
       return ReduceKind::kPremulSum;
     case c10d::ReduceOp::PRODUCT:
       return ReduceKind::kProduct;
@@ -181,11 +269,11 @@ ReduceKind Validate::reduction(const c10d::ReduceOp& op, const at::Tensor& tenso
     case c10d::ReduceOp::MAX:
       return ReduceKind::kMax;
     case c10d::ReduceOp::BAND:
-      return bitwise(ReduceKind::kBitAnd, tensor);
+      return bitwise(ReduceKind::kBitAnd, dtype);
     case c10d::ReduceOp::BOR:
-      return bitwise(ReduceKind::kBitOr, tensor);
+      return bitwise(ReduceKind::kBitOr, dtype);
     case c10d::ReduceOp::BXOR:
-      return bitwise(ReduceKind::kBitXor, tensor);
+      return bitwise(ReduceKind::kBitXor, dtype);
     default:
       TORCH_CHECK_VALUE(false, who(), "unknown reduction ", static_cast<int>(op.op_));
   }

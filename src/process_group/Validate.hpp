@@ -25,14 +25,31 @@ class Validate {
   void writable(const at::Tensor& tensor, const char* what) const;
   // c10d hands lists that must have exactly one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
+  const at::Tensor& onlySparse(const std::vector<at::Tensor>& tensors) const;
   void listLength(size_t length, const char* what) const;
+  // As many as there are of the others.
+  void sameLength(size_t length, const char* what, size_t expected, const char* others) const;
+  // Of gather and scatter: the root has one list, with a tensor for each rank; the others none.
+  const std::vector<at::Tensor>& rootsList(const std::vector<std::vector<at::Tensor>>& lists,
+                                           int root, const char* what) const;
   void rank(int64_t rank, const char* what) const;
   void sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const;
   void elements(int64_t actual, int64_t expected, const char* what) const;
+  void contiguous(const at::Tensor& tensor, const char* what) const;
+  // Tensors of one type, one of them as large as the other ones of all ranks together.
+  void wholeAndPart(const at::Tensor& whole, const char* what_whole, const at::Tensor& part,
+                    const char* what_part) const;
   void tag(int tag) const;
 
-  // What the frames say of `op` on these elements; checks that the reduction knows the type.
-  ReduceKind reduction(const c10d::ReduceOp& op, const at::Tensor& tensor) const;
+  // c10d's options name the root's rank, and which of its tensors: there is but one.
+  void root(int64_t rank, int64_t tensor) const;
+  // The bytes of `tensor` for each rank: `splits` rows of it, the same number each where empty.
+  std::vector<size_t> splits(const std::vector<int64_t>& splits, const at::Tensor& tensor,
+                             const char* what) const;
+
+  // What the frames say of that reduction of these elements, complex ones as two real ones each;
+  // checks that the reduction knows the type.
+  Signature reduction(OpKind kind, const c10d::ReduceOp& op, const at::Tensor& tensor) const;
   // What PREMUL_SUM multiplies this rank's input by; 1 for the others.
   double factor(const c10d::ReduceOp& op) const;
 
@@ -40,7 +57,8 @@ class Validate {
   std::string who() const;
 
  private:
-  ReduceKind bitwise(ReduceKind kind, const at::Tensor& tensor) const;
+  ReduceKind reduction(const c10d::ReduceOp& op, Dtype dtype) const;
+  ReduceKind bitwise(ReduceKind kind, Dtype dtype) const;
 
   const Membership& members_;
   const char* op_;

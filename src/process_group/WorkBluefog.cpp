@@ -47,7 +47,7 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
   const Deadline limit = timeout.count() > 0 ? Deadline::in(timeout) : Deadline::never();
   if (!engine_->wait(*op_, limit)) {
     throw Error(Cause::kTimeout, {},
-                prefix(engine_->members(), *op_) + "wait() timed out after " + inSeconds(timeout) +
+                prefix(engine_->members(), *op_) + "timeout of wait() after " + inSeconds(timeout) +
                     "; the operation goes on until its own deadline");
   }
   conclude();

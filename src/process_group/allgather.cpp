@@ -5,15 +5,10 @@
 
 namespace bluefog {
 
-WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                       std::vector<at::Tensor>& inputs,
-                                       const c10d::AllgatherOptions& opts) {
-  checkProcess("allgather");
-  const Validate validate(engine_->members(), "allgather");
-  const at::Tensor& input = validate.only(inputs, "input");
-  TORCH_CHECK_VALUE(outputs.size() == 1, validate.who(), "expected one list of outputs, got ",
-                    outputs.size());
-  const std::vector<at::Tensor>& list = outputs.front();
+ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& validate,
+                                                             const at::Tensor& input,
+                                                             const std::vector<at::Tensor>& list,
+                                                             std::chrono::milliseconds timeout) {
   validate.listLength(list.size(), "the output list");
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {}});
   std::vector<std::byte*> data;
@@ -35,23 +30,18 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
     signature.detail = digest(bytes);
   }
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
                                            std::move(data), std::move(bytes)));
   own(*op, std::move(buffers));
-  return post(
-      {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", inputs, list, opts.asyncOp});
+  return {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", {input}, list};
 }
 
-WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                             const c10d::AllgatherOptions& opts) {
-  checkProcess("_allgather_base");
-  const Validate validate(engine_->members(), "_allgather_base");
-  validate.tensor(input, "the input");
-  validate.tensor(output, "the output");
-  validate.sameType(output, input, "the output");
-  validate.elements(output.numel(), input.numel() * size_, "the output");
-  TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
+ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
+    const Validate& validate, const at::Tensor& input, const at::Tensor& output,
+    std::chrono::milliseconds timeout) {
+  validate.wholeAndPart(output, "the output", input, "the input");
+  validate.contiguous(output, "the output");
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   const size_t bytes = input.nbytes();
   std::vector<std::byte*> data;
@@ -60,17 +50,69 @@ WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& inp
   }
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
-                                 deadline(opts.timeout));
+                                 deadline(timeout));
   op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
                                            std::move(data),
                                            std::vector<size_t>(static_cast<size_t>(size_), bytes)));
   own(*op, std::move(buffers));
-  return post({std::move(op),
-               c10d::OpType::_ALLGATHER_BASE,
-               "bluefog:all_gather",
-               {input},
-               {output},
-               opts.asyncOp});
+  return {std::move(op), c10d::OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output}};
+}
+
+WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                       std::vector<at::Tensor>& inputs,
+                                       const c10d::AllgatherOptions& opts) {
+  checkProcess("allgather");
+  const Validate validate(engine_->members(), "allgather");
+  const at::Tensor& input = validate.only(inputs, "input");
+  TORCH_CHECK_VALUE(outputs.size() == 1, validate.who(), "expected one list of outputs, got ",
+                    outputs.size());
+  return post(allgatherCall(validate, input, outputs.front(), opts.timeout), opts.asyncOp);
+}
+
+WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                             const c10d::AllgatherOptions& opts) {
+  checkProcess("_allgather_base");
+  const Validate validate(engine_->members(), "_allgather_base");
+  return post(allgatherBaseCall(validate, input, output, opts.timeout), opts.asyncOp);
+}
+
+// outputs[r][i] gets inputs[i] of rank r.
+WorkPtr ProcessGroupBluefog::allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
+                                                 std::vector<at::Tensor>& inputs,
+                                                 const c10d::AllgatherOptions& opts) {
+  checkProcess("allgather_coalesced");
+  const Validate validate(engine_->members(), "allgather_coalesced");
+  validate.listLength(outputs.size(), "the list of output lists");
+  std::vector<Call> calls;
+  std::vector<at::Tensor> all;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<at::Tensor> list;
+    for (const std::vector<at::Tensor>& of_rank : outputs) {
+      validate.sameLength(of_rank.size(), "an output list", inputs.size(), "inputs");
+      list.push_back(of_rank[i]);
+    }
+    validate.tensor(inputs[i], "an input");
+    calls.push_back(allgatherCall(validate, inputs[i], list, opts.timeout));
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return postAll(validate, std::move(calls),
+                 {nullptr, c10d::OpType::ALLGATHER_COALESCED, "bluefog:all_gather", inputs, all},
+                 opts.asyncOp);
+}
+
+WorkPtr ProcessGroupBluefog::allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs,
+                                                             std::vector<at::Tensor>& inputs,
+                                                             const c10d::AllgatherOptions& opts) {
+  checkProcess("allgather_into_tensor_coalesced");
+  const Validate validate(engine_->members(), "allgather_into_tensor_coalesced");
+  validate.sameLength(outputs.size(), "the output list", inputs.size(), "inputs");
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    calls.push_back(allgatherBaseCall(validate, inputs[i], outputs[i], opts.timeout));
+  }
+  return postAll(validate, std::move(calls),
+                 {nullptr, c10d::OpType::COALESCED, "bluefog:all_gather", inputs, outputs},
+                 opts.asyncOp);
 }
 
 }  // namespace bluefog

@@ -8,7 +8,7 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   const Validate validate(engine_->members(), "broadcast");
   const at::Tensor& tensor = validate.only(tensors, "input");
   validate.writable(tensor, "the input");
-  validate.rank(opts.rootRank, "root");
+  validate.root(opts.rootRank, opts.rootTensor);
   Signature signature = signatureOf(OpKind::kBroadcast, tensor);
   signature.root = static_cast<int32_t>(opts.rootRank);
 
@@ -16,8 +16,8 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
   op->scripts.push_back(bluefog::broadcast(engine_->board(), *op, buffers->outputs[0].data()));
   own(*op, std::move(buffers));
-  return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors,
-               opts.asyncOp});
+  return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors},
+              opts.asyncOp);
 }
 
 }  // namespace bluefog

@@ -32,12 +32,9 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
                                     opts.self_weight, opts.sources, opts.divisor,
                                     buffers->outputs[0].data()));
   own(*op, std::move(buffers));
-  return post({std::move(op),
-               c10d::OpType::UNKNOWN,
-               "bluefog:neighbor_allreduce",
-               {input},
-               {output},
-               opts.async_op});
+  return post(
+      {std::move(op), c10d::OpType::UNKNOWN, "bluefog:neighbor_allreduce", {input}, {output}},
+      opts.async_op);
 }
 
 }  // namespace bluefog

@@ -17,7 +17,7 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   op->sends = 1;
   op->partners = {destination};
   own(*op, std::move(buffers));
-  return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors, true});
+  return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors}, true);
 }
 
 WorkPtr ProcessGroupBluefog::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
@@ -50,7 +50,7 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
     op->partners = {source};
   }
   own(*op, std::move(buffers));
-  return post({std::move(op), type, profiling_title, tensors, tensors, true, std::move(sender)});
+  return post({std::move(op), type, profiling_title, tensors, tensors, std::move(sender)}, true);
 }
 
 }  // namespace bluefog

@@ -4,6 +4,33 @@
 
 namespace bluefog {
 
+ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
+    const Validate& validate, const at::Tensor& input, const at::Tensor& output,
+    const c10d::ReduceOp& reduction, std::chrono::milliseconds timeout) {
+  validate.wholeAndPart(input, "the input", output, "the output");
+  validate.contiguous(output, "the output");
+  Signature signature = validate.reduction(OpKind::kReduceScatter, reduction, input);
+  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
+  std::vector<const std::byte*> data;
+  for (int rank = 0; rank < size_; ++rank) {
+    data.push_back(buffers->inputs[0].readable() + static_cast<size_t>(rank) * output.nbytes());
+  }
+  std::vector<size_t> counts(static_cast<size_t>(size_),
+                             signature.count / static_cast<size_t>(size_));
+  signature.detail = digest(counts);
+
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
+  op->factor = validate.factor(reduction);
+  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
+                                               std::move(counts), buffers->outputs[0].data()));
+  own(*op, std::move(buffers));
+  return {std::move(op),
+          c10d::OpType::_REDUCE_SCATTER_BASE,
+          "bluefog:reduce_scatter",
+          {input},
+          {output}};
+}
+
 WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
                                             std::vector<std::vector<at::Tensor>>& inputs,
                                             const c10d::ReduceScatterOptions& opts) {
@@ -15,15 +42,14 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
                     inputs.size());
   const std::vector<at::Tensor>& list = inputs.front();
   validate.listLength(list.size(), "the input list");
-  Signature signature = signatureOf(OpKind::kReduceScatter, output);
-  signature.reduce = validate.reduction(opts.reduceOp, output);
+  Signature signature = validate.reduction(OpKind::kReduceScatter, opts.reduceOp, output);
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
   std::vector<const std::byte*> data;
   std::vector<size_t> counts;
   for (const at::Tensor& input : list) {
     validate.tensor(input, "an input");
     validate.sameType(input, output, "an input");
-    counts.push_back(static_cast<size_t>(input.numel()));
+    counts.push_back(input.nbytes() / width(signature.dtype));
   }
   validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
   for (const at::Tensor& input : list) {
@@ -38,41 +64,33 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
                                                std::move(counts), buffers->outputs[0].data()));
   own(*op, std::move(buffers));
-  return post({std::move(op), c10d::OpType::REDUCE_SCATTER, "bluefog:reduce_scatter", list, outputs,
-               opts.asyncOp});
+  return post(
+      {std::move(op), c10d::OpType::REDUCE_SCATTER, "bluefog:reduce_scatter", list, outputs},
+      opts.asyncOp);
 }
 
 WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::ReduceScatterOptions& opts) {
   checkProcess("_reduce_scatter_base");
   const Validate validate(engine_->members(), "_reduce_scatter_base");
-  validate.tensor(input, "the input");
-  validate.tensor(output, "the output");
-  validate.sameType(output, input, "the output");
-  validate.elements(input.numel(), output.numel() * size_, "the input");
-  TORCH_CHECK_VALUE(output.is_contiguous(), validate.who(), "the output must be contiguous");
-  Signature signature = signatureOf(OpKind::kReduceScatter, input);
-  signature.reduce = validate.reduction(opts.reduceOp, output);
-  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
-  const auto count = static_cast<size_t>(output.numel());
-  std::vector<const std::byte*> data;
-  for (int rank = 0; rank < size_; ++rank) {
-    data.push_back(buffers->inputs[0].readable() + static_cast<size_t>(rank) * output.nbytes());
-  }
-  std::vector<size_t> counts(static_cast<size_t>(size_), count);
-  signature.detail = digest(counts);
+  return post(reduceScatterBaseCall(validate, input, output, opts.reduceOp, opts.timeout),
+              opts.asyncOp);
+}
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  op->factor = validate.factor(opts.reduceOp);
-  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), *op, std::move(data),
-                                               std::move(counts), buffers->outputs[0].data()));
-  own(*op, std::move(buffers));
-  return post({std::move(op),
-               c10d::OpType::_REDUCE_SCATTER_BASE,
-               "bluefog:reduce_scatter",
-               {input},
-               {output},
-               opts.asyncOp});
+WorkPtr ProcessGroupBluefog::reduce_scatter_tensor_coalesced(
+    std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::ReduceScatterOptions& opts) {
+  checkProcess("reduce_scatter_tensor_coalesced");
+  const Validate validate(engine_->members(), "reduce_scatter_tensor_coalesced");
+  validate.sameLength(outputs.size(), "the output list", inputs.size(), "inputs");
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    calls.push_back(
+        reduceScatterBaseCall(validate, inputs[i], outputs[i], opts.reduceOp, opts.timeout));
+  }
+  return postAll(validate, std::move(calls),
+                 {nullptr, c10d::OpType::COALESCED, "bluefog:reduce_scatter", inputs, outputs},
+                 opts.asyncOp);
 }
 
 }  // namespace bluefog

@@ -77,6 +77,7 @@ class Board {
   void pop();
   void pop(int peer);
 
+  const Membership& members() const { return members_; }
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
   size_t payload() const { return writer_.shape().payload; }

@@ -28,7 +28,7 @@ std::string Membership::who() const {
 }
 
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing) {
-  std::string reason = "timed out after " + inSeconds(op.deadline.limit());
+  std::string reason = "timeout after " + inSeconds(op.deadline.limit());
   const std::vector<int> ranks = members.global(missing);
   if (!ranks.empty()) {
     reason += "; nothing from " + rankList(ranks);
@@ -46,6 +46,18 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   return {Cause::kMismatch,
           {std::min(mine, other), std::max(mine, other)},
           "ranks do not agree on the operation: " + reason};
+}
+
+Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
+                    size_t expected) {
+  const int mine = members.global(members.rank);
+  const int other = members.global(peer);
+  const size_t each = width(op.signature.dtype);
+  return {Cause::kMismatch,
+          {std::min(mine, other), std::max(mine, other)},
+          "ranks do not agree on the sizes: rank " + std::to_string(other) + " sends " +
+              std::to_string(bytes / each) + " elements to rank " + std::to_string(mine) +
+              ", which expects " + std::to_string(expected / each)};
 }
 
 Failure aborted(const std::string& why) {

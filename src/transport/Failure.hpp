@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct Failure {
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing);
 // `theirs` is what `peer` called where this rank called `op`.
 Failure mismatch(const Membership& members, const Op& op, int peer, const Signature& theirs);
+// `peer` sent `bytes` where this rank expects `expected`.
+Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
+                    size_t expected);
 Failure aborted(const std::string& why);
 
 // "[bluefog] rank 3/8 allreduce #1234 SUM float32[4096]: "

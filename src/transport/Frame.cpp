@@ -3,9 +3,10 @@
 namespace bluefog {
 
 const char* name(OpKind kind) {
-  constexpr std::array<const char*, 7> kNames = {
-      "barrier",        "allreduce",      "broadcast",          "allgather",
-      "reduce_scatter", "point-to-point", "neighbor_allreduce",
+  constexpr std::array<const char*, 12> kNames = {
+      "barrier",   "allreduce",      "sparse allreduce", "broadcast",
+      "allgather", "reduce_scatter", "reduce",           "gather",
+      "scatter",   "alltoall",       "point-to-point",   "neighbor_allreduce",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";
@@ -20,6 +21,16 @@ uint64_t digest(std::span<const size_t> sizes) {
   return hash;
 }
 
+namespace {
+
+// In the others each rank has a size of its own for each other one.
+bool saysCount(OpKind kind) {
+  return kind != OpKind::kBarrier && kind != OpKind::kGather && kind != OpKind::kScatter &&
+         kind != OpKind::kAllToAll;
+}
+
+}  // namespace
+
 std::string details(const Signature& signature) {
   std::string text;
   if (signature.reduce != ReduceKind::kNone) {
@@ -27,6 +38,8 @@ std::string details(const Signature& signature) {
   }
   if (signature.kind != OpKind::kBarrier) {
     text.append(" ").append(name(signature.dtype));
+  }
+  if (saysCount(signature.kind)) {
     text.append("[").append(std::to_string(signature.count)).append("]");
   }
   if (signature.root >= 0) {

@@ -14,9 +14,14 @@ namespace bluefog {
 enum class OpKind : uint8_t {
   kBarrier,
   kAllReduce,
+  kAllReduceSparse,
   kBroadcast,
   kAllGather,
   kReduceScatter,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
   kPointToPoint,
   kNeighborAllReduce,
 };

@@ -88,6 +88,23 @@ class Awaitable : public Condition {
   ~Awaitable() = default;
 };
 
+// Fulfilled when another script, which this one contains, has ended. Throws what that threw.
+class Ended final : public Awaitable {
+ public:
+  explicit Ended(Script script) : script_(std::move(script)) {}
+  bool ready() override {
+    while (!script_.done() && script_.advance()) {
+    }
+    return script_.done();
+  }
+  std::vector<int> missing() const override { return script_.waiting()->missing(); }
+  std::vector<int> late() const override { return script_.waiting()->late(); }
+  void await_resume() {}
+
+ private:
+  Script script_;
+};
+
 // Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
 // `late()` to blame.
 template <class Ready, class Missing, class Late = Missing>

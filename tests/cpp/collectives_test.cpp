@@ -121,6 +121,15 @@ void tryReduceScatter(Rank& me, const std::vector<size_t>& sizes, int round) {
 }
 
 template <class T>
+void tryReduce(Rank& me, size_t count, int round) {
+  const int root = round % me.size;
+  auto data = contribution<T>(me.self, count, round);
+  me.run(me.reduce(data, root));
+  ASSERT_TRUE(same(data, me.self == root ? sums<T>(me.size, count, round)
+                                         : contribution<T>(me.self, count, round)));
+}
+
+template <class T>
 class CollectivesTest : public ::testing::Test {};
 using Types = ::testing::Types<float, double, Half, BFloat, int64_t, uint8_t>;
 TYPED_TEST_SUITE(CollectivesTest, Types);
@@ -136,6 +145,7 @@ TYPED_TEST(CollectivesTest, GiveTheRightResults) {
         tryBroadcast<T>(me, count, ++round);
         tryAllgather<T>(me, count, ++round);
         tryReduceScatter<T>(me, std::vector<size_t>(static_cast<size_t>(me.size), count), ++round);
+        tryReduce<T>(me, count, ++round);
         me.synchronize();
         if (::testing::Test::HasFatalFailure()) {
           return;
@@ -338,6 +348,17 @@ void callReduceScatter(Rank& me, const std::vector<size_t>& first) {
   me.run(me.reduceScatter(inputs, output));
 }
 
+void callReduce(Rank& me, size_t count, int root) {
+  std::vector<float> data(count);
+  me.run(me.reduce(data, root));
+}
+
+void callExchange(Rank& me, size_t count) {
+  const Lists<float> inputs(static_cast<size_t>(me.size), std::vector<float>(count));
+  Lists<float> outputs = inputs;
+  me.run(me.exchange(inputs, outputs));
+}
+
 std::vector<Disagreement> disagreements() {
   return {
       {"count", [](Rank& me) { callAllreduce<float>(me, 10); },
@@ -360,6 +381,10 @@ std::vector<Disagreement> disagreements() {
        [](Rank& me) { callAllgather(me, 1'000'000); }},
       {"a reduce_scatter", [](Rank& me) { callAllgather(me, 500'000); },
        [](Rank& me) { callReduceScatter(me, {}); }},
+      {"an alltoall", [](Rank& me) { callExchange(me, 600'000); },
+       [](Rank& me) { callAllgather(me, 500'000); }},
+      {"a root to reduce to", [](Rank& me) { callReduce(me, 600'000, 0); },
+       [](Rank& me) { callReduce(me, 600'000, 1); }},
       {"how it is split", [](Rank& me) { callReduceScatter(me, {7, 8}); },
        [](Rank& me) { callReduceScatter(me, {8, 7}); }},
   };
@@ -424,6 +449,10 @@ std::vector<Absence> absences() {
       {"large broadcast to it", [](Rank& me) { callBroadcast(me, 600'000, 0); }},
       {"allgather", [](Rank& me) { callAllgather(me, 100'000); }},
       {"reduce_scatter", [](Rank& me) { callReduceScatter(me, {100'000, 100'000}); }},
+      {"reduce to it", [](Rank& me) { callReduce(me, 10, me.size - 1); }},
+      {"large reduce", [](Rank& me) { callReduce(me, 600'000, 0); }},
+      {"alltoall", [](Rank& me) { callExchange(me, 10); }},
+      {"large alltoall", [](Rank& me) { callExchange(me, 600'000); }},
       {"barrier", [](Rank& me) { me.synchronize(); }},
   };
 }
@@ -447,7 +476,7 @@ void miss(const Absence& absence, int n) {
     EXPECT_EQ(errors[rank].ranks(), Ranks{absent}) << errors[rank].what();
     EXPECT_EQ(story(errors[rank]), story(errors[0]));
   }
-  EXPECT_EQ(story(errors[0]), "timed out after 0.3 s; nothing from rank " + std::to_string(absent));
+  EXPECT_EQ(story(errors[0]), "timeout after 0.3 s; nothing from rank " + std::to_string(absent));
 }
 
 TEST(DeadlineTest, NamesWhoDidNotCome) {

@@ -202,7 +202,7 @@ TEST(MessagesTest, ThatDoNotComeAreTimedOut) {
     const Error error = failureOf([&] { me.run(me.receive(data, 0)); });
     EXPECT_EQ(error.cause(), Cause::kTimeout);
     EXPECT_EQ(error.ranks(), Ranks{0});
-    EXPECT_EQ(story(error), "timed out after 0.1 s; nothing from rank 0");
+    EXPECT_EQ(story(error), "timeout after 0.1 s; nothing from rank 0");
     EXPECT_EQ(failureOf([&] { me.run(me.receive(data, kAnySource)); }).ranks(), (Ranks{0, 2}));
     EXPECT_EQ(failureOf([&] { me.run(me.send(numbers(kMuch, 0), 2)); }).ranks(), Ranks{2});
   });

@@ -170,6 +170,32 @@ class Rank {
     return op;
   }
 
+  template <class T>
+  OpPtr reduce(std::vector<T>& data, int root, ReduceKind kind = ReduceKind::kSum) {
+    Signature signature = signatureOf<T>(OpKind::kReduce, data.size(), kind);
+    signature.root = root;
+    OpPtr op = collective(signature);
+    op->scripts.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
+                                          self == root ? bytesOf(data) : nullptr));
+    return op;
+  }
+
+  template <class T>
+  OpPtr exchange(const Lists<T>& inputs, Lists<T>& outputs) {
+    std::vector<Parcel> parcels;
+    std::vector<Place> places;
+    for (const std::vector<T>& input : inputs) {
+      parcels.push_back({bytesOf(input), input.size() * sizeof(T)});
+    }
+    for (std::vector<T>& output : outputs) {
+      places.push_back({bytesOf(output), output.size() * sizeof(T)});
+    }
+    OpPtr op = collective(signatureOf<T>(OpKind::kAllToAll, 0));
+    op->scripts.push_back(
+        bluefog::exchange(engine.board(), *op, std::move(parcels), std::move(places)));
+    return op;
+  }
+
   OpPtr barrier() {
     OpPtr op = collective(Signature{});
     op->scripts.push_back(bluefog::barrier(engine.board(), *op));

@@ -134,7 +134,7 @@ TEST_F(RendezvousTest, NamesWhoNeverCame) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(errors[rank].cause(), Cause::kTimeout);
     EXPECT_EQ(errors[rank].ranks(), (Ranks{20, 30}));
-    EXPECT_EQ(story(errors[rank]), "timed out after 0.3 s; nothing from ranks 20, 30");
+    EXPECT_EQ(story(errors[rank]), "timeout after 0.3 s; nothing from ranks 20, 30");
     EXPECT_EQ(std::string(errors[rank].what())
                   .find("[bluefog] rank " + std::to_string(10 * rank) + "/4 init_process_group"),
               0u);

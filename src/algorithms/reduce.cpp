@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "algorithms/Algorithms.hpp"
+#include "algorithms/Contributions.hpp"
+#include "algorithms/InFrames.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* output) {
+  const bool is_root = op.signature.root == board.rank();
+  const size_t bytes = op.signature.bytes();
+  const size_t frames = std::max((bytes + board.payload() - 1) / board.payload(), size_t{1});
+  const auto length = [&board, bytes](size_t frame) {
+    const size_t at = frame * board.payload();
+    return at < bytes ? std::min(board.payload(), bytes - at) : 0;
+  };
+  const auto give = [&board, &op, input, is_root, length](size_t frame) {
+    if (is_root) {
+      board.publish(op, 0, 0);
+      return;
+    }
+    std::byte* slot = board.slot();
+    copyBytes(slot, input + frame * board.payload(), length(frame),
+              board.stores(slot, length(frame)));
+    board.publish(op, length(frame), 1);
+  };
+  const auto take = [&board, &op, input, output, is_root, length,
+                     contributions = Contributions()](size_t frame) mutable {
+    if (!is_root) {
+      return;
+    }
+    const size_t at = frame * board.payload();
+    contributions.clear();
+    for (int rank = 0; rank < board.size(); ++rank) {
+      if (rank == board.rank()) {
+        contributions.add(input + at, op.factor);
+      } else {
+        contributions.add(board.from(rank), board.factorOf(rank));
+      }
+    }
+    contributions.reduce(op.signature, output + at, length(frame) / width(op.signature.dtype));
+  };
+  return inFrames(board, op, frames, give, take);
+}
+
+}  // namespace bluefog

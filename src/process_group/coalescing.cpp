@@ -1,0 +1,19 @@
+#include "process_group/BatchWork.hpp"
+#include "process_group/Call.hpp"
+
+namespace bluefog {
+
+void ProcessGroupBluefog::startCoalescing() {
+  checkProcess("startCoalescing");
+  TORCH_CHECK(coalescing_.begin(), Validate(engine_->members(), "startCoalescing").who(),
+              "this thread is coalescing already; call endCoalescing first");
+}
+
+WorkPtr ProcessGroupBluefog::endCoalescing() {
+  checkProcess("endCoalescing");
+  TORCH_CHECK(coalescing_.isOn(), Validate(engine_->members(), "endCoalescing").who(),
+              "this thread has not called startCoalescing");
+  return c10::make_intrusive<BatchWork>(rank_, coalescing_.end());
+}
+
+}  // namespace bluefog

@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using Sizes = Lists<size_t>;  // of what rank i sends to rank j
+
+// Tells who sent it, to whom, and where in it.
+std::vector<int32_t> parcel(int from, int to, size_t count) {
+  std::vector<int32_t> data(count);
+  for (size_t i = 0; i < count; ++i) {
+    data[i] = static_cast<int32_t>(i * 64) + from * 8 + to;
+  }
+  return data;
+}
+
+void tryExchange(Rank& me, const Sizes& sizes) {
+  const auto self = static_cast<size_t>(me.self);
+  Lists<int32_t> inputs;
+  Lists<int32_t> outputs;
+  for (int peer = 0; peer < me.size; ++peer) {
+    const auto at = static_cast<size_t>(peer);
+    inputs.push_back(parcel(me.self, peer, sizes[self][at]));
+    outputs.emplace_back(sizes[at][self]);
+  }
+  me.run(me.exchange(inputs, outputs));
+  for (int peer = 0; peer < me.size; ++peer) {
+    const auto at = static_cast<size_t>(peer);
+    ASSERT_EQ(outputs[at], parcel(peer, me.self, sizes[at][self])) << "from rank " << peer;
+  }
+}
+
+TEST(ExchangeTest, GivesEachRankItsParcel) {
+  for (int n = 1; n <= 4; ++n) {
+    runRanks(n, [n](Rank& me) {
+      const auto ranks = static_cast<size_t>(n);
+      // Around a frame's 32 K elements, less its table.
+      for (const size_t count : {0u, 1u, 1000u, 32'751u, 32'752u, 32'753u, 100'000u}) {
+        tryExchange(me, Sizes(ranks, std::vector<size_t>(ranks, count)));
+      }
+    });
+  }
+}
+
+TEST(ExchangeTest, SizesMayDiffer) {
+  runRanks(3, [](Rank& me) {
+    tryExchange(me, {{0, 1, 70'000}, {5, 0, 0}, {100'000, 40'000, 3}});
+    tryExchange(me, {{0, 0, 0}, {0, 0, 0}, {0, 300'000, 0}});
+    // To one rank, as gather does, and from one, as scatter.
+    tryExchange(me, {{0, 50'000, 0}, {0, 7, 0}, {0, 90'000, 0}});
+    tryExchange(me, {{1, 2, 80'000}, {0, 0, 0}, {0, 0, 0}});
+  });
+}
+
+TEST(ExchangeTest, ManyInARow) {
+  runRanks(4, [](Rank& me) {
+    for (size_t round = 0; round < 300; ++round) {
+      tryExchange(me, Sizes(4, {round % 7, round, round * 100, 2}));
+    }
+  });
+}
+
+TEST(ExchangeTest, TheOwnParcelMayLieAtItsPlace) {
+  runRanks(2, [](Rank& me) {
+    Lists<int32_t> data{parcel(me.self, 0, 40'000), parcel(me.self, 1, 40'000)};
+    me.run(me.exchange(data, data));
+    const int peer = 1 - me.self;
+    EXPECT_EQ(data[static_cast<size_t>(me.self)], parcel(me.self, me.self, 40'000));
+    EXPECT_EQ(data[static_cast<size_t>(peer)].size(), 40'000u);
+  });
+}
+
+TEST(ExchangeTest, OtherSizesThanExpectedAreToldByAll) {
+  for (const size_t sent : {8u, 200'000u}) {
+    Errors errors(3);
+    runRanks(3, [&](Rank& me) {
+      Lists<int32_t> inputs(3, std::vector<int32_t>(9));
+      Lists<int32_t> outputs = inputs;
+      if (me.self == 2) {
+        inputs[1].resize(sent);
+      }
+      // Whom it does not concern may have done its part before.
+      errors.set(me.self, failureOf([&] {
+                   me.run(me.exchange(inputs, outputs));
+                   me.synchronize();
+                 }));
+    });
+    ASSERT_TRUE(errors.all());
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(errors[rank].cause(), Cause::kMismatch);
+      EXPECT_EQ(errors[rank].ranks(), (Ranks{1, 2}));
+      EXPECT_EQ(story(errors[rank]), "ranks do not agree on the sizes: rank 2 sends " +
+                                         std::to_string(sent) +
+                                         " elements to rank 1, which expects 9");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bluefog::testing

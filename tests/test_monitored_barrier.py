@@ -1,0 +1,72 @@
+"""bluefog_pg.monitored_barrier: who did not come, told alike by all, and the group lives on."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+import inrank
+
+pytestmark = harness.only_bluefog
+ONE = timedelta(seconds=1)
+
+
+def all_come(rank: int, world: int) -> list[float]:
+    import bluefog_pg
+
+    took = []
+    for late in range(world):
+        if rank == late:
+            time.sleep(0.2)
+        start = time.monotonic()
+        bluefog_pg.monitored_barrier(timeout=timedelta(seconds=20))
+        took.append(time.monotonic() - start)
+    return took
+
+
+def test_everybody_waits_for_everybody(pool: harness.Pool) -> None:
+    for rank, took in enumerate(pool.run(all_come)):
+        assert all(t > 0.15 for late, t in enumerate(took) if late != rank), took
+        assert max(took) < 5, took
+
+
+def some_come_late(rank: int, world: int, wait_all: bool) -> tuple[inrank.Raised | None, float]:
+    import bluefog_pg
+
+    if rank >= 2:
+        time.sleep(1.8)
+    error = inrank.catch(lambda: bluefog_pg.monitored_barrier(timeout=ONE, wait_all_ranks=wait_all))
+    dist.barrier()
+    bluefog_pg.monitored_barrier(timeout=timedelta(seconds=20))
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    return error, x[0].item()
+
+
+@pytest.mark.parametrize(
+    ("wait_all", "who", "ranks"), [(False, "rank 2", [2]), (True, "ranks 2, 3", [2, 3])]
+)
+def test_those_who_come_late_are_named_by_all(
+    pool: harness.Pool, wait_all: bool, who: str, ranks: list[int]
+) -> None:
+    for rank, (error, total) in enumerate(pool.run(some_come_late, wait_all)):
+        text = f"monitored_barrier: {who} failed to pass monitoredBarrier in 1000 ms"
+        error = harness.raised(error, "CollectiveTimeout", ranks=ranks, text=text)
+        assert error.took() < (2 if rank < 2 else 0.5)
+        assert total == 4.0
+
+
+def no_time(rank: int, world: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    return inrank.catch(lambda: bluefog_pg.monitored_barrier(timeout=timedelta(0)))
+
+
+def test_without_time_it_fails_at_once(pool: harness.Pool) -> None:
+    for error in pool.run(no_time):
+        assert harness.raised(error, "CollectiveTimeout", text="0 ms leave no time").took() < 1
