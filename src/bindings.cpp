@@ -16,6 +16,8 @@
 namespace py = pybind11;
 using bluefog::Cause;
 using bluefog::Error;
+using bluefog::FlightLog;
+using bluefog::Op;
 using bluefog::Options;
 using bluefog::ProcessGroupBluefog;
 using bluefog::WeightedRank;
@@ -79,6 +81,56 @@ bool checkSignals() {
   return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
 }
 
+py::list described(const std::vector<FlightLog::Shape>& shapes, bool as_types) {
+  py::list list;
+  for (const FlightLog::Shape& shape : shapes) {
+    if (as_types) {
+      list.append(c10::toString(shape.dtype));
+    } else {
+      list.append(std::vector<int64_t>(shape.sizes.begin(), shape.sizes.end()));
+    }
+  }
+  return list;
+}
+
+// With the names of torch's flight recorder.
+py::dict described(const FlightLog::Entry& entry) {
+  const Op& op = *entry.op;
+  const bool is_message = op.kind == Op::Kind::kMessage;
+  const bool done = op.done.load(std::memory_order_acquire);
+  py::dict dict;
+  dict["record_id"] = entry.number;
+  dict["profiling_name"] = entry.title;
+  dict["collective_seq_id"] = is_message ? 0 : op.sequence;
+  dict["p2p_seq_id"] = is_message ? op.sequence : 0;
+  dict["is_p2p"] = is_message;
+  dict["partners"] = op.partners;
+  dict["time_created_ns"] = entry.created_ns;
+  dict["timeout_ms"] = op.deadline.limit().count();
+  dict["input_sizes"] = described(entry.inputs, false);
+  dict["input_dtypes"] = described(entry.inputs, true);
+  dict["output_sizes"] = described(entry.outputs, false);
+  dict["output_dtypes"] = described(entry.outputs, true);
+  dict["state"] = !done ? "scheduled" : op.error ? "failed" : "completed";
+  if (done) {
+    dict["duration_ms"] = std::chrono::duration<double, std::milli>(op.ended - op.issued).count();
+  }
+  return dict;
+}
+
+py::list flightLog(const ProcessGroupBluefog& group) {
+  std::vector<FlightLog::Entry> entries;
+  {
+    const py::gil_scoped_release release;
+    entries = group.flightLog().entries();
+  }
+  py::list list;
+  for (const FlightLog::Entry& entry : entries) {
+    list.append(described(entry));
+  }
+  return list;
+}
+
 std::vector<WeightedRank> weighted(const std::vector<std::pair<int, double>>& pairs) {
   std::vector<WeightedRank> ranks;
   ranks.reserve(pairs.size());
@@ -132,6 +184,11 @@ PYBIND11_MODULE(_C, module) {
             return c10::static_intrusive_pointer_cast<Options>(self.getBackendOptions());
           })
       .def("_set_default_timeout", &ProcessGroupBluefog::setTimeout, py::arg("timeout"), Release())
+      // Of a rank that is no member of a new group that torch makes by split(): nothing to be done.
+      .def(
+          "perform_nocolor_split", [](ProcessGroupBluefog&, const py::object&) {},
+          py::arg("device"))
+      .def("flight_log", &flightLog)
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
       .def(

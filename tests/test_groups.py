@@ -198,3 +198,33 @@ def leave_at_once(rank: int, world: int, rounds: int) -> int:
 
 def test_leaving_right_after_init_hurts_nobody(pool: harness.Pool) -> None:
     assert pool.run(leave_at_once, 30) == [30] * 4
+
+
+def split_and_merged(rank: int, world: int) -> list[Any]:
+    """What DeviceMesh calls where a device is bound, and merge_remote_group."""
+    pg: Any = dist.distributed_c10d._get_default_group()
+    limit = timedelta(seconds=20)
+    ranks = [2, 0] if rank % 2 == 0 else [1, 3]
+    half = pg.split_group(ranks, limit, None, f"half{rank % 2}", "")
+    x = torch.tensor([float(rank)])
+    half.allreduce([x]).wait()
+    backend = half._get_backend(torch.device("cpu"))
+    told = [half.rank(), x.item(), backend.options.global_ranks_in_group]
+    store = dist.distributed_c10d._get_default_store()
+    whole = pg.merge_remote_group(store, world, limit, f"whole{x.numel()}", "")
+    y = torch.ones(1)
+    whole.allreduce([y]).wait()
+    for group in (half, whole):
+        group.shutdown()
+    return [*told, y.item()]
+
+
+@harness.only_bluefog
+def test_split_and_merge() -> None:
+    told = harness.run_ranks(split_and_merged, 4)
+    assert told == [
+        [1, 2.0, [2, 0], 4.0],
+        [0, 4.0, [1, 3], 4.0],
+        [0, 2.0, [2, 0], 4.0],
+        [1, 4.0, [1, 3], 4.0],
+    ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -40,6 +41,8 @@ class ProcessGroupBluefog(Backend):
         divisor: float,
         async_op: bool,
     ) -> WorkBluefog: ...
+    def perform_nocolor_split(self, device: torch.device) -> None: ...
+    def flight_log(self) -> list[dict[str, Any]]: ...
     def _set_default_timeout(self, timeout: timedelta) -> None: ...
     @property
     def options(self) -> ProcessGroupBluefog.Options: ...

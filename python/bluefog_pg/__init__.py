@@ -8,6 +8,7 @@ from bluefog_pg import _autoload
 if TYPE_CHECKING:
     from bluefog_pg import topology_util
     from bluefog_pg._C import Aborted, CollectiveTimeout, Mismatch, PeerFailed, ProcessGroupBluefog
+    from bluefog_pg.flight import flight_log, write_flight_log
     from bluefog_pg.ops import monitored_barrier, neighbor_allreduce, stats
     from bluefog_pg.topology import (
         in_neighbor_ranks,
@@ -24,6 +25,7 @@ __all__ = [
     "Mismatch",
     "PeerFailed",
     "ProcessGroupBluefog",
+    "flight_log",
     "in_neighbor_ranks",
     "load_topology",
     "monitored_barrier",
@@ -32,6 +34,7 @@ __all__ = [
     "set_topology",
     "stats",
     "topology_util",
+    "write_flight_log",
 ]
 
 _HOME = {
@@ -40,6 +43,7 @@ _HOME = {
     "Mismatch": "_C",
     "PeerFailed": "_C",
     "ProcessGroupBluefog": "_C",
+    "flight_log": "flight",
     "in_neighbor_ranks": "topology",
     "load_topology": "topology",
     "monitored_barrier": "ops",
@@ -47,6 +51,7 @@ _HOME = {
     "out_neighbor_ranks": "topology",
     "set_topology": "topology",
     "stats": "ops",
+    "write_flight_log": "flight",
 }
 
 

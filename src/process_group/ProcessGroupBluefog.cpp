@@ -57,15 +57,16 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                                          Engine::Interrupt interrupt)
     : c10d::Backend(rank, size),
       options_(std::move(options)),
-      timeout_ms_(options_->timeout.count()) {
+      timeout_ms_(options_->timeout.count()),
+      interrupt_(std::move(interrupt)) {
   TORCH_CHECK_VALUE(size >= 1 && size <= kMostRanks, "[bluefog] init_process_group: ", size,
                     " ranks; a group has 1 to ", kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
-  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout),
-                 std::move(interrupt));
+  engine_ =
+      join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), interrupt_);
   registry::enroll(engine_);
   init();
 }
@@ -106,6 +107,7 @@ WorkPtr ProcessGroupBluefog::post(Call&& call, bool async_op) {
     call.op->release();  // the Op has the Work, and the Work the Op
     throw;
   }
+  log_.add(call.profiling_title, call.op, call.inputs, work->result());
   if (coalesced) {
     coalescing_.add(work);
   }

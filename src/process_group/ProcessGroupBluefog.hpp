@@ -14,6 +14,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "process_group/Coalescing.hpp"
+#include "process_group/FlightLog.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
@@ -97,6 +98,19 @@ class ProcessGroupBluefog : public c10d::Backend {
   // the Work's result().
   WorkPtr neighborAllreduce(const at::Tensor& input, const NeighborOptions& opts);
 
+  // A group of those ranks of this one, in that order; null on the others. Collective over its
+  // members only.
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
+  // A group of `size` ranks that meet in that store, of this group or not.
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const c10::intrusive_ptr<c10d::Backend::Options>& opts,
+                                          const int& rank, const int& size) override;
+  // Each Work knows its duration anyway.
+  void enableCollectivesTiming() override {}
+
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
 
@@ -111,6 +125,7 @@ class ProcessGroupBluefog : public c10d::Backend {
            engine_->mailbox().bytesSent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
+  const FlightLog& flightLog() const { return log_; }
 
  private:
   struct Call;
@@ -144,8 +159,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
+  FlightLog log_;
   OutputPool outputs_;
   Coalescing coalescing_;
+  const Engine::Interrupt interrupt_;
   std::shared_ptr<Engine> engine_;
 };
 

@@ -37,6 +37,11 @@ int WorkBluefog::sourceRank() const {
   return *source_;
 }
 
+float WorkBluefog::getDuration() const {
+  TORCH_CHECK(done(), "[bluefog] getDuration: the operation has not ended yet; wait() for it");
+  return std::chrono::duration<float, std::milli>(op_->ended - op_->issued).count();
+}
+
 void WorkBluefog::checkProcess() const {
   TORCH_CHECK(!engine_->isForked(),
               "[bluefog] this operation belongs to the process that this one was forked from");

@@ -31,6 +31,8 @@ class WorkBluefog : public c10d::Work {
   // Completes with the list of output tensors.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return op_->sequence; }
+  // Milliseconds from the call to the end. Throws before that.
+  float getDuration() const override;
 
   // When the operation has ended, by whoever comes first: closes the profiler's range, completes
   // the future.

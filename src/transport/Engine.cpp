@@ -58,6 +58,7 @@ bool Engine::isForked() const {
 
 void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   Buried dropped;  // released after the lock is free
+  op->issued = Clock::now();
   {
     const std::lock_guard lock(mutex_);
     if (who == Who::kEngine && !stopped_) {
@@ -206,7 +207,9 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   lock.lock();
   driving_ = false;
   pending_ -= ended.size();
+  const Clock::time_point now = Clock::now();
   for (const auto& op : ended) {
+    op->ended = now;
     op->done.store(true, std::memory_order_release);
   }
   if (waiting_ > (who == Who::kCaller ? 1 : 0)) {

@@ -31,6 +31,9 @@ struct Op {
   const Deadline deadline;
   const char* title = nullptr;  // overrides the signature's name in messages: "recv"
   uint64_t sequence = 0;
+  using Time = Deadline::Clock::time_point;
+  Time issued{};
+  Time ended{};         // written before `done`
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Script> scripts;
   size_t sends = 0;  // so many of the scripts, the first ones, send a message

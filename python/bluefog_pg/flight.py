@@ -1,0 +1,95 @@
+"""What the groups of this process did last; torch's flight recorder takes no other backends."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg import ops
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from bluefog_pg._C import ProcessGroupBluefog
+
+# Of the dumps that torch 2.13 reads.
+VERSION = "2.10"
+
+
+def flight_log() -> dict[str, Any]:
+    """Return the last 1,024 operations of each bluefog group of this process.
+
+    Returns:
+        "version", "pg_config" ({group name: {"name", "desc", "ranks"}}) and "entries", a list of
+        dicts with the fields of torch's flight recorder, the oldest first; "state" is "scheduled",
+        "completed" or "failed".
+    """
+    entries: list[dict[str, Any]] = []
+    config: dict[str, dict[str, str]] = {}
+    for group, backend in _groups():
+        name, desc = group.group_name, group.group_desc
+        ranks = list(backend.options.global_ranks_in_group)
+        config[name] = {"name": name, "desc": desc, "ranks": str(ranks)}
+        entries += [
+            {**entry, "pg_id": int(name) if name.isdigit() else 0, "process_group": (name, desc)}
+            for entry in backend.flight_log()
+        ]
+    entries.sort(key=lambda entry: entry["time_created_ns"])
+    return {"version": VERSION, "pg_config": config, "entries": entries}
+
+
+def write_flight_log(prefix: str | os.PathLike[str]) -> Path:
+    """Write this rank's log to the file `prefix` + its global rank, for torch's analyzer.
+
+    `python -m torch.distributed.flight_recorder.fr_trace --prefix NAME FOLDER` reads the files of
+    all ranks. It knows torch's own backends and operations only: the entries say "gloo:", and
+    neighbour operations and sparse reductions are left out.
+    """
+    import torch.distributed as dist
+
+    log = flight_log()
+    me = dist.get_rank()
+    log["entries"] = [told for entry in log["entries"] for told in _for_analyzer(entry, log, me)]
+    path = Path(f"{prefix}{me}")
+    path.write_bytes(pickle.dumps(log))
+    return path
+
+
+def _for_analyzer(entry: dict[str, Any], log: dict[str, Any], me: int) -> Iterator[dict[str, Any]]:
+    import ast
+
+    from torch.distributed.flight_recorder.components.types import COLLECTIVES
+
+    name = entry["profiling_name"].removeprefix("bluefog:")
+    # The analyzer takes a message for a part of the collective that has its number.
+    number = entry["p2p_seq_id"] + (1 << 40 if entry["is_p2p"] else 0)
+    if name in ("send", "recv"):
+        ranks = ast.literal_eval(log["pg_config"][entry["process_group"][0]]["ranks"])
+        arrow = "->" if name == "send" else "<-"
+        name = f"{name} {ranks.index(me)}{arrow}{entry['partners'][0]}"
+    elif name not in COLLECTIVES:
+        return
+    state = {"failed": "started"}.get(entry["state"], entry["state"])
+    changed: dict[str, Any] = {
+        "profiling_name": f"gloo:{name}",
+        "p2p_seq_id": number,
+        "state": state,
+        "frames": [],
+    }
+    for side in ("input_sizes", "output_sizes"):
+        if len(entry[side]) > 1:  # a list of tensors counts as one
+            changed[side] = [[sum(math.prod(sizes) for sizes in entry[side])]]
+    yield {**entry, **changed}
+
+
+def _groups() -> Iterator[tuple[Any, ProcessGroupBluefog]]:
+    from torch.distributed import distributed_c10d
+
+    for group in list(distributed_c10d._world.pg_map):
+        try:
+            yield group, ops._backend(group)
+        except (TypeError, RuntimeError):  # of another backend, or for other devices only
+            continue

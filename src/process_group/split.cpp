@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <iterator>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "process_group/Call.hpp"
+
+namespace bluefog {
+namespace {
+
+// With a timeout and the names that the caller gave.
+c10::intrusive_ptr<Options> optionsFrom(const c10::intrusive_ptr<c10d::Backend::Options>& given,
+                                        std::vector<uint64_t> global_ranks) {
+  auto options = c10::make_intrusive<Options>();
+  options->timeout = given->timeout;
+  options->group_name = given->group_name;
+  options->global_ranks_in_group = std::move(global_ranks);
+  return options;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  checkProcess("split");
+  const Validate validate(engine_->members(), "split");
+  std::vector<uint64_t> global_ranks;
+  for (const int rank : ranks) {
+    validate.rank(rank, "a member's");
+    global_ranks.push_back(static_cast<uint64_t>(engine_->members().global(rank)));
+  }
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  if (own == ranks.end()) {
+    return nullptr;
+  }
+  return c10::make_intrusive<ProcessGroupBluefog>(
+      c10::make_intrusive<c10d::PrefixStore>(opts->group_name, store),
+      static_cast<int>(std::distance(ranks.begin(), own)), static_cast<int>(ranks.size()),
+      optionsFrom(opts, std::move(global_ranks)), interrupt_);
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
+  checkProcess("merge");
+  return c10::make_intrusive<ProcessGroupBluefog>(
+      store, rank, size, optionsFrom(opts, opts->global_ranks_in_group), interrupt_);
+}
+
+}  // namespace bluefog
