@@ -223,8 +223,8 @@ def split_and_merged(rank: int, world: int) -> list[Any]:
 def test_split_and_merge() -> None:
     told = harness.run_ranks(split_and_merged, 4)
     assert told == [
-        [1, 2.0, [2, 0], 4.0],
+        [0, 2.0, [0, 2], 4.0],
         [0, 4.0, [1, 3], 4.0],
-        [0, 2.0, [2, 0], 4.0],
+        [1, 2.0, [0, 2], 4.0],
         [1, 4.0, [1, 3], 4.0],
     ]

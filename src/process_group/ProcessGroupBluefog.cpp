@@ -1,5 +1,7 @@
 #include "process_group/ProcessGroupBluefog.hpp"
 
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
+
 #include <numeric>
 
 #include "bootstrap/Rendezvous.hpp"
@@ -50,6 +52,12 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
   }
 }
 
+int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
+  return std::accumulate(
+      tensors.begin(), tensors.end(), int64_t{0},
+      [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
+}
+
 }  // namespace
 
 ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank,
@@ -93,6 +101,27 @@ void ProcessGroupBluefog::checkProcess(const char* op) const {
 }
 
 WorkPtr ProcessGroupBluefog::post(Call&& call, bool async_op) {
+  return at::hasCallbacks() ? issueRecorded(std::move(call), async_op)
+                            : issue(std::move(call), async_op);
+}
+
+// For profilers: which group moves how much.
+WorkPtr ProcessGroupBluefog::issueRecorded(Call&& call, bool async_op) {
+  const Membership& members = engine_->members();
+  const std::vector<at::Tensor>& known = call.inputs.empty() ? call.outputs : call.inputs;
+  const std::vector<int64_t> no_splits;
+  const int start = members.global(0);
+  RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(
+      std::make_tuple(static_cast<int64_t>(issued_.load() + 1),
+                      call.op->kind == Op::Kind::kMessage),
+      std::make_tuple(options_->group_name, getGroupDesc()), call.inputs, call.outputs, rank_,
+      name(call.op->signature.kind), elementsOf(call.inputs), elementsOf(call.outputs),
+      known.empty() ? at::kByte : known.front().scalar_type(), no_splits, no_splits, start,
+      size_ > 1 ? members.global(1) - start : 1, size_, async_op);
+  return issue(std::move(call), async_op);
+}
+
+WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;

@@ -147,6 +147,8 @@ class ProcessGroupBluefog : public c10d::Backend {
                        bool async_op);
 
   WorkPtr post(Call&& call, bool async_op);
+  WorkPtr issueRecorded(Call&& call, bool async_op);
+  WorkPtr issue(Call&& call, bool async_op);
   // In that order, under the one Work that `all` describes: collectives end in the order issued,
   // and one that fails fails those after it.
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
