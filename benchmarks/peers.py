@@ -18,12 +18,20 @@ from torch import Tensor
 
 Call = Callable[[], Tensor]
 
+coalescing = dist.distributed_c10d._coalescing_manager
 # torch 2.13 names these two anew and warns about the old names.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 NEIGHBOR = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer")
-OPS = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", *NEIGHBOR)
+# By op: which of send and recv holds one rank's share, where the other one holds n of them.
+SHARE = {"all_gather": "send", "gather": "send", "reduce_scatter": "recv", "scatter": "recv"}
+# 100 tensors in one call.
+COALESCED = "all_reduce_coalesced"
+OPS = (
+    "all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
+    "all_to_all", COALESCED, *NEIGHBOR,
+)  # fmt: skip
 
 
 @dataclass
@@ -39,10 +47,12 @@ class Case:
 
     def __post_init__(self) -> None:
         share = max(1, self.size // 4 // self.n)
-        count = share * self.n if self.op in ("all_gather", "reduce_scatter") else self.size // 4
+        count = self.size // 4
+        if self.op in SHARE or self.op == "all_to_all":
+            count = share * self.n
         self.size = 4 * count
-        self.send = torch.zeros(share if self.op == "all_gather" else count)
-        self.recv = torch.zeros(share if self.op == "reduce_scatter" else count)
+        self.send = torch.zeros(share if SHARE.get(self.op) == "send" else count)
+        self.recv = torch.zeros(share if SHARE.get(self.op) == "recv" else count)
 
     def edges(self) -> list[tuple[list[int], list[int]]]:
         """(sources, destinations) of one call after the other, then again from the start."""
@@ -60,19 +70,26 @@ class Case:
     def expected(self) -> Tensor:
         if self.op == "broadcast":
             return self.values(0)
-        if self.op == "all_gather":
+        if self.op in ("all_gather", "gather"):
             return torch.cat([self.values(r) for r in range(self.n)])
+        if self.op == "scatter":
+            return self.values(0).chunk(self.n)[self.rank]
+        if self.op == "all_to_all":
+            return torch.cat([self.values(r).chunk(self.n)[self.rank] for r in range(self.n)])
         if self.op in NEIGHBOR:
             sources = self.edges()[0][0]
             return torch.stack([self.values(r) for r in (self.rank, *sources)]).mean(0)
         total = torch.stack([self.values(r) for r in range(self.n)]).sum(0)
-        return total if self.op == "all_reduce" else total.chunk(self.n)[self.rank]
+        return total.chunk(self.n)[self.rank] if self.op == "reduce_scatter" else total
 
     def wrong(self, call: Call) -> int:
         """Elements that one call, the first one of this binding, gets wrong."""
         self.send.copy_(self.values(self.rank))
         self.recv.fill_(-1)
-        bad = torch.isclose(call(), self.expected(), rtol=1e-6).logical_not().sum().item()
+        got = call()
+        bad = torch.isclose(got, self.expected(), rtol=1e-6).logical_not().sum().item()
+        if self.op in ("reduce", "gather") and self.rank != 0:
+            bad = 0  # the root's alone says something
         self.send.zero_()  # an all_reduce in place, repeated, must not grow without bound
         return int(bad)
 
@@ -81,7 +98,8 @@ class Case:
         if self.op in NEIGHBOR:
             return float(len(self.edges()[0][0]))
         share = (self.n - 1) / self.n
-        return {"all_reduce": 2 * share, "broadcast": 1.0}.get(self.op, share)
+        whole = {"all_reduce": 2 * share, COALESCED: 2 * share, "broadcast": 1.0, "reduce": 1.0}
+        return whole.get(self.op, share)
 
 
 class TorchPeer:
@@ -94,29 +112,35 @@ class TorchPeer:
 
     def bind(self, case: Case) -> Call | None:
         send, recv, group = case.send, case.recv, self.group
+        whole = recv if case.op == "gather" else send
+        parts = list(whole.chunk(case.n)) if case.rank == 0 else None
+        hundred = list(send.tensor_split(100))
 
-        def call_all_reduce() -> Tensor:
-            dist.all_reduce(send, group=group)
-            return send
+        def coalesced() -> None:
+            with coalescing(group):
+                for tensor in hundred:
+                    dist.all_reduce(tensor, group=group)
 
-        def call_broadcast() -> Tensor:
-            dist.broadcast(send, 0, group=group)
-            return send
+        calls: dict[str, tuple[Callable[[], Any], Tensor]] = {
+            "all_reduce": (lambda: dist.all_reduce(send, group=group), send),
+            "broadcast": (lambda: dist.broadcast(send, 0, group=group), send),
+            "all_gather": (lambda: all_gather(recv, send, group=group), recv),
+            "reduce_scatter": (lambda: reduce_scatter(recv, send, group=group), recv),
+            "reduce": (lambda: dist.reduce(send, 0, group=group), send),
+            "gather": (lambda: dist.gather(send, parts, 0, group=group), recv),
+            "scatter": (lambda: dist.scatter(recv, parts, 0, group=group), recv),
+            "all_to_all": (lambda: dist.all_to_all_single(recv, send, group=group), recv),
+            COALESCED: (coalesced, send),
+        }
+        if case.op not in calls:
+            return None
+        function, result = calls[case.op]
 
-        def call_all_gather() -> Tensor:
-            all_gather(recv, send, group=group)
-            return recv
+        def call() -> Tensor:
+            function()
+            return result
 
-        def call_reduce_scatter() -> Tensor:
-            reduce_scatter(recv, send, group=group)
-            return recv
-
-        return {
-            "all_reduce": call_all_reduce,
-            "broadcast": call_broadcast,
-            "all_gather": call_all_gather,
-            "reduce_scatter": call_reduce_scatter,
-        }.get(case.op)
+        return call
 
 
 class FakePeer(TorchPeer):
@@ -198,9 +222,15 @@ class MpiPeer:
             "broadcast": (world.Bcast, (send,)),
             "all_gather": (world.Allgather, (send, recv)),
             "reduce_scatter": (world.Reduce_scatter_block, (send, recv)),
+            "reduce": (world.Reduce, (mpi.IN_PLACE if case.rank == 0 else send, send)),
+            "gather": (world.Gather, (send, recv)),
+            "scatter": (world.Scatter, (send if case.rank == 0 else None, recv)),
+            "all_to_all": (world.Alltoall, (send, recv)),
         }
+        if case.op not in arguments:
+            return None
         function, buffers = arguments[case.op]
-        result = case.send if case.op in ("all_reduce", "broadcast") else case.recv
+        result = case.send if case.op in ("all_reduce", "broadcast", "reduce") else case.recv
 
         def call() -> Tensor:
             function(*buffers)
