@@ -24,8 +24,9 @@ FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[harness.Pool]:
-    kept = harness.Pool()
+def pool(request: pytest.FixtureRequest) -> Iterator[harness.Pool]:
+    """Of as many processes as the module's RANKS says."""
+    kept = harness.Pool(getattr(request.module, "RANKS", 4))
     POOLS.append(kept)
     yield kept
     POOLS.remove(kept)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,10 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 HALVES = (torch.float16, torch.bfloat16)
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool)
+COMPLEX = (torch.complex64, torch.complex128)
+REDUCIBLE = (*DTYPES, *COMPLEX)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+MOVABLE = (*REDUCIBLE, *UNSIGNED, torch.float8_e4m3fn, torch.float8_e5m2)
 ARITHMETIC = ("SUM", "MIN", "MAX", "PRODUCT")
 BITWISE = ("BAND", "BOR", "BXOR")
 PREMUL = 0.375  # a power of two over a small odd number: exact to store, visible when forgotten
@@ -24,24 +27,57 @@ PREMUL = 0.375  # a power of two over a small odd number: exact to store, visibl
 
 def allowed(op: str, dtype: torch.dtype) -> bool:
     if op in ("AVG", "PREMUL_SUM"):
-        return dtype in FLOATS
+        return dtype in (*FLOATS, *COMPLEX)
+    if dtype in COMPLEX:
+        return op == "SUM"
     return op in ARITHMETIC or dtype not in FLOATS
+
+
+# Inputs are cut from a table, and begin anew after so many elements: a prime, so that no two
+# frames, nor what lies a frame too far, are alike.
+PERIOD = 65_537
+
+
+@cache
+def table(dtype: torch.dtype) -> torch.Tensor:
+    rng = np.random.default_rng(20)
+    if dtype in FLOATS:
+        # Away from zero, so that PRODUCT keeps its digits; both signs, so that SUM cancels.
+        x = (0.5 + rng.random(PERIOD)) * rng.choice([-1.0, 1.0], PERIOD)
+    elif dtype == torch.bool:
+        x = rng.random(PERIOD) < 0.5
+    else:
+        x = rng.integers(0 if dtype == torch.uint8 else -50, 51, PERIOD)
+    return torch.from_numpy(x).to(dtype)
+
+
+@cache
+def noise() -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(21).integers(0, 256, PERIOD, np.uint8))
+
+
+def cut(table: torch.Tensor, n: int, *key: int) -> torch.Tensor:
+    start = zlib.crc32(repr(key).encode()) % PERIOD
+    rounds = (start + n) // PERIOD
+    return torch.cat([table[start:], *[table] * rounds])[:n]
 
 
 def values(dtype: torch.dtype, n: int, seed: int, rank: int) -> torch.Tensor:
     """Rank `rank`'s input of case `seed`: every rank can compute every other rank's."""
-    rng = np.random.default_rng((seed, rank))
-    if dtype in FLOATS:
-        # Away from zero, so that PRODUCT keeps its digits; both signs, so that SUM cancels.
-        x = (0.5 + rng.random(n, dtype=np.float32)) * rng.choice(np.float32([-1, 1]), n)
-        return torch.from_numpy(x).to(dtype)
-    if dtype == torch.bool:
-        return torch.from_numpy(rng.random(n, dtype=np.float32) < 0.5)
-    low = 0 if dtype == torch.uint8 else -50  # sums and products stay inside 32 bits
-    return torch.from_numpy(rng.integers(low, 51, n)).to(dtype)
+    if dtype in COMPLEX:
+        return values(dtype.to_real(), 2 * n, seed, rank).view(dtype)
+    return cut(table(dtype), n, seed, rank)
+
+
+def bits(dtype: torch.dtype, n: int, *key: int) -> torch.Tensor:
+    """Elements with any bits, also NaN: for what is moved only."""
+    raw = cut(noise(), n * dtype.itemsize, *key)
+    return (raw & 1 if dtype == torch.bool else raw).view(dtype)
 
 
 def exact(t: torch.Tensor) -> Array:
+    if t.dtype in COMPLEX:
+        return torch.view_as_real(t).double().numpy()
     return (t.double() if t.dtype in FLOATS else t).numpy()
 
 
@@ -70,7 +106,7 @@ _BOOL = {"SUM": "BOR", "MAX": "BOR", "PRODUCT": "BAND", "MIN": "BAND"}
 
 def reduce(inputs: Sequence[torch.Tensor], op: str) -> tuple[Array, Array | None]:
     """The reduction and the error allowed (None: exact)."""
-    dtype = inputs[0].dtype
+    dtype = inputs[0].dtype.to_real()
     xs = [exact(t) for t in inputs]
     op = _BOOL.get(op, op) if dtype == torch.bool else op
     want = xs[0]
@@ -121,36 +157,23 @@ def differs(got: torch.Tensor, want: Array, error: Array | None) -> str:
     return f"{int(wrong.sum())} wrong, first at {i}: {have[i]!r}, not {want[i]!r}{slack}"
 
 
+def moved(got: torch.Tensor, want: torch.Tensor) -> str:
+    """Empty when `got` has the bits of `want`."""
+    a, b = raw(got), raw(want)
+    if a.shape != b.shape:
+        return f"{a.size} bytes, not {b.size}"
+    if np.array_equal(a, b):
+        return ""
+    wrong = a != b
+    i = int(np.argmax(wrong))
+    return f"{int(wrong.sum())} bytes wrong, first at {i}: {a[i]:#x}, not {b[i]:#x}"
+
+
 def digest(t: torch.Tensor) -> int:
     """Of the bits: equal on all ranks where a result must be."""
+    return zlib.crc32(raw(t))
+
+
+def raw(t: torch.Tensor) -> Array:
     flat = t.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-    return zlib.crc32(flat.view(torch.uint8).numpy() if flat.numel() else b"")
-
-
-def pairwise(
-    keep: Callable[[dict[str, Any]], bool] = lambda case: True, **factors: Sequence[Any]
-) -> list[dict[str, Any]]:
-    """Cases in which every possible pair of two factors' values occurs, the same ones each time."""
-    rng = random.Random(20)
-    names = list(factors)
-
-    def pairs(case: dict[str, Any]) -> set[tuple[Any, ...]]:
-        return {(a, case[a], b, case[b]) for a, b in itertools.combinations(names, 2)}
-
-    def draw() -> dict[str, Any]:
-        while True:
-            case = {n: rng.choice(factors[n]) for n in names}
-            if keep(case):
-                return case
-
-    open_pairs: set[tuple[Any, ...]] = set()
-    for _ in range(60 * max(map(len, factors.values())) ** 2):  # reachable pairs, found by sampling
-        open_pairs |= pairs(draw())
-    cases = []
-    while open_pairs:
-        best = max((draw() for _ in range(40)), key=lambda c: len(pairs(c) & open_pairs))
-        hit = pairs(best) & open_pairs
-        if hit:
-            cases.append(best)
-            open_pairs -= hit
-    return cases
+    return flat.view(torch.uint8).numpy()

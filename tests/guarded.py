@@ -1,0 +1,90 @@
+"""Tensors in every layout, inside memory of which every other byte is watched."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+GUARD = 0xA5
+FRONT, BACK = 64, 4  # bytes before the tensor's storage; elements behind the last one
+LAYOUTS = ("contiguous", "offset", "strided", "transposed", "column", "misaligned")
+
+
+def strides(shape: tuple[int, ...], layout: str) -> list[int]:
+    def dense(sizes: tuple[int, ...]) -> list[int]:
+        return [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+
+    match layout:
+        case "expanded":
+            return [0] * len(shape)
+        case "transposed":
+            return dense(shape[::-1])[::-1]
+        case "strided":
+            return [2 * s for s in dense(shape)]
+        case "column":  # of a matrix twice as wide
+            return [2 * s for s in dense(shape)[:-1]] + [1] * bool(shape)
+    return dense(shape)
+
+
+class Guarded:
+    """A tensor in watched memory; see `guarded`."""
+
+    def __init__(self, tensor: torch.Tensor, memory: torch.Tensor, before: torch.Tensor) -> None:
+        self.tensor, self._memory, self._before = tensor, memory, before
+        width = tensor.element_size()
+        self._place = (
+            (*tensor.shape, width),
+            (*(s * width for s in tensor.stride()), 1),
+            max(tensor.data_ptr() - memory.data_ptr(), 0),  # an empty tensor may lie nowhere
+        )
+
+    def _raw(self, memory: torch.Tensor) -> torch.Tensor:
+        """The tensor's own bytes: moved so, its alignment plays no part."""
+        return memory.as_strided(*self._place)
+
+    def fill(self, x: torch.Tensor) -> None:
+        """Give it these elements, and watch from now on."""
+        if x.numel():
+            raw = x.reshape(-1).view(torch.uint8).view(self._place[0])
+            some = (slice(0, 1),) * self.tensor.dim() if self._shared() else ()
+            self._raw(self._memory)[some].copy_(raw[some])
+        self._before.copy_(self._memory)
+
+    def values(self) -> torch.Tensor:
+        """The elements in order, in memory of their own."""
+        copy = self._raw(self._memory).clone(memory_format=torch.contiguous_format)
+        return copy.reshape(-1).view(self.tensor.dtype)
+
+    def part(self, start: int, shape: tuple[int, ...]) -> Guarded:
+        """Some of its elements alone (of a contiguous one)."""
+        view = self.tensor.view(-1)[start : start + math.prod(shape)].view(shape)
+        return Guarded(view, self._memory, self._before)
+
+    def changed(self) -> bool:
+        return not torch.equal(self._memory, self._before)
+
+    def spilled(self) -> bool:
+        """Whether a byte changed that is not the tensor's."""
+        if not self._shared():
+            self._raw(self._before).copy_(self._raw(self._memory))
+        return self.changed()
+
+    def _shared(self) -> bool:
+        return 0 in self.tensor.stride()
+
+
+def guarded(
+    shape: tuple[int, ...], dtype: torch.dtype, layout: str, given: torch.Tensor | None = None
+) -> Guarded:
+    """A tensor in this layout; `given` are its elements in order (none: garbage)."""
+    steps = strides(shape, layout)
+    start = 3 if layout == "offset" else 0
+    count = start + 1 + sum(max(n - 1, 0) * s for n, s in zip(shape, steps, strict=True)) + BACK
+    front = FRONT + (layout == "misaligned")
+    memory = torch.full((front + count * dtype.itemsize,), GUARD, dtype=torch.uint8)
+    storage = torch.frombuffer(memory.numpy(), dtype=dtype, count=count, offset=front)
+    made = Guarded(storage.as_strided(shape, steps, start), memory, memory.clone())
+    if given is not None:
+        made.fill(given)
+    return made
