@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 import harness
+import inrank
 import oracle
 import pairwise
 from guarded import LAYOUTS, Guarded, guarded
@@ -27,7 +28,8 @@ from pairwise import Case
 RANKS = 8
 WORLDS = (1, 2, 3, 5, 8)
 SIZES = (
-    "0", "1", "3", "1023", "1024", "16K", "16K+1", "128K-1", "128K", "128K+1", "1M+1", "8M",
+    "0", "1", "3", "1023", "1024", "16K", "16K+1", "64K", "64K+1", "128K-1", "128K", "128K+1",
+    "1M+1", "8M",
 )  # fmt: skip
 REDUCTIONS = (*oracle.ARITHMETIC, "AVG", "PREMUL_SUM", *oracle.BITWISE)
 GUARDED_BASE = ("contiguous", "offset", "misaligned")  # outputs that must be contiguous
@@ -491,7 +493,8 @@ def meaningful(case: Case) -> bool:
 
 # So that this file itself can be tried on it.
 GLOO_LACKS = {
-    "PREMUL_SUM", "uneven", "one each", "stacked", "torch.int16", "torch.bfloat16", "torch.float16"
+    "PREMUL_SUM", "uneven", "one each", "stacked", "strided", "column", "expanded", "misaligned",
+    *map(str, (torch.int16, *oracle.HALVES, *oracle.COMPLEX, *oracle.UNSIGNED, *oracle.FLOAT8)),
 }  # fmt: skip
 
 
@@ -538,3 +541,56 @@ def test_against_the_oracle(pool: harness.Pool, world: int, name: str) -> None:
         if wrong:
             bad.append(f"BLUEFOG_TEST_CASE={name}:{number} {case}: {', '.join(wrong)}")
     assert not bad, f"{len(bad)} of {len(cases)} wrong:\n" + "\n".join(bad[:20])
+
+
+def test_there_are_many_cases() -> None:
+    assert sum(len(cases_of(name)) for name in NAMED) >= 3000
+
+
+# -- what is refused -------------------------------------------------------------------------------
+def refusals(rank: int, world: int, changes: list[tuple[str, Case]]) -> list[str]:
+    """The errors of these calls; after them, the group is as good as before."""
+    told = []
+    for name, change in changes:
+        case = {"dtype": torch.float32, "size": "1024", "op": "SUM", "async": False}
+        case |= {"layout": "contiguous", "form": CALLS[NAMED[name]].get("form", ("",))[0]}
+        error = inrank.catch(NAMED[name], Attempt(rank, world, 0, case | change))
+        told.append(f"{name}: {error.kind if error else 'nothing'}")
+    t = torch.ones(5)
+    dist.all_reduce(t)
+    assert t.tolist() == [world] * 5
+    return told
+
+
+@harness.only_bluefog
+def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
+    """Alone, where every call has an output; and by all of several ranks."""
+    changes = [
+        (name, {"out" if "out" in CALLS[call] else "layout": "expanded"})
+        for name, call in NAMED.items()
+        if call is not sparse_all_reduce
+    ]
+    assert pool.run(refusals, changes, world=1) == [[f"{n}: ValueError" for n, _ in changes]]
+    rooted = {"broadcast", "reduce", "gather"}
+    changes = [c for c in changes if c[0] not in rooted]
+    assert pool.run(refusals, changes, world=3) == [[f"{n}: ValueError" for n, _ in changes]] * 3
+
+
+UNREDUCIBLE = [
+    ("AVG", torch.int32), ("AVG", torch.bool), ("AVG", torch.uint8), ("PREMUL_SUM", torch.int64),
+    ("BAND", torch.float32), ("BXOR", torch.bfloat16), ("SUM", torch.uint16),
+    ("MAX", torch.float8_e5m2), ("PRODUCT", torch.complex64), ("MIN", torch.complex128),
+]  # fmt: skip
+
+
+@harness.only_bluefog
+def test_reductions_without_meaning_are_refused(pool: harness.Pool) -> None:
+    changes = [
+        (name, {"op": op, "dtype": dtype})
+        for name, call in NAMED.items()
+        for op, dtype in UNREDUCIBLE
+        if "op" in CALLS[call]
+    ]
+    for told in pool.run(refusals, changes, world=2):
+        kinds = [f"{c} {line}" for c, line in zip(changes, told, strict=True)]
+        assert not [k for k in kinds if not k.endswith((": ValueError", ": TypeError"))]
