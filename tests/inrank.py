@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -105,6 +106,24 @@ def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
             ended=ended,
         )
     return None
+
+
+def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> list[str]:
+    """body(i) in as many threads; what they raised, and who does not end."""
+    bad: list[str] = []
+
+    def guarded(i: int) -> None:
+        error = catch(body, i)
+        if error:
+            bad.append(f"thread {i}: {error.kind}: {error.text}")
+
+    threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
+    for t in threads:
+        t.start()
+    end = time.monotonic() + limit
+    for t in threads:
+        t.join(max(0.0, end - time.monotonic()))
+    return bad + [f"thread {i} hangs" for i, t in enumerate(threads) if t.is_alive()]
 
 
 def init(store: str, rank: int, world: int, timeout: float = 30.0) -> None:

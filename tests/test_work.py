@@ -346,22 +346,6 @@ def test_operations_keep_their_tensors(pool: harness.Pool) -> None:
     assert pool.run(kept_alive) == [[4.0 * i for i in range(50)] + [4.0]] * 4
 
 
-def in_threads(count: int, body: Callable[[int], None]) -> list[str]:
-    bad: list[str] = []
-
-    def guarded(i: int) -> None:
-        error = inrank.catch(body, i)
-        if error:
-            bad.append(f"thread {i}: {error.kind}: {error.text}")
-
-    threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(30)
-    return bad + [f"thread {i} hangs" for i, t in enumerate(threads) if t.is_alive()]
-
-
 def a_group_each(rank: int, world: int, rounds: int) -> list[str]:
     groups = [dist.new_group() for _ in range(4)]
 
@@ -371,7 +355,7 @@ def a_group_each(rank: int, world: int, rounds: int) -> list[str]:
             dist.all_reduce(t, group=groups[i])
             assert (t == (i + j) * world).all(), f"round {j}: {t[0]}"
 
-    bad = in_threads(4, run)
+    bad = inrank.in_threads(4, run)
     for group in groups:
         dist.destroy_process_group(group)
     return bad
@@ -392,7 +376,7 @@ def a_tag_each(rank: int, world: int) -> list[str]:
                 dist.recv(got, 0, tag=tag)
                 assert torch.equal(got, t)
 
-    return in_threads(6, run)
+    return inrank.in_threads(6, run)
 
 
 def test_threads_with_a_tag_each(pool: harness.Pool) -> None:
@@ -402,7 +386,7 @@ def test_threads_with_a_tag_each(pool: harness.Pool) -> None:
 def foreign_wait(rank: int, world: int) -> list[Any]:
     """One thread posts, others wait, for the same Work and while new ones are posted."""
     works = [dist.all_reduce(torch.ones(5000), async_op=True) for _ in range(50)]
-    return in_threads(4, lambda i: [w.wait() for w in works[i % 2 :: 2]] and None)
+    return inrank.in_threads(4, lambda i: [w.wait() for w in works[i % 2 :: 2]] and None)
 
 
 def test_several_threads_wait_for_one_work(pool: harness.Pool) -> None:
