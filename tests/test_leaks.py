@@ -88,6 +88,52 @@ def test_forty_lives(pool: harness.Pool) -> None:
         assert grown < 4 << 20, f"{grown / 2**20:.1f} MiB"
 
 
+def many_groups(rank: int, world: int, rounds: int) -> list[Any]:
+    """Groups that do nothing, that block, and that need the engine's thread."""
+    t = torch.ones(100)
+
+    def some(count: int) -> None:
+        for i in range(count):
+            group = dist.new_group()
+            if i % 3:
+                work = dist.all_reduce(t, dist.ReduceOp.MAX, group, async_op=i % 3 == 2)
+                assert work is None or work.wait()
+            dist.destroy_process_group(group)
+        gc.collect()
+
+    some(50)
+    before, memory = inrank.footprint(), inrank.rss()
+    some(rounds)
+    return [before, inrank.footprint(), inrank.rss() - memory]
+
+
+def test_a_thousand_groups(pool: harness.Pool) -> None:
+    for before, after, grown in pool.run(many_groups, 1000, world=2, timeout=90):
+        assert before == after
+        assert grown < 1 << 20, f"{grown / 1024:.0f} KiB"
+
+
+def tiny_ones(rank: int, world: int, rounds: int) -> int:
+    t = torch.zeros(1)
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            dist.all_reduce(t)
+        gc.collect()
+
+    some(20_000)
+    before = inrank.rss()
+    some(rounds)
+    return inrank.rss() - before
+
+
+def test_a_million_operations(pool: harness.Pool) -> None:
+    """Of each stays a byte at most. (By default, fewer: they take long where cores are busy.)"""
+    rounds = 1_000_000 if harness.FULL else 200_000
+    for grown in pool.run(tiny_ones, rounds, world=2, timeout=rounds * 3e-4):
+        assert grown < rounds, f"{grown / 1024:.0f} KiB"
+
+
 def small_ones(rank: int, world: int, rounds: int) -> int:
     """Bytes that stay after many operations of every way to issue one."""
     import bluefog_pg

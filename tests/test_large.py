@@ -1,0 +1,86 @@
+"""More than 2^31 bytes at once: every value of every call is looked at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+
+RANKS = 2
+N = (1 << 31) + 8
+PRIME = 251  # the values' period: what lies 2^k bytes too far is wrong
+BLOCK = PRIME << 14
+
+
+def block(*factors: int) -> torch.Tensor:
+    i = torch.arange(BLOCK) % PRIME
+    return torch.stack([i * f % PRIME for f in factors]).amax(0).to(torch.uint8)
+
+
+def fill(t: torch.Tensor, values: torch.Tensor) -> None:
+    for part in t.split(BLOCK):
+        part.copy_(values[: part.numel()])
+
+
+def wrong(what: str, t: torch.Tensor, values: torch.Tensor) -> list[str]:
+    for i, part in enumerate(t.split(BLOCK)):
+        want = values[: part.numel()].numpy()
+        if not np.array_equal(part.numpy(), want):  # ten times as fast as torch.equal
+            return [f"{what}: wrong at {i * BLOCK + int((part.numpy() != want).argmax())}"]
+    return []
+
+
+def beyond(rank: int, world: int) -> list[str]:
+    """In one memory of 4 GiB per rank, whose pages are touched once only."""
+    own, other, most = block(rank + 2), block(3 - rank), block(2, 3)
+    both = torch.empty(2 * N, dtype=torch.uint8)
+    first, second = both[:N], both[N:]
+
+    group = dist.new_group(timeout=timedelta(seconds=120))
+    fill(first, own)
+    dist.all_reduce(first, dist.ReduceOp.MAX, group)
+    bad = wrong("all_reduce", first, most)
+
+    mine = (first, second)[rank]
+    fill(mine, own)
+    dist.all_gather_into_tensor(both, mine, group)
+    for r, part in enumerate((first, second)):
+        bad += wrong(f"all_gather_into_tensor, part {r}", part, own if r == rank else other)
+
+    # 8 bytes stay; all others go.
+    sent = [8, N - 8] if rank == 0 else [N - 8, 8]
+    for part in first.split(sent):
+        fill(part, own)
+    second.zero_()
+    dist.all_to_all_single(second, first, sent, sent, group)
+    for r, part in enumerate(second.split(sent)):
+        bad += wrong(f"all_to_all_single, from {r}", part, own if r == rank else other)
+
+    second.zero_()
+    fill(first, own)
+    if rank == 0:
+        dist.send(first, 1, group)
+        dist.recv(second, 1, group)
+    else:
+        dist.recv(second, 0, group)
+        dist.send(first, 0, group)
+    dist.destroy_process_group(group)
+    return bad + wrong("recv", second, other)
+
+
+def available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+@pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB of free memory")
+def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
+    assert pool.run(beyond, timeout=200) == [[], []]
