@@ -36,7 +36,7 @@ class Learner(lightning.LightningModule):
         self.losses.append(self.metric.compute().item())  # over both ranks
         self.metric.reset()
 
-    def on_fit_end(self) -> None:
+    def on_train_end(self) -> None:
         self.answer = (
             f"rank {self.global_rank} of {self.trainer.world_size} backend {dist.get_backend()} "
             f"ddp {isinstance(self.trainer.model, nn.parallel.DistributedDataParallel)} "
