@@ -9,6 +9,7 @@ import lightning
 import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -58,6 +59,8 @@ def main(backend: str, folder: str) -> None:
         devices=2,
         max_epochs=4,
         callbacks=[best],
+        # What it would find by itself; but looking for MPI, it would start MPI where mpi4py is.
+        plugins=[LightningEnvironment()],
         logger=False,
         default_root_dir=folder,
         enable_progress_bar=False,
