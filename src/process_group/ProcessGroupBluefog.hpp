@@ -134,6 +134,8 @@ class ProcessGroupBluefog : public c10d::Backend {
 
   Call allreduceCall(const Validate& validate, const at::Tensor& tensor,
                      const c10d::ReduceOp& reduction, Milliseconds timeout);
+  Call allreduceSparseCall(const Validate& validate, const at::Tensor& tensor,
+                           const c10d::ReduceOp& reduction, Milliseconds timeout);
   Call packedAllreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
                            const c10d::ReduceOp& reduction, Milliseconds timeout);
   Call allgatherCall(const Validate& validate, const at::Tensor& input,

@@ -116,14 +116,11 @@ const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const c
   return tensors.front();
 }
 
-const at::Tensor& Validate::onlySparse(const std::vector<at::Tensor>& tensors) const {
-  TORCH_CHECK_VALUE(tensors.size() == 1, who(), "expected one input tensor, got ", tensors.size());
-  const at::Tensor& tensor = tensors.front();
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kSparse, who(),
-                    "the input is not a sparse COO tensor");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), "the input is on device ", tensor.device(),
+void Validate::sparse(const at::Tensor& tensor, const char* what) const {
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kSparse, who(), what,
+                    " is not a sparse COO tensor");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
                     "; only CPU tensors are supported");
-  return tensor;
 }
 
 void Validate::sameLength(size_t length, const char* what, size_t expected,

@@ -21,11 +21,12 @@ class Validate {
   Validate(const Membership& members, const char* op) : members_(members), op_(op) {}
 
   void tensor(const at::Tensor& tensor, const char* what) const;
+  // A COO tensor.
+  void sparse(const at::Tensor& tensor, const char* what) const;
   // The call will write to it.
   void writable(const at::Tensor& tensor, const char* what) const;
   // c10d hands lists that must have exactly one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
-  const at::Tensor& onlySparse(const std::vector<at::Tensor>& tensors) const;
   void listLength(size_t length, const char* what) const;
   // As many as there are of the others.
   void sameLength(size_t length, const char* what, size_t expected, const char* others) const;

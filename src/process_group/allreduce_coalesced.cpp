@@ -50,13 +50,17 @@ WorkPtr ProcessGroupBluefog::allreduce_coalesced(Tensors& tensors,
   checkProcess("allreduce_coalesced");
   const Validate validate(engine_->members(), "allreduce_coalesced");
   for (const at::Tensor& tensor : tensors) {
-    validate.tensor(tensor, "an input");
+    if (!tensor.defined() || !tensor.is_sparse()) {
+      validate.tensor(tensor, "an input");
+    }
   }
   std::vector<Call> calls;
   for (const Tensors& bundle : bundles(tensors)) {
-    calls.push_back(bundle.size() == 1
-                        ? allreduceCall(validate, bundle.front(), opts.reduceOp, opts.timeout)
-                        : packedAllreduceCall(validate, bundle, opts.reduceOp, opts.timeout));
+    const at::Tensor& first = bundle.front();
+    calls.push_back(
+        first.is_sparse()    ? allreduceSparseCall(validate, first, opts.reduceOp, opts.timeout)
+        : bundle.size() == 1 ? allreduceCall(validate, first, opts.reduceOp, opts.timeout)
+                             : packedAllreduceCall(validate, bundle, opts.reduceOp, opts.timeout));
   }
   return postAll(
       validate, std::move(calls),

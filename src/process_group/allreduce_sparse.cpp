@@ -60,12 +60,12 @@ Script sumSparse(Board& board, const Op& op, SparseSum& sum) {
 
 }  // namespace
 
-WorkPtr ProcessGroupBluefog::allreduce_sparse(std::vector<at::Tensor>& tensors,
-                                              const c10d::AllreduceOptions& opts) {
-  checkProcess("allreduce_sparse");
-  const Validate validate(engine_->members(), "allreduce_sparse");
-  const at::Tensor& tensor = validate.onlySparse(tensors);
-  TORCH_CHECK_VALUE(opts.reduceOp == c10d::ReduceOp::SUM, validate.who(),
+ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceSparseCall(const Validate& validate,
+                                                                   const at::Tensor& tensor,
+                                                                   const c10d::ReduceOp& reduction,
+                                                                   Milliseconds timeout) {
+  validate.sparse(tensor, "the input");
+  TORCH_CHECK_VALUE(reduction == c10d::ReduceOp::SUM, validate.who(),
                     "sparse tensors can be summed only");
   Signature signature = signatureOf(OpKind::kAllReduceSparse, tensor);
   signature.reduce = ReduceKind::kSum;
@@ -73,13 +73,25 @@ WorkPtr ProcessGroupBluefog::allreduce_sparse(std::vector<at::Tensor>& tensors,
   signature.detail = digest(std::vector<size_t>(sizes.begin(), sizes.end())) +
                      static_cast<uint64_t>(tensor.sparse_dim());
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   auto sum = std::make_shared<SparseSum>(SparseSum{tensor.detach().coalesce(), tensor, {}, {}, {}});
   op->scripts.push_back(sumSparse(engine_->board(), *op, *sum));
   op->epilogue = [sum] { sum->add(); };
   op->memory = std::move(sum);
-  return post({std::move(op), c10d::OpType::_ALLREDUCE_SPARSE, "bluefog:sparse_all_reduce", tensors,
-               tensors},
+  return {std::move(op),
+          c10d::OpType::_ALLREDUCE_SPARSE,
+          "bluefog:sparse_all_reduce",
+          {tensor},
+          {tensor}};
+}
+
+WorkPtr ProcessGroupBluefog::allreduce_sparse(std::vector<at::Tensor>& tensors,
+                                              const c10d::AllreduceOptions& opts) {
+  checkProcess("allreduce_sparse");
+  const Validate validate(engine_->members(), "allreduce_sparse");
+  TORCH_CHECK_VALUE(tensors.size() == 1, validate.who(), "expected one input tensor, got ",
+                    tensors.size());
+  return post(allreduceSparseCall(validate, tensors.front(), opts.reduceOp, opts.timeout),
               opts.asyncOp);
 }
 
