@@ -27,7 +27,9 @@ PREMUL = 0.375  # a power of two over a small odd number: exact to store, visibl
 
 
 def allowed(op: str, dtype: torch.dtype) -> bool:
-    if op in ("AVG", "PREMUL_SUM"):
+    if op == "AVG":
+        return dtype != torch.bool
+    if op == "PREMUL_SUM":
         return dtype in (*FLOATS, *COMPLEX)
     if dtype in COMPLEX:
         return op == "SUM"
@@ -114,6 +116,9 @@ def reduce(inputs: Sequence[torch.Tensor], op: str) -> tuple[Array, Array | None
     for x in xs[1:]:
         want = _FOLD[op](want, x)
     if dtype not in FLOATS:
+        if op == "AVG":  # towards zero
+            whole = want.astype(np.int64)
+            want = (np.sign(whole) * (np.abs(whole) // len(xs))).astype(want.dtype)
         return want, None
     if op in ("MIN", "MAX"):
         return want, np.zeros_like(want)

@@ -24,7 +24,8 @@ enum class ReduceKind : uint8_t {
 const char* name(ReduceKind kind);
 
 // out[i] = inputs[0][i] op inputs[1][i] op ..., always in that order, so that equal inputs give
-// equal bits on every rank. kAverage divides by inputs.size(). Half types are folded in float32 and
+// equal bits on every rank. kAverage divides by inputs.size(),
+// integers towards zero. Half types are folded in float32 and
 // rounded once. `out` may be one of the inputs.
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count);

@@ -301,10 +301,19 @@ void combine(A* out, const A* a, const A* b, size_t n) {
   }
 }
 
-template <class A>
-void divide(A* values, A divisor, size_t n) {
+template <class A, class Divisor>
+void divide(A* values, Divisor divisor, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     values[i] = static_cast<A>(values[i] / divisor);
+  }
+}
+// A number of ranks need not fit into a byte.
+template <class A>
+void divideByCount(A* values, size_t count, size_t n) {
+  if constexpr (sizeof(A) == 1) {
+    divide(values, static_cast<int>(count), n);
+  } else {
+    divide(values, static_cast<A>(count), n);
   }
 }
 
@@ -345,7 +354,7 @@ void foldAs(void* out, const void* const* inputs, size_t inputs_n, size_t count,
       combine<Op<A>>(sum, sum, values<T, A>(inputs[k], at, n, scratch), n);
     }
     if (average) {
-      divide(sum, static_cast<A>(inputs_n), n);
+      divideByCount(sum, inputs_n, n);
     }
     narrow(to + at, sum, n);
   }

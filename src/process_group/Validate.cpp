@@ -252,8 +252,7 @@ ReduceKind Validate::reduction(const c10d::ReduceOp& op, Dtype dtype) const {
     case c10d::ReduceOp::SUM:
       return ReduceKind::kSum;
     case c10d::ReduceOp::AVG:
-      TORCH_CHECK_VALUE(isFloating(dtype), who(), "AVG of ", name(dtype),
-                        " would round; only floating types can be averaged");
+      TORCH_CHECK_VALUE(dtype != Dtype::kBool, who(), "AVG of bool has no meaning");
       return ReduceKind::kAverage;
     case c10d::ReduceOp::PREMUL_SUM:
       TORCH_CHECK_VALUE(isFloating(dtype), who(), "PREMUL_SUM of ", name(dtype),

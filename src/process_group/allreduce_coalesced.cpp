@@ -11,17 +11,20 @@ constexpr size_t kLargestPacked = size_t{64} << 10;
 
 using Tensors = std::vector<at::Tensor>;
 
+bool isPackable(const at::Tensor& tensor) {
+  return !tensor.is_sparse() && tensor.nbytes() <= kLargestPacked;
+}
+
 // The small ones of each type together, the others each alone: in an order that is the same on
 // every rank that was given the same.
 std::vector<Tensors> bundles(const Tensors& tensors) {
   std::vector<Tensors> all;
   for (const at::Tensor& tensor : tensors) {
     const auto joins = [&](const Tensors& bundle) {
-      return bundle.front().scalar_type() == tensor.scalar_type() &&
-             bundle.front().nbytes() <= kLargestPacked;
+      return isPackable(bundle.front()) && bundle.front().scalar_type() == tensor.scalar_type();
     };
     const auto bundle =
-        tensor.nbytes() <= kLargestPacked ? std::find_if(all.begin(), all.end(), joins) : all.end();
+        isPackable(tensor) ? std::find_if(all.begin(), all.end(), joins) : all.end();
     if (bundle == all.end()) {
       all.push_back({tensor});
     } else {

@@ -67,7 +67,10 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceSparseCall(const Validat
   validate.sparse(tensor, "the input");
   TORCH_CHECK_VALUE(reduction == c10d::ReduceOp::SUM, validate.who(),
                     "sparse tensors can be summed only");
-  Signature signature = signatureOf(OpKind::kAllReduceSparse, tensor);
+  Signature signature;
+  signature.kind = OpKind::kAllReduceSparse;
+  signature.dtype = dtypeOf(tensor);
+  signature.count = static_cast<uint64_t>(tensor.numel());
   signature.reduce = ReduceKind::kSum;
   const at::IntArrayRef sizes = tensor.sizes();
   signature.detail = digest(std::vector<size_t>(sizes.begin(), sizes.end())) +
