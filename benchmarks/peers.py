@@ -18,7 +18,6 @@ from torch import Tensor
 
 Call = Callable[[], Tensor]
 
-coalescing = dist.distributed_c10d._coalescing_manager
 # torch 2.13 names these two anew and warns about the old names.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
@@ -116,10 +115,7 @@ class TorchPeer:
         parts = list(whole.chunk(case.n)) if case.rank == 0 else None
         hundred = list(send.tensor_split(100))
 
-        def coalesced() -> None:
-            with coalescing(group):
-                for tensor in hundred:
-                    dist.all_reduce(tensor, group=group)
+        whole_group: Any = group or dist.group.WORLD
 
         calls: dict[str, tuple[Callable[[], Any], Tensor]] = {
             "all_reduce": (lambda: dist.all_reduce(send, group=group), send),
@@ -130,7 +126,7 @@ class TorchPeer:
             "gather": (lambda: dist.gather(send, parts, 0, group=group), recv),
             "scatter": (lambda: dist.scatter(recv, parts, 0, group=group), recv),
             "all_to_all": (lambda: dist.all_to_all_single(recv, send, group=group), recv),
-            COALESCED: (coalesced, send),
+            COALESCED: (lambda: whole_group.allreduce_coalesced(hundred).wait(), send),
         }
         if case.op not in calls:
             return None
