@@ -12,9 +12,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 // After a pause the slots may have left the reader's cache: not before it has read some again does
-// a look tell where they are.
-constexpr std::chrono::milliseconds kPause{1};
-constexpr int kWarm = 16;
+// a look tell where they are. A rank that shares its core pauses for a slice of a few milliseconds.
+constexpr std::chrono::milliseconds kPause{5};
+constexpr int kWarm = 8;
 // For those who never write so many at once.
 constexpr std::chrono::milliseconds kLongestBetween{100};
 // The fastest of so many counts: the others may have been interrupted.

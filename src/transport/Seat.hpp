@@ -26,7 +26,7 @@ class Seat {
   }
 
  private:
-  static constexpr std::chrono::microseconds kBetweenLooks{100};
+  static constexpr std::chrono::microseconds kBetweenLooks{20};
 
   void takeOrMove(Time now);
   int emptierThan(int core) const;

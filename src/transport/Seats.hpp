@@ -27,7 +27,7 @@ class Seats {
   }
 
  private:
-  static constexpr int64_t kBetweenMoves = 300'000;  // nanoseconds
+  static constexpr int64_t kBetweenMoves = 100'000;  // nanoseconds
 
   std::atomic<int64_t> last_move_;
   std::atomic<int32_t> taken_[];  // 0: none
