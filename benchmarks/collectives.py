@@ -26,6 +26,7 @@ import torch
 BACKENDS = ("bluefog", "gloo", "mpi", "fake", "memcpy")
 SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M"
 RESULTS = Path(__file__).parent / "results" / "collectives.json"
+QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "collectives.json"
 
 
 def parse_size(text: str) -> int:
@@ -48,11 +49,12 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
     parser.add_argument("--no-probes", action="store_true", help="the collectives alone")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON; the plot goes beside it")
+    parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
     args = parser.parse_args()
     args.ranks = [int(n) for n in args.ranks.split(",")]
     args.sizes = args.sizes or ("4,4K,1M" if args.quick else SIZES)
     args.sizes = [parse_size(text) for text in args.sizes.split(",")]
+    args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
     args.rounds = args.rounds or (3 if args.quick else 9)
     args.ops, args.backends = args.ops.split(","), args.backends.split(",")
     for given, known in ((args.ops, peers.OPS), (args.backends, BACKENDS)):

@@ -48,6 +48,43 @@ def test_premul_sum_by_a_tensor(pool: harness.Pool) -> None:
     assert pool.run(premul_tensor) == [[5.0]] * 4
 
 
+def onto_itself(rank: int, world: int, count: int) -> int:
+    """What still has to be sent must not be overwritten by what arrives."""
+    t = torch.arange(world).repeat_interleave(count) + 100 * rank
+    dist.all_to_all_single(t, t)
+    want = (100 * torch.arange(world) + rank).repeat_interleave(count)
+    return int((t != want).sum())
+
+
+@harness.only_bluefog  # gloo's results are wrong
+@pytest.mark.parametrize("count", [4, 1 << 19])
+def test_all_to_all_into_its_own_input(pool: harness.Pool, count: int) -> None:
+    assert pool.run(onto_itself, count) == [0] * 4
+
+
+def between_start_and_end(rank: int, world: int) -> list[float]:
+    import bluefog_pg
+
+    group = dist.group.WORLD
+    cpu = torch.device("cpu")
+    x, y = torch.ones(3), torch.full((70_000,), 2.0)
+    group._start_coalescing(cpu)
+    dist.all_reduce(x)
+    dist.all_reduce(y)
+    own = torch.full((2,), float(rank))
+    near = bluefog_pg.neighbor_allreduce(own, self_weight=1, src_weights={})
+    work = group._end_coalescing(cpu)
+    work.wait()
+    tensors = work.get_future().wait()
+    return [x[0].item(), y[-1].item(), near[0].item(), len(tensors), tensors[0][0].item()]
+
+
+@harness.only_bluefog
+def test_coalescing_makes_one_work_of_many(pool: harness.Pool) -> None:
+    for rank, got in enumerate(pool.run(between_start_and_end)):
+        assert got == [4.0, 8.0, float(rank), 3, 4.0]
+
+
 def many_small(rank: int, world: int, rounds: int) -> str:
     """Rings wrap, sequence numbers grow: sizes and operations change with each round."""
     for i in range(rounds):

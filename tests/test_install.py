@@ -135,7 +135,7 @@ try:
 except ImportError as e:
     print(e)
 """
-REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps bluefog-pg"
+REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
 def test_missing_module_is_reported_when_it_is_needed(other_package: Path) -> None:

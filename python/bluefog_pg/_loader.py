@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps bluefog-pg"
+_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
 
@@ -47,11 +47,11 @@ def _check_torch_version() -> None:
     try:
         from bluefog_pg._build_info import TORCH_VERSION
     except ModuleNotFoundError as error:
-        raise ImportError(f"bluefog_pg._C was not built; install it with: {_REINSTALL}") from error
+        raise ImportError(f"bluefog_pg._C was not built; in the clone: {_REINSTALL}") from error
     installed = version.split("+")[0]
     built_for = ".".join(TORCH_VERSION.split(".")[:2])
     if installed.split(".")[:2] != built_for.split("."):
         raise ImportError(
             f"bluefog_pg._C was built for torch {built_for} but torch {installed} is installed; "
-            f"reinstall with: {_REINSTALL}"
+            f"in the clone: {_REINSTALL}"
         )

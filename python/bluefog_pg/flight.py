@@ -45,37 +45,29 @@ def write_flight_log(prefix: str | os.PathLike[str]) -> Path:
     """Write this rank's log to the file `prefix` + its global rank, for torch's analyzer.
 
     `python -m torch.distributed.flight_recorder.fr_trace --prefix NAME FOLDER` reads the files of
-    all ranks. It knows torch's own backends and operations only: the entries say "gloo:", and
-    neighbour operations and sparse reductions are left out.
+    all ranks. It knows torch's own backends and operations only, and takes a single message for a
+    collective that the other ranks do not join: the entries say "gloo:", and messages, neighbour
+    operations and sparse reductions are left out.
     """
     import torch.distributed as dist
 
     log = flight_log()
     me = dist.get_rank()
-    log["entries"] = [told for entry in log["entries"] for told in _for_analyzer(entry, log, me)]
+    log["entries"] = [told for entry in log["entries"] for told in _for_analyzer(entry)]
     path = Path(f"{prefix}{me}")
     path.write_bytes(pickle.dumps(log))
     return path
 
 
-def _for_analyzer(entry: dict[str, Any], log: dict[str, Any], me: int) -> Iterator[dict[str, Any]]:
-    import ast
-
+def _for_analyzer(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
     from torch.distributed.flight_recorder.components.types import COLLECTIVES
 
     name = entry["profiling_name"].removeprefix("bluefog:")
-    # The analyzer takes a message for a part of the collective that has its number.
-    number = entry["p2p_seq_id"] + (1 << 40 if entry["is_p2p"] else 0)
-    if name in ("send", "recv"):
-        ranks = ast.literal_eval(log["pg_config"][entry["process_group"][0]]["ranks"])
-        arrow = "->" if name == "send" else "<-"
-        name = f"{name} {ranks.index(me)}{arrow}{entry['partners'][0]}"
-    elif name not in COLLECTIVES:
+    if name not in COLLECTIVES:
         return
     state = {"failed": "started"}.get(entry["state"], entry["state"])
     changed: dict[str, Any] = {
         "profiling_name": f"gloo:{name}",
-        "p2p_seq_id": number,
         "state": state,
         "frames": [],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -9,7 +10,6 @@ from bluefog_pg import topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import timedelta
 
     import torch
     import torch.distributed as dist
@@ -100,13 +100,14 @@ def neighbor_allreduce(
     )
     if async_op:
         return work
+    work.wait()  # between startCoalescing and endCoalescing nothing else does
     output: torch.Tensor = work.result()[0]
     return output
 
 
 def monitored_barrier(
     group: dist.ProcessGroup | None = None,
-    timeout: timedelta | None = None,
+    timeout: datetime.timedelta | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
     """Wait until all ranks are here, or say who is not; the group is as it was afterwards.
@@ -121,10 +122,16 @@ def monitored_barrier(
     Raises:
         CollectiveTimeout: on every rank, also on those that come later: ranks did not come in time.
         PeerFailed: a rank died, or left.
+        Mismatch: a rank waits for this one in another operation. If that is a collective, the
+            group's collectives have failed.
         TypeError: a group of another backend.
     """
     backend: Any = _backend(topology._resolve(group))  # torch's stub lacks the method
     limit = backend.options._timeout if timeout is None else timeout
+    if not isinstance(limit, datetime.timedelta):
+        raise TypeError(
+            f"[bluefog] monitored_barrier: timeout must be a datetime.timedelta, not {limit!r}"
+        )
     backend.monitored_barrier(limit, wait_all_ranks)
 
 

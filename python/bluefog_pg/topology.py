@@ -97,6 +97,8 @@ def _resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     from torch.distributed import distributed_c10d
 
     if group is not None:
+        if not isinstance(group, distributed_c10d.ProcessGroup):
+            raise TypeError(f"[bluefog] group must be a process group of this rank, not {group!r}")
         return group
     default: dist.ProcessGroup = distributed_c10d._get_default_group()
     return default

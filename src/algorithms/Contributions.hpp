@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/Reduce.hpp"
+#include "transport/Board.hpp"
 #include "transport/Op.hpp"
 
 namespace bluefog {
@@ -11,13 +12,15 @@ namespace bluefog {
 // What the ranks bring to a reduction, in the order of the ranks.
 class Contributions {
  public:
-  void clear() {
+  // This rank's, and of each other one what its frame has at that offset.
+  void collect(Board& board, const Op& op, const std::byte* own, size_t offset) {
     data_.clear();
     factors_.clear();
-  }
-  void add(const void* data, double factor) {
-    data_.push_back(data);
-    factors_.push_back(factor);
+    for (int rank = 0; rank < board.size(); ++rank) {
+      const bool is_own = rank == board.rank();
+      data_.push_back(is_own ? own : board.from(rank) + offset);
+      factors_.push_back(is_own ? op.factor : board.factorOf(rank));
+    }
   }
   // `out` may be one of them.
   void reduce(const Signature& what, void* out, size_t count) const {

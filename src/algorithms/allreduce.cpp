@@ -112,15 +112,7 @@ class InBlocks {
   void reduceOwnPart(const Block& block) {
     const int self = board_.rank();
     std::byte* own = data_ + block.partBegin(self) * width_;
-    inputs_.clear();
-    for (int rank = 0; rank < board_.size(); ++rank) {
-      if (rank == self) {
-        inputs_.add(own, op_.factor);
-      } else {
-        inputs_.add(board_.from(rank) + (block.partBegin(self) - block.begin) * width_,
-                    board_.factorOf(rank));
-      }
-    }
+    inputs_.collect(board_, op_, own, (block.partBegin(self) - block.begin) * width_);
     inputs_.reduce(op_.signature, own, block.partCount(self));
     board_.pop();
     const size_t bytes = block.partCount(self) * width_;
@@ -159,13 +151,7 @@ Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
   Contributions inputs;
-  for (int rank = 0; rank < board.size(); ++rank) {
-    if (rank == board.rank()) {
-      inputs.add(data, op.factor);
-    } else {
-      inputs.add(board.from(rank), board.factorOf(rank));
-    }
-  }
+  inputs.collect(board, op, data, 0);
   inputs.reduce(op.signature, data, op.signature.count);
   board.pop();
 }

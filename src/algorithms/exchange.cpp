@@ -60,7 +60,8 @@ class Exchange {
         op_(op),
         parcels_(std::move(parcels)),
         places_(std::move(places)),
-        own_(board.rank(), board.size()) {
+        own_(board.rank(), board.size()),
+        keeps_(keptBytes()) {
     size_t arriving = 0;
     for (size_t rank = 0; rank < parcels_.size(); ++rank) {
       own_.sizes()[rank] = parcels_[rank].bytes;
@@ -71,21 +72,16 @@ class Exchange {
     stores_ = storesFor(arriving);
   }
 
-  void keepOwn() {
-    const auto self = static_cast<size_t>(board_.rank());
-    if (places_[self].data != parcels_[self].data && places_[self].bytes > 0) {
-      copyBytes(places_[self].data, parcels_[self].data, places_[self].bytes);
-    }
-  }
   bool done() const {
     for (int peer = 0; peer < board_.size(); ++peer) {
       if (!isFinished(peer)) {
         return false;
       }
     }
-    return given_ >= own_.end();
+    return given_ >= own_.end() && kept_ >= keeps_;
   }
-  // Takes before it gives: who waits for room must not hold up those who wait for theirs.
+  // Takes before it gives: who waits for room must not hold up those who wait for theirs. What
+  // nobody waits for is done when nothing else can be.
   bool move() {
     bool moved = false;
     for (int peer = 0; peer < board_.size(); ++peer) {
@@ -96,6 +92,10 @@ class Exchange {
     }
     if (given_ < own_.end() && board_.hasRoom()) {
       give();
+      moved = true;
+    }
+    if (!moved && kept_ < keeps_) {
+      keep();
       moved = true;
     }
     return moved;
@@ -116,6 +116,11 @@ class Exchange {
   }
 
  private:
+  size_t keptBytes() const {
+    const auto self = static_cast<size_t>(board_.rank());
+    return places_[self].data == parcels_[self].data ? 0 : places_[self].bytes;
+  }
+
   struct Arrival {
     Stream stream;
     size_t taken;  // bytes of it
@@ -138,6 +143,14 @@ class Exchange {
       }
     }
     return ranks;
+  }
+
+  // A piece of its own parcel.
+  void keep() {
+    const auto self = static_cast<size_t>(board_.rank());
+    const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
+    copyBytes(places_[self].data + kept_, parcels_[self].data + kept_, bytes, stores_);
+    kept_ += bytes;
   }
 
   void give() {
@@ -191,6 +204,8 @@ class Exchange {
   std::vector<Place> places_;
   Stream own_;
   size_t given_ = 0;  // bytes of it
+  size_t keeps_;
+  size_t kept_ = 0;  // bytes of it
   std::vector<Arrival> arrivals_;
   Stores stores_;
 };
@@ -200,7 +215,6 @@ class Exchange {
 Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
                 std::vector<Place> places) {
   Exchange exchange(board, op, std::move(parcels), std::move(places));
-  exchange.keepOwn();
   while (!exchange.done()) {
     co_await Until([&] { return exchange.move(); }, [&] { return exchange.missing(); },
                    [&] { return exchange.late(); });

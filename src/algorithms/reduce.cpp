@@ -31,14 +31,7 @@ Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* out
       return;
     }
     const size_t at = frame * board.payload();
-    contributions.clear();
-    for (int rank = 0; rank < board.size(); ++rank) {
-      if (rank == board.rank()) {
-        contributions.add(input + at, op.factor);
-      } else {
-        contributions.add(board.from(rank), board.factorOf(rank));
-      }
-    }
+    contributions.collect(board, op, input + at, 0);
     contributions.reduce(op.signature, output + at, length(frame) / width(op.signature.dtype));
   };
   return inFrames(board, op, frames, give, take);

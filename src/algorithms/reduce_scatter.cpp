@@ -48,14 +48,7 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
   const auto take = [&board, &op, self, width, cut, own = inputs[self], output,
                      contributions = Contributions()](size_t frame) mutable {
     const size_t at = frame * cut.part * width;
-    contributions.clear();
-    for (int rank = 0; rank < board.size(); ++rank) {
-      if (rank == board.rank()) {
-        contributions.add(own + at, op.factor);
-      } else {
-        contributions.add(board.from(rank) + self * cut.part * width, board.factorOf(rank));
-      }
-    }
+    contributions.collect(board, op, own + at, self * cut.part * width);
     contributions.reduce(op.signature, output + at, cut.length(self, frame));
   };
   return inFrames(board, op, cut.frames(), give, take);

@@ -8,8 +8,8 @@ namespace {
 
 // Into the place of older ones, whose memory it uses.
 void assign(std::vector<FlightLog::Shape>& shapes, const std::vector<at::Tensor>& tensors) {
-  shapes.resize(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
+  shapes.resize(std::min(tensors.size(), FlightLog::kMostShapes));
+  for (size_t i = 0; i < shapes.size(); ++i) {
     shapes[i].sizes = tensors[i].sizes();
     shapes[i].dtype = tensors[i].scalar_type();
   }

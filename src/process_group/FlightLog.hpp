@@ -18,6 +18,9 @@ namespace bluefog {
 // it.
 class FlightLog {
  public:
+  // Of an operation on more tensors, the first so many are written down.
+  static constexpr size_t kMostShapes = 16;
+
   struct Shape {
     c10::DimVector sizes;
     at::ScalarType dtype;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -39,11 +42,34 @@ class ProcessGroupBluefog::Parcels {
     }
   }
   void giveTo(Op& op, Board& board) {
+    keepFromOutputs(board.rank());
     op.scripts.push_back(exchange(board, op, std::move(out_), std::move(in_)));
     own(op, std::move(buffers_));
   }
 
  private:
+  // An input may share memory with the outputs: a parcel that could be overwritten before it has
+  // left is copied. The own one may lie where it goes to.
+  void keepFromOutputs(int self) {
+    const auto own = static_cast<size_t>(self);
+    for (size_t rank = 0; rank < out_.size(); ++rank) {
+      const bool in_place = rank == own && out_[rank].data == in_[rank].data;
+      if (!in_place && isOverwritten(out_[rank])) {
+        const at::Tensor copy = at::empty({static_cast<int64_t>(out_[rank].bytes)}, at::kByte);
+        std::memcpy(copy.mutable_data_ptr(), out_[rank].data, out_[rank].bytes);
+        buffers_->inputs.push_back(Flat::input(copy));
+        out_[rank].data = buffers_->inputs.back().readable();
+      }
+    }
+  }
+  bool isOverwritten(const Parcel& parcel) const {
+    const std::less<> before;
+    return std::any_of(in_.begin(), in_.end(), [&](const Place& place) {
+      return before(parcel.data, place.data + place.bytes) &&
+             before(static_cast<const std::byte*>(place.data), parcel.data + parcel.bytes);
+    });
+  }
+
   std::shared_ptr<Buffers> buffers_ = std::make_shared<Buffers>();
   std::vector<Parcel> out_;
   std::vector<Place> in_;

@@ -136,7 +136,7 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
     call.op->release();  // the Op has the Work, and the Work the Op
     throw;
   }
-  log_.add(call.profiling_title, call.op, call.inputs, work->result());
+  log_.add(call.profiling_title, call.op, call.inputs, work->outputs());
   if (coalesced) {
     coalescing_.add(work);
   }

@@ -215,7 +215,8 @@ std::vector<size_t> Validate::splits(const std::vector<int64_t>& splits, const a
   std::vector<size_t> bytes;
   int64_t sum = 0;
   for (const int64_t split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, who(), what, " has a split of ", split, " rows");
+    TORCH_CHECK_VALUE(split >= 0 && split <= rows, who(), what, " has ", rows,
+                      " rows, and a split of ", split);
     bytes.push_back(static_cast<size_t>(split) * row_bytes);
     sum += split;
   }

@@ -13,9 +13,8 @@
 
 namespace bluefog {
 
-// The rules for the arguments of one call. Every method throws ValueError, TypeError or
-// NotImplementedError in the caller's thread, naming rank, operation and what was wrong, before
-// any byte has moved.
+// The rules for the arguments of one call. Every method throws ValueError or TypeError
+// in the caller's thread, naming rank, operation and what was wrong, before any byte has moved.
 class Validate {
  public:
   Validate(const Membership& members, const char* op) : members_(members), op_(op) {}

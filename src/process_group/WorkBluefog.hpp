@@ -24,6 +24,7 @@ class WorkBluefog : public c10d::Work {
   std::exception_ptr exception() const override;
   int sourceRank() const override;
   std::vector<at::Tensor> result() override { return outputs_; }
+  const std::vector<at::Tensor>& outputs() const { return outputs_; }
   void synchronize() override { wait(); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   // Fails every pending operation of the group.

@@ -34,19 +34,18 @@ std::shared_ptr<Op> newOp(Deadline deadline) {
   return op;
 }
 
-void rethrowUnlessTimeout(const std::exception_ptr& error) {
+Cause causeOf(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& failure) {
-    if (failure.cause() != Cause::kTimeout) {
-      throw;
-    }
+    return failure.cause();
   }
 }
 
 // One round of it. Its tag is its own: a token that comes too late must not count in the next.
 struct Round {
   Engine& engine;
+  FlightLog& log;
   const int64_t tag;
 
   void send(Op& op, int rank, Missed& missed) const {
@@ -60,8 +59,12 @@ struct Round {
     op.partners.push_back(rank);
     return sender;
   }
-  void run(const std::shared_ptr<Op>& op) const {
+  void post(const std::shared_ptr<Op>& op) const {
     engine.post(op, Engine::Who::kCaller);
+    log.add("bluefog:monitored_barrier", op, {}, {});
+  }
+  void run(const std::shared_ptr<Op>& op) const {
+    post(op);
     engine.wait(*op, Deadline::never());
   }
 
@@ -78,8 +81,9 @@ struct Round {
     }
     return token->second;
   }
-  // Of rank 0: who did not come in time.
-  Missed collect(Deadline deadline, bool all) const {
+  // Of rank 0: who did not come, in time or at all. Throws when a rank is gone, of which the others
+  // hear anyhow.
+  Missed collect(Deadline deadline, bool all, std::exception_ptr& mismatch) const {
     const auto op = newOp(deadline);
     const auto tokens =
         std::make_shared<std::vector<Missed>>(static_cast<size_t>(engine.members().size));
@@ -90,8 +94,10 @@ struct Round {
     }
     run(op);
     Missed missed;
-    if (op->error) {
-      rethrowUnlessTimeout(op->error);
+    if (op->error && causeOf(op->error) == Cause::kMismatch) {
+      mismatch = op->error;
+    } else if (op->error && causeOf(op->error) != Cause::kTimeout) {
+      std::rethrow_exception(op->error);
     }
     for (int rank = 1; rank < engine.members().size; ++rank) {
       const bool came = *senders[static_cast<size_t>(rank)] != kAnySource;
@@ -101,14 +107,19 @@ struct Round {
     }
     return missed;
   }
-  // Of rank 0. Nobody waits for those who did not come: they find it when they do.
+  // Of rank 0. Those who did not come find it when they do, if their lane had room for it.
   void answer(const Missed& missed) const {
+    std::vector<std::shared_ptr<Op>> answers;
     for (int rank = 1; rank < engine.members().size; ++rank) {
       const auto op = newOp(Deadline::in(kForTheAnswer));
       const auto copy = std::make_shared<Missed>(missed);
       op->memory = copy;
       send(*op, rank, *copy);
-      run(op);
+      post(op);
+      answers.push_back(op);
+    }
+    for (const auto& op : answers) {
+      engine.wait(*op, Deadline::never());
     }
   }
 };
@@ -118,6 +129,8 @@ struct Round {
 void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   checkProcess("monitored_barrier");
   const Validate validate(engine_->members(), "monitored_barrier");
+  // Of a call without time, too: the others count it.
+  const Round round{*engine_, log_, -1 - static_cast<int64_t>(monitored_barriers_++)};
   const auto timeout =
       opts.timeout == c10d::kUnsetTimeout ? Milliseconds(timeout_ms_.load()) : opts.timeout;
   if (timeout.count() <= 0) {
@@ -126,11 +139,14 @@ void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, boo
                     " timed out in monitoredBarrier: " + std::to_string(timeout.count()) +
                     " ms leave no time");
   }
-  const Round round{*engine_, -1 - static_cast<int64_t>(monitored_barriers_++)};
   Missed missed;
   if (rank_ == 0) {
-    missed = round.collect(Deadline::in(timeout), wait_all_ranks);
+    std::exception_ptr mismatch;
+    missed = round.collect(Deadline::in(timeout), wait_all_ranks, mismatch);
     round.answer(missed);
+    if (mismatch) {
+      std::rethrow_exception(mismatch);
+    }
   } else {
     missed = round.report(Deadline::in(timeout + kForTheAnswer));
   }

@@ -42,6 +42,15 @@ std::vector<int> lateFor(const Op& op) {
   return {};
 }
 
+// What the collectives after the failed one are told.
+Failure inheritedFrom(const Ruling& ruling) {
+  Failure failure = ruling.failure;
+  failure.reason = "collective #" + std::to_string(ruling.sequence) +
+                   " of this group has failed, and with it all later ones; make a new group (" +
+                   failure.reason + ")";
+  return failure;
+}
+
 }  // namespace
 
 Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
@@ -331,7 +340,7 @@ void Agenda::failCollectives(const Failure& failure) {
   bells_.touchPeers(members_.rank);
   bells_.ring();
   for (const auto& op : collectives_) {
-    finish(op, broken_->failure);
+    finish(op, broken_->sequence < op->sequence ? inheritedFrom(*broken_) : broken_->failure);
   }
   collectives_.clear();
 }

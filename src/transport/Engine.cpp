@@ -219,20 +219,20 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     return;
   }
   lock.unlock();
-  Ops calling;
+  // Decided once: a future may be asked for at any moment.
+  const auto calling_at =
+      std::stable_partition(ended.begin(), ended.end(), [](const std::shared_ptr<Op>& op) {
+        return !op->calls_back.load(std::memory_order_acquire);
+      });
+  const Ops calling(calling_at, ended.end());
+  ended.erase(calling_at, ended.end());
   for (const auto& op : ended) {
-    if (op->calls_back.load(std::memory_order_acquire)) {
-      calling.push_back(op);
-    } else if (op->finished) {
+    if (op->finished) {
       op->finished(*op);
     }
   }
   lock.lock();
-  for (const auto& op : ended) {
-    if (!op->calls_back.load(std::memory_order_relaxed)) {
-      buried_.ops.push_back(op);
-    }
-  }
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
   if (!calling.empty()) {
     to_call_back_.insert(to_call_back_.end(), calling.begin(), calling.end());
     if (isOwnThread() || !rouseThread()) {

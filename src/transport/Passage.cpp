@@ -1,7 +1,6 @@
 #include "transport/Passage.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "transport/Ring.hpp"
 
@@ -27,8 +26,8 @@ constexpr double kFar = 15e9;
 // Bytes a second at which these cache lines become this core's.
 double takeBack(std::byte* place, size_t bytes) {
   const Clock::time_point begin = Clock::now();
-  for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += RingShape::kLine) {
-    *reinterpret_cast<volatile uint64_t*>(place + at) = 0;
+  for (size_t at = 0; at < bytes; at += RingShape::kLine) {
+    *const_cast<volatile std::byte*>(place + at) = std::byte{0};
   }
   const std::chrono::duration<double> took = Clock::now() - begin;
   return static_cast<double>(bytes) / took.count();

@@ -20,7 +20,7 @@ class Passage {
   Stores found_ = Stores::kCached;
   std::chrono::steady_clock::time_point next_look_{};
   std::chrono::steady_clock::time_point last_{};
-  int warm_ = 0;  // frames since a pause
+  int warm_ = 0;  // calls since a pause
   int looks_ = 0;
   double fastest_ = 0;  // of these looks, bytes a second
 };

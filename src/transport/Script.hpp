@@ -11,6 +11,8 @@ namespace bluefog {
 class Condition {
  public:
   virtual bool ready() = 0;
+  // Whether something moved in the last ready(), also where it was not fulfilled.
+  virtual bool moved() const { return false; }
   // The group ranks whose bytes, or room, are missing.
   virtual std::vector<int> missing() const = 0;
   // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
@@ -60,7 +62,7 @@ class [[nodiscard]] Script {
   bool advance() {
     Condition*& waiting = handle_.promise().waiting;
     if (waiting != nullptr && !waiting->ready()) {
-      return false;
+      return waiting->moved();
     }
     waiting = nullptr;
     handle_.resume();
@@ -93,16 +95,20 @@ class Ended final : public Awaitable {
  public:
   explicit Ended(Script script) : script_(std::move(script)) {}
   bool ready() override {
+    moved_ = false;
     while (!script_.done() && script_.advance()) {
+      moved_ = true;
     }
     return script_.done();
   }
+  bool moved() const override { return moved_; }
   std::vector<int> missing() const override { return script_.waiting()->missing(); }
   std::vector<int> late() const override { return script_.waiting()->late(); }
   void await_resume() {}
 
  private:
   Script script_;
+  bool moved_ = false;
 };
 
 // Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
