@@ -69,16 +69,19 @@ void translate(std::exception_ptr pointer) {
   }
 }
 
-// Lets Ctrl-C end a wait. Whether there are other Python threads.
+// Lets Ctrl-C end a wait. Whether something else in this process may still help it to its end:
+// another Python thread, or an operation of another group, which may have a callback.
 bool checkSignals() {
   if (Py_IsInitialized() == 0) {
     return true;
   }
+  const bool others = bluefog::registry::busy() > 1;
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) {
     throw py::error_already_set();
   }
-  return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
+  return others ||
+         PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
 }
 
 py::list described(const std::vector<FlightLog::Shape>& shapes, bool as_types) {

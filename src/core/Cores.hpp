@@ -22,14 +22,20 @@ class Cores {
   int count() const { return CPU_COUNT(&set_); }
   bool has(int core) const { return CPU_ISSET(static_cast<size_t>(core), &set_); }
   // Has the calling thread go on at that core, and it may still use all of these. False where the
-  // system forbids it.
+  // system forbids it. Nothing, where somebody has changed meanwhile what it may use.
   bool moveTo(int core) const {
-    cpu_set_t only;
-    CPU_ZERO(&only);
-    CPU_SET(static_cast<size_t>(core), &only);
-    const bool moved = ::sched_setaffinity(0, sizeof only, &only) == 0;
-    return ::sched_setaffinity(0, sizeof set_, &set_) == 0 && moved;
+    Cores only;
+    CPU_ZERO(&only.set_);
+    CPU_SET(static_cast<size_t>(core), &only.set_);
+    if (!(usable() == *this)) {
+      return true;
+    }
+    if (::sched_setaffinity(0, sizeof only.set_, &only.set_) != 0) {
+      return false;
+    }
+    return !(usable() == only) || ::sched_setaffinity(0, sizeof set_, &set_) == 0;
   }
+  bool operator==(const Cores& other) const { return CPU_EQUAL(&set_, &other.set_); }
 
  private:
   cpu_set_t set_;

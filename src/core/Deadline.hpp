@@ -18,6 +18,7 @@ class Deadline {
   std::chrono::nanoseconds left(Clock::time_point now = Clock::now()) const {
     return now >= at_ ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(at_ - now);
   }
+  Clock::time_point at() const { return at_; }
   bool isNever() const { return limit_ == std::chrono::milliseconds::max(); }
   std::chrono::milliseconds limit() const { return limit_; }
 

@@ -1,5 +1,6 @@
 #include "process_group/Registry.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -18,6 +19,18 @@ Engines& engines() {
   return *instance;
 }
 
+std::vector<std::shared_ptr<Engine>> alive() {
+  std::vector<std::shared_ptr<Engine>> found;
+  Engines& known = engines();
+  const std::lock_guard lock(known.mutex);
+  for (const std::weak_ptr<Engine>& weak : known.all) {
+    if (auto engine = weak.lock()) {
+      found.push_back(std::move(engine));
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 void enroll(const std::shared_ptr<Engine>& engine) {
@@ -27,18 +40,14 @@ void enroll(const std::shared_ptr<Engine>& engine) {
   known.all.push_back(engine);
 }
 
+size_t busy() {
+  const auto all = alive();
+  return static_cast<size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& engine) { return engine->isBusy(); }));
+}
+
 void shutdownAll() {
-  std::vector<std::shared_ptr<Engine>> alive;
-  {
-    Engines& known = engines();
-    const std::lock_guard lock(known.mutex);
-    for (const std::weak_ptr<Engine>& weak : known.all) {
-      if (auto engine = weak.lock()) {
-        alive.push_back(std::move(engine));
-      }
-    }
-  }
-  for (const auto& engine : alive) {
+  for (const auto& engine : alive()) {
     engine->shutdown();
   }
 }

@@ -27,11 +27,9 @@ struct Missed {
 
 std::shared_ptr<Op> newOp(Deadline deadline) {
   Signature signature;
-  signature.kind = OpKind::kBarrier;
+  signature.kind = OpKind::kMonitoredBarrier;
   signature.count = sizeof(Missed);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
-  op->title = "monitored_barrier";
-  return op;
+  return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
 }
 
 Cause causeOf(const std::exception_ptr& error) {

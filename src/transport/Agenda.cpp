@@ -63,6 +63,7 @@ Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
       mailbox_(segment, members, bells_) {}
 
 void Agenda::add(std::shared_ptr<Op> op) {
+  next_deadline_ = std::min(next_deadline_, op->deadline.at());
   if (op->kind == Op::Kind::kCollective) {
     collectives_.push_back(std::move(op));
     return;
@@ -111,7 +112,7 @@ bool Agenda::stepCollectives() {
       failCollectives(failure);
       return true;
     } catch (const std::exception& error) {
-      failCollectives(aborted(error.what()));
+      failCollectives(brokenOff(members_, error));
       return true;
     }
     moved |= step != Step::kBlocked;
@@ -162,7 +163,7 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
   } catch (const Failure& failure) {
     finish(op, failure);
   } catch (const std::exception& error) {
-    finish(op, aborted(error.what()));
+    finish(op, brokenOff(members_, error));
   }
   return Step::kDone;
 }
@@ -238,7 +239,11 @@ void Agenda::watchStrays() {
   }
 }
 
+// Looks at all operations only when one may be late: there may be many thousands.
 void Agenda::watchDeadlines(Time now) {
+  if (now < next_deadline_) {
+    return;
+  }
   for (const auto& op : collectives_) {
     if (op->deadline.passed(now)) {
       // The front one holds up those behind it.
@@ -253,6 +258,13 @@ void Agenda::watchDeadlines(Time now) {
     } else {
       ++it;
     }
+  }
+  next_deadline_ = Time::max();
+  for (const auto& op : collectives_) {
+    next_deadline_ = std::min(next_deadline_, op->deadline.at());
+  }
+  for (const auto& op : messages_) {
+    next_deadline_ = std::min(next_deadline_, op->deadline.at());
   }
 }
 

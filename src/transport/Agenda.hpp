@@ -95,6 +95,7 @@ class Agenda {
   bool look_into_lanes_ = false;
   std::chrono::milliseconds rest_{0};
   Time next_tick_{};
+  Time next_deadline_ = Time::max();  // none passes before
 };
 
 }  // namespace bluefog

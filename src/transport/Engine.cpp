@@ -22,7 +22,7 @@ using Clock = Deadline::Clock;
 constexpr milliseconds kSlice{50};
 // Between two tries to become the driver of an engine that is to stop.
 constexpr milliseconds kStopAgain{2};
-// After so long in one wait() it is known whether the program has other threads.
+// After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
 
 }  // namespace
@@ -104,22 +104,23 @@ bool Engine::wait(const Op& op, Deadline limit) {
       wakeDriver();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
     } else {
-      stands_ = may_stand && settled.passed() && !has_other_threads_;
+      stands_ = may_stand && settled.passed() && !is_helped_ && calling_back_ == 0 &&
+                to_call_back_.empty();
       driveAndConclude(lock, Who::kCaller);
     }
     if (interrupt_ && next_interrupt.passed()) {
       next_interrupt = Deadline::in(kSlice);
       lock.unlock();
-      bool others = false;
+      bool helped = false;
       try {
-        others = interrupt_();
+        helped = interrupt_();
       } catch (...) {
         lock.lock();
         leave();
         throw;
       }
       lock.lock();
-      has_other_threads_ |= others;
+      is_helped_ = helped;
     }
   }
   leave();
@@ -187,6 +188,11 @@ void Engine::shutdown() {
   dropped.ops.swap(buried_.ops);
   presence_ = Presence::kLeft;
   changed_.notify_all();
+}
+
+bool Engine::isBusy() {
+  const std::lock_guard lock(mutex_);
+  return pending_ > 0 || calling_back_ > 0 || !to_call_back_.empty();
 }
 
 void Engine::wakeDriver() {

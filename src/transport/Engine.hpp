@@ -30,8 +30,8 @@ namespace bluefog {
 // wait(), stop() and shutdown() may be called from any thread.
 class Engine {
  public:
-  // Called now and then by waiting threads, outside of all locks. May throw. Says whether the
-  // program has other threads that may call.
+  // Called now and then by waiting threads, outside of all locks. May throw. Says whether something
+  // else in the program may bring about what they wait for: another thread, another group.
   using Interrupt = std::function<bool()>;
 
   // By make(): a forked child must not destroy it.
@@ -60,6 +60,8 @@ class Engine {
   void stop(const Failure& failure);
   // Leaves the group: stops, ends the thread, says goodbye. Never waits for a peer.
   void shutdown();
+  // Whether it has anything to do, or to call back.
+  bool isBusy();
 
  private:
   using Ops = Agenda::Ops;
@@ -111,8 +113,8 @@ class Engine {
   std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
   int waiting_ = 0;  // threads in wait()
-  // What the one that waits lacks, another thread of the program may bring about.
-  bool has_other_threads_ = false;
+  // As the interrupt said last.
+  bool is_helped_ = false;
   bool stands_ = false;  // the driving thread can do nothing but wait
   Ops to_call_back_;     // ended
   size_t pending_ = 0;

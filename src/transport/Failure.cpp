@@ -43,9 +43,11 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   const std::string reason = mine < other
                                  ? called(mine, op.signature) + ", " + called(other, theirs)
                                  : called(other, theirs) + ", " + called(mine, op.signature);
+  const bool alike = called(mine, op.signature) == called(mine, theirs);
   return {Cause::kMismatch,
           {std::min(mine, other), std::max(mine, other)},
-          "ranks do not agree on the operation: " + reason};
+          "ranks do not agree on the operation: " + reason +
+              (alike ? ", split or shaped differently" : "")};
 }
 
 Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
@@ -62,6 +64,14 @@ Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t by
 
 Failure aborted(const std::string& why) {
   return {Cause::kAborted, {}, why};
+}
+
+Failure brokenOff(const Membership& members, const std::exception& error) {
+  const int rank = members.global(members.rank);
+  const std::string what = error.what();  // torch's go on with a stack
+  return {Cause::kAborted,
+          {rank},
+          "rank " + std::to_string(rank) + " broke off: " + what.substr(0, what.find('\n'))};
 }
 
 std::string prefix(const Membership& members, const Op& op) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
 Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
                     size_t expected);
 Failure aborted(const std::string& why);
+// Something in the operation itself failed on this rank: memory that cannot be had.
+Failure brokenOff(const Membership& members, const std::exception& error);
 
 // "[bluefog] rank 3/8 allreduce #1234 SUM float32[4096]: "
 std::string prefix(const Membership& members, const Op& op);

@@ -3,10 +3,11 @@
 namespace bluefog {
 
 const char* name(OpKind kind) {
-  constexpr std::array<const char*, 12> kNames = {
-      "barrier",   "allreduce",      "sparse allreduce", "broadcast",
-      "allgather", "reduce_scatter", "reduce",           "gather",
-      "scatter",   "alltoall",       "point-to-point",   "neighbor_allreduce",
+  constexpr std::array<const char*, 13> kNames = {
+      "barrier",           "allreduce",      "sparse allreduce", "broadcast",
+      "allgather",         "reduce_scatter", "reduce",           "gather",
+      "scatter",           "alltoall",       "point-to-point",   "neighbor_allreduce",
+      "monitored_barrier",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";
@@ -23,9 +24,13 @@ uint64_t digest(std::span<const size_t> sizes) {
 
 namespace {
 
+bool isBarrier(OpKind kind) {
+  return kind == OpKind::kBarrier || kind == OpKind::kMonitoredBarrier;
+}
+
 // In the others each rank has a size of its own for each other one.
 bool saysCount(OpKind kind) {
-  return kind != OpKind::kBarrier && kind != OpKind::kGather && kind != OpKind::kScatter &&
+  return !isBarrier(kind) && kind != OpKind::kGather && kind != OpKind::kScatter &&
          kind != OpKind::kAllToAll;
 }
 
@@ -36,7 +41,7 @@ std::string details(const Signature& signature) {
   if (signature.reduce != ReduceKind::kNone) {
     text.append(" ").append(name(signature.reduce));
   }
-  if (signature.kind != OpKind::kBarrier) {
+  if (!isBarrier(signature.kind)) {
     text.append(" ").append(name(signature.dtype));
   }
   if (saysCount(signature.kind)) {

@@ -24,6 +24,7 @@ enum class OpKind : uint8_t {
   kAllToAll,
   kPointToPoint,
   kNeighborAllReduce,
+  kMonitoredBarrier,
 };
 
 const char* name(OpKind kind);

@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "core/Cores.hpp"
-
 namespace bluefog {
 
 Seat::Seat(Seats& seats, int rank, int size) : seats_(seats), rank_(rank), size_(size) {
@@ -20,15 +18,16 @@ void Seat::takeOrMove(Time now) {
     seats_.take(rank_, core);
     return;  // the others must see it first
   }
-  const int emptier = emptierThan(core);
+  const Cores usable = Cores::usable();
+  const int emptier = emptierThan(core, usable);
   if (emptier != Seats::kNone && seats_.mayMove(now)) {
-    crowded_ = Cores::usable().moveTo(emptier);
+    crowded_ = usable.moveTo(emptier);
     seats_.take(rank_, emptier);
   }
 }
 
 // The core with the fewest ranks, if it stays emptier than this one would be.
-int Seat::emptierThan(int core) const {
+int Seat::emptierThan(int core, const Cores& usable) const {
   std::array<int, Cores::kMost> ranks{};
   for (int rank = 0; rank < size_; ++rank) {
     const int seat = seats_.of(rank);
@@ -39,7 +38,6 @@ int Seat::emptierThan(int core) const {
   int fewest = ranks[static_cast<size_t>(core)] - 1;
   int emptiest = Seats::kNone;
   if (fewest > 0) {
-    const Cores usable = Cores::usable();
     for (int other = 0; other < Cores::kMost; ++other) {
       if (ranks[static_cast<size_t>(other)] < fewest && usable.has(other)) {
         fewest = ranks[static_cast<size_t>(other)];

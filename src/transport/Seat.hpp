@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/Cores.hpp"
 #include "transport/Seats.hpp"
 
 namespace bluefog {
@@ -29,7 +30,7 @@ class Seat {
   static constexpr std::chrono::microseconds kBetweenLooks{20};
 
   void takeOrMove(Time now);
-  int emptierThan(int core) const;
+  int emptierThan(int core, const Cores& usable) const;
 
   Seats& seats_;
   const int rank_;

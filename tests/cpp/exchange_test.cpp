@@ -94,9 +94,9 @@ TEST(ExchangeTest, OtherSizesThanExpectedAreToldByAll) {
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_EQ(errors[rank].cause(), Cause::kMismatch);
       EXPECT_EQ(errors[rank].ranks(), (Ranks{1, 2}));
-      EXPECT_EQ(story(errors[rank]), "ranks do not agree on the sizes: rank 2 sends " +
-                                         std::to_string(sent) +
-                                         " elements to rank 1, which expects 9");
+      const std::string told = "ranks do not agree on the sizes: rank 2 sends " +
+                               std::to_string(sent) + " elements to rank 1, which expects 9";
+      EXPECT_NE(story(errors[rank]).find(told), std::string::npos) << errors[rank].what();
     }
   }
 }
