@@ -140,7 +140,7 @@ REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 def test_missing_module_is_reported_when_it_is_needed(other_package: Path) -> None:
     printed = check(USE, PYTHONPATH=str(other_package.parent))
-    assert printed == f"bluefog_pg._C was not built; install it with: {REINSTALL}\n"
+    assert printed == f"bluefog_pg._C was not built; run in the clone: {REINSTALL}\n"
 
 
 def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path) -> None:
@@ -149,7 +149,7 @@ def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path)
     installed = check("import torch; print(torch.__version__.split('+')[0])").strip()
     assert check(USE, PYTHONPATH=str(other_package.parent)) == (
         f"bluefog_pg._C was built for torch 2.12 but torch {installed} is installed; "
-        f"reinstall with: {REINSTALL}\n"
+        f"run in the clone: {REINSTALL}\n"
     )
 
 

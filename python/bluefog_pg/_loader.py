@@ -47,11 +47,11 @@ def _check_torch_version() -> None:
     try:
         from bluefog_pg._build_info import TORCH_VERSION
     except ModuleNotFoundError as error:
-        raise ImportError(f"bluefog_pg._C was not built; in the clone: {_REINSTALL}") from error
+        raise ImportError(f"bluefog_pg._C was not built; run in the clone: {_REINSTALL}") from error
     installed = version.split("+")[0]
     built_for = ".".join(TORCH_VERSION.split(".")[:2])
     if installed.split(".")[:2] != built_for.split("."):
         raise ImportError(
             f"bluefog_pg._C was built for torch {built_for} but torch {installed} is installed; "
-            f"in the clone: {_REINSTALL}"
+            f"run in the clone: {_REINSTALL}"
         )
