@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 
@@ -21,8 +22,10 @@ class Passage {
   std::chrono::steady_clock::time_point next_look_{};
   std::chrono::steady_clock::time_point last_{};
   int warm_ = 0;  // calls since a pause
-  int looks_ = 0;
-  double fastest_ = 0;  // of these looks, bytes a second
+  // Bytes a second. The middle one counts: a look may be interrupted, or find a slot whose far
+  // reader has dropped it.
+  std::array<double, 3> rates_{};
+  size_t looks_ = 0;
 };
 
 }  // namespace bluefog
