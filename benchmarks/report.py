@@ -77,7 +77,6 @@ def ratios(
     return [t[over] / t[under] for t in times.values() if over in t and under in t]
 
 
-MORE_TEXT = "reduce, gather, scatter, all_to_all, coalesced"
 MORE = ("reduce", "gather", "scatter", "all_to_all", "all_reduce_coalesced")
 
 
@@ -123,8 +122,8 @@ def goals(found: dict[str, Any]) -> list[Goal]:
             all_goals.append(most(text, 3, worst, "x its time"))
         all_goals += [
             faster("all_reduce of 4 and 64 MiB against gloo", 4, "gloo", large),
-            faster(f"{MORE_TEXT}, up to 4 KiB", 10, "gloo", small_more),
-            faster(f"{MORE_TEXT}, of 4 MiB", 4, "gloo", large_more),
+            faster(f"{', '.join(MORE)}, up to 4 KiB", 10, "gloo", small_more),
+            faster(f"{', '.join(MORE)}, of 4 MiB", 4, "gloo", large_more),
             faster("neighbor_allreduce of 4 and 64 MiB against MPI", 1.5, "mpi", large_neighbor),
             most("CPU time of an idle engine", 1, probe.get("idle_percent"), "% of a core"),
             most(

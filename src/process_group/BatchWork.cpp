@@ -41,6 +41,12 @@ bool BatchWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
+void BatchWork::abort() {
+  for (const auto& work : works_) {
+    work->abort();
+  }
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> BatchWork::getFuture() {
   c10::List<c10::intrusive_ptr<c10::ivalue::Future>> each(
       c10::FutureType::create(c10::ListType::create(c10::TensorType::get())));

@@ -25,7 +25,7 @@ class BatchWork : public c10d::Work {
   void synchronize() override { wait(); }
   // For all of them; `timeout` is for each.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  void abort() override { works_.front()->abort(); }
+  void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

@@ -5,8 +5,12 @@
 namespace bluefog {
 namespace {
 
+std::string described(const Signature& signature) {
+  return name(signature.kind) + details(signature);
+}
+
 std::string called(int rank, const Signature& signature) {
-  return "rank " + std::to_string(rank) + " called " + name(signature.kind) + details(signature);
+  return "rank " + std::to_string(rank) + " called " + described(signature);
 }
 
 }  // namespace
@@ -43,7 +47,7 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   const std::string reason = mine < other
                                  ? called(mine, op.signature) + ", " + called(other, theirs)
                                  : called(other, theirs) + ", " + called(mine, op.signature);
-  const bool alike = called(mine, op.signature) == called(mine, theirs);
+  const bool alike = described(op.signature) == described(theirs);
   return {Cause::kMismatch,
           {std::min(mine, other), std::max(mine, other)},
           "ranks do not agree on the operation: " + reason +

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{10};
 // After a pause the slots may have left the reader's cache: not before it has read some again does
 // a look tell where they are. A rank that shares its core pauses for a slice of a few milliseconds.
 constexpr std::chrono::milliseconds kPause{5};
-constexpr int kWarm = 32;  // calls: a ring is written once in as many or fewer
+constexpr int kWarm = 32;  // calls: in as many, up to five ranks write a whole ring
 // For those who never write so many at once.
 constexpr std::chrono::milliseconds kLongestBetween{100};
 constexpr size_t kWorthALook = 4 * 1024;
