@@ -18,7 +18,7 @@ class Contributions {
     factors_.clear();
     for (int rank = 0; rank < board.size(); ++rank) {
       const bool is_own = rank == board.rank();
-      data_.push_back(is_own ? own : board.from(rank) + offset);
+      data_.push_back(is_own ? own : board.from(rank, offset));
       factors_.push_back(is_own ? op.factor : board.factorOf(rank));
     }
   }

@@ -23,8 +23,7 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
   const auto give = [&board, &op, input, own = bytes[self]](size_t frame) {
     const size_t at = frame * board.payload();
     const size_t length = chunk(own, at, board.payload());
-    std::byte* slot = board.slot();
-    copyBytes(slot, input + at, length, board.stores(slot, length));
+    board.write(board.slot(), input + at, length);
     board.publish(op, length, board.size() - 1);
   };
   const auto take = [&board, input, self, stores, outputs = std::move(outputs),

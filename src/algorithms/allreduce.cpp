@@ -2,6 +2,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/Contributions.hpp"
+#include "core/Cores.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -48,6 +49,12 @@ class Blocks {
   size_t part_;
 };
 
+size_t ranksPerCore(const Board& board) {
+  const auto ranks = static_cast<size_t>(board.size());
+  const auto cores = static_cast<size_t>(std::max(Cores::usable().count(), 1));
+  return (ranks + cores - 1) / cores;
+}
+
 // Each rank reduces its own part of every block and hands the result to all, over the second
 // board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
 // first, and waits only when nothing can.
@@ -59,7 +66,7 @@ class InBlocks {
         op_(op),
         data_(data),
         width_(width(op.signature.dtype)),
-        stores_(storesInPlace(op.signature.bytes())),
+        stores_(storesInPlace(op.signature.bytes(), ranksPerCore(board) * board.bytesUnderWay())),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }
@@ -101,8 +108,7 @@ class InBlocks {
       if (rank != board_.rank()) {
         const size_t begin = block.partBegin(rank) * width_;
         const size_t length = block.partCount(rank) * width_;
-        std::byte* place = slot + begin - block.begin * width_;
-        copyBytes(place, data_ + begin, length, board_.stores(place, length));
+        board_.write(slot + begin - block.begin * width_, data_ + begin, length);
         bytes += length;
       }
     }
@@ -116,8 +122,7 @@ class InBlocks {
     inputs_.reduce(op_.signature, own, block.partCount(self));
     board_.pop();
     const size_t bytes = block.partCount(self) * width_;
-    std::byte* slot = returns_.slot();
-    copyBytes(slot, own, bytes, returns_.stores(slot, bytes));
+    returns_.write(returns_.slot(), own, bytes);
     returns_.publish(op_, bytes, returns_.size() - 1);
   }
 

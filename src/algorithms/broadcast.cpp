@@ -23,8 +23,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
       greeted = true;
     } else {
       const size_t length = std::min(board.payload(), bytes - at);
-      std::byte* slot = board.slot();
-      copyBytes(slot, data + at, length, board.stores(slot, length));
+      board.write(board.slot(), data + at, length);
       board.publish(op, length, board.size() - 1);
       begun = true;
       at += length;

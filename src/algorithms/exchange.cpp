@@ -163,9 +163,7 @@ class Exchange {
       const Parcel& parcel = parcels_[static_cast<size_t>(rank)];
       const Overlap part(given_, length, own_.begin(rank), parcel.bytes);
       if (rank != board_.rank() && part.bytes > 0) {
-        std::byte* place = slot + part.in_frame;
-        copyBytes(place, parcel.data + part.in_parcel, part.bytes,
-                  board_.stores(place, part.bytes));
+        board_.write(slot + part.in_frame, parcel.data + part.in_parcel, part.bytes);
       }
     }
     board_.publish(op_, length, 1);

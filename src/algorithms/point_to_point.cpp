@@ -17,7 +17,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   if (mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
     frame.bytes = static_cast<uint32_t>(bytes);
-    copyBytes(mailbox.slot(destination), data, bytes);
+    mailbox.write(destination, data, bytes);
     mailbox.publish(message, frame);
     co_return;
   }
@@ -32,8 +32,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
     }
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
     frame.offset = at;
-    copyBytes(mailbox.slot(destination), data + at, frame.bytes,
-              mailbox.stores(destination, frame.bytes));
+    mailbox.write(destination, data + at, frame.bytes);
     mailbox.publish(message, frame);
   }
   // A neighbour's operation that failed has said so there: this rank's own does not need it.

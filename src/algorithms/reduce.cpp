@@ -20,9 +20,7 @@ Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* out
       board.publish(op, 0, 0);
       return;
     }
-    std::byte* slot = board.slot();
-    copyBytes(slot, input + frame * board.payload(), length(frame),
-              board.stores(slot, length(frame)));
+    board.write(board.slot(), input + frame * board.payload(), length(frame));
     board.publish(op, length(frame), 1);
   };
   const auto take = [&board, &op, input, output, is_root, length,

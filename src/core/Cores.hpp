@@ -1,6 +1,10 @@
 #pragma once
 
 #include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
 
 namespace bluefog {
 
@@ -18,6 +22,11 @@ class Cores {
   }
   // Where the calling thread runs. Negative where that is not known.
   static int current() { return ::sched_getcpu(); }
+  // Of the largest cache that a core has to itself, in general. 0 where that is not known.
+  static size_t cacheBytes() {
+    static const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return static_cast<size_t>(std::max(bytes, 0L));
+  }
 
   int count() const { return CPU_COUNT(&set_); }
   bool has(int core) const { return CPU_ISSET(static_cast<size_t>(core), &set_); }

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/Cores.hpp"
 #include "core/kernels.hpp"
 
 namespace bluefog {
@@ -40,8 +41,11 @@ Stores storesFor(size_t bytes) {
   return bytes < (size_t{4} << 20) ? Stores::kCached : Stores::kStreamed;
 }
 
-Stores storesInPlace(size_t bytes) {
-  return bytes < (size_t{16} << 20) ? Stores::kCached : Stores::kStreamed;
+// Measured: 64 MiB in 12.1 ms so where the window lies in the core's cache, in 13.2 ms streamed;
+// where it does not, in 40 ms instead of 37.
+Stores storesInPlace(size_t bytes, size_t window) {
+  return bytes < (size_t{16} << 20) || 2 * window <= Cores::cacheBytes() ? Stores::kCached
+                                                                         : Stores::kStreamed;
 }
 
 void copyBytes(void* to, const void* from, size_t bytes, Stores stores) {

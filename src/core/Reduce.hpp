@@ -36,9 +36,10 @@ enum class Stores : uint8_t {
   // Past the caches: for results too large to still be there when somebody reads them.
   kStreamed
 };
-// For a result of so many bytes. In place: what was there before has just been read.
+// For a result of so many bytes.
 Stores storesFor(size_t bytes);
-Stores storesInPlace(size_t bytes);
+// Where the result takes the place of something that the same core has read, `window` bytes ago.
+Stores storesInPlace(size_t bytes, size_t window);
 
 // Plain vector loads and stores instead of memcpy: neighbor_allreduce of 4 MiB fell from 0.57 to
 // 0.39 ms with it, and only so can the stores be chosen.

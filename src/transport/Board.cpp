@@ -57,6 +57,7 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
 void Board::publish(const Op& op, size_t bytes, int takers) {
   Frame& frame = *writer_.slot();
   frame = {FrameType::kCollective,
+           passage_.sendOff(bytes),
            static_cast<uint32_t>(bytes),
            op.sequence,
            0,

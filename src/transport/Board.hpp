@@ -65,12 +65,18 @@ class Board {
 
   // The free slot that publish() sends off: `bytes` of it, which `takers` peers make use of.
   std::byte* slot() { return payloadOf(writer_.slot()); }
-  // How `bytes` that peers will read are best written at that place of it.
-  Stores stores(std::byte* place, size_t bytes) { return passage_.stores(place, bytes); }
+  // Copies to that place of it what peers will read.
+  void write(std::byte* place, const std::byte* from, size_t bytes) {
+    copyBytes(place, from, bytes, passage_.stores());
+  }
   void publish(const Op& op, size_t bytes, int takers);
 
-  // The payload of a peer's frame that has arrived.
-  const std::byte* from(int peer) { return payloadOf(reader(peer).front()); }
+  // The payload of a peer's frame that has arrived, from there on.
+  const std::byte* from(int peer, size_t offset = 0) {
+    const Frame* frame = reader(peer).front();
+    passage_.look(frame->trial, payloadOf(frame) + offset, payload() - offset);
+    return payloadOf(frame) + offset;
+  }
   // The factor of that peer's Op.
   double factorOf(int peer) { return reader(peer).front()->weight; }
   // Frees the frame of every peer, or of one.
@@ -81,6 +87,8 @@ class Board {
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
   size_t payload() const { return writer_.shape().payload; }
+  // Of one rank, at most, between being written and being read by all.
+  size_t bytesUnderWay() const { return writer_.shape().slots * payload(); }
   // Bytes handed to peers so far. Readable from any thread.
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 

@@ -49,12 +49,16 @@ uint64_t digest(std::span<const size_t> sizes);
 // What follows the operation's name in messages: " SUM float32[4096]".
 std::string details(const Signature& signature);
 
-enum class FrameType : uint32_t { kCollective, kEager, kAnnounce, kData };
+enum class FrameType : uint16_t { kCollective, kEager, kAnnounce, kData };
+
+// Frames that are written in a certain way for their readers to time it: see Passage.
+enum class Trial : uint16_t { kNone, kCached, kStreamed };
 
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
+  Trial trial = Trial::kNone;
   uint32_t bytes = 0;   // payload that follows
   uint64_t id = 0;      // collective: sequence number; message: the sender's number for it
   int64_t tag = 0;      // messages

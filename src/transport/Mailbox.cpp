@@ -12,7 +12,6 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
     lanes_.push_back(Lane{
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
         .in = RingReader(segment.lane(peer, members.rank), Segment::laneShape(), 0),
-        .passage = {},
         .departing = {},
         .unanswered = {},
         .streaming = {},
@@ -201,7 +200,9 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
 }
 
 const std::byte* Mailbox::head(const Inbound& message) {
-  return payloadOf(lane(message.source).in.front());
+  const Frame* frame = lane(message.source).in.front();
+  passage_.look(frame->trial, payloadOf(frame), payload());
+  return payloadOf(frame);
 }
 
 void Mailbox::pop(Inbound& message) {
@@ -219,6 +220,7 @@ void Mailbox::publish(const Departing& message, const Frame& frame) {
   Lane& to = lane(peer);
   *to.out.slot() = frame;
   to.out.slot()->id = message->id;
+  to.out.slot()->trial = passage_.sendOff(frame.bytes);
   to.out.publish();
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
   if (frame.type == FrameType::kEager) {
@@ -316,6 +318,7 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   const size_t bytes = std::min<size_t>(frame.bytes, payload());
   if (frame.offset <= message.signature.bytes() &&
       bytes <= message.signature.bytes() - frame.offset) {
+    passage_.look(frame.trial, payloadOf(&frame), bytes);
     copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes,
               storesFor(message.signature.bytes()));
   }

@@ -237,10 +237,9 @@ class Mailbox {
   void tellElsewhere(int peer, const Signature& called);
   // What that rank has told so, once.
   std::optional<Signature> takeElsewhere(int peer);
-  std::byte* slot(int destination) { return payloadOf(lane(destination).out.slot()); }
-  // How `bytes` are best written to it.
-  Stores stores(int destination, size_t bytes) {
-    return lane(destination).passage.stores(slot(destination), bytes);
+  // Copies what publish() sends off.
+  void write(int destination, const std::byte* from, size_t bytes) {
+    copyBytes(payloadOf(lane(destination).out.slot()), from, bytes, passage_.stores());
   }
   void publish(const Departing& message, const Frame& frame);
 
@@ -268,7 +267,6 @@ class Mailbox {
   struct Lane {  // to and from one peer
     RingWriter out;
     RingReader in;
-    Passage passage;
     std::deque<uint64_t> departing;  // ids whose first frame is not out yet, in order
     std::map<uint64_t, Outbound*> unanswered;
     std::map<uint64_t, std::shared_ptr<Inbound>> streaming;
@@ -301,6 +299,7 @@ class Mailbox {
   std::list<std::shared_ptr<Inbound>> unexpected_;
   std::optional<Failure> late_refusal_;
   bool floor_taken_ = false;
+  Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };
 
