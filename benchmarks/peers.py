@@ -7,6 +7,7 @@ or to None where it has no such operation.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 Call = Callable[[], Tensor]
+
+warnings.filterwarnings("ignore", "`torch.distributed.all_reduce_coalesced`", FutureWarning)
 
 # torch 2.13 names these two anew and warns about the old names.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -115,8 +118,6 @@ class TorchPeer:
         parts = list(whole.chunk(case.n)) if case.rank == 0 else None
         hundred = list(send.tensor_split(100))
 
-        whole_group: Any = group or dist.group.WORLD
-
         calls: dict[str, tuple[Callable[[], Any], Tensor]] = {
             "all_reduce": (lambda: dist.all_reduce(send, group=group), send),
             "broadcast": (lambda: dist.broadcast(send, 0, group=group), send),
@@ -126,7 +127,7 @@ class TorchPeer:
             "gather": (lambda: dist.gather(send, parts, 0, group=group), recv),
             "scatter": (lambda: dist.scatter(recv, parts, 0, group=group), recv),
             "all_to_all": (lambda: dist.all_to_all_single(recv, send, group=group), recv),
-            COALESCED: (lambda: whole_group.allreduce_coalesced(hundred).wait(), send),
+            COALESCED: (lambda: dist.all_reduce_coalesced(hundred, group=group), send),
         }
         if case.op not in calls:
             return None

@@ -48,6 +48,23 @@ def test_premul_sum_by_a_tensor(pool: harness.Pool) -> None:
     assert pool.run(premul_tensor) == [[5.0]] * 4
 
 
+def coalesced_of_shared_memory(rank: int, world: int) -> list[int]:
+    """One tensor twice, and a view of another: each gets the sum of what it held."""
+    a = torch.full((5000,), rank + 1.0)
+    b = torch.arange(40_000.0) + rank
+    inside, apart = b[10:20_000], torch.full((3,), rank, dtype=torch.int64)
+    want = (torch.arange(40_000.0) * world + sum(range(world)))[10:20_000]
+    dist.all_reduce_coalesced([a, inside, a, b])
+    dist.all_reduce(apart)
+    total = sum(range(1, world + 1))
+    return [int((a != total).sum()), int((inside != want).sum()), int((apart != 6).sum())]
+
+
+@pytest.mark.filterwarnings("ignore:.*all_reduce_coalesced:FutureWarning")
+def test_coalesced_tensors_may_share_memory(pool: harness.Pool) -> None:
+    assert pool.run(coalesced_of_shared_memory) == [[0, 0, 0]] * 4
+
+
 def onto_itself(rank: int, world: int, count: int) -> int:
     """What still has to be sent must not be overwritten by what arrives."""
     t = torch.arange(world).repeat_interleave(count) + 100 * rank

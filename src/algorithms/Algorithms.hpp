@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/Spans.hpp"
 #include "transport/Board.hpp"
 #include "transport/Mailbox.hpp"
 #include "transport/Op.hpp"
@@ -12,13 +13,13 @@
 
 namespace bluefog {
 
-// The algorithms, one per file, as scripts over raw contiguous memory: no torch here. `op` says
+// The algorithms, one per file, as scripts over raw memory: no torch here. `op` says
 // what is called (element type, count, reduction, root) and outlives the script, and so does the
 // memory. Every rank of a collective publishes at least one frame in it, so that every rank sees
 // what every other one called.
 
 // In place. `returns` is the group's second board.
-Script allreduce(Board& board, Board& returns, const Op& op, std::byte* data);
+Script allreduce(Board& board, Board& returns, const Op& op, Spans data);
 
 // In place, from the signature's root.
 Script broadcast(Board& board, const Op& op, std::byte* data);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/Contributions.hpp"
@@ -60,11 +61,11 @@ size_t ranksPerCore(const Board& board) {
 // first, and waits only when nothing can.
 class InBlocks {
  public:
-  InBlocks(Board& board, Board& returns, const Op& op, std::byte* data)
+  InBlocks(Board& board, Board& returns, const Op& op, Spans data)
       : board_(board),
         returns_(returns),
         op_(op),
-        data_(data),
+        data_(std::move(data)),
         width_(width(op.signature.dtype)),
         stores_(storesInPlace(op.signature.bytes(), ranksPerCore(board) * board.bytesUnderWay())),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
@@ -108,7 +109,10 @@ class InBlocks {
       if (rank != board_.rank()) {
         const size_t begin = block.partBegin(rank) * width_;
         const size_t length = block.partCount(rank) * width_;
-        board_.write(slot + begin - block.begin * width_, data_ + begin, length);
+        std::byte* place = slot + begin - block.begin * width_;
+        data_.forEach(begin, length, [&](const Spans::Span& span, size_t at) {
+          board_.write(place + at, span.data, span.bytes);
+        });
         bytes += length;
       }
     }
@@ -117,20 +121,26 @@ class InBlocks {
 
   void reduceOwnPart(const Block& block) {
     const int self = board_.rank();
-    std::byte* own = data_ + block.partBegin(self) * width_;
-    inputs_.collect(board_, op_, own, (block.partBegin(self) - block.begin) * width_);
-    inputs_.reduce(op_.signature, own, block.partCount(self));
-    board_.pop();
+    const size_t in_block = (block.partBegin(self) - block.begin) * width_;
     const size_t bytes = block.partCount(self) * width_;
-    returns_.write(returns_.slot(), own, bytes);
+    std::byte* slot = returns_.slot();
+    data_.forEach(block.partBegin(self) * width_, bytes, [&](const Spans::Span& own, size_t at) {
+      inputs_.collect(board_, op_, own.data, in_block + at);
+      inputs_.reduce(op_.signature, own.data, own.bytes / width_);
+      returns_.write(slot + at, own.data, own.bytes);
+    });
+    board_.pop();
     returns_.publish(op_, bytes, returns_.size() - 1);
   }
 
   void collect(const Block& block) {
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        copyBytes(data_ + block.partBegin(rank) * width_, returns_.from(rank),
-                  block.partCount(rank) * width_, stores_);
+        const std::byte* result = returns_.from(rank);
+        data_.forEach(block.partBegin(rank) * width_, block.partCount(rank) * width_,
+                      [&](const Spans::Span& span, size_t at) {
+                        copyBytes(span.data, result + at, span.bytes, stores_);
+                      });
       }
     }
     returns_.pop();
@@ -139,7 +149,7 @@ class InBlocks {
   Board& board_;
   Board& returns_;
   const Op& op_;
-  std::byte* data_;
+  Spans data_;
   size_t width_;
   Stores stores_;  // of the result
   Blocks blocks_;
@@ -149,20 +159,24 @@ class InBlocks {
   Contributions inputs_;
 };
 
-Script allreduceWhole(Board& board, const Op& op, std::byte* data) {
+Script allreduceWhole(Board& board, const Op& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   co_await board.room();
-  copyBytes(board.slot(), data, bytes);
+  data.forEach(0, bytes, [slot = board.slot()](const Spans::Span& span, size_t at) {
+    copyBytes(slot + at, span.data, span.bytes);
+  });
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
   Contributions inputs;
-  inputs.collect(board, op, data, 0);
-  inputs.reduce(op.signature, data, op.signature.count);
+  data.forEach(0, bytes, [&](const Spans::Span& span, size_t at) {
+    inputs.collect(board, op, span.data, at);
+    inputs.reduce(op.signature, span.data, span.bytes / width(op.signature.dtype));
+  });
   board.pop();
 }
 
-Script allreduceInBlocks(Board& board, Board& returns, const Op& op, std::byte* data) {
-  InBlocks blocks(board, returns, op, data);
+Script allreduceInBlocks(Board& board, Board& returns, const Op& op, Spans data) {
+  InBlocks blocks(board, returns, op, std::move(data));
   while (!blocks.done()) {
     co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); },
                    [&] { return blocks.late(); });
@@ -172,9 +186,10 @@ Script allreduceInBlocks(Board& board, Board& returns, const Op& op, std::byte* 
 
 }  // namespace
 
-Script allreduce(Board& board, Board& returns, const Op& op, std::byte* data) {
-  return op.signature.bytes() <= kMostWhole ? allreduceWhole(board, op, data)
-                                            : allreduceInBlocks(board, returns, op, data);
+Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
+  return op.signature.bytes() <= kMostWhole
+             ? allreduceWhole(board, op, std::move(data))
+             : allreduceInBlocks(board, returns, op, std::move(data));
 }
 
 }  // namespace bluefog

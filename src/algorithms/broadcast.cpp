@@ -44,7 +44,7 @@ Script broadcastTakenIn(Board& board, const Op& op, std::byte* data) {
     const size_t length = std::min(board.payload(), bytes - at);
     co_await board.arrival(op, root);
     copyBytes(data + at, board.from(root), length, storesFor(bytes));
-    board.pop(root);
+    board.skip(root, 1);
     at += length;
   }
 }

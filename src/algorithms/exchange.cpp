@@ -156,7 +156,9 @@ class Exchange {
   void give() {
     std::byte* slot = board_.slot();
     const size_t length = std::min(board_.payload(), own_.end() - given_);
-    if (given_ == 0) {
+    const bool has_table = given_ == 0;
+    takers_.clear();
+    if (has_table) {
       std::memcpy(slot, own_.sizes().data(), own_.sizes().size() * sizeof(uint64_t));
     }
     for (int rank = 0; rank < board_.size(); ++rank) {
@@ -164,9 +166,14 @@ class Exchange {
       const Overlap part(given_, length, own_.begin(rank), parcel.bytes);
       if (rank != board_.rank() && part.bytes > 0) {
         board_.write(slot + part.in_frame, parcel.data + part.in_parcel, part.bytes);
+        takers_.push_back(rank);
       }
     }
-    board_.publish(op_, length, 1);
+    if (has_table) {
+      board_.publish(op_, length, 1);
+    } else {
+      board_.publishFor(op_, length, takers_);
+    }
     given_ += length;
   }
 
@@ -185,8 +192,17 @@ class Exchange {
     if (part.bytes > 0) {
       copyBytes(place.data + part.in_parcel, frame + part.in_frame, part.bytes, stores_);
     }
-    board_.pop(peer);
-    arrival.taken += length;
+    const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, place.bytes);
+    board_.skip(peer, frames);
+    arrival.taken = std::min(arrival.taken + frames * board_.payload(), arrival.stream.end());
+  }
+  // How many frames from there on have nothing for this rank before one that has, or the end.
+  size_t foreignFrames(const Arrival& arrival, size_t at, size_t expected) const {
+    const size_t begin = arrival.stream.begin(board_.rank());
+    const bool comes = expected > 0 && at < begin + expected;
+    const size_t next =
+        comes ? std::max(at, begin / board_.payload() * board_.payload()) : arrival.stream.end();
+    return (next - at + board_.payload() - 1) / board_.payload();
   }
 
   void requireExpected(int peer, size_t bytes) const {
@@ -202,6 +218,7 @@ class Exchange {
   std::vector<Place> places_;
   Stream own_;
   size_t given_ = 0;  // bytes of it
+  std::vector<int> takers_;
   size_t keeps_;
   size_t kept_ = 0;  // bytes of it
   std::vector<Arrival> arrivals_;

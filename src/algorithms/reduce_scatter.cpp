@@ -37,8 +37,8 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
     for (size_t rank = 0; rank < inputs.size(); ++rank) {
       const size_t taking = cut.length(rank, frame) * width;
       if (rank != self && taking > 0) {
-        board.write(board.slot() + rank * cut.part * width,
-                    inputs[rank] + frame * cut.part * width, taking);
+        board.write(board.slot() + rank * cut.part * width, inputs[rank] + frame * cut.part * width,
+                    taking);
         bytes += taking;
       }
     }

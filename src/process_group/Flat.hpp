@@ -10,10 +10,15 @@ namespace bluefog {
 // A tensor as contiguous memory: itself where it is contiguous, otherwise a copy.
 class Flat {
  public:
+  Flat() = default;
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {
     return isPlain(tensor) ? Flat(tensor, tensor)
                            : Flat(tensor, tensor.resolve_conj().resolve_neg().contiguous());
+  }
+  // In memory of its own, with the tensor's contents.
+  static Flat copy(const at::Tensor& tensor) {
+    return Flat(tensor, at::empty(tensor.sizes(), tensor.options()).copy_(tensor.detach()));
   }
   // With room for them; copyBack() puts them in place.
   static Flat output(const at::Tensor& tensor) {

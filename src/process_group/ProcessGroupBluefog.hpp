@@ -132,11 +132,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   class Parcels;
   using Milliseconds = std::chrono::milliseconds;
 
-  Call allreduceCall(const Validate& validate, const at::Tensor& tensor,
+  // Of tensors of one type, as one operation.
+  Call allreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
                      const c10d::ReduceOp& reduction, Milliseconds timeout);
   Call allreduceSparseCall(const Validate& validate, const at::Tensor& tensor,
-                           const c10d::ReduceOp& reduction, Milliseconds timeout);
-  Call packedAllreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
                            const c10d::ReduceOp& reduction, Milliseconds timeout);
   Call allgatherCall(const Validate& validate, const at::Tensor& input,
                      const std::vector<at::Tensor>& list, Milliseconds timeout);

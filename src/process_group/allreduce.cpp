@@ -1,20 +1,64 @@
+#include <algorithm>
+
 #include "process_group/Call.hpp"
 
 namespace bluefog {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+Spans spansOf(const std::vector<Flat>& tensors) {
+  std::vector<Spans::Span> spans;
+  spans.reserve(tensors.size());
+  for (const Flat& flat : tensors) {
+    spans.push_back({flat.data(), flat.tensor().nbytes()});
+  }
+  return Spans(std::move(spans));
+}
+
+bool shareMemory(const std::vector<Flat>& tensors) {
+  std::vector<std::pair<const std::byte*, size_t>> places;
+  places.reserve(tensors.size());
+  for (const Flat& flat : tensors) {
+    places.emplace_back(flat.readable(), flat.tensor().nbytes());
+  }
+  std::sort(places.begin(), places.end());
+  return std::adjacent_find(places.begin(), places.end(), [](const auto& a, const auto& b) {
+           return a.first + a.second > b.first;
+         }) != places.end();
+}
+
+// What was reduced in one of them must not be reduced again in another.
+std::vector<Flat> apart(const Tensors& tensors) {
+  std::vector<Flat> flats(tensors.size());
+  std::transform(tensors.begin(), tensors.end(), flats.begin(), Flat::input);
+  if (shareMemory(flats)) {
+    std::transform(tensors.begin(), tensors.end(), flats.begin(), Flat::copy);
+  }
+  return flats;
+}
+
+}  // namespace
 
 ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceCall(const Validate& validate,
-                                                             const at::Tensor& tensor,
+                                                             const Tensors& tensors,
                                                              const c10d::ReduceOp& reduction,
                                                              std::chrono::milliseconds timeout) {
-  validate.writable(tensor, "the input");
-  const Signature signature = validate.reduction(OpKind::kAllReduce, reduction, tensor);
+  Signature signature;
+  size_t count = 0;
+  for (const at::Tensor& tensor : tensors) {
+    validate.writable(tensor, "the input");
+    signature = validate.reduction(OpKind::kAllReduce, reduction, tensor);
+    count += signature.count;
+  }
+  signature.count = count;
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
-  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, apart(tensors)});
   op->factor = validate.factor(reduction);
   op->scripts.push_back(
-      bluefog::allreduce(engine_->board(), engine_->returns(), *op, buffers->outputs[0].data()));
+      bluefog::allreduce(engine_->board(), engine_->returns(), *op, spansOf(buffers->outputs)));
   own(*op, std::move(buffers));
-  return {std::move(op), c10d::OpType::ALLREDUCE, "bluefog:all_reduce", {tensor}, {tensor}};
+  return {std::move(op), c10d::OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors};
 }
 
 WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
@@ -24,8 +68,8 @@ WorkPtr ProcessGroupBluefog::allreduce(std::vector<at::Tensor>& tensors,
   }
   checkProcess("allreduce");
   const Validate validate(engine_->members(), "allreduce");
-  const at::Tensor& tensor = validate.only(tensors, "input");
-  return post(allreduceCall(validate, tensor, opts.reduceOp, opts.timeout), opts.asyncOp);
+  validate.only(tensors, "input");
+  return post(allreduceCall(validate, tensors, opts.reduceOp, opts.timeout), opts.asyncOp);
 }
 
 }  // namespace bluefog

@@ -55,6 +55,20 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
 }
 
 void Board::publish(const Op& op, size_t bytes, int takers) {
+  sendOff(op, bytes);
+  sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
+  bells_.touchPeers(members_.rank);
+}
+
+void Board::publishFor(const Op& op, size_t bytes, const std::vector<int>& takers) {
+  sendOff(op, bytes);
+  sent_.fetch_add(bytes, std::memory_order_relaxed);
+  for (int taker : takers) {
+    bells_.touch(taker);
+  }
+}
+
+void Board::sendOff(const Op& op, size_t bytes) {
   Frame& frame = *writer_.slot();
   frame = {FrameType::kCollective,
            passage_.sendOff(bytes),
@@ -65,8 +79,6 @@ void Board::publish(const Op& op, size_t bytes, int takers) {
            op.factor,
            op.signature};
   writer_.publish();
-  sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-  bells_.touchPeers(members_.rank);
 }
 
 void Board::pop() {
@@ -76,8 +88,8 @@ void Board::pop() {
   bells_.touchPeers(members_.rank);
 }
 
-void Board::pop(int peer) {
-  reader(peer).pop();
+void Board::skip(int peer, size_t frames) {
+  reader(peer).skip(frames);
   bells_.touch(peer);
 }
 

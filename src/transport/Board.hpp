@@ -70,6 +70,8 @@ class Board {
     copyBytes(place, from, bytes, passage_.stores());
   }
   void publish(const Op& op, size_t bytes, int takers);
+  // The others have skipped this frame, or will: they are not woken for it.
+  void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers);
 
   // The payload of a peer's frame that has arrived, from there on.
   const std::byte* from(int peer, size_t offset = 0) {
@@ -79,9 +81,9 @@ class Board {
   }
   // The factor of that peer's Op.
   double factorOf(int peer) { return reader(peer).front()->weight; }
-  // Frees the frame of every peer, or of one.
+  // Frees the frame of every peer, or so many of one, also such as are still to come.
   void pop();
-  void pop(int peer);
+  void skip(int peer, size_t frames);
 
   const Membership& members() const { return members_; }
   int rank() const { return members_.rank; }
@@ -93,6 +95,7 @@ class Board {
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
+  void sendOff(const Op& op, size_t bytes);
   RingReader& reader(int peer) { return readers_[index(members_.rank, peer)]; }
   // A ring has no reader for its own writer.
   static size_t index(int self, int peer) {

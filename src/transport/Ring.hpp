@@ -88,15 +88,20 @@ class RingReader {
 
   // The oldest frame that was not popped, or null.
   const Frame* front() {
-    if (next_ == written_) {
+    if (next_ >= written_) {
       written_ = cursorAt(ring_, 0).load(std::memory_order_acquire);
-      if (next_ == written_) {
+      if (next_ >= written_) {
         return nullptr;
       }
     }
     return slotAt(ring_, shape_, next_);
   }
-  void pop() { cursorAt(ring_, 1 + reader_).store(++next_, std::memory_order_release); }
+  void pop() { skip(1); }
+  // Frees that many frames, also such as are not written yet: this reader does without them.
+  void skip(uint64_t frames) {
+    next_ += frames;
+    cursorAt(ring_, 1 + reader_).store(next_, std::memory_order_release);
+  }
   const RingShape& shape() const { return shape_; }
 
  private:

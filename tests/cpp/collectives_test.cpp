@@ -77,6 +77,21 @@ void tryAllreduce(Rank& me, size_t count, int round) {
   ASSERT_TRUE(same(data, sums<T>(me.size, count, round)));
 }
 
+// As tryAllreduce, of memory in pieces of uneven size.
+void tryAllreduceOfPieces(Rank& me, size_t count) {
+  auto data = contribution<int32_t>(me.self, count, 1);
+  std::vector<Spans::Span> pieces;
+  for (size_t at = 0, length = 0; at < count; at += length, length = length * 3 + 1) {
+    const size_t taken = std::min(length, count - at);
+    pieces.push_back({bytesOf(data) + at * sizeof(int32_t), taken * sizeof(int32_t)});
+  }
+  const OpPtr op = me.collective(signatureOf<int32_t>(OpKind::kAllReduce, count, ReduceKind::kSum));
+  op->scripts.push_back(
+      bluefog::allreduce(me.engine.board(), me.engine.returns(), *op, Spans(pieces)));
+  me.run(op);
+  ASSERT_TRUE(same(data, sums<int32_t>(me.size, count, 1)));
+}
+
 template <class T>
 void tryBroadcast(Rank& me, size_t count, int round) {
   const int root = round % me.size;
@@ -150,6 +165,16 @@ TYPED_TEST(CollectivesTest, GiveTheRightResults) {
         if (::testing::Test::HasFatalFailure()) {
           return;
         }
+      }
+    });
+  }
+}
+
+TEST(CollectivesTest, AllreduceOfMemoryInPieces) {
+  for (int n = 1; n <= 4; ++n) {
+    runRanks(n, [](Rank& me) {
+      for (const size_t count : {0u, 1u, 3u, 1000u, 4096u, 4097u, 100'000u, 1'000'000u}) {
+        tryAllreduceOfPieces(me, count);
       }
     });
   }

@@ -66,7 +66,7 @@ TEST(OneMappingTest, AllreduceHasNoRaces) {
     for (size_t count : {10u, 4'000u, 60'000u, 300'000u, 7u}) {
       std::vector<float> data(count, static_cast<float>(me.members.rank + 1));
       const Op op = opOf(OpKind::kAllReduce, count, ReduceKind::kSum);
-      me.drive(allreduce(me.board, me.returns, op, bytesOf(data)));
+      me.drive(allreduce(me.board, me.returns, op, {bytesOf(data), count * sizeof(float)}));
       EXPECT_TRUE(holds(data, [](size_t) { return 6.0f; }));
     }
   });

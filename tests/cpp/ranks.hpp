@@ -122,7 +122,8 @@ class Rank {
   template <class T>
   OpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
     OpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
-    op->scripts.push_back(bluefog::allreduce(engine.board(), engine.returns(), *op, bytesOf(data)));
+    op->scripts.push_back(bluefog::allreduce(engine.board(), engine.returns(), *op,
+                                             {bytesOf(data), data.size() * sizeof(T)}));
     return op;
   }
 

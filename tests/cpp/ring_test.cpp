@@ -88,6 +88,30 @@ void exchangeFrames(const RingShape& shape, uint64_t frames) {
   });
 }
 
+TEST(RingTest, AReaderSkipsFramesThatAreStillToCome) {
+  const RingShape shape{2, 4, 64};
+  const RingMemory memory(shape);
+  RingWriter writer(memory.get(), shape);
+  RingReader patient(memory.get(), shape, 0);
+  RingReader hasty(memory.get(), shape, 1);
+  hasty.skip(10);
+  for (uint64_t number = 0; number < 12; ++number) {
+    ASSERT_TRUE(writer.room());
+    ASSERT_EQ(hasty.front(), nullptr) << number;
+    fillFrame(writer.slot(), number, shape.payload);
+    writer.publish();
+    ASSERT_EQ(patient.front()->id, number);
+    if (number < 10) {
+      patient.pop();
+    } else {
+      ASSERT_EQ(hasty.front()->id, number);
+      hasty.pop();
+      patient.pop();
+    }
+  }
+  EXPECT_TRUE(writer.allRead());
+}
+
 TEST(RingTest, OneReaderSeesEveryFrame) {
   exchangeFrames({1, 8, 64}, 100'000);
 }
