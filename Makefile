@@ -19,7 +19,7 @@ export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp suites asan tsan gtest bench lint fmt clean
+.PHONY: help dev demo test test-cpp suites asan tsan ubsan gtest bench lint fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -49,6 +49,9 @@ asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
 
 tsan: gtest | $(INSTALLED) ## Run the C++ tests under ThreadSanitizer
 	$(call ctest,build/tsan,RelWithDebInfo,thread)
+
+ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitizer
+	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
 
 bench: dev ## Compare the collectives with gloo and MPI
 	python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'

@@ -50,6 +50,8 @@ class Case:
     def __post_init__(self) -> None:
         share = max(1, self.size // 4 // self.n)
         count = self.size // 4
+        if self.op == COALESCED:
+            count = max(count, 100)  # none of them empty
         if self.op in SHARE or self.op == "all_to_all":
             count = share * self.n
         self.size = 4 * count

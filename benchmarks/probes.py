@@ -1,7 +1,8 @@
-"""What is not a collective: starting, idling, and a DDP step. Run by collectives.py, by rank.
+"""What is not a collective: starting, idling, and training steps. Run by collectives.py, by rank.
 
 start   seconds of init_process_group and of the first all_reduce after it, then CPU when idle
-ddp     seconds of a DDP step of examples/train_digits.py, bluefog and gloo taking turns
+train   seconds of a training step, bluefog and gloo taking turns: DDP of examples/train_digits.py,
+        DDP and FSDP2 of a net of 25 M parameters
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,11 @@ from typing import Any
 import launch
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
+Step = Callable[[], None]
 LIMIT = timedelta(seconds=60)
 
 
@@ -45,31 +51,75 @@ def start(me: launch.Rank) -> dict[str, float]:
     return found
 
 
-def ddp(me: launch.Rank) -> dict[str, float]:
+def digits_ddp(me: launch.Rank, group: dist.ProcessGroup) -> Step:
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
     import train_digits
 
+    images, labels, *_ = train_digits.load_data(me.rank, me.n, seed=0)
+    net = DistributedDataParallel(train_digits.make_net(), process_group=group)
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    batch = train_digits.BATCH
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(images[:batch]), labels[:batch]).backward()
+        optimizer.step()
+
+    return step
+
+
+def large_net() -> torch.nn.Sequential:
+    """25 M parameters."""
+    wide = torch.nn.Linear(4096, 4096)
+    ends = torch.nn.Linear(1024, 4096), torch.nn.Linear(4096, 1024)
+    return torch.nn.Sequential(ends[0], torch.nn.ReLU(), wide, torch.nn.ReLU(), ends[1])
+
+
+def large_step(net: torch.nn.Module) -> Step:
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    x = torch.ones(4, 1024)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def large_ddp(me: launch.Rank, group: dist.ProcessGroup) -> Step:
+    return large_step(DistributedDataParallel(large_net(), process_group=group))
+
+
+def large_fsdp2(me: launch.Rank, group: dist.ProcessGroup) -> Step:
+    mesh = DeviceMesh.from_group(group, "cpu")
+    net = large_net()
+    for layer in net:
+        fully_shard(layer, mesh=mesh)
+    return large_step(fully_shard(net, mesh=mesh))
+
+
+TRAININGS: dict[str, Callable[[launch.Rank, dist.ProcessGroup], Step]] = {
+    "digits_ddp": digits_ddp,
+    "large_ddp": large_ddp,
+    "large_fsdp2": large_fsdp2,
+}
+
+
+def train(me: launch.Rank) -> dict[str, float]:
     dist.init_process_group(
         me.args["backends"][0], store=me.store, rank=me.rank, world_size=me.n, timeout=LIMIT
     )
-    images, labels, *_ = train_digits.load_data(me.rank, me.n, seed=0)
-    batch = train_digits.BATCH
-    nets, times = {}, {}
-    for name in me.args["backends"]:
-        group = dist.new_group(backend=name, timeout=LIMIT)
-        net = train_digits.make_net()
-        net = torch.nn.parallel.DistributedDataParallel(net, process_group=group)
-        nets[name] = (net, torch.optim.Adam(net.parameters(), lr=3e-3))
-        times[name] = list[float]()
+    make = TRAININGS[me.args["training"]]
+    names = me.args["backends"]
+    steps = {name: make(me, dist.new_group(backend=name, timeout=LIMIT)) for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(me.args["rounds"] + 1):
-        for name, (net, optimizer) in nets.items():
+        for name, step in steps.items():
             dist.barrier()
             begun = time.perf_counter()
             for _ in range(me.args["steps"]):
-                optimizer.zero_grad()
-                loss = torch.nn.functional.cross_entropy(net(images[:batch]), labels[:batch])
-                loss.backward()
-                optimizer.step()
+                step()
             times[name].append((time.perf_counter() - begun) / me.args["steps"])
     # The first round warms up.
     return {name: me.slowest(name, statistics.median(each[1:])) for name, each in times.items()}
@@ -77,7 +127,7 @@ def ddp(me: launch.Rank) -> dict[str, float]:
 
 def main() -> None:
     me = launch.join()
-    found: Any = {"start": start, "ddp": ddp}[me.args["probe"]](me)
+    found: Any = {"start": start, "train": train}[me.args["probe"]](me)
     me.give_back(found)
     me.together("found")
     dist.destroy_process_group()
@@ -95,21 +145,28 @@ def run_all(n: int, backends: list[str], deadline: float, quick: bool) -> dict[s
     found: dict[str, Any] = {"starts": starts}
     if not backends:
         return found
-    args = {"probe": "ddp", "backends": backends, "rounds": 3 if quick else 15, "steps": 20}
-    found["ddp_step_s"] = steps = launch.run_ranks("probes.py", n, args, deadline)
+    found["step_s"] = {}
+    for training in TRAININGS:
+        rounds, steps = (15, 20) if training == "digits_ddp" else (5, 2)
+        args = {"probe": "train", "training": training, "backends": backends}
+        args |= {"rounds": 3 if quick else rounds, "steps": steps}
+        found["step_s"][training] = launch.run_ranks("probes.py", n, args, deadline)
     for name, runs in starts.items():
         inits = statistics.median(run["init_s"] for run in runs)
         firsts = statistics.median(run["first_all_reduce_s"] for run in runs)
         print(
             f"{name}, {n} ranks: init_process_group {inits:.3f} s, first all_reduce "
             f"{firsts * 1e3:.1f} ms, idle {runs[0]['idle_percent']:.2f} % of a core, "
-            f"DDP step {steps[name] * 1e3:.2f} ms",
+            "steps of "
+            + ", ".join(f"{t} {step[name] * 1e3:.1f} ms" for t, step in found["step_s"].items()),
             flush=True,
         )
     if len(backends) == 2:
         init = {b: statistics.median(run["init_s"] for run in starts[b]) for b in backends}
         found["init_beyond_gloo_s"] = init["bluefog"] - init["gloo"]
-        found["ddp_ratio"] = steps["bluefog"] / steps["gloo"]
+        found["step_ratio"] = {
+            training: step["bluefog"] / step["gloo"] for training, step in found["step_s"].items()
+        }
     if "bluefog" in backends:
         found["idle_percent"] = starts["bluefog"][0]["idle_percent"]
     return found
