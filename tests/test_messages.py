@@ -274,7 +274,7 @@ def lists(b: Any) -> Calls:
         "reduce_scatter, own size": lambda: b.reduce_scatter(fs(1, 3), [fs(4)]),
         "reduce_scatter_base, size": lambda: b._reduce_scatter_base(f(2), f(9)),
         "reduce_scatter_base, dtype": lambda: b._reduce_scatter_base(f(2), f(8, dtype=half)),
-        "reduce_scatter_base, stride": lambda: b._reduce_scatter_base(f(2, 2).t(), f(16)),
+        "reduce_scatter_base, stride": lambda: b._reduce_scatter_base(f(2, seconds).t(), f(16)),
         "reduce_scatter_tensor_coalesced, 2 for 1": lambda: group.reduce_scatter_tensor_coalesced(
             fs(2), fs(1, 8)
         ),
@@ -287,7 +287,7 @@ def lists(b: Any) -> Calls:
         "alltoall_base, uneven": lambda: base(f(5), f(5)),
         "alltoall_base, stride": lambda: base(f(2, 4).t(), f(4, 2)),
         "alltoall_base, scalar": lambda: base(torch.tensor(1.0), torch.tensor(1.0)),
-        "alltoall_base, 3 splits": lambda: base(f(6), f(6), (), (2, 2, 2)),
+        "alltoall_base, 3 splits": lambda: base(f(6), f(6), (), (2, 2, seconds)),
         "alltoall_base, negative split": lambda: base(f(4), f(4), (), (-1, 2, 2, 1)),
         "alltoall_base, large split": lambda: base(f(4), f(4), (), (5, 0, 0, 0)),
         "alltoall_base, sum of splits": lambda: base(f(4), f(4), (2, 1, 1, 1)),
@@ -470,11 +470,11 @@ def own_record() -> list[str]:
     return store.get("bluefog/0/2/0/0").decode().splitlines()
 
 
-def beside(of_other: int, record: list[str]) -> Any:
+def beside(of_other: int, record: list[str], seconds: float = 10) -> Any:
     """Make a group of two where the store holds this of the other one."""
     store = dist.HashStore()
     store.set(f"bluefog/0/2/0/{of_other}", "".join(f"{field}\n" for field in record))
-    return make(store, 1 - of_other, 2, 2)
+    return make(store, 1 - of_other, 2, seconds)
 
 
 @contextmanager
@@ -496,7 +496,7 @@ def no_files_left() -> Iterator[None]:
             os.close(fd)
 
 
-def opposite(record: list[str], act: Callable[[socket.socket], Any]) -> Any:
+def opposite(record: list[str], act: Callable[[socket.socket], Any], seconds: float = 10) -> Any:
     """Make a group as its rank 1, where rank 0 is linked to, and then does this."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         name = "bluefog-of-test_messages-" + os.urandom(8).hex()
@@ -512,7 +512,7 @@ def opposite(record: list[str], act: Callable[[socket.socket], Any]) -> Any:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            return beside(0, [*record[:4], name, "secret"])
+            return beside(0, [*record[:4], name, "secret"], seconds)
         finally:
             thread.join()
 
@@ -527,23 +527,10 @@ def gives_wrong_memory(there: socket.socket) -> None:
     os.close(fd)
 
 
-def cannot_take_memory(record: list[str]) -> Any:
-    done = threading.Event()
-    files: list[Any] = []
-
-    def act(there: socket.socket) -> None:
-        full = no_files_left()
-        files.append(full)
-        full.__enter__()
+def gives_no_room(there: socket.socket) -> None:
+    with no_files_left():
         socket.send_fds(there, [b"f"], [0])
-        done.wait(20)
-
-    try:
-        return opposite(record, act)
-    finally:
-        for full in files:
-            full.__exit__(None, None, None)
-        done.set()
+        there.recv(200)  # that the other gives up
 
 
 def without_files(size: int) -> inrank.Raised | None:
@@ -581,7 +568,7 @@ def bad_starts(rank: int, world: int) -> Told:
                 1, [version, host, place, str(os.getpid()), name, secret]
             ),
             "died after": lambda: opposite(record, lambda _: None),
-            "no memory comes": lambda: opposite(record, says_nothing),
+            "no memory comes": lambda: opposite(record, says_nothing, 0.5),
             "wrong memory": lambda: opposite(record, gives_wrong_memory),
             "another rank died": lambda: opposite(
                 record, lambda there: there.send(b"x0 1 3\nrank 3 (pid 7) died")
@@ -593,7 +580,7 @@ def bad_starts(rank: int, world: int) -> Told:
                     b"Too many open files"
                 ),
             ),
-            "no file for the memory": lambda: cannot_take_memory(record),
+            "no file for the memory": lambda: opposite(record, gives_no_room),
         }
     )
     told["no file for own memory"] = without_files(1)
@@ -823,21 +810,18 @@ def come_to_a_mismatch(rank: int, world: int) -> Told:
 
 
 def monitor(rank: int, world: int) -> Told:
-    """Rank 1 is in the barrier, rank 3 in something else."""
+    """Rank 1 is in the barrier, rank 3 in a collective."""
     import bluefog_pg
 
     told: Told = {}
-    for name, other in {
-        "monitored_barrier and all_reduce": all_reduce(f(4)),
-        "monitored_barrier and recv": lambda g: dist.recv(f(4), group=g, group_src=0),
-    }.items():
-        with pair() as group:
-            if rank == 1:
-                wait = {"timeout": timedelta(seconds=20)}
-                error = inrank.catch(bluefog_pg.monitored_barrier, group, **wait)
-                told[f"{name}, rank 1"] = error
-            if rank == 3:
-                told[f"{name}, rank 3"] = inrank.catch(other, group)
+    with pair() as group:
+        if rank == 1:
+            wait = {"timeout": timedelta(seconds=20)}
+            error = inrank.catch(bluefog_pg.monitored_barrier, group, **wait)
+            told["monitored_barrier and all_reduce, rank 1"] = error
+        if rank == 3:
+            error = inrank.catch(all_reduce(f(4)), group)
+            told["monitored_barrier and all_reduce, rank 3"] = error
     return told
 
 
@@ -886,12 +870,25 @@ def stay_away(rank: int, world: int) -> Told:
                 if name == "all_reduce":
                     told["all_reduce, then"] = inrank.catch(dist.barrier, group=group)
             dist.barrier()
-            # Of what the other has given up; a small message would find nobody, and end.
             if rank == 3 and name == "all_reduce":
                 told["all_reduce, late"] = inrank.catch(all_reduce(f(4)), group)
-            if rank == 3 and name == "recv":
-                large = f(LARGE)
-                told["recv, late send"] = inrank.catch(dist.send, large, group=group, group_dst=0)
+    return told
+
+
+def send_too_late(rank: int, world: int) -> Told:
+    """Of a large message, which needs its receiver; that one has given up and receives on."""
+    told: Told = {}
+    with pair() as group:
+        if rank == 1:
+            group.set_timeout(timedelta(seconds=0.3))
+            inrank.catch(dist.recv, f(LARGE), group=group, group_src=1)
+            group.set_timeout(timedelta(seconds=20))
+        dist.barrier()
+        if rank == 1:
+            dist.recv(f(1), group=group, group_src=1, tag=1)
+        if rank == 3:
+            told["send too late"] = inrank.catch(dist.send, f(LARGE), group=group, group_dst=0)
+            dist.send(f(1), group=group, group_dst=0, tag=1)
     return told
 
 
@@ -945,7 +942,7 @@ def monitored(rank: int, world: int) -> Told:
 
 
 def timeouts(pool: harness.Pool) -> Told:
-    bodies = (stay_away, wait_shortly, one_of_four_stays_away, monitored)
+    bodies = (stay_away, send_too_late, wait_shortly, one_of_four_stays_away, monitored)
     return joined([told for body in bodies for told in pool.run(body)])
 
 

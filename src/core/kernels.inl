@@ -3,6 +3,7 @@
 // linker for a machine without it (so no std:: algorithms either).
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/kernels.hpp"
 
@@ -69,6 +70,9 @@ void stream(char* at, Vector vector) {
 template <void (*Put)(char*, Vector)>
 void copyVectors(char* to, const char* from, size_t bytes) {
   constexpr size_t kVector = sizeof(Vector);
+  if (bytes == 0) {
+    return;  // from or to nowhere, perhaps
+  }
   // Streams need aligned stores, and all are faster so.
   size_t at = (kVector - reinterpret_cast<uintptr_t>(to) % kVector) % kVector;
   at = at < bytes ? at : bytes;
@@ -261,13 +265,25 @@ constexpr bool kNative = sizeof(typename Computed<T>::type) == sizeof(T);
 template <>
 constexpr bool kNative<Bool> = false;
 
+// Integers wrap around, as torch's do: in C++, only unsigned ones may.
+template <class A, bool = std::is_integral_v<A>>
+struct Wrapping {
+  using type = A;
+};
+template <class A>
+struct Wrapping<A, true> {
+  using type = std::common_type_t<unsigned, std::make_unsigned_t<A>>;
+};
+
 template <class A>
 struct Sum {
-  static A apply(A a, A b) { return static_cast<A>(a + b); }
+  using W = typename Wrapping<A>::type;
+  static A apply(A a, A b) { return static_cast<A>(static_cast<W>(a) + static_cast<W>(b)); }
 };
 template <class A>
 struct Product {
-  static A apply(A a, A b) { return static_cast<A>(a * b); }
+  using W = typename Wrapping<A>::type;
+  static A apply(A a, A b) { return static_cast<A>(static_cast<W>(a) * static_cast<W>(b)); }
 };
 // A NaN on either side gives NaN, as torch.minimum and torch.maximum do.
 template <class A>
