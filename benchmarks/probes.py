@@ -87,11 +87,11 @@ def large_step(net: torch.nn.Module) -> Step:
     return step
 
 
-def large_ddp(me: launch.Rank, group: dist.ProcessGroup) -> Step:
+def large_ddp(_me: launch.Rank, group: dist.ProcessGroup) -> Step:
     return large_step(DistributedDataParallel(large_net(), process_group=group))
 
 
-def large_fsdp2(me: launch.Rank, group: dist.ProcessGroup) -> Step:
+def large_fsdp2(_me: launch.Rank, group: dist.ProcessGroup) -> Step:
     mesh = DeviceMesh.from_group(group, "cpu")
     net = large_net()
     for layer in net:

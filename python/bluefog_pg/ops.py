@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bluefog_pg import topology
+from bluefog_pg._who import who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -196,6 +198,11 @@ class _Edges:
     def _destinations(self, given: Mapping[int, float] | Sequence[int]) -> dict[int, float]:
         if hasattr(given, "items"):
             return self._weights("dst_weights", given)
+        if not isinstance(given, Iterable):
+            self._fail(
+                "dst_weights must be a dict {rank: weight} or a list of ranks, "
+                f"not {type(given).__name__}"
+            )
         ranks = [self._rank("dst_weights", rank) for rank in given]
         if len(set(ranks)) != len(ranks):
             self._fail(f"dst_weights names a rank twice: {ranks}")
@@ -215,7 +222,7 @@ class _Edges:
         except AttributeError:
             self._fail(f"{name} has {given!r} where a rank belongs")
         if not 0 <= rank < self._group.size():
-            self._fail(f"{name} names rank {rank}; the group has 0 to {self._group.size() - 1}")
+            self._fail(f"{name} names group rank {rank}; there are 0 to {self._group.size() - 1}")
         if rank == self._group.rank():
             self._fail(f"{name} names this rank itself; its weight is self_weight")
         return rank
@@ -231,7 +238,7 @@ class _Edges:
 
     def _fail(self, what: str) -> Any:
         raise ValueError(
-            f"[bluefog] rank {self._group.rank()}/{self._group.size()} neighbor_allreduce "
+            f"{who(self._group)} neighbor_allreduce "
             f"{str(self._tensor.dtype).removeprefix('torch.')}{list(self._tensor.shape)}: {what}"
         )
 
@@ -246,7 +253,7 @@ def _backend(group: dist.ProcessGroup) -> ProcessGroupBluefog:
     backend = getattr(backend, "wrapped_pg", backend)
     if not isinstance(backend, load().ProcessGroupBluefog):
         raise TypeError(
-            f"[bluefog] rank {group.rank()}: the group's backend for CPU tensors is "
+            f"{who(group)}: the group's backend for CPU tensors is "
             f'"{backend.name()}"; make the group with backend="bluefog"'
         )
     found: ProcessGroupBluefog = backend

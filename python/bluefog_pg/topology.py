@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import numbers
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bluefog_pg import topology_util
+from bluefog_pg._who import who
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -107,19 +109,26 @@ def _resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
     import networkx as nx
 
-    where = f"[bluefog] rank {group.rank()}/{group.size()} set_topology: "
+    where = f"{who(group)} set_topology: "
     if not isinstance(topology, nx.DiGraph):
-        raise TypeError(f"{where}topology must be a networkx.DiGraph, not {type(topology)}")
+        raise TypeError(
+            f"{where}topology must be a networkx.DiGraph, not {type(topology).__name__}"
+        )
     if topology.number_of_nodes() != group.size():
         raise TypeError(
             f"{where}topology has {topology.number_of_nodes()} nodes "
             f"but the group has {group.size()} ranks; the nodes must be 0 to {group.size() - 1}"
         )
     if set(topology.nodes) != set(range(group.size())):
-        raise TypeError(f"{where}the nodes must be the ranks 0 to {group.size() - 1}")
+        raise TypeError(
+            f"{where}the nodes must be the ranks 0 to {group.size() - 1}, not {list(topology)}"
+        )
     for source, destination, weight in topology.edges(data="weight", default=1.0):
-        if not math.isfinite(weight):
-            raise ValueError(f"{where}edge {source} -> {destination} has weight {weight}")
+        if not isinstance(weight, numbers.Real) or not math.isfinite(weight):
+            raise ValueError(
+                f"{where}edge {source} -> {destination} has weight {weight!r}; "
+                "weights must be finite numbers"
+            )
 
 
 def _neighborhood(graph: nx.DiGraph[int], rank: int, is_weighted: bool) -> Neighborhood:

@@ -36,13 +36,13 @@ class Cores {
     Cores only;
     CPU_ZERO(&only.set_);
     CPU_SET(static_cast<size_t>(core), &only.set_);
-    if (!(usable() == *this)) {
+    if (usable() != *this) {
       return true;
     }
     if (::sched_setaffinity(0, sizeof only.set_, &only.set_) != 0) {
       return false;
     }
-    return !(usable() == only) || ::sched_setaffinity(0, sizeof set_, &set_) == 0;
+    return usable() != only || ::sched_setaffinity(0, sizeof set_, &set_) == 0;
   }
   bool operator==(const Cores& other) const { return CPU_EQUAL(&set_, &other.set_); }
 

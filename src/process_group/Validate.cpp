@@ -112,7 +112,7 @@ void Validate::writable(const at::Tensor& tensor, const char* what) const {
 const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const char* what) const {
   TORCH_CHECK_VALUE(tensors.size() == 1, who(), "expected one ", what, " tensor, got ",
                     tensors.size());
-  tensor(tensors.front(), what);
+  tensor(tensors.front(), ("the " + std::string(what)).c_str());
   return tensors.front();
 }
 
@@ -125,8 +125,8 @@ void Validate::sparse(const at::Tensor& tensor, const char* what) const {
 
 void Validate::sameLength(size_t length, const char* what, size_t expected,
                           const char* others) const {
-  TORCH_CHECK_VALUE(length == expected, who(), what, " has ", length, " tensors for ", expected,
-                    " ", others);
+  TORCH_CHECK_VALUE(length == expected, who(), what, " has ", length,
+                    " tensors; it must have one for each of the ", expected, " ", others);
 }
 
 const std::vector<at::Tensor>& Validate::rootsList(
@@ -237,7 +237,7 @@ Signature Validate::reduction(OpKind kind, const c10d::ReduceOp& op,
     signature.count *= 2;
   }
   TORCH_CHECK_VALUE(isReducible(signature.dtype), who(), "elements of type ", typeName(tensor),
-                    " cannot be reduced");
+                    " cannot be reduced; convert it first");
   signature.reduce = reduction(op, signature.dtype);
   return signature;
 }

@@ -66,7 +66,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceSparseCall(const Validat
                                                                    Milliseconds timeout) {
   validate.sparse(tensor, "the input");
   TORCH_CHECK_VALUE(reduction == c10d::ReduceOp::SUM, validate.who(),
-                    "sparse tensors can be summed only");
+                    "sparse tensors can be summed only; use SUM");
   Signature signature;
   signature.kind = OpKind::kAllReduceSparse;
   signature.dtype = dtypeOf(tensor);

@@ -8,7 +8,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   const Validate validate(engine_->members(), "neighbor_allreduce");
   validate.tensor(input, "the input");
   TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ", typeName(input),
-                   " cannot be averaged; use a floating type");
+                   " cannot be averaged; use float16, bfloat16, float32 or float64");
   for (const WeightedRank& source : opts.sources) {
     validate.rank(source.rank, "source");
   }

@@ -94,6 +94,7 @@ bool Engine::wait(const Op& op, Deadline limit) {
   };
   const Deadline settled = Deadline::in(kSettled);
   const bool may_stand = limit.isNever();
+  bool is_helped = false;
   Deadline next_interrupt = Deadline::in(kSlice);
   while (!op.done.load(std::memory_order_acquire)) {
     if (limit.passed()) {
@@ -104,23 +105,21 @@ bool Engine::wait(const Op& op, Deadline limit) {
       wakeDriver();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
     } else {
-      stands_ = may_stand && settled.passed() && !is_helped_ && calling_back_ == 0 &&
+      stands_ = may_stand && settled.passed() && !is_helped && calling_back_ == 0 &&
                 to_call_back_.empty();
       driveAndConclude(lock, Who::kCaller);
     }
     if (interrupt_ && next_interrupt.passed()) {
       next_interrupt = Deadline::in(kSlice);
       lock.unlock();
-      bool helped = false;
       try {
-        helped = interrupt_();
+        is_helped = interrupt_();
       } catch (...) {
         lock.lock();
         leave();
         throw;
       }
       lock.lock();
-      is_helped_ = helped;
     }
   }
   leave();

@@ -112,9 +112,7 @@ class Engine {
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
   std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
-  int waiting_ = 0;  // threads in wait()
-  // As the interrupt said last.
-  bool is_helped_ = false;
+  int waiting_ = 0;      // threads in wait()
   bool stands_ = false;  // the driving thread can do nothing but wait
   Ops to_call_back_;     // ended
   size_t pending_ = 0;

@@ -1,5 +1,7 @@
 #include "transport/Failure.hpp"
 
+#include <algorithm>
+
 #include "transport/Op.hpp"
 
 namespace bluefog {
@@ -44,14 +46,14 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   const int mine = members.global(members.rank);
   const int other = members.global(peer);
   // The lower rank first, so that both sides tell it in the same words.
-  const std::string reason = mine < other
-                                 ? called(mine, op.signature) + ", " + called(other, theirs)
-                                 : called(other, theirs) + ", " + called(mine, op.signature);
-  const bool alike = described(op.signature) == described(theirs);
-  return {Cause::kMismatch,
-          {std::min(mine, other), std::max(mine, other)},
-          "ranks do not agree on the operation: " + reason +
-              (alike ? ", split or shaped differently" : "")};
+  const auto [low, high] = std::minmax(mine, other);
+  std::string reason = mine < other ? called(mine, op.signature) + ", " + called(other, theirs)
+                                    : called(other, theirs) + ", " + called(mine, op.signature);
+  if (described(op.signature) == described(theirs)) {
+    reason =
+        rankList({low, high}) + " called " + described(theirs) + ", split or shaped differently";
+  }
+  return {Cause::kMismatch, {low, high}, "ranks do not agree on the operation: " + reason};
 }
 
 Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
