@@ -512,8 +512,6 @@ def opposite(record: list[str], act: Callable[[socket.socket], Any], seconds: fl
             with there:
                 there.recv(200)
                 act(there)
-                with suppress(OSError):
-                    there.recv(1)  # until the other has closed
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -523,10 +521,16 @@ def opposite(record: list[str], act: Callable[[socket.socket], Any], seconds: fl
             thread.join()
 
 
+def stays(there: socket.socket) -> None:
+    with suppress(OSError):
+        there.recv(1)  # until the other has closed
+
+
 def gives_wrong_memory(there: socket.socket) -> None:
     fd = os.memfd_create("test_messages")
     socket.send_fds(there, [b"f"], [fd])
     os.close(fd)
+    stays(there)
 
 
 def gives_no_room(there: socket.socket) -> None:
@@ -569,8 +573,8 @@ def bad_starts(rank: int, world: int) -> Told:
             "gave up before": lambda: beside(
                 1, [version, host, place, str(os.getpid()), name, secret]
             ),
-            "died after": lambda: opposite(record, socket.socket.close),
-            "no memory comes": lambda: opposite(record, lambda _: None, 0.5),
+            "died after": lambda: opposite(record, lambda _: None),
+            "no memory comes": lambda: opposite(record, stays, 0.5),
             "wrong memory": lambda: opposite(record, gives_wrong_memory),
             "another rank died": lambda: opposite(
                 record, lambda there: there.send(b"x0 1 3\nrank 3 (pid 7) died")
