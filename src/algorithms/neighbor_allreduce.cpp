@@ -57,6 +57,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, doubl
     for (const Mailbox::Expected& message : messages) {
       mailbox.pop(*message);
     }
+    co_await Pause();
   }
 }
 

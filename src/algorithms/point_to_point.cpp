@@ -34,6 +34,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
     frame.offset = at;
     mailbox.write(destination, data + at, frame.bytes);
     mailbox.publish(message, frame);
+    co_await Pause();
   }
   // A neighbour's operation that failed has said so there: this rank's own does not need it.
   if (!wanted && op.signature.kind == OpKind::kPointToPoint) {

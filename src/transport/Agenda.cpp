@@ -83,8 +83,8 @@ void Agenda::add(std::shared_ptr<Op> op) {
 bool Agenda::pass() {
   bool moved = stepCollectives();
   if (look_into_lanes_ || !messages_.empty()) {
-    look_into_lanes_ = false;
-    moved |= mailbox_.drain();
+    look_into_lanes_ = mailbox_.drain();  // it may have left something
+    moved |= look_into_lanes_;
   }
   moved |= stepMessages();
   bells_.ring();

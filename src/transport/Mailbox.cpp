@@ -245,13 +245,15 @@ bool Mailbox::drain() {
 bool Mailbox::drainLane(int peer) {
   bool moved = false;
   while (const Frame* frame = lane(peer).in.front()) {
-    const bool taken =
-        frame->type == FrameType::kData ? takeData(peer, *frame) : deliver(peer, *frame);
-    if (!taken) {
+    const bool is_data = frame->type == FrameType::kData;
+    if (!(is_data ? takeData(peer, *frame) : deliver(peer, *frame))) {
       break;
     }
     popLane(peer);
     moved = true;
+    if (is_data) {
+      break;  // see Pause
+    }
   }
   return moved;
 }

@@ -90,6 +90,18 @@ class Awaitable : public Condition {
   ~Awaitable() = default;
 };
 
+// Lets the rank's other scripts take a step. Between two frames: a rank whose next frame is always
+// there would only read, its peer only write, and each of them does the other half afterwards.
+class Pause final : public Awaitable {
+ public:
+  bool ready() override { return std::exchange(over_, true); }
+  std::vector<int> missing() const override { return {}; }
+  void await_resume() {}
+
+ private:
+  bool over_ = false;
+};
+
 // Fulfilled when another script, which this one contains, has ended. Throws what that threw.
 class Ended final : public Awaitable {
  public:
