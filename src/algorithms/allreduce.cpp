@@ -3,7 +3,6 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/Contributions.hpp"
-#include "core/Cores.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -50,12 +49,6 @@ class Blocks {
   size_t part_;
 };
 
-size_t ranksPerCore(const Board& board) {
-  const auto ranks = static_cast<size_t>(board.size());
-  const auto cores = static_cast<size_t>(std::max(Cores::usable().count(), 1));
-  return (ranks + cores - 1) / cores;
-}
-
 // Each rank reduces its own part of every block and hands the result to all, over the second
 // board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
 // first, and waits only when nothing can.
@@ -67,7 +60,7 @@ class InBlocks {
         op_(op),
         data_(std::move(data)),
         width_(width(op.signature.dtype)),
-        stores_(storesInPlace(op.signature.bytes(), ranksPerCore(board) * board.bytesUnderWay())),
+        stores_(storesInPlace(op.signature.bytes(), board.bytesUnderWay())),
         blocks_(op.signature.count, width_, board.payload(), board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }

@@ -164,16 +164,12 @@ class Exchange {
     for (int rank = 0; rank < board_.size(); ++rank) {
       const Parcel& parcel = parcels_[static_cast<size_t>(rank)];
       const Overlap part(given_, length, own_.begin(rank), parcel.bytes);
-      if (rank != board_.rank() && part.bytes > 0) {
+      if (rank != board_.rank() && (has_table || part.bytes > 0)) {
         board_.write(slot + part.in_frame, parcel.data + part.in_parcel, part.bytes);
         takers_.push_back(rank);
       }
     }
-    if (has_table) {
-      board_.publish(op_, length, 1);
-    } else {
-      board_.publishFor(op_, length, takers_);
-    }
+    board_.publishFor(op_, length, takers_);
     given_ += length;
   }
 

@@ -376,8 +376,8 @@ void divideByCount(A* values, size_t count, size_t n) {
   }
 }
 
-// A block of the inputs as computed values, in place where the types are the same. In turns of a few
-// terms, read side by side: the first is what the turns before have made, if there were any.
+// A block of the inputs as computed values, in place where the types are the same. In turns of a
+// few terms, read side by side: the first is what the turns before have made, if there were any.
 template <class T>
 class Terms {
  public:

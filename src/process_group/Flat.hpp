@@ -10,7 +10,6 @@ namespace bluefog {
 // A tensor as contiguous memory: itself where it is contiguous, otherwise a copy.
 class Flat {
  public:
-  Flat() = default;
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {
     return isPlain(tensor) ? Flat(tensor, tensor)

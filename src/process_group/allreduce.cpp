@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "process_group/Call.hpp"
 
@@ -30,8 +31,8 @@ bool shareMemory(const std::vector<Flat>& tensors) {
 
 // What was reduced in one of them must not be reduced again in another.
 std::vector<Flat> apart(const Tensors& tensors) {
-  std::vector<Flat> flats(tensors.size());
-  std::transform(tensors.begin(), tensors.end(), flats.begin(), Flat::input);
+  std::vector<Flat> flats;
+  std::transform(tensors.begin(), tensors.end(), std::back_inserter(flats), Flat::input);
   if (shareMemory(flats)) {
     std::transform(tensors.begin(), tensors.end(), flats.begin(), Flat::copy);
   }

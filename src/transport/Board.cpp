@@ -1,10 +1,23 @@
 #include "transport/Board.hpp"
 
+#include <algorithm>
+
+#include "core/Cores.hpp"
+
 namespace bluefog {
+namespace {
+
+size_t ranksPerCore(size_t ranks) {
+  const auto cores = static_cast<size_t>(std::max(Cores::usable().count(), 1));
+  return (ranks + cores - 1) / cores;
+}
+
+}  // namespace
 
 Board::Board(const Segment& segment, int which, const Membership& members, Bells& bells)
     : members_(members),
       bells_(bells),
+      sharers_(ranksPerCore(static_cast<size_t>(members.size))),
       writer_(segment.board(which, members.rank), segment.boardShape()) {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) {

@@ -89,8 +89,8 @@ class Board {
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
   size_t payload() const { return writer_.shape().payload; }
-  // Of one rank, at most, between being written and being read by all.
-  size_t bytesUnderWay() const { return writer_.shape().slots * payload(); }
+  // Of the ranks that share a core, at most, between being written and being read by all.
+  size_t bytesUnderWay() const { return sharers_ * writer_.shape().slots * payload(); }
   // Bytes handed to peers so far. Readable from any thread.
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 
@@ -105,6 +105,7 @@ class Board {
 
   const Membership& members_;
   Bells& bells_;
+  size_t sharers_;
   RingWriter writer_;
   std::vector<RingReader> readers_;
   Passage passage_;

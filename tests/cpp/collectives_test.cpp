@@ -442,10 +442,10 @@ void disagree(const Disagreement& disagreement, int n, int odd) {
   EXPECT_EQ(named.size(), 2u);
   EXPECT_EQ(std::count(named.begin(), named.end(), odd), 1) << errors[0].what();
   for (int rank : named) {
-    EXPECT_NE(story(errors[0]).find(disagreement.told_apart
-                                        ? "rank " + std::to_string(rank) + " called "
-                                        : rankList(named) + " called "),
-              std::string::npos)
+    EXPECT_NE(
+        story(errors[0]).find(disagreement.told_apart ? "rank " + std::to_string(rank) + " called "
+                                                      : rankList(named) + " called "),
+        std::string::npos)
         << story(errors[0]);
   }
 }
