@@ -45,18 +45,24 @@ bool isFloating(Dtype dtype) {
          dtype == Dtype::kFloat64;
 }
 
-bool isReducible(Dtype dtype) {
-  return dtype <= Dtype::kBool;
+bool isComplex(Dtype dtype) {
+  return dtype == Dtype::kComplex32 || dtype == Dtype::kComplex64 || dtype == Dtype::kComplex128;
 }
 
-Dtype partOf(Dtype complex) {
-  switch (complex) {
+bool isReducible(Dtype dtype) {
+  return dtype <= Dtype::kBool || isComplex(dtype);
+}
+
+Dtype partOf(Dtype dtype) {
+  switch (dtype) {
     case Dtype::kComplex32:
       return Dtype::kFloat16;
     case Dtype::kComplex64:
       return Dtype::kFloat32;
-    default:
+    case Dtype::kComplex128:
       return Dtype::kFloat64;
+    default:
+      return dtype;
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace bluefog {
 
-// The element types the frames can name. Reductions know those up to kBool; the others are moved
-// as bytes.
+// The element types the frames can name. Reductions know those up to kBool and the complex ones;
+// the others are moved as bytes.
 enum class Dtype : uint8_t {
   kUInt8,
   kInt8,
@@ -37,8 +37,9 @@ const char* name(Dtype dtype);
 // Bytes an element takes.
 size_t width(Dtype dtype);
 bool isFloating(Dtype dtype);
+bool isComplex(Dtype dtype);
 bool isReducible(Dtype dtype);
-// The type of a complex type's two parts.
-Dtype partOf(Dtype complex);
+// The type of a complex type's two parts; any other type itself.
+Dtype partOf(Dtype dtype);
 
 }  // namespace bluefog

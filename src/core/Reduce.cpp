@@ -27,6 +27,15 @@ const Kernels& kernels() {
   return chosen;
 }
 
+// Complex elements are summed as two real ones each.
+struct Numbers {
+  Dtype dtype;
+  size_t count;
+
+  Numbers(Dtype type, size_t elements)
+      : dtype(partOf(type)), count(dtype == type ? elements : 2 * elements) {}
+};
+
 }  // namespace
 
 const char* name(ReduceKind kind) {
@@ -54,13 +63,15 @@ void copyBytes(void* to, const void* from, size_t bytes, Stores stores) {
 
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count) {
-  kernels().fold(dtype, kind, out, inputs.data(), inputs.size(), count);
+  const Numbers real(dtype, count);
+  kernels().fold(real.dtype, kind, out, inputs.data(), inputs.size(), real.count);
 }
 
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores) {
-  kernels().weightedSum(dtype, out, inputs.data(), weights.data(), inputs.size(), divisor, count,
-                        stores);
+  const Numbers real(dtype, count);
+  kernels().weightedSum(real.dtype, out, inputs.data(), weights.data(), inputs.size(), divisor,
+                        real.count, stores);
 }
 
 }  // namespace bluefog

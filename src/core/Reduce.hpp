@@ -26,7 +26,7 @@ const char* name(ReduceKind kind);
 // out[i] = inputs[0][i] op inputs[1][i] op ..., always in that order, so that equal inputs give
 // equal bits on every rank. kAverage divides by inputs.size(),
 // integers towards zero. Half types are folded in float32 and
-// rounded once. `out` may be one of the inputs.
+// rounded once; complex ones are only summed. `out` may be one of the inputs.
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count);
 
@@ -46,8 +46,8 @@ Stores storesInPlace(size_t bytes, size_t window);
 void copyBytes(void* to, const void* from, size_t bytes, Stores stores = Stores::kCached);
 
 // out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
-// Floating types only; half types are summed in float32 and rounded once. `out` may be one of the
-// inputs.
+// Floating and complex types only; half types are summed in float32 and rounded once. `out` may be
+// one of the inputs.
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores);
 

@@ -153,8 +153,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   // In that order, under the one Work that `all` describes: collectives end in the order issued,
   // and one that fails fails those after it.
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
-  WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, const char* title,
-                  c10d::OpType type, const char* profiling_title);
+  WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,
+                  const char* profiling_title);
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
 

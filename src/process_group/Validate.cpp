@@ -233,12 +233,10 @@ Signature Validate::reduction(OpKind kind, const c10d::ReduceOp& op,
                           op.op_ == c10d::ReduceOp::PREMUL_SUM,
                       who(), "elements of type ", typeName(tensor),
                       " can be summed and averaged only");
-    signature.dtype = partOf(signature.dtype);
-    signature.count *= 2;
   }
   TORCH_CHECK_VALUE(isReducible(signature.dtype), who(), "elements of type ", typeName(tensor),
                     " cannot be reduced; convert it first");
-  signature.reduce = reduction(op, signature.dtype);
+  signature.reduce = reduction(op, partOf(signature.dtype));
   return signature;
 }
 

@@ -47,8 +47,7 @@ class Validate {
   std::vector<size_t> splits(const std::vector<int64_t>& splits, const at::Tensor& tensor,
                              const char* what) const;
 
-  // What the frames say of that reduction of these elements, complex ones as two real ones each;
-  // checks that the reduction knows the type.
+  // What the frames say of that reduction of these elements; checks that it knows their type.
   Signature reduction(OpKind kind, const c10d::ReduceOp& op, const at::Tensor& tensor) const;
   // What PREMUL_SUM multiplies this rank's input by; 1 for the others.
   double factor(const c10d::ReduceOp& op) const;

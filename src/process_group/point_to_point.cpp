@@ -1,6 +1,15 @@
 #include "process_group/Call.hpp"
 
 namespace bluefog {
+namespace {
+
+Signature messageOf(End end, const at::Tensor& tensor) {
+  Signature signature = signatureOf(OpKind::kPointToPoint, tensor);
+  signature.end = end;
+  return signature;
+}
+
+}  // namespace
 
 WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
   checkProcess("send");
@@ -8,9 +17,8 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   const at::Tensor& tensor = validate.only(tensors, "input");
   validate.rank(destination, "destination");
   validate.tag(tag);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(End::kSend, tensor),
                                  deadline(c10d::kUnsetTimeout));
-  op->title = "send";
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
   op->scripts.push_back(
       bluefog::send(engine_->mailbox(), *op, destination, tag, buffers->inputs[0].readable(), 1.0));
@@ -23,25 +31,23 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
 WorkPtr ProcessGroupBluefog::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
   checkProcess("recv");
   Validate(engine_->members(), "recv").rank(source, "source");
-  return receive(tensors, source, tag, "recv", c10d::OpType::RECV, "bluefog:recv");
+  return receive(tensors, source, tag, End::kReceive, c10d::OpType::RECV, "bluefog:recv");
 }
 
 WorkPtr ProcessGroupBluefog::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
   checkProcess("recv");
-  return receive(tensors, kAnySource, tag, "recv from any source", c10d::OpType::RECVANYSOURCE,
+  return receive(tensors, kAnySource, tag, End::kReceiveFromAny, c10d::OpType::RECVANYSOURCE,
                  "bluefog:recvAnySource");
 }
 
-WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int source, int tag,
-                                     const char* title, c10d::OpType type,
-                                     const char* profiling_title) {
-  const Validate validate(engine_->members(), title);
+WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int source, int tag, End end,
+                                     c10d::OpType type, const char* profiling_title) {
+  const Validate validate(engine_->members(), name(end));
   const at::Tensor& tensor = validate.only(tensors, "output");
   validate.writable(tensor, "the output");
   validate.tag(tag);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kPointToPoint, tensor),
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(end, tensor),
                                  deadline(c10d::kUnsetTimeout));
-  op->title = title;
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(tensor)}});
   auto sender = std::make_shared<int>(source);
   op->scripts.push_back(

@@ -7,12 +7,16 @@
 namespace bluefog {
 namespace {
 
-std::string described(const Signature& signature) {
-  return name(signature.kind) + details(signature);
+// With the root's global rank, as all ranks are told.
+std::string detailsOf(const Membership& members, Signature signature) {
+  if (signature.root >= 0 && signature.root < members.size) {
+    signature.root = members.global(signature.root);
+  }
+  return details(signature);
 }
 
-std::string called(int rank, const Signature& signature) {
-  return "rank " + std::to_string(rank) + " called " + described(signature);
+std::string described(const Membership& members, const Signature& signature) {
+  return name(signature) + detailsOf(members, signature);
 }
 
 }  // namespace
@@ -47,11 +51,14 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   const int other = members.global(peer);
   // The lower rank first, so that both sides tell it in the same words.
   const auto [low, high] = std::minmax(mine, other);
-  std::string reason = mine < other ? called(mine, op.signature) + ", " + called(other, theirs)
-                                    : called(other, theirs) + ", " + called(mine, op.signature);
-  if (described(op.signature) == described(theirs)) {
-    reason =
-        rankList({low, high}) + " called " + described(theirs) + ", split or shaped differently";
+  const auto called = [&](int rank) {
+    return "rank " + std::to_string(rank) + " called " +
+           described(members, rank == mine ? op.signature : theirs);
+  };
+  std::string reason = called(low) + ", " + called(high);
+  if (described(members, op.signature) == described(members, theirs)) {
+    reason = rankList({low, high}) + " called " + described(members, theirs) +
+             ", split or shaped differently";
   }
   return {Cause::kMismatch, {low, high}, "ranks do not agree on the operation: " + reason};
 }
@@ -81,13 +88,17 @@ Failure brokenOff(const Membership& members, const std::exception& error) {
 }
 
 std::string prefix(const Membership& members, const Op& op) {
-  const char* called = op.title != nullptr ? op.title : name(op.signature.kind);
-  return members.who() + " " + called + " #" + std::to_string(op.sequence) + details(op.signature) +
-         ": ";
+  return members.who() + " " + name(op.signature) + " #" + std::to_string(op.sequence) +
+         detailsOf(members, op.signature) + ": ";
 }
 
 Error errorOf(const Membership& members, const Op& op, const Failure& failure) {
-  return {failure.cause, failure.ranks, prefix(members, op) + failure.reason};
+  const int self = members.global(members.rank);
+  const bool is_late =
+      failure.cause == Cause::kTimeout &&
+      std::find(failure.ranks.begin(), failure.ranks.end(), self) != failure.ranks.end();
+  return {failure.cause, failure.ranks,
+          prefix(members, op) + failure.reason + (is_late ? "; this rank came too late" : "")};
 }
 
 }  // namespace bluefog

@@ -36,6 +36,23 @@ bool saysCount(OpKind kind) {
 
 }  // namespace
 
+const char* name(End end) {
+  switch (end) {
+    case End::kSend:
+      return "send";
+    case End::kReceive:
+      return "recv";
+    case End::kReceiveFromAny:
+      return "recv from any source";
+    default:
+      return "point-to-point";
+  }
+}
+
+const char* name(const Signature& signature) {
+  return signature.end == End::kNone ? name(signature.kind) : name(signature.end);
+}
+
 std::string details(const Signature& signature) {
   std::string text;
   if (signature.reduce != ReduceKind::kNone) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "core/Dtype.hpp"
 #include "core/Reduce.hpp"
@@ -29,24 +30,36 @@ enum class OpKind : uint8_t {
 
 const char* name(OpKind kind);
 
-// What a rank says it is calling. Ranks that meet in one operation must say the same.
+// Which end of a point-to-point message a rank is.
+enum class End : uint8_t { kNone, kSend, kReceive, kReceiveFromAny };
+
+const char* name(End end);
+
+// What a rank says it is calling. Ranks that meet in one operation must say the same, but for the
+// ends of a message.
 struct Signature {
   OpKind kind = OpKind::kBarrier;
   ReduceKind reduce = ReduceKind::kNone;
   Dtype dtype = Dtype::kUInt8;
-  uint8_t padding = 0;
+  End end = End::kNone;
   int32_t root = -1;
   uint64_t count = 0;   // elements of this rank's contribution
   uint64_t detail = 0;  // tells calls apart whose counts agree: a digest of uneven sizes
 
-  bool operator==(const Signature&) const = default;
+  bool operator==(const Signature& other) const {
+    const auto agreed = [](const Signature& it) {
+      return std::tie(it.kind, it.reduce, it.dtype, it.root, it.count, it.detail);
+    };
+    return agreed(*this) == agreed(other);
+  }
   size_t bytes() const { return count * width(dtype); }
 };
 
 // For Signature::detail, of the sizes that ranks pass.
 uint64_t digest(std::span<const size_t> sizes);
 
-// What follows the operation's name in messages: " SUM float32[4096]".
+// In messages: "allreduce", and what follows it, " SUM float32[4096]".
+const char* name(const Signature& signature);
 std::string details(const Signature& signature);
 
 enum class FrameType : uint16_t { kCollective, kEager, kAnnounce, kData };

@@ -389,7 +389,7 @@ bool Mailbox::drainAnswers(int peer) {
                               {who},
                               "rank " + std::to_string(who) +
                                   " could not take an earlier message of this rank: it called " +
-                                  name(grant.expected.kind) + details(grant.expected)};
+                                  name(grant.expected) + details(grant.expected)};
     }
   }
   ring_from.read.store(read, std::memory_order_release);

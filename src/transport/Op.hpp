@@ -29,7 +29,6 @@ struct Op {
   const Kind kind;
   const Signature signature;
   const Deadline deadline;
-  const char* title = nullptr;  // overrides the signature's name in messages: "recv"
   uint64_t sequence = 0;
   using Time = Deadline::Clock::time_point;
   Time issued{};
