@@ -582,8 +582,8 @@ def bad_starts(rank: int, world: int) -> Told:
             "the other found no memory": lambda: opposite(
                 record,
                 lambda there: there.send(
-                    b"x0 1 0\n[bluefog] memfd_create (shared memory of a process group): "
-                    b"Too many open files"
+                    b"x0 1 0\nrank 0 could not make the group: making shared memory "
+                    b"(memfd_create): Too many open files"
                 ),
             ),
             "no file for the memory": lambda: opposite(record, gives_no_room),

@@ -121,8 +121,7 @@ bool Links::read(Peer& peer) {
     }
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
       throw std::runtime_error(
-          "[bluefog] no file descriptor is left for the group's memory; raise the limit (ulimit "
-          "-n)");
+          "no file descriptor is left for the group's memory; raise the limit (ulimit -n)");
     }
     const cmsghdr* header = CMSG_FIRSTHDR(&message);
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {

@@ -282,13 +282,13 @@ void Rendezvous::pause() {
 
 void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why) {
   links_.sayFailed(cause, ranks, why);
-  throw Error(cause, ranks,
-              "[bluefog] rank " + std::to_string(global(rank_)) + "/" + std::to_string(size()) +
-                  " init_process_group: " + why);
+  throw Error(cause, ranks, why);
 }
 
 void Rendezvous::abandon(const std::string& why) {
-  links_.sayFailed(Cause::kPeerFailed, {global(rank_)}, why);
+  const int self = global(rank_);
+  links_.sayFailed(Cause::kPeerFailed, {self},
+                   "rank " + std::to_string(self) + " could not make the group: " + why);
 }
 
 void Rendezvous::giveUpOnTime() {

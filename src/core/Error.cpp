@@ -22,7 +22,7 @@ std::string rankList(const std::vector<int>& ranks) {
 }
 
 void throwErrno(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), "[bluefog] " + what);
+  throw std::system_error(errno, std::generic_category(), what);
 }
 
 }  // namespace bluefog

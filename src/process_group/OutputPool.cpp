@@ -21,7 +21,7 @@ constexpr size_t kMostIdle = size_t{64} << 20;
 Mapping freshBlock(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    throwErrno("allocating " + std::to_string(bytes) + " bytes for a result");
+    throwErrno("[bluefog] allocating " + std::to_string(bytes) + " bytes for a result");
   }
   ::madvise(data, bytes, MADV_HUGEPAGE);
   return {data, bytes};

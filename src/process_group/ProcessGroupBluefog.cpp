@@ -36,6 +36,8 @@ Membership membership(int rank, int size, const Options& options) {
 
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, Engine::Interrupt interrupt) {
+  const std::string who =
+      members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
   StoreExchange exchange(store, members.rank, members.size);
   Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline, interrupt);
   try {
@@ -44,11 +46,11 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
     Segment segment(memory, members.size);
     return Engine::make(std::move(segment), std::move(members), rendezvous.takeLinks(),
                         std::move(interrupt));
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {
+    throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const std::runtime_error& error) {
     rendezvous.abandon(error.what());
-    throw;
+    throw std::runtime_error(who + error.what());
   }
 }
 

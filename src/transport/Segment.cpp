@@ -57,7 +57,7 @@ size_t Segment::bytes(int size) {
 Fd Segment::create(int size) {
   Fd memfd(::memfd_create("bluefog", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) {
-    throwErrno("memfd_create (shared memory of a process group)");
+    throwErrno("making shared memory (memfd_create)");
   }
   if (::fchmod(memfd.get(), 0600) != 0 ||
       ::ftruncate(memfd.get(), static_cast<off_t>(bytes(size))) != 0 ||
@@ -73,7 +73,7 @@ Segment::Segment(const Fd& memfd, int size) : size_(size) {
   if (::fstat(memfd.get(), &status) != 0 || static_cast<size_t>(status.st_size) != bytes(size) ||
       seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     throw std::runtime_error(
-        "[bluefog] the shared memory that group rank 0 sent is not of this version's layout");
+        "the shared memory that group rank 0 sent is not of this version's layout");
   }
   void* data = ::mmap(nullptr, bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                       memfd.get(), 0);

@@ -134,10 +134,7 @@ TEST_F(RendezvousTest, NamesWhoNeverCame) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(errors[rank].cause(), Cause::kTimeout);
     EXPECT_EQ(errors[rank].ranks(), (Ranks{20, 30}));
-    EXPECT_EQ(story(errors[rank]), "timeout after 0.3 s; nothing from ranks 20, 30");
-    EXPECT_EQ(std::string(errors[rank].what())
-                  .find("[bluefog] rank " + std::to_string(10 * rank) + "/4 init_process_group"),
-              0u);
+    EXPECT_STREQ(errors[rank].what(), "timeout after 0.3 s; nothing from ranks 20, 30");
   }
 }
 
@@ -312,7 +309,8 @@ void killTheThird(Noticeboard& board, milliseconds after) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(errors[rank].cause(), Cause::kPeerFailed);
     EXPECT_EQ(errors[rank].ranks(), Ranks{20}) << errors[rank].what();
-    EXPECT_NE(story(errors[rank]).find("rank 20 (pid " + std::to_string(third.pid()) + ") died"),
+    EXPECT_NE(std::string(errors[rank].what())
+                  .find("rank 20 (pid " + std::to_string(third.pid()) + ") died"),
               std::string::npos)
         << errors[rank].what();
     EXPECT_LT(failed[static_cast<size_t>(rank)] - killed.load(), 1s);
