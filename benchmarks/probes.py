@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import launch
 import torch
@@ -99,10 +99,16 @@ def large_fsdp2(_me: launch.Rank, group: dist.ProcessGroup) -> Step:
     return large_step(fully_shard(net, mesh=mesh))
 
 
-TRAININGS: dict[str, Callable[[launch.Rank, dist.ProcessGroup], Step]] = {
-    "digits_ddp": digits_ddp,
-    "large_ddp": large_ddp,
-    "large_fsdp2": large_fsdp2,
+class Training(NamedTuple):
+    make: Callable[[launch.Rank, dist.ProcessGroup], Step]
+    rounds: int
+    steps: int  # of each round
+
+
+TRAININGS = {
+    "digits_ddp": Training(digits_ddp, 15, 20),
+    "large_ddp": Training(large_ddp, 5, 2),
+    "large_fsdp2": Training(large_fsdp2, 5, 2),
 }
 
 
@@ -110,7 +116,7 @@ def train(me: launch.Rank) -> dict[str, float]:
     dist.init_process_group(
         me.args["backends"][0], store=me.store, rank=me.rank, world_size=me.n, timeout=LIMIT
     )
-    make = TRAININGS[me.args["training"]]
+    make = TRAININGS[me.args["training"]].make
     names = me.args["backends"]
     steps = {name: make(me, dist.new_group(backend=name, timeout=LIMIT)) for name in names}
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -146,11 +152,10 @@ def run_all(n: int, backends: list[str], deadline: float, quick: bool) -> dict[s
     if not backends:
         return found
     found["step_s"] = {}
-    for training in TRAININGS:
-        rounds, steps = (15, 20) if training == "digits_ddp" else (5, 2)
-        args = {"probe": "train", "training": training, "backends": backends}
-        args |= {"rounds": 3 if quick else rounds, "steps": steps}
-        found["step_s"][training] = launch.run_ranks("probes.py", n, args, deadline)
+    for name, training in TRAININGS.items():
+        args = {"probe": "train", "training": name, "backends": backends}
+        args |= {"rounds": 3 if quick else training.rounds, "steps": training.steps}
+        found["step_s"][name] = launch.run_ranks("probes.py", n, args, deadline)
     for name, runs in starts.items():
         inits = statistics.median(run["init_s"] for run in runs)
         firsts = statistics.median(run["first_all_reduce_s"] for run in runs)

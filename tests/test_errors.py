@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,14 +11,10 @@ import torch.distributed as dist
 
 import harness
 import inrank
+from messages.bodies import Calls
+from messages.tensors import f
 
 pytestmark = harness.only_bluefog
-
-Calls = dict[str, Callable[[], Any]]
-
-
-def f(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.ones(shape, dtype=dtype)
 
 
 def reductions() -> Calls:

@@ -164,8 +164,13 @@ class Exchange {
     for (int rank = 0; rank < board_.size(); ++rank) {
       const Parcel& parcel = parcels_[static_cast<size_t>(rank)];
       const Overlap part(given_, length, own_.begin(rank), parcel.bytes);
-      if (rank != board_.rank() && (has_table || part.bytes > 0)) {
+      if (rank == board_.rank()) {
+        continue;
+      }
+      if (part.bytes > 0) {
         board_.write(slot + part.in_frame, parcel.data + part.in_parcel, part.bytes);
+      }
+      if (has_table || part.bytes > 0) {
         takers_.push_back(rank);
       }
     }

@@ -45,12 +45,8 @@ bool isFloating(Dtype dtype) {
          dtype == Dtype::kFloat64;
 }
 
-bool isComplex(Dtype dtype) {
-  return dtype == Dtype::kComplex32 || dtype == Dtype::kComplex64 || dtype == Dtype::kComplex128;
-}
-
 bool isReducible(Dtype dtype) {
-  return dtype <= Dtype::kBool || isComplex(dtype);
+  return partOf(dtype) <= Dtype::kBool;
 }
 
 Dtype partOf(Dtype dtype) {

@@ -37,7 +37,6 @@ const char* name(Dtype dtype);
 // Bytes an element takes.
 size_t width(Dtype dtype);
 bool isFloating(Dtype dtype);
-bool isComplex(Dtype dtype);
 bool isReducible(Dtype dtype);
 // The type of a complex type's two parts; any other type itself.
 Dtype partOf(Dtype dtype);

@@ -346,20 +346,6 @@ void combineAll(A* out, const A* const* terms, size_t n) {
     out[i] = value;
   }
 }
-template <class Op, class A>
-void combine(A* out, const A* const* terms, size_t terms_n, size_t n) {
-  switch (terms_n) {
-    case 1:
-      return combineAll<Op, 1>(out, terms, n);
-    case 2:
-      return combineAll<Op, 2>(out, terms, n);
-    case 3:
-      return combineAll<Op, 3>(out, terms, n);
-    default:
-      return combineAll<Op, kTerms>(out, terms, n);
-  }
-}
-
 template <class A, class Divisor>
 void divide(A* values, Divisor divisor, size_t n) {
   for (size_t i = 0; i < n; ++i) {
@@ -405,6 +391,20 @@ class Terms {
     }
     return true;
   }
+  // visit(size()), as a constant.
+  template <class Visit>
+  void withSize(Visit visit) const {
+    switch (size_) {
+      case 1:
+        return visit(std::integral_constant<size_t, 1>());
+      case 2:
+        return visit(std::integral_constant<size_t, 2>());
+      case 3:
+        return visit(std::integral_constant<size_t, 3>());
+      default:
+        return visit(std::integral_constant<size_t, kTerms>());
+    }
+  }
   bool isLast() const { return next_ == inputs_n_; }
   size_t size() const { return size_; }
   const A* const* data() const { return terms_; }
@@ -446,7 +446,8 @@ void foldAs(void* out, const void* const* inputs, size_t inputs_n, size_t count,
       result = average ? sum : to + at;
     }
     for (terms.begin(at, n); terms.turn(sum);) {
-      combine<Op<A>>(terms.isLast() ? result : sum, terms.data(), terms.size(), n);
+      A* made = terms.isLast() ? result : sum;
+      terms.withSize([&](auto size) { combineAll<Op<A>, size>(made, terms.data(), n); });
     }
     if (average) {
       divideByCount(sum, inputs_n, n);
@@ -548,19 +549,6 @@ void weighAll(A* out, const A* const* terms, const A* factors, size_t n) {
     out[i] = value;
   }
 }
-template <class A>
-void weigh(A* out, const A* const* terms, const A* factors, size_t terms_n, size_t n) {
-  switch (terms_n) {
-    case 1:
-      return weighAll<1>(out, terms, factors, n);
-    case 2:
-      return weighAll<2>(out, terms, factors, n);
-    case 3:
-      return weighAll<3>(out, terms, factors, n);
-    default:
-      return weighAll<kTerms>(out, terms, factors, n);
-  }
-}
 
 template <class T>
 void weightedSumOf(void* out, const void* const* inputs, const double* weights, size_t inputs_n,
@@ -578,7 +566,7 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
       for (size_t k = made; k < terms.size(); ++k) {
         factors[k] = static_cast<A>(weights[terms.first() + k - made]);
       }
-      weigh(sum, terms.data(), factors, terms.size(), n);
+      terms.withSize([&](auto size) { weighAll<size>(sum, terms.data(), factors, n); });
     }
     if (divisor != 1.0) {
       divide(sum, static_cast<A>(divisor), n);

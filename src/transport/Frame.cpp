@@ -45,7 +45,7 @@ const char* name(End end) {
     case End::kReceiveFromAny:
       return "recv from any source";
     default:
-      return "point-to-point";
+      return name(OpKind::kPointToPoint);
   }
 }
 
