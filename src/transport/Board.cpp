@@ -68,23 +68,23 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
 }
 
 void Board::publish(const Op& op, size_t bytes, int takers) {
-  sendOff(op, bytes);
+  sendOff(op, bytes, takers);
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
   bells_.touchPeers(members_.rank);
 }
 
 void Board::publishFor(const Op& op, size_t bytes, const std::vector<int>& takers) {
-  sendOff(op, bytes);
+  sendOff(op, bytes, 1);
   sent_.fetch_add(bytes, std::memory_order_relaxed);
   for (int taker : takers) {
     bells_.touch(taker);
   }
 }
 
-void Board::sendOff(const Op& op, size_t bytes) {
+void Board::sendOff(const Op& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
   frame = {FrameType::kCollective,
-           passage_.sendOff(bytes),
+           passage_.sendOff(bytes, readers),
            static_cast<uint32_t>(bytes),
            op.sequence,
            0,

@@ -67,7 +67,7 @@ class Board {
   std::byte* slot() { return payloadOf(writer_.slot()); }
   // Copies to that place of it what peers will read.
   void write(std::byte* place, const std::byte* from, size_t bytes) {
-    copyBytes(place, from, bytes, passage_.stores());
+    passage_.write(place, from, bytes);
   }
   void publish(const Op& op, size_t bytes, int takers);
   // The others have skipped this frame, or will: they are not woken for it.
@@ -76,7 +76,7 @@ class Board {
   // The payload of a peer's frame that has arrived, from there on.
   const std::byte* from(int peer, size_t offset = 0) {
     const Frame* frame = reader(peer).front();
-    passage_.look(frame->trial, payloadOf(frame) + offset, payload() - offset);
+    passage_.look(frame->written, payloadOf(frame) + offset, payload() - offset);
     return payloadOf(frame) + offset;
   }
   // The factor of that peer's Op.
@@ -95,7 +95,7 @@ class Board {
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
-  void sendOff(const Op& op, size_t bytes);
+  void sendOff(const Op& op, size_t bytes, int readers);
   RingReader& reader(int peer) { return readers_[index(members_.rank, peer)]; }
   // A ring has no reader for its own writer.
   static size_t index(int self, int peer) {

@@ -64,14 +64,14 @@ std::string details(const Signature& signature);
 
 enum class FrameType : uint16_t { kCollective, kEager, kAnnounce, kData };
 
-// Frames that are written in a certain way for their readers to time it: see Passage.
-enum class Trial : uint16_t { kNone, kCached, kStreamed };
+// In which way, for readers to time it: see Passage.
+enum class Written : uint16_t { kUntimed, kCached, kStreamed };
 
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
-  Trial trial = Trial::kNone;
+  Written written = Written::kUntimed;
   uint32_t bytes = 0;   // payload that follows
   uint64_t id = 0;      // collective: sequence number; message: the sender's number for it
   int64_t tag = 0;      // messages

@@ -201,7 +201,7 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
 
 const std::byte* Mailbox::head(const Inbound& message) {
   const Frame* frame = lane(message.source).in.front();
-  passage_.look(frame->trial, payloadOf(frame), payload());
+  passage_.look(frame->written, payloadOf(frame), payload());
   return payloadOf(frame);
 }
 
@@ -220,7 +220,7 @@ void Mailbox::publish(const Departing& message, const Frame& frame) {
   Lane& to = lane(peer);
   *to.out.slot() = frame;
   to.out.slot()->id = message->id;
-  to.out.slot()->trial = passage_.sendOff(frame.bytes);
+  to.out.slot()->written = passage_.sendOff(frame.bytes, 1);
   to.out.publish();
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
   if (frame.type == FrameType::kEager) {
@@ -320,7 +320,7 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   const size_t bytes = std::min<size_t>(frame.bytes, payload());
   if (frame.offset <= message.signature.bytes() &&
       bytes <= message.signature.bytes() - frame.offset) {
-    passage_.look(frame.trial, payloadOf(&frame), bytes);
+    passage_.look(frame.written, payloadOf(&frame), bytes);
     copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes,
               storesFor(message.signature.bytes()));
   }

@@ -239,7 +239,7 @@ class Mailbox {
   std::optional<Signature> takeElsewhere(int peer);
   // Copies what publish() sends off.
   void write(int destination, const std::byte* from, size_t bytes) {
-    copyBytes(payloadOf(lane(destination).out.slot()), from, bytes, passage_.stores());
+    passage_.write(payloadOf(lane(destination).out.slot()), from, bytes);
   }
   void publish(const Departing& message, const Frame& frame);
 

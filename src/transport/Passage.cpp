@@ -2,72 +2,90 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "transport/Ring.hpp"
 
 namespace bluefog {
 namespace {
 
-// Of so many frames the first ones are trials.
-constexpr unsigned kPeriod = 512;
-constexpr unsigned kTrials = 16;
-// In a smaller frame a look could meet what an earlier one has left.
-constexpr size_t kWorthATrial = 64 * 1024;
+// Of so many frames the first ones are trials, and every other one of them goes the other way.
+constexpr unsigned kPeriod = 256;
+constexpr unsigned kTrials = 8;
 
-// Measured for 8 KiB: between cores of one die 0.5 us through the caches, 0.75 past them.
-constexpr double kClearly = 1.2;
+// What the way that is not in use must be better by.
+constexpr double kClearly = 1.3;
 
 using Clock = std::chrono::steady_clock;
 
-// In no stretch of the trials every second or every third one is of the same way.
-Trial trialAt(unsigned frame) {
-  const unsigned turn = frame % kPeriod;
-  if (turn >= kTrials) {
-    return Trial::kNone;
-  }
-  return std::popcount(turn) % 2 == 0 ? Trial::kCached : Trial::kStreamed;
+bool isTrial(unsigned frame) {
+  return frame % kPeriod < kTrials;
+}
+
+// In a ring of two slots, or three, they are not always the same.
+bool goesTheOtherWay(unsigned frame) {
+  return isTrial(frame) && std::popcount(frame % kPeriod) % 2 == 1;
 }
 
 }  // namespace
 
-void Passage::Times::note(Duration time) {
-  if (!isFull()) {
-    taken[count++] = time;
-  }
-}
-
-Passage::Duration Passage::Times::middle() const {
-  std::array<Duration, kLooks> sorted = taken;
-  std::sort(sorted.begin(), sorted.end());
-  return sorted[kLooks / 2];
+Passage::Duration Passage::Times::sum() const {
+  return std::accumulate(taken_.begin(), taken_.end(), Duration()) -
+         *std::max_element(taken_.begin(), taken_.end());
 }
 
 Stores Passage::stores() const {
-  switch (trialAt(sent_)) {
-    case Trial::kCached:
-      return Stores::kCached;
-    case Trial::kStreamed:
-      return Stores::kStreamed;
-    default:
-      return found_;
-  }
+  const bool cached = (better_ == Stores::kCached) != goesTheOtherWay(sent_);
+  return cached ? Stores::kCached : Stores::kStreamed;
 }
 
-Trial Passage::sendOff(size_t bytes) {
-  return bytes < kWorthATrial ? Trial::kNone : trialAt(sent_++);
+void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
+  const Stores stores = this->stores();
+  if (bytes < kTimed) {
+    copyBytes(to, from, bytes, stores);
+    return;
+  }
+  const Clock::time_point begin = Clock::now();
+  copyBytes(to, from, bytes, stores);
+  Way& way = stores == Stores::kStreamed ? streamed_ : cached_;
+  way.writing.note((Clock::now() - begin) * kTimed / bytes);
+  choose();
+}
+
+Written Passage::sendOff(size_t bytes, int readers) {
+  if (bytes < kTimed) {
+    return Written::kUntimed;
+  }
+  const Stores stores = this->stores();
+  const bool is_trial = isTrial(sent_++);
+  readers_ = readers;
+  if (!is_trial) {
+    return Written::kUntimed;
+  }
+  return stores == Stores::kStreamed ? Written::kStreamed : Written::kCached;
 }
 
 // Reads what is to be read anyway: it is in this core's cache then.
-void Passage::time(Trial trial, const std::byte* at) {
+void Passage::read(Written written, const std::byte* at) {
   const Clock::time_point begin = Clock::now();
-  for (size_t line = 0; line < kLooksAt; line += RingShape::kLine) {
+  for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
     static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
   }
-  (trial == Trial::kStreamed ? streamed_ : cached_).note(Clock::now() - begin);
-  if (cached_.isFull() && streamed_.isFull()) {
-    found_ = streamed_.middle() * kClearly < cached_.middle() ? Stores::kStreamed : Stores::kCached;
-    cached_ = {};
-    streamed_ = {};
+  Way& way = written == Written::kStreamed ? streamed_ : cached_;
+  way.reading.note(Clock::now() - begin);
+  choose();
+}
+
+void Passage::choose() {
+  if (!cached_.isKnown() || !streamed_.isKnown()) {
+    return;
+  }
+  if (better_ == Stores::kCached &&
+      streamed_.whole(readers_) * kClearly < cached_.whole(readers_)) {
+    better_ = Stores::kStreamed;
+  } else if (better_ == Stores::kStreamed &&
+             cached_.whole(readers_) * kClearly < streamed_.whole(readers_)) {
+    better_ = Stores::kCached;
   }
 }
 

@@ -9,45 +9,61 @@
 
 namespace bluefog {
 
-// How the frames of a group's rings are best written. Between cores that share a cache, through it.
-// From the cache of a far core (another socket, another core complex) reading may take longer than
-// from memory: then past the caches. Nobody can be asked which it is, and in a virtual machine it
-// changes: so now and then some frames are written in either way, and their readers time them. What
-// a rank finds so of its peers' frames it does with its own.
+// How the frames of a ring are best written. Between cores that share a cache, through it. With a
+// far core (another socket, another core complex) that may take much longer than past the caches:
+// to read what lies in its cache, or to write where it has read. Nobody can be asked which it is,
+// and in a virtual machine it changes from one moment to the next: so a writer times what it does,
+// now and then a frame goes the other way, and of the frames around that one readers time their
+// part. What a rank finds so, writing its own and reading its peers', it does with its own.
 class Passage {
  public:
   // Of the frame that is being filled.
   Stores stores() const;
-  // It is sent off, with so many bytes: what its header says of it. The next one begins.
-  Trial sendOff(size_t bytes);
+  // Into it.
+  void write(std::byte* to, const std::byte* from, size_t bytes);
+  // It is sent off, with so many bytes that so many peers read each: what its header says of it.
+  // The next one begins.
+  Written sendOff(size_t bytes, int readers);
   // Before a peer's frame is read, from there.
-  void look(Trial trial, const std::byte* at, size_t bytes) {
-    if (trial != Trial::kNone && bytes >= kLooksAt) {
-      time(trial, at);
+  void look(Written written, const std::byte* at, size_t bytes) {
+    if (written != Written::kUntimed && bytes >= kTimed) {
+      read(written, at);
     }
   }
 
  private:
   using Duration = std::chrono::steady_clock::duration;
 
-  static constexpr size_t kLooksAt = 8 * 1024;  // bytes
-  // Of either way. Odd: the middle one counts, since a look may be interrupted.
-  static constexpr size_t kLooks = 5;
-  struct Times {
-    std::array<Duration, kLooks> taken{};
-    size_t count = 0;
+  static constexpr size_t kTimed = 8 * 1024;  // bytes
 
-    void note(Duration time);
-    bool isFull() const { return count == kLooks; }
-    Duration middle() const;
+  // The last few: peers differ, one may share this rank's core.
+  class Times {
+   public:
+    void note(Duration time) { taken_[next_++ % taken_.size()] = time; }
+    bool isFull() const { return next_ >= taken_.size(); }
+    // Without the longest: a thread may be interrupted.
+    Duration sum() const;
+
+   private:
+    std::array<Duration, 4> taken_{};
+    size_t next_ = 0;
+  };
+  struct Way {  // for kTimed bytes
+    Times writing;
+    Times reading;
+
+    bool isKnown() const { return writing.isFull() && reading.isFull(); }
+    Duration whole(int readers) const { return writing.sum() + readers * reading.sum(); }
   };
 
-  void time(Trial trial, const std::byte* at);
+  void read(Written written, const std::byte* at);
+  void choose();
 
-  Stores found_ = Stores::kCached;
+  Stores better_ = Stores::kCached;
   unsigned sent_ = 0;
-  Times cached_;
-  Times streamed_;
+  int readers_ = 1;
+  Way cached_;
+  Way streamed_;
 };
 
 }  // namespace bluefog
