@@ -191,6 +191,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != int(os.environ["RANKS_PARENT"]):
         return
+    # A shell's background jobs, and with them all tests, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)

@@ -68,7 +68,8 @@ TEST(PassageTest, WritesWhatItIsGiven) {
   }
 }
 
-#if defined(__x86_64__)
+// Under ThreadSanitizer a read takes as long from the cache as from memory.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 
 void fetch(const std::byte* at) {
   static_cast<void>(*static_cast<const volatile std::byte*>(at));
@@ -76,43 +77,36 @@ void fetch(const std::byte* at) {
 
 class PassageTimes : public ::testing::Test {
  protected:
-  // Has frames of one way lie in no cache, and those of the other in this core's, where they are
-  // written or where they are read.
-  void go(Written slow, bool is_writing) {
+  // Has readers find frames of one way in no cache, and those of the other in their own.
+  void go(Written slow) {
     for (int frame = 0; frame < 2 * kPeriod; ++frame) {
-      const bool streams = passage_.stores() == Stores::kStreamed;
-      place((slow == Written::kStreamed) == streams && is_writing);
       passage_.write(frame_.data(), input_.data(), kFrame);
       const Written written = passage_.sendOff(kFrame, kReaders);
-      place(slow == written && !is_writing);
+      for (size_t line = 0; line < kFrame; line += RingShape::kLine) {
+        const std::byte* at = frame_.data() + line;
+        slow == written ? __builtin_ia32_clflush(at) : fetch(at);
+      }
+      __builtin_ia32_mfence();
       passage_.look(written, frame_.data(), kFrame);
     }
-  }
-  void place(bool in_memory) {
-    for (size_t line = 0; line < kFrame; line += RingShape::kLine) {
-      for (const std::byte* at : {frame_.data() + line, input_.data() + line}) {
-        in_memory ? __builtin_ia32_clflush(at) : fetch(at);
-      }
-    }
-    __builtin_ia32_mfence();
   }
 
   static constexpr int kReaders = 7;
   Passage passage_;
   std::vector<std::byte> frame_ = std::vector<std::byte>(kFrame);
-  std::vector<std::byte> input_ = std::vector<std::byte>(kFrame);
+  std::vector<std::byte> input_ = std::vector<std::byte>(kFrame, std::byte{1});
 };
 
 TEST_F(PassageTimes, GoesTheWayThatIsReadFaster) {
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
-  go(Written::kCached, false);
+  go(Written::kCached);
   EXPECT_EQ(ordinary(passage_), Stores::kStreamed);
-  go(Written::kStreamed, false);
+  go(Written::kStreamed);
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
 }
 
 TEST_F(PassageTimes, FramesThatAreNoTrialsChangeNothing) {
-  go(Written::kCached, false);
+  go(Written::kCached);
   for (int look = 0; look < 100; ++look) {
     passage_.look(Written::kUntimed, frame_.data(), kFrame);
     passage_.look(Written::kStreamed, frame_.data(), 100);
