@@ -395,6 +395,91 @@ def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
         assert [ranks.output(r) for r in range(4)] == [""] * 4
 
 
+def stopped_receiver(rank: int, world: int) -> bool:
+    """Rank 0 sends 5 frames and a small message, and leaves while rank 1 has taken none of them."""
+    n = 5 << 15
+    if rank == 0:
+        works = [dist.isend(torch.full((n,), 7.0), 1), dist.isend(torch.full((3,), 8.0), 1, tag=1)]
+        inrank.mark("announced")
+        for work in works:
+            work.wait()
+        dist.destroy_process_group()
+        return True
+    inrank.gate("receive")
+    large, small = torch.zeros(n), torch.zeros(3)
+    works = [dist.irecv(large, 0), dist.irecv(small, 0, tag=1)]
+    time.sleep(0.3)  # the engine's thread accepts
+    inrank.mark("accepted")
+    for work in works:
+        work.wait()
+    return bool((large == 7.0).all() and (small == 8.0).all())
+
+
+def test_what_a_sender_has_sent_before_it_left_arrives() -> None:
+    with Ranks(2) as ranks:
+        ranks.start(stopped_receiver, world=2, store="s")
+        ranks.at("announced", 0)
+        ranks.stop(0)
+        ranks.open("receive")
+        ranks.at("accepted", 1)
+        ranks.stop(1)
+        ranks.cont(0)
+        assert ranks.answer(0) is True
+        ranks.cont(1)
+        assert ranks.answer(1, 10) is True
+
+
+def more_than_the_lane_holds(rank: int, world: int, n: int) -> list[float | str]:
+    """Rank 0's first 20 messages time out, most of them before they were on their way."""
+    if rank == 0:
+        works = [dist.isend(torch.full((n,), float(k)), 1) for k in range(20)]
+        for work in works:
+            inrank.catch(work.wait)
+        inrank.mark("timed out")
+        works = [dist.isend(torch.full((n,), float(k)), 1) for k in range(20, 40)]
+        for work in works:
+            inrank.catch(work.wait)
+        return []
+    inrank.gate("receive")
+    got: list[float | str] = []
+    for _ in range(40):
+        out = torch.full((n,), -1.0)
+        error = inrank.catch(dist.recv, out, 0)
+        got.append(error.kind if error else float(out[0]))
+    return got
+
+
+@pytest.mark.parametrize("n", [8, 100_000])
+def test_messages_that_timed_out_keep_their_places(n: int) -> None:
+    with Ranks(2) as ranks:
+        ranks.start(more_than_the_lane_holds, n, world=2, store="s", timeout=2)
+        ranks.at("timed out", 0)
+        ranks.open("receive")
+        got = ranks.values(60)[1]
+        assert all(value in (float(k), "CollectiveTimeout") for k, value in enumerate(got)), got
+        assert got[20:] == [float(k) for k in range(20, 40)]
+
+
+def middle_of_a_line(rank: int, world: int) -> inrank.Raised | None:
+    """Rank 0 needs rank 1, which needs rank 2, which leaves."""
+    import bluefog_pg
+
+    if rank == 2:
+        dist.destroy_process_group()
+        return None
+    weights: dict[str, Any] = {"self_weight": 0.5, "src_weights": {rank + 1: 0.5}}
+    weights["dst_weights"] = {0: 1.0} if rank == 1 else {}
+    return inrank.catch(bluefog_pg.neighbor_allreduce, torch.ones(100_000), **weights)
+
+
+def test_who_needs_one_that_failed_hears_who_left() -> None:
+    with Ranks(3) as ranks:
+        ranks.start(middle_of_a_line, world=3, store="s")
+        for rank in (0, 1):
+            error = ranks.answer(rank, 10)
+            harness.raised(error, "PeerFailed", text="rank 2 ", ranks=[2])
+
+
 def early_cycles(rank: int, world: int) -> int:
     """The same race many times: the fast ones destroy while the slow one leaves the barrier."""
     dist.destroy_process_group()

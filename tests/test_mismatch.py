@@ -70,6 +70,11 @@ CASES: dict[str, tuple[Any, Any, list[str]]] = {
         lambda g: dist.all_reduce(f(3), group=g),
         [r"float32\[0\]", r"float32\[3\]"],
     ),
+    "splits of as many": (
+        lambda g: dist.all_reduce_coalesced([f(4), f(4)], group=g),
+        lambda g: dist.all_reduce_coalesced([f(3), f(5)], group=g),
+        [r"float32\[8\]", "split or shaped differently"],
+    ),
     "operators": (
         lambda g: dist.all_reduce(f(4), dist.ReduceOp.SUM, group=g),
         lambda g: dist.all_reduce(f(4), dist.ReduceOp.MAX, group=g),
@@ -257,6 +262,25 @@ def test_an_asynchronous_one_fails_its_work_and_future(pool: harness.Pool) -> No
         assert told == [True, False, True]
         assert [e.kind for e in errors[:2]] == ["Mismatch"] * 2
         assert "float32[4]" in errors[2].text and "float32[5]" in errors[2].text
+
+
+def odd_neighbor(rank: int, world: int, n: int) -> list[Any]:
+    first = inrank.catch(neighbor, torch.ones(n + (rank == 2)), None)
+    dist.barrier()
+    later = [inrank.catch(neighbor, torch.ones(n), None) for _ in range(3)]
+    return [first, later[-1]]
+
+
+def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
+    """Of 4 ranks with two in-neighbours each, rank 1 does not meet the odd one, rank 2."""
+    for rank, (first, last) in enumerate(pool.run(odd_neighbor, BIG, world=4)):
+        assert first is not None
+        assert first.ended - first.began < 1.0 * harness.SLOW
+        if rank != 1:
+            harness.raised(first, "Mismatch")
+        else:
+            harness.raised(first, "CollectiveTimeout", text="given up the matching operation")
+        assert last is None
 
 
 def unequal_messages(rank: int, world: int, n: int, dtype: str) -> inrank.Raised | None:

@@ -12,13 +12,13 @@ namespace bluefog {
 // What the ranks bring to a reduction, in the order of the ranks.
 class Contributions {
  public:
-  // This rank's, and of each other one what its frame has at that offset.
-  void collect(Board& board, const Op& op, const std::byte* own, size_t offset) {
+  // Of this rank so many bytes, and of each other one what its frame has at that offset.
+  void collect(Board& board, const Op& op, const std::byte* own, size_t bytes, size_t offset) {
     data_.clear();
     factors_.clear();
     for (int rank = 0; rank < board.size(); ++rank) {
       const bool is_own = rank == board.rank();
-      data_.push_back(is_own ? own : board.from(rank, offset));
+      data_.push_back(is_own ? own : board.from(rank, bytes, offset));
       factors_.push_back(is_own ? op.factor : board.factorOf(rank));
     }
   }

@@ -30,12 +30,12 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
                      bytes = std::move(bytes)](size_t frame) {
     const size_t at = frame * board.payload();
     if (frame == 0 && outputs[self] != input && bytes[self] > 0) {
-      copyBytes(outputs[self], input, bytes[self]);
+      copyBytes(outputs[self], input, bytes[self], stores);
     }
     for (size_t rank = 0; rank < bytes.size(); ++rank) {
       const size_t length = chunk(bytes[rank], at, board.payload());
       if (rank != self && length > 0) {
-        copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank)), length, stores);
+        copyBytes(outputs[rank] + at, board.from(static_cast<int>(rank), length), length, stores);
       }
     }
   };

@@ -118,7 +118,7 @@ class InBlocks {
     const size_t bytes = block.partCount(self) * width_;
     std::byte* slot = returns_.slot();
     data_.forEach(block.partBegin(self) * width_, bytes, [&](const Spans::Span& own, size_t at) {
-      inputs_.collect(board_, op_, own.data, in_block + at);
+      inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
       inputs_.reduce(op_.signature, own.data, own.bytes / width_);
       returns_.write(slot + at, own.data, own.bytes);
     });
@@ -129,8 +129,9 @@ class InBlocks {
   void collect(const Block& block) {
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        const std::byte* result = returns_.from(rank);
-        data_.forEach(block.partBegin(rank) * width_, block.partCount(rank) * width_,
+        const size_t bytes = block.partCount(rank) * width_;
+        const std::byte* result = returns_.from(rank, bytes);
+        data_.forEach(block.partBegin(rank) * width_, bytes,
                       [&](const Spans::Span& span, size_t at) {
                         copyBytes(span.data, result + at, span.bytes, stores_);
                       });
@@ -162,7 +163,7 @@ Script allreduceWhole(Board& board, const Op& op, Spans data) {
   co_await board.arrivals(op);
   Contributions inputs;
   data.forEach(0, bytes, [&](const Spans::Span& span, size_t at) {
-    inputs.collect(board, op, span.data, at);
+    inputs.collect(board, op, span.data, span.bytes, at);
     inputs.reduce(op.signature, span.data, span.bytes / width(op.signature.dtype));
   });
   board.pop();

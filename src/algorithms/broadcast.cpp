@@ -38,12 +38,12 @@ Script broadcastTakenIn(Board& board, const Op& op, std::byte* data) {
   board.publish(op, 0, 0);
   co_await board.arrivals(op);
   size_t at = std::min(board.payload(), bytes);
-  copyBytes(data, board.from(root), at);
+  copyBytes(data, board.from(root, at), at);
   board.pop();
   while (at < bytes) {
     const size_t length = std::min(board.payload(), bytes - at);
     co_await board.arrival(op, root);
-    copyBytes(data + at, board.from(root), length, storesFor(bytes));
+    copyBytes(data + at, board.from(root, length), length, storesFor(bytes));
     board.skip(root, 1);
     at += length;
   }

@@ -180,10 +180,10 @@ class Exchange {
 
   void take(int peer) {
     Arrival& arrival = arrivals_[static_cast<size_t>(peer)];
-    const std::byte* frame = board_.from(peer);
     if (arrival.taken == 0) {
       std::vector<uint64_t>& sizes = arrival.stream.sizes();
-      std::memcpy(sizes.data(), frame, sizes.size() * sizeof(uint64_t));
+      const size_t bytes = sizes.size() * sizeof(uint64_t);
+      std::memcpy(sizes.data(), board_.from(peer, bytes), bytes);
       requireExpected(peer, sizes[static_cast<size_t>(board_.rank())]);
       arrival.stream.layOut();
     }
@@ -191,7 +191,8 @@ class Exchange {
     const Place& place = places_[static_cast<size_t>(peer)];
     const Overlap part(arrival.taken, length, arrival.stream.begin(board_.rank()), place.bytes);
     if (part.bytes > 0) {
-      copyBytes(place.data + part.in_parcel, frame + part.in_frame, part.bytes, stores_);
+      copyBytes(place.data + part.in_parcel, board_.from(peer, part.bytes, part.in_frame),
+                part.bytes, stores_);
     }
     const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, place.bytes);
     board_.skip(peer, frames);

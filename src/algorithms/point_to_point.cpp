@@ -12,7 +12,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   frame.tag = tag;
   frame.weight = weight;
   frame.signature = op.signature;
-  Mailbox::Departing message(mailbox, destination);
+  Mailbox::Departing message(mailbox, destination, frame);
   co_await mailbox.turn(message);
   if (mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
@@ -25,7 +25,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   mailbox.publish(message, frame);
   bool wanted = co_await mailbox.answered(message, op);
   frame.type = FrameType::kData;
-  for (size_t at = 0; at < bytes && wanted; at += Mailbox::payload()) {
+  for (size_t at = 0; wanted && at < bytes; at += Mailbox::payload()) {
     wanted = co_await mailbox.room(message);
     if (!wanted) {
       break;

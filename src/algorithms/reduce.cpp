@@ -29,7 +29,7 @@ Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* out
       return;
     }
     const size_t at = frame * board.payload();
-    contributions.collect(board, op, input + at, 0);
+    contributions.collect(board, op, input + at, length(frame), 0);
     contributions.reduce(op.signature, output + at, length(frame) / width(op.signature.dtype));
   };
   return inFrames(board, op, frames, give, take);

@@ -47,8 +47,9 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
   const auto take = [&board, &op, self, width, cut, own = inputs[self], output,
                      contributions = Contributions()](size_t frame) mutable {
     const size_t at = frame * cut.part * width;
-    contributions.collect(board, op, own + at, self * cut.part * width);
-    contributions.reduce(op.signature, output + at, cut.length(self, frame));
+    const size_t count = cut.length(self, frame);
+    contributions.collect(board, op, own + at, count * width, self * cut.part * width);
+    contributions.reduce(op.signature, output + at, count);
   };
   return inFrames(board, op, cut.frames(), give, take);
 }

@@ -195,10 +195,6 @@ uint16_t floatToHalf(float value) {
 
 // widen/narrow: between the type in memory and the type that is computed with.
 template <class T>
-void widen(T* to, const T* from, size_t n) {
-  copyUnfenced(to, from, n * sizeof(T), Stores::kCached);
-}
-template <class T>
 void narrow(T* to, const T* from, size_t n) {
   copyUnfenced(to, from, n * sizeof(T), Stores::kCached);
 }

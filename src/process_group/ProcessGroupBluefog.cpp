@@ -14,8 +14,6 @@ namespace bluefog {
 namespace {
 
 // A socket and a pidfd for each peer have to fit into the usual limit of 1024 open files.
-constexpr int kMostRanks = 256;
-static_assert(kMostRanks <= static_cast<int>(Standing::kMostRanks));
 
 Membership membership(int rank, int size, const Options& options) {
   Membership members;
@@ -48,6 +46,9 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
                         std::move(interrupt));
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
+  } catch (const c10::Error& error) {  // the store's
+    rendezvous.abandon(error.what_without_backtrace());
+    throw;
   } catch (const std::runtime_error& error) {
     rendezvous.abandon(error.what());
     throw std::runtime_error(who + error.what());
@@ -69,8 +70,9 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
       interrupt_(std::move(interrupt)) {
-  TORCH_CHECK_VALUE(size >= 1 && size <= kMostRanks, "[bluefog] init_process_group: ", size,
-                    " ranks; a group has 1 to ", kMostRanks);
+  TORCH_CHECK_VALUE(size >= 1 && size <= static_cast<int>(kMostRanks),
+                    "[bluefog] init_process_group: ", size, " ranks; a group has 1 to ",
+                    kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",

@@ -19,12 +19,13 @@ Engines& engines() {
   return *instance;
 }
 
+// Not the parent's, in a forked child.
 std::vector<std::shared_ptr<Engine>> alive() {
   std::vector<std::shared_ptr<Engine>> found;
   Engines& known = engines();
   const std::lock_guard lock(known.mutex);
   for (const std::weak_ptr<Engine>& weak : known.all) {
-    if (auto engine = weak.lock()) {
+    if (auto engine = weak.lock(); engine && !engine->isForked()) {
       found.push_back(std::move(engine));
     }
   }

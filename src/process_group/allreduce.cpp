@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "process_group/Call.hpp"
 
@@ -46,13 +47,14 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceCall(const Validate& val
                                                              const c10d::ReduceOp& reduction,
                                                              std::chrono::milliseconds timeout) {
   Signature signature;
-  size_t count = 0;
+  std::vector<size_t> counts;
   for (const at::Tensor& tensor : tensors) {
     validate.writable(tensor, "the input");
     signature = validate.reduction(OpKind::kAllReduce, reduction, tensor);
-    count += signature.count;
+    counts.push_back(signature.count);
   }
-  signature.count = count;
+  signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
+  signature.detail = counts.size() > 1 ? digest(counts) : 0;
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, apart(tensors)});
   op->factor = validate.factor(reduction);

@@ -10,7 +10,7 @@ constexpr std::chrono::milliseconds kForTheAnswer{500};
 
 // What ranks and rank 0 send each other: which ranks did not come. Nothing, from those that did.
 struct Missed {
-  std::array<uint8_t, Standing::kMostRanks> ranks{};
+  std::array<uint8_t, kMostRanks> ranks{};
 
   void add(int rank) { ranks[static_cast<size_t>(rank)] = 1; }
   std::vector<int> list(int size) const {

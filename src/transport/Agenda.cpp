@@ -271,33 +271,48 @@ void Agenda::watchDeadlines(Time now) {
 void Agenda::watchPeers() {
   const std::vector<Departure>& gone = links_.look();
   if (gone.size() != departures_seen_) {
-    // What they published before they went is still there: one more pass, then the next tick.
+    // What they published before they went is still there: one more pass, then the next tick. A
+    // pass takes one frame of a long message out of a lane.
     departures_seen_ = gone.size();
+    for (size_t slot = 1; slot < Segment::laneShape().slots && mailbox_.drain(); ++slot) {
+    }
     rest_ = milliseconds(0);
     next_tick_ = {};
     return;
   }
-  if (gone.empty()) {
-    return;
-  }
-  if (!collectives_.empty()) {
+  if (!collectives_.empty() && !gone.empty()) {
     if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
       failCollectives(*failure);
     }
   }
   std::vector<int> told;
   for (auto it = messages_.begin(); it != messages_.end();) {
-    if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
+    if (const std::optional<Failure> failure =
+            gone.empty() ? std::nullopt : needsDeparted(**it, gone)) {
       const std::vector<int>& partners = (*it)->partners;
       mailbox_.tellGivenUp(partners);
       told.insert(told.end(), partners.begin(), partners.end());
       finish(*it, failure);
+      it = messages_.erase(it);
+    } else if (const std::optional<int> peer = brokenOffBy(**it)) {
+      finish(*it, mailbox_.givenUp(*peer));
       it = messages_.erase(it);
     } else {
       ++it;
     }
   }
   mailbox_.forgetGivenUp(told);
+}
+
+std::optional<int> Agenda::brokenOffBy(const Op& op) {
+  for (const Script& script : op.scripts) {
+    const Condition* waiting = script.done() ? nullptr : script.waiting();
+    const std::vector<int> ranks = waiting == nullptr ? std::vector<int>() : waiting->brokenOff();
+    if (!ranks.empty()) {
+      return ranks.front();
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<Failure> Agenda::needsDeparted(const Op& op,
@@ -331,6 +346,12 @@ std::optional<Failure> Agenda::needsDeparted(const Op& op,
       const int who = members_.global(departure.rank);
       (died ? dead : left).push_back(who);
       reason += (reason.empty() ? "" : "; ") + departure.describe(who);
+    }
+  }
+  if (dead.empty() && left.empty()) {  // who is missing has failed for want of one that left
+    for (const Departure& departure : gone) {
+      left.push_back(members_.global(departure.rank));
+      reason += (reason.empty() ? "" : "; ") + departure.describe(left.back());
     }
   }
   // Who left may have left because another one died: then the dead are to blame.

@@ -69,6 +69,8 @@ class Agenda {
   void watchStrays();
   void endWaitFor(int peer, const Signature& called);
   std::optional<Standing::Wait> strayed(int peer) const;
+  // The rank that will not send all of what this operation needs.
+  static std::optional<int> brokenOffBy(const Op& op);
   std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);

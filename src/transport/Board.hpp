@@ -73,10 +73,10 @@ class Board {
   // The others have skipped this frame, or will: they are not woken for it.
   void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers);
 
-  // The payload of a peer's frame that has arrived, from there on.
-  const std::byte* from(int peer, size_t offset = 0) {
+  // The payload of a peer's frame that has arrived, from there on: so many bytes will be read.
+  const std::byte* from(int peer, size_t bytes, size_t offset = 0) {
     const Frame* frame = reader(peer).front();
-    passage_.look(frame->written, payloadOf(frame) + offset, payload() - offset);
+    passage_.look(frame->written, payloadOf(frame) + offset, bytes);
     return payloadOf(frame) + offset;
   }
   // The factor of that peer's Op.

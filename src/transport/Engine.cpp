@@ -270,8 +270,8 @@ void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
 }
 
-// Passes until something has finished, or nothing can move and this thread may not sleep, or it
-// has slept long enough.
+// Passes until something has finished, or nothing can move and this thread may not sleep, or it has
+// been long enough.
 Engine::Ops Engine::drive(Who who) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kSlice;
@@ -294,20 +294,24 @@ Engine::Ops Engine::drive(Who who) {
     }
     if (moved) {
       patience.renew(now);
-    } else if (who == Who::kEngine ||
-               (!patience.wait(now) && sleepUnlessMoved() && now >= enough)) {
+    } else if (who == Who::kEngine) {
+      break;
+    } else if (!patience.wait(now)) {
+      sleepUnlessMoved();
+    }
+    if (who == Who::kCaller && now >= enough) {
       break;
     }
   }
   return agenda_.takeFinished();
 }
 
-bool Engine::sleepUnlessMoved() {
+void Engine::sleepUnlessMoved() {
   Bell& bell = segment_.bell(members_.rank);
   const uint32_t ticket = bell.lieDown();
   agenda_.lookIntoLanes();
   if (pass() || agenda_.anyFinished()) {
-    return false;
+    return;
   }
   if (stands_) {
     agenda_.standStill();
@@ -319,7 +323,6 @@ bool Engine::sleepUnlessMoved() {
   if (stands_) {
     agenda_.moveOn(now);
   }
-  return true;
 }
 
 bool Engine::isOwnThread() const {

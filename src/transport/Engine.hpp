@@ -94,8 +94,7 @@ class Engine {
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
-  // True when it slept.
-  bool sleepUnlessMoved();
+  void sleepUnlessMoved();
 
   bool pass();
   bool takeIncoming();

@@ -12,6 +12,9 @@
 
 namespace bluefog {
 
+// Of a group.
+constexpr size_t kMostRanks = 256;
+
 enum class OpKind : uint8_t {
   kBarrier,
   kAllReduce,

@@ -13,26 +13,35 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
         .in = RingReader(segment.lane(peer, members.rank), Segment::laneShape(), 0),
         .departing = {},
+        .unsent = {},
         .unanswered = {},
         .streaming = {},
+        .broken_off = {},
         .owed = {},
         .elsewhere = {},
     });
   }
 }
 
-Mailbox::Departing::Departing(Mailbox& mailbox, int destination) : mailbox_(mailbox) {
+Mailbox::Departing::Departing(Mailbox& mailbox, int destination, const Frame& frame)
+    : mailbox_(mailbox), announcement_(frame) {
   Lane& lane = mailbox.lane(destination);
   outbound_.destination = destination;
   outbound_.id = lane.next_id++;
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
+  announcement_.type = FrameType::kAnnounce;
+  announcement_.id = outbound_.id;
 }
 
 Mailbox::Departing::~Departing() {
   Lane& lane = mailbox_.lane(outbound_.destination);
-  std::erase(lane.departing, outbound_.id);
   lane.unanswered.erase(outbound_.id);
+  if (std::count(lane.departing.begin(), lane.departing.end(), outbound_.id) > 0) {
+    lane.unsent.emplace(outbound_.id, announcement_);
+  } else if (!outbound_.is_sent && outbound_.answer <= Grant::kAccepted) {
+    mailbox_.answer(outbound_.destination, {outbound_.id, Grant::kBrokenOff, {}});
+  }
 }
 
 bool Mailbox::Turn::ready() {
@@ -47,8 +56,8 @@ bool Mailbox::Answered::await_resume() const {
   return message_->answer == Grant::kAccepted;
 }
 
-Failure Mailbox::givenUp(int destination) const {
-  const int who = members_.global(destination);
+Failure Mailbox::givenUp(int peer) const {
+  const int who = members_.global(peer);
   return {Cause::kTimeout,
           {who},
           "rank " + std::to_string(who) + " had already given up the matching operation"};
@@ -78,15 +87,39 @@ std::vector<int> Mailbox::Reached::missing() const {
   return ranks;
 }
 
+std::vector<int> Mailbox::Reached::brokenOff() const {
+  std::vector<int> ranks;
+  for (const Inbound* message : messages_) {
+    if (message->state < state_ && message->broken_off) {
+      ranks.push_back(message->source);
+    }
+  }
+  return ranks;
+}
+
 bool Mailbox::Reached::anyWillDo() const {
   return messages_.size() == 1 && messages_.front()->source == kAnySource;
+}
+
+bool Mailbox::Heads::isHere(const Inbound& message) const {
+  const Frame* frame = mailbox_.lane(message.source).in.front();
+  return frame != nullptr && frame->type == FrameType::kData && frame->id == message.id;
 }
 
 std::vector<int> Mailbox::Heads::missing() const {
   std::vector<int> ranks;
   for (const Expected& message : messages_) {
-    const Frame* frame = mailbox_.lane(message->source).in.front();
-    if (frame == nullptr || frame->type != FrameType::kData || frame->id != message->id) {
+    if (!isHere(*message)) {
+      ranks.push_back(message->source);
+    }
+  }
+  return ranks;
+}
+
+std::vector<int> Mailbox::Heads::brokenOff() const {
+  std::vector<int> ranks;
+  for (const Expected& message : messages_) {
+    if (message->broken_off && !isHere(*message)) {
       ranks.push_back(message->source);
     }
   }
@@ -120,6 +153,7 @@ void Mailbox::abandon(Inbound& message) {
       message.abandoned = true;  // stays in line: the message that comes was meant for it
       break;
     case Inbound::State::kAnnounced:
+      lane(message.source).broken_off.erase(message.id);
       answer(message.source, {message.id, Grant::kWithdrawn, {}});
       break;
     case Inbound::State::kStreaming:
@@ -152,6 +186,7 @@ Mailbox::Reached Mailbox::completed(const Inbound& message) {
 void Mailbox::accept(const Expected& message, std::byte* sink) {
   message->sink = sink;
   message->state = Inbound::State::kStreaming;
+  message->broken_off = lane(message->source).broken_off.erase(message->id) > 0;
   // The map shares ownership with the script: frames may still come after the script has ended.
   lane(message->source).streaming.emplace(message->id, message.share());
   answer(message->source, {message->id, Grant::kAccepted, {}});
@@ -195,6 +230,7 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     return;
   }
   message.state = Inbound::State::kComplete;
+  lane(message.source).broken_off.erase(message.id);
   answer(message.source, {message.id, Grant::kRefused, op.signature});
   throw mismatch(members_, op, message.source, message.signature);
 }
@@ -215,13 +251,14 @@ void Mailbox::pop(Inbound& message) {
   }
 }
 
-void Mailbox::publish(const Departing& message, const Frame& frame) {
+void Mailbox::publish(Departing& message, const Frame& frame) {
   const int peer = message->destination;
   Lane& to = lane(peer);
   *to.out.slot() = frame;
   to.out.slot()->id = message->id;
   to.out.slot()->written = passage_.sendOff(frame.bytes, 1);
   to.out.publish();
+  message.outbound_.is_sent = frame.offset + frame.bytes >= frame.signature.bytes();
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
   if (frame.type == FrameType::kEager) {
     to.outstanding += frame.bytes;
@@ -238,6 +275,23 @@ bool Mailbox::drain() {
     moved |= drainAnswers(peer);
     moved |= drainLane(peer);
     moved |= sendAnswers(peer);
+    moved |= announceUnsent(peer);
+  }
+  return moved;
+}
+
+// So that the k-th message still meets the k-th receive.
+bool Mailbox::announceUnsent(int peer) {
+  Lane& to = lane(peer);
+  bool moved = false;
+  while (!to.unsent.empty() && to.unsent.begin()->first == to.departing.front() && to.out.room()) {
+    *to.out.slot() = to.unsent.begin()->second;
+    to.out.publish();
+    answer(peer, {to.departing.front(), Grant::kBrokenOff, {}});
+    to.unsent.erase(to.unsent.begin());
+    to.departing.pop_front();
+    bells_.touch(peer);
+    moved = true;
   }
   return moved;
 }
@@ -252,7 +306,7 @@ bool Mailbox::drainLane(int peer) {
     popLane(peer);
     moved = true;
     if (is_data) {
-      break;  // see Pause
+      break;  // else what this rank sends waits until the lane is empty: see Pause
     }
   }
   return moved;
@@ -365,6 +419,10 @@ bool Mailbox::drainAnswers(int peer) {
   if (read == written) {
     return false;
   }
+  if (written - read > GrantRing::kEntries) {
+    throw std::runtime_error("rank " + std::to_string(members_.global(peer)) +
+                             " has overwritten its answers");
+  }
   for (; read != written; ++read) {
     const Grant grant = ring_from.entries[read % GrantRing::kEntries];
     if (grant.answer == Grant::kGaveUp) {
@@ -373,6 +431,15 @@ bool Mailbox::drainAnswers(int peer) {
     }
     if (grant.answer == Grant::kElsewhere) {
       lane(peer).elsewhere = grant.expected;
+      continue;
+    }
+    if (grant.answer == Grant::kBrokenOff) {
+      const auto found = lane(peer).streaming.find(grant.id);
+      if (found != lane(peer).streaming.end()) {
+        found->second->broken_off = true;
+      } else {
+        lane(peer).broken_off.insert(grant.id);
+      }
       continue;
     }
     if (grant.answer == Grant::kCredit) {

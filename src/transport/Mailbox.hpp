@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct Inbound {
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;
   State state = State::kExpected;
-  bool abandoned = false;  // nobody waits any more: what comes is thrown away
+  bool abandoned = false;   // nobody waits any more: what comes is thrown away
+  bool broken_off = false;  // not all of it will come
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called
@@ -57,6 +59,7 @@ struct Outbound {
   uint64_t id = 0;
   Grant::Answer answer = Grant::kNone;
   Signature expected;  // what the receiver called, when it refused
+  bool is_sent = false;
 };
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
@@ -90,10 +93,11 @@ class Mailbox {
   };
 
   // A message in its lane's queue from construction until its first frame was published, and known
-  // to the answers until destruction.
+  // to the answers until destruction. When that comes too early it keeps its place in the line: its
+  // receiver hears that it was broken off.
   class Departing {
    public:
-    Departing(Mailbox& mailbox, int destination);
+    Departing(Mailbox& mailbox, int destination, const Frame& frame);
     ~Departing();
     Departing(const Departing&) = delete;
     Departing& operator=(const Departing&) = delete;
@@ -104,6 +108,7 @@ class Mailbox {
     friend class Mailbox;
     Mailbox& mailbox_;
     Outbound outbound_;
+    Frame announcement_;
   };
 
   class Waiting : public Awaitable {
@@ -160,6 +165,7 @@ class Mailbox {
         : mailbox_(mailbox), messages_(std::move(messages)), state_(state) {}
     bool ready() override;
     std::vector<int> missing() const override;
+    std::vector<int> brokenOff() const override;
     bool anyWillDo() const override;
     void await_resume() {}
 
@@ -175,9 +181,12 @@ class Mailbox {
         : mailbox_(mailbox), messages_(messages) {}
     bool ready() override { return missing().empty(); }
     std::vector<int> missing() const override;
+    std::vector<int> brokenOff() const override;
     void await_resume() {}
 
    private:
+    bool isHere(const Inbound& message) const;
+
     Mailbox& mailbox_;
     const std::vector<Expected>& messages_;
   };
@@ -217,8 +226,8 @@ class Mailbox {
   // --- sending
   Turn turn(const Departing& message) { return Turn(message); }
   Answered answered(const Departing& message, const Op& op) { return {message, op}; }
-  // Why a message that was not accepted has failed.
-  Failure givenUp(int destination) const;
+  // Why a message has failed that was not accepted, or not sent to its end.
+  Failure givenUp(int peer) const;
   Room room(const Departing& message) { return Room(message); }
   // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
   // that the receiver does not expect yet would pile up there, and at last stop the lane.
@@ -241,7 +250,7 @@ class Mailbox {
   void write(int destination, const std::byte* from, size_t bytes) {
     passage_.write(payloadOf(lane(destination).out.slot()), from, bytes);
   }
-  void publish(const Departing& message, const Frame& frame);
+  void publish(Departing& message, const Frame& frame);
 
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
@@ -267,10 +276,12 @@ class Mailbox {
   struct Lane {  // to and from one peer
     RingWriter out;
     RingReader in;
-    std::deque<uint64_t> departing;  // ids whose first frame is not out yet, in order
+    std::deque<uint64_t> departing;    // ids whose first frame is not out yet, in order
+    std::map<uint64_t, Frame> unsent;  // of those, whose operation has ended
     std::map<uint64_t, Outbound*> unanswered;
     std::map<uint64_t, std::shared_ptr<Inbound>> streaming;
-    std::deque<Grant> owed;  // answers that found no room yet
+    std::set<uint64_t> broken_off;  // ids that were not streaming
+    std::deque<Grant> owed;         // answers that found no room yet
     size_t unexpected_bytes = 0;
     size_t uncredited = 0;          // bytes taken
     size_t outstanding = 0;         // bytes sent
@@ -283,6 +294,7 @@ class Mailbox {
   bool drainLane(int peer);
   bool drainAnswers(int peer);
   bool sendAnswers(int peer);
+  bool announceUnsent(int peer);
   bool deliver(int peer, const Frame& frame);
   void fill(Inbound& message, int peer, const Frame& frame);
   void credit(int peer, size_t bytes);

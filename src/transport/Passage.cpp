@@ -9,7 +9,7 @@
 namespace bluefog {
 namespace {
 
-// Of so many frames the first ones are trials, and every other one of them goes the other way.
+// Of so many frames the first ones are trials, and half of them go the other way.
 constexpr unsigned kPeriod = 256;
 constexpr unsigned kTrials = 8;
 
@@ -22,7 +22,7 @@ bool isTrial(unsigned frame) {
   return frame % kPeriod < kTrials;
 }
 
-// In a ring of two slots, or three, they are not always the same.
+// Neither always in the same slots of a ring nor always after a frame of the same way.
 bool goesTheOtherWay(unsigned frame) {
   return isTrial(frame) && std::popcount(frame % kPeriod) % 2 == 1;
 }
@@ -53,15 +53,12 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 Written Passage::sendOff(size_t bytes, int readers) {
-  if (bytes < kTimed) {
-    return Written::kUntimed;
-  }
   const Stores stores = this->stores();
   const bool is_trial = isTrial(sent_++);
-  readers_ = readers;
-  if (!is_trial) {
+  if (bytes < kTimed || !is_trial) {
     return Written::kUntimed;
   }
+  readers_ = readers;
   return stores == Stores::kStreamed ? Written::kStreamed : Written::kCached;
 }
 

@@ -17,6 +17,8 @@ class Condition {
   virtual std::vector<int> missing() const = 0;
   // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
   virtual std::vector<int> late() const { return missing(); }
+  // Those of them that have broken off sending.
+  virtual std::vector<int> brokenOff() const { return {}; }
   // Whether one of the missing ranks would do (a receive from any source).
   virtual bool anyWillDo() const { return false; }
 

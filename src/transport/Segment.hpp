@@ -21,9 +21,10 @@ struct Grant {
     kRefused,    // the receiver called something else: `expected`
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:
-    kGaveUp,    // a rank died, and what failed for that has not sent the message of this id
-    kCredit,    // `id` bytes of small messages have been taken
-    kElsewhere  // no message will come: this rank waits in another operation, the `expected` one
+    kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
+    kGaveUp,     // a rank died, and what failed for that has not sent the message of this id
+    kCredit,     // `id` bytes of small messages have been taken
+    kElsewhere   // no message will come: this rank waits in another operation, the `expected` one
   };
 
   uint64_t id = 0;
@@ -42,7 +43,6 @@ struct GrantRing {
 
 // The first failure of the group's collectives, for all ranks to tell the same story.
 struct Verdict {
-  static constexpr size_t kMostRanks = 64;
   static constexpr size_t kMostText = 2048;
   enum State : uint32_t { kNone, kBeingWritten, kWritten };
 

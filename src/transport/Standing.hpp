@@ -16,7 +16,6 @@ namespace bluefog {
 // neither can ever go on. In shared memory, with one writer.
 class alignas(64) Standing {
  public:
-  static constexpr size_t kMostRanks = 256;
   struct Wait {
     Signature called;
     uint64_t sequence = 0;

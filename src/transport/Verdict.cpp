@@ -11,7 +11,7 @@ std::optional<Ruling> readVerdict(const Verdict& verdict) {
     return std::nullopt;
   }
   // The bounds hold whatever a peer has written.
-  const size_t ranks_n = std::min<size_t>(verdict.ranks_n, Verdict::kMostRanks);
+  const size_t ranks_n = std::min<size_t>(verdict.ranks_n, kMostRanks);
   const size_t text_n = std::min<size_t>(verdict.text_n, Verdict::kMostText);
   return Ruling{
       {static_cast<Cause>(verdict.cause & 3u),
@@ -25,14 +25,13 @@ Ruling agreeOn(Verdict& verdict, const Ruling& ruling) {
   if (verdict.state.compare_exchange_strong(expected, Verdict::kBeingWritten)) {
     verdict.sequence = ruling.sequence;
     verdict.cause = static_cast<uint32_t>(failure.cause);
-    verdict.ranks_n =
-        static_cast<uint32_t>(std::min<size_t>(failure.ranks.size(), Verdict::kMostRanks));
+    verdict.ranks_n = static_cast<uint32_t>(std::min<size_t>(failure.ranks.size(), kMostRanks));
     std::copy_n(failure.ranks.begin(), verdict.ranks_n, verdict.ranks);
     verdict.text_n =
         static_cast<uint32_t>(std::min<size_t>(failure.reason.size(), Verdict::kMostText));
     std::memcpy(verdict.text, failure.reason.data(), verdict.text_n);
     verdict.state.store(Verdict::kWritten, std::memory_order_release);
-    return ruling;
+    return *readVerdict(verdict);  // as the others, who may not read all of a long reason
   }
   // The writer is at work, unless it was killed at it: then everybody has a view of its own.
   for (int tries = 0; tries < 50; ++tries) {

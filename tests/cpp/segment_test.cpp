@@ -163,7 +163,7 @@ TEST(VerdictTest, KeepsWhatFits) {
   const std::optional<Ruling> read = readVerdict(segment.verdict());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->failure.cause, Cause::kTimeout);
-  EXPECT_EQ(read->failure.ranks, std::vector<int>(Verdict::kMostRanks, 5));
+  EXPECT_EQ(read->failure.ranks, std::vector<int>(kMostRanks, 5));
   EXPECT_EQ(read->failure.reason, std::string(Verdict::kMostText, 'x'));
 }
 
@@ -176,7 +176,7 @@ TEST(VerdictTest, GarbageIsReadWithinBounds) {
   verdict.state.store(Verdict::kWritten);
   const std::optional<Ruling> read = readVerdict(verdict);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->failure.ranks.size(), Verdict::kMostRanks);
+  EXPECT_EQ(read->failure.ranks.size(), kMostRanks);
   EXPECT_EQ(read->failure.reason.size(), Verdict::kMostText);
 }
 
