@@ -159,7 +159,7 @@ TEST(VerdictTest, KeepsWhatFits) {
   const Segment segment(Segment::create(1), 1);
   EXPECT_FALSE(readVerdict(segment.verdict()).has_value());
   agreeOn(segment.verdict(),
-          {{Cause::kTimeout, std::vector<int>(100, 5), std::string(5000, 'x')}, 3});
+          {{Cause::kTimeout, std::vector<int>(kMostRanks + 1, 5), std::string(5000, 'x')}, 3});
   const std::optional<Ruling> read = readVerdict(segment.verdict());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->failure.cause, Cause::kTimeout);

@@ -12,7 +12,7 @@ Standing::Wait waiting(uint64_t sequence) {
   Standing::Wait wait;
   wait.called.count = sequence;
   wait.sequence = sequence;
-  wait.lacks(static_cast<int>(sequence % Standing::kMostRanks));
+  wait.lacks(static_cast<int>(sequence % kMostRanks));
   return wait;
 }
 
@@ -31,7 +31,7 @@ TEST(StandingTest, NamesEachRankApart) {
     Standing::Wait wait;
     wait.lacks(rank);
     standing.set(wait);
-    for (int other = 0; other < static_cast<int>(Standing::kMostRanks); ++other) {
+    for (int other = 0; other < static_cast<int>(kMostRanks); ++other) {
       EXPECT_EQ(standing.read()->isLacking(other), other == rank);
     }
   }
@@ -51,7 +51,7 @@ TEST(StandingTest, IsNeverReadHalfWritten) {
   for (int looks = 0; looks < 100000; ++looks) {
     if (const std::optional<Standing::Wait> wait = standing.read()) {
       ASSERT_EQ(wait->called.count, wait->sequence);
-      ASSERT_TRUE(wait->isLacking(static_cast<int>(wait->sequence % Standing::kMostRanks)));
+      ASSERT_TRUE(wait->isLacking(static_cast<int>(wait->sequence % kMostRanks)));
     }
   }
   end = true;
