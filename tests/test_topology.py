@@ -113,6 +113,7 @@ def refused(rank: int, world: int) -> list[Any]:
     bad = {
         "a matrix": ([[0, 1], [1, 0]], False),
         "a Graph": (nx.Graph([(0, 1), (1, 2), (2, 3)]), False),
+        "parallel edges": (nx.MultiDiGraph(square), False),
         "three nodes": (nx.DiGraph([(0, 1), (1, 2)]), False),
         "five nodes": (nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4)]), False),
         "names": (named, False),

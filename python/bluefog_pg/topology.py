@@ -110,7 +110,7 @@ def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
     import networkx as nx
 
     where = f"{who(group)} set_topology: "
-    if not isinstance(topology, nx.DiGraph):
+    if not isinstance(topology, nx.DiGraph) or topology.is_multigraph():
         raise TypeError(
             f"{where}topology must be a networkx.DiGraph, not {type(topology).__name__}"
         )
