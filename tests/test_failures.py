@@ -429,6 +429,28 @@ def test_what_a_sender_has_sent_before_it_left_arrives() -> None:
         assert ranks.answer(1, 10) is True
 
 
+def leaves_with_a_send_pending(rank: int, world: int) -> inrank.Raised | None:
+    x = torch.ones(1 << 20)
+    if rank == 0:
+        work = dist.isend(x, 1)
+        inrank.gate("leave")
+        dist.destroy_process_group()
+        assert work.is_completed()
+        return None
+    inrank.gate("receive")
+    return inrank.catch(dist.recv, x, 0)
+
+
+def test_a_sender_that_leaves_is_named_as_such() -> None:
+    """What it broke off must not be taken for its giving up."""
+    with Ranks(2) as ranks:
+        ranks.start(leaves_with_a_send_pending, world=2, store="s")
+        ranks.open("leave")
+        assert ranks.answer(0) is None
+        ranks.open("receive")
+        harness.raised(ranks.answer(1, 10), "PeerFailed", ranks=[0])
+
+
 def more_than_the_lane_holds(rank: int, world: int, n: int) -> list[float | str]:
     """Rank 0's first 20 messages time out, most of them before they were on their way."""
     if rank == 0:

@@ -290,6 +290,7 @@ void Agenda::watchPeers() {
     if (const std::optional<Failure> failure =
             gone.empty() ? std::nullopt : needsDeparted(**it, gone)) {
       const std::vector<int>& partners = (*it)->partners;
+      const Mailbox::Silence silence(mailbox_);
       mailbox_.tellGivenUp(partners);
       told.insert(told.end(), partners.begin(), partners.end());
       finish(*it, failure);
@@ -379,6 +380,7 @@ void Agenda::failCollectives(const Failure& failure) {
 }
 
 void Agenda::failAll(const Failure& failure) {
+  const Mailbox::Silence silence(mailbox_);
   for (const auto& op : collectives_) {
     finish(op, failure);
   }

@@ -39,7 +39,7 @@ Mailbox::Departing::~Departing() {
   lane.unanswered.erase(outbound_.id);
   if (std::count(lane.departing.begin(), lane.departing.end(), outbound_.id) > 0) {
     lane.unsent.emplace(outbound_.id, announcement_);
-  } else if (!outbound_.is_sent && outbound_.answer <= Grant::kAccepted) {
+  } else if (!outbound_.is_sent && outbound_.answer <= Grant::kAccepted && !mailbox_.is_silent_) {
     mailbox_.answer(outbound_.destination, {outbound_.id, Grant::kBrokenOff, {}});
   }
 }

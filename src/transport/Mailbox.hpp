@@ -258,6 +258,18 @@ class Mailbox {
   // The refusal of a message whose operation had already ended here, once.
   std::optional<Failure> takeLateRefusal();
 
+  // While it lives nobody hears what breaks off: receivers hear of the reason, which is greater.
+  class Silence {
+   public:
+    explicit Silence(Mailbox& mailbox) : mailbox_(mailbox) { mailbox_.is_silent_ = true; }
+    ~Silence() { mailbox_.is_silent_ = false; }
+    Silence(const Silence&) = delete;
+    Silence& operator=(const Silence&) = delete;
+
+   private:
+    Mailbox& mailbox_;
+  };
+
   int rank() const { return members_.rank; }
   // Bytes handed to peers so far. Readable from any thread.
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
@@ -311,6 +323,7 @@ class Mailbox {
   std::list<std::shared_ptr<Inbound>> unexpected_;
   std::optional<Failure> late_refusal_;
   bool floor_taken_ = false;
+  bool is_silent_ = false;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };
