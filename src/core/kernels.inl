@@ -342,6 +342,7 @@ void combineAll(A* out, const A* const* terms, size_t n) {
     out[i] = value;
   }
 }
+
 template <class A, class Divisor>
 void divide(A* values, Divisor divisor, size_t n) {
   for (size_t i = 0; i < n; ++i) {

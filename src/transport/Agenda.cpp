@@ -341,18 +341,19 @@ std::optional<Failure> Agenda::needsDeparted(const Op& op,
   std::vector<int> dead;
   std::vector<int> left;
   std::string reason;
+  const auto blame = [&](const Departure& departure, std::vector<int>& ranks) {
+    ranks.push_back(members_.global(departure.rank));
+    reason += (reason.empty() ? "" : "; ") + departure.describe(ranks.back());
+  };
   for (const Departure& departure : gone) {
     const bool died = departure.how == Departure::How::kDied;
     if (died || std::count(missing.begin(), missing.end(), departure.rank) > 0) {
-      const int who = members_.global(departure.rank);
-      (died ? dead : left).push_back(who);
-      reason += (reason.empty() ? "" : "; ") + departure.describe(who);
+      blame(departure, died ? dead : left);
     }
   }
   if (dead.empty() && left.empty()) {  // who is missing has failed for want of one that left
     for (const Departure& departure : gone) {
-      left.push_back(members_.global(departure.rank));
-      reason += (reason.empty() ? "" : "; ") + departure.describe(left.back());
+      blame(departure, left);
     }
   }
   // Who left may have left because another one died: then the dead are to blame.

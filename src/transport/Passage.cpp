@@ -27,6 +27,10 @@ bool goesTheOtherWay(unsigned frame) {
   return isTrial(frame) && std::popcount(frame % kPeriod) % 2 == 1;
 }
 
+Stores other(Stores stores) {
+  return stores == Stores::kCached ? Stores::kStreamed : Stores::kCached;
+}
+
 }  // namespace
 
 Passage::Duration Passage::Times::sum() const {
@@ -35,8 +39,7 @@ Passage::Duration Passage::Times::sum() const {
 }
 
 Stores Passage::stores() const {
-  const bool cached = (better_ == Stores::kCached) != goesTheOtherWay(sent_);
-  return cached ? Stores::kCached : Stores::kStreamed;
+  return goesTheOtherWay(sent_) ? other(better_) : better_;
 }
 
 void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
@@ -47,8 +50,7 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   }
   const Clock::time_point begin = Clock::now();
   copyBytes(to, from, bytes, stores);
-  Way& way = stores == Stores::kStreamed ? streamed_ : cached_;
-  way.writing.note((Clock::now() - begin) * kTimed / bytes);
+  way(stores).writing.note((Clock::now() - begin) * kTimed / bytes);
   choose();
 }
 
@@ -68,8 +70,8 @@ void Passage::read(Written written, const std::byte* at) {
   for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
     static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
   }
-  Way& way = written == Written::kStreamed ? streamed_ : cached_;
-  way.reading.note(Clock::now() - begin);
+  way(written == Written::kStreamed ? Stores::kStreamed : Stores::kCached)
+      .reading.note(Clock::now() - begin);
   choose();
 }
 
@@ -77,12 +79,8 @@ void Passage::choose() {
   if (!cached_.isKnown() || !streamed_.isKnown()) {
     return;
   }
-  if (better_ == Stores::kCached &&
-      streamed_.whole(readers_) * kClearly < cached_.whole(readers_)) {
-    better_ = Stores::kStreamed;
-  } else if (better_ == Stores::kStreamed &&
-             cached_.whole(readers_) * kClearly < streamed_.whole(readers_)) {
-    better_ = Stores::kCached;
+  if (way(other(better_)).whole(readers_) * kClearly < way(better_).whole(readers_)) {
+    better_ = other(better_);
   }
 }
 

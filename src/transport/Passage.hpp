@@ -56,6 +56,7 @@ class Passage {
     Duration whole(int readers) const { return writing.sum() + readers * reading.sum(); }
   };
 
+  Way& way(Stores stores) { return stores == Stores::kStreamed ? streamed_ : cached_; }
   void read(Written written, const std::byte* at);
   void choose();
 
