@@ -39,7 +39,7 @@ test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
 # torch's own distributed tests and more, run against a named backend.
 SUITES ?= ../shared/c10d
 RUN_SUITES = OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt
-suites: dev ## Run torch's distributed tests on bluefog, and the other suites of SUITES
+suites: dev ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	$(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4
 	$(RUN_SUITES) --suite dist --world 2
 	$(RUN_SUITES) --suite dist --world 3

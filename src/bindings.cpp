@@ -84,7 +84,7 @@ bool checkSignals() {
          PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
 }
 
-py::list described(const std::vector<FlightLog::Shape>& shapes, bool as_types) {
+py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   py::list list;
   for (const FlightLog::Shape& shape : shapes) {
     if (as_types) {
@@ -98,30 +98,30 @@ py::list described(const std::vector<FlightLog::Shape>& shapes, bool as_types) {
 
 // With the names of torch's flight recorder.
 py::dict described(const FlightLog::Entry& entry) {
-  const Op& op = *entry.op;
-  const bool is_message = op.kind == Op::Kind::kMessage;
-  const bool done = op.done.load(std::memory_order_acquire);
+  using State = FlightLog::Entry::State;
+  const bool is_message = entry.kind == Op::Kind::kMessage;
+  const bool done = entry.state != State::kScheduled;
   py::dict dict;
   dict["record_id"] = entry.number;
   dict["profiling_name"] = entry.title;
-  dict["collective_seq_id"] = is_message ? 0 : op.sequence;
-  dict["p2p_seq_id"] = is_message ? op.sequence : 0;
+  dict["collective_seq_id"] = is_message ? 0 : entry.sequence;
+  dict["p2p_seq_id"] = is_message ? entry.sequence : 0;
   dict["is_p2p"] = is_message;
-  dict["partners"] = op.partners;
+  dict["partners"] = std::vector<int>(entry.partners.begin(), entry.partners.end());
   dict["time_created_ns"] = entry.created_ns;
-  dict["timeout_ms"] = op.deadline.limit().count();
+  dict["timeout_ms"] = entry.timeout.count();
   dict["input_sizes"] = described(entry.inputs, false);
   dict["input_dtypes"] = described(entry.inputs, true);
   dict["output_sizes"] = described(entry.outputs, false);
   dict["output_dtypes"] = described(entry.outputs, true);
-  dict["state"] = !done ? "scheduled" : op.error ? "failed" : "completed";
+  dict["state"] = !done ? "scheduled" : entry.state == State::kFailed ? "failed" : "completed";
   if (done) {
-    dict["duration_ms"] = std::chrono::duration<double, std::milli>(op.ended - op.issued).count();
+    dict["duration_ms"] = std::chrono::duration<double, std::milli>(entry.duration).count();
   }
   return dict;
 }
 
-py::list flightLog(const ProcessGroupBluefog& group) {
+py::list flightLog(ProcessGroupBluefog& group) {
   std::vector<FlightLog::Entry> entries;
   {
     const py::gil_scoped_release release;

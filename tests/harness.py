@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
 # Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
+WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
 # What takes long or needs much memory runs only when asked for.
 FULL = os.environ.get("BLUEFOG_TEST_FULL") == "1"
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")

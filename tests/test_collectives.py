@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -100,6 +101,48 @@ def between_start_and_end(rank: int, world: int) -> list[float]:
 def test_coalescing_makes_one_work_of_many(pool: harness.Pool) -> None:
     for rank, got in enumerate(pool.run(between_start_and_end)):
         assert got == [4.0, 8.0, float(rank), 3, 4.0]
+
+
+def left_open(rank: int, world: int) -> list[float]:
+    """Neither a block that an exception ends nor a thread that ends in one is anybody else's."""
+    cpu = torch.device("cpu")
+    lost = torch.ones(1)
+
+    told: list[float] = []
+
+    def leaves_open() -> None:
+        dist.group.WORLD._start_coalescing(cpu)
+
+    def opens_nothing() -> None:
+        with pytest.raises(RuntimeError, match="has not called startCoalescing"):
+            dist.group.WORLD._end_coalescing(cpu)
+        told.append(-1.0)
+
+    for call in (leaves_open, opens_nothing):  # the second may get the first one's std::thread::id
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    def coalesces() -> None:
+        with pytest.raises(KeyError), dist.distributed_c10d._coalescing_manager(device=cpu):
+            raise KeyError
+        out, got = torch.full((2,), float(rank)), torch.empty(2)
+        with dist.distributed_c10d._coalescing_manager(device=cpu, async_ops=True) as manager:
+            dist.isend(out, (rank + 1) % world)
+            dist.irecv(got, (rank - 1) % world)
+        manager.wait()
+        told.append(got[0].item())
+
+    thread = threading.Thread(target=coalesces)
+    thread.start()
+    thread.join()
+    dist.all_reduce(lost)
+    return [*told, lost.item()]
+
+
+@harness.only_bluefog
+def test_a_block_left_open_is_given_up(pool: harness.Pool) -> None:
+    assert pool.run(left_open) == [[-1.0, float((rank - 1) % 4), 4.0] for rank in range(4)]
 
 
 def many_small(rank: int, world: int, rounds: int) -> str:

@@ -14,11 +14,9 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from harness import SLOW, Ranks
+from harness import SLOW, WITHIN, Ranks
 
 pytestmark = harness.only_bluefog
-
-WITHIN = 1.0 * SLOW
 
 
 def works(rank: int, world: int, store: str) -> float:

@@ -179,6 +179,24 @@ def test_large_operations_leave_no_memory(pool: harness.Pool) -> None:
     assert max(pool.run(large_ones, world=2)) < 8 << 20
 
 
+def fresh_ones(rank: int, world: int) -> int:
+    """Small memory kept for each of them would keep the heap from using a tensor's place again."""
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            dist.broadcast(torch.ones(1 << 18), 0)
+
+    some(20)
+    before = inrank.rss()
+    some(600)
+    return inrank.rss() - before
+
+
+def test_the_heap_finds_room_for_fresh_tensors(pool: harness.Pool) -> None:
+    for _ in range(3):  # it depends on what lies where
+        assert max(pool.run(fresh_ones, world=2)) < 100 << 20
+
+
 def listeners() -> list[str]:
     """Sockets of this process on which somebody could call from another host."""
     mine = set()

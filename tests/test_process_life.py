@@ -20,12 +20,10 @@ from torch.utils.data import DataLoader, Dataset
 
 import harness
 import inrank
-from harness import SLOW, Ranks
+from harness import SLOW, WITHIN, Ranks
 from programs import finish_script, run_script, start_script
 
 pytestmark = harness.only_bluefog
-
-WITHIN = 1.0 * SLOW
 
 
 def wait_for(what: str, rank: int, world: int) -> None:

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import ops
+from bluefog_pg._groups import backend_of
 
 if TYPE_CHECKING:
     import os
@@ -82,6 +82,6 @@ def _groups() -> Iterator[tuple[Any, ProcessGroupBluefog]]:
 
     for group in list(distributed_c10d._world.pg_map):
         try:
-            yield group, ops._backend(group)
+            yield group, backend_of(group)
         except (TypeError, RuntimeError):  # of another backend, or for other devices only
             continue

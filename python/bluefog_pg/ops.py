@@ -8,15 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bluefog_pg import topology
-from bluefog_pg._who import who
+from bluefog_pg._groups import backend_of, resolve, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
     import torch.distributed as dist
-
-    from bluefog_pg._C import ProcessGroupBluefog
 
 
 @overload
@@ -86,13 +84,14 @@ def neighbor_allreduce(
     """
     import torch
 
+    resolved = resolve(group)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(
-            f"[bluefog] neighbor_allreduce: expected a torch.Tensor, got {type(tensor).__name__}"
+            f"{who(resolved)} neighbor_allreduce: "
+            f"expected a torch.Tensor, got {type(tensor).__name__}"
         )
-    resolved = topology._resolve(group)
     edges = _Edges(resolved, tensor, self_weight, src_weights, dst_weights)
-    work: dist.Work = _backend(resolved).neighbor_allreduce(
+    work: dist.Work = backend_of(resolved).neighbor_allreduce(
         tensor,
         self_weight=edges.self_weight,
         sources=edges.sources,
@@ -128,11 +127,13 @@ def monitored_barrier(
             group's collectives have failed.
         TypeError: a group of another backend.
     """
-    backend: Any = _backend(topology._resolve(group))  # torch's stub lacks the method
+    resolved = resolve(group)
+    backend: Any = backend_of(resolved)  # torch's stub lacks the method
     limit = backend.options._timeout if timeout is None else timeout
     if not isinstance(limit, datetime.timedelta):
         raise TypeError(
-            f"[bluefog] monitored_barrier: timeout must be a datetime.timedelta, not {limit!r}"
+            f"{who(resolved)} monitored_barrier: "
+            f"timeout must be a datetime.timedelta, not {limit!r}"
         )
     backend.monitored_barrier(limit, wait_all_ranks)
 
@@ -143,7 +144,7 @@ def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:
     Returns:
         "bytes_sent": payload bytes handed to peers; "operations": operations issued.
     """
-    backend = _backend(topology._resolve(group))
+    backend = backend_of(resolve(group))
     return {"bytes_sent": backend.bytes_sent, "operations": backend.operations_issued}
 
 
@@ -241,20 +242,3 @@ class _Edges:
             f"{who(self._group)} neighbor_allreduce "
             f"{str(self._tensor.dtype).removeprefix('torch.')}{list(self._tensor.shape)}: {what}"
         )
-
-
-def _backend(group: dist.ProcessGroup) -> ProcessGroupBluefog:
-    import torch as _torch
-
-    from bluefog_pg._loader import load
-
-    backend: Any = group._get_backend(_torch.device("cpu"))
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper around the backend.
-    backend = getattr(backend, "wrapped_pg", backend)
-    if not isinstance(backend, load().ProcessGroupBluefog):
-        raise TypeError(
-            f"{who(group)}: the group's backend for CPU tensors is "
-            f'"{backend.name()}"; make the group with backend="bluefog"'
-        )
-    found: ProcessGroupBluefog = backend
-    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bluefog_pg import topology_util
-from bluefog_pg._who import who
+from bluefog_pg._groups import resolve, who
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,7 +59,7 @@ def set_topology(
         TypeError: `topology` is not a networkx.DiGraph, or its nodes are not the group's ranks.
         ValueError: a weight is not a finite number.
     """
-    group = _resolve(group)
+    group = resolve(group)
     if topology is None:
         topology = topology_util.ExponentialTwoGraph(group.size())
     _check_graph(topology, group)
@@ -70,18 +70,18 @@ def set_topology(
 
 def load_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int]:
     """The topology of the group: what was set, or exponential-2. A copy."""
-    graph: nx.DiGraph[int] = _topology(_resolve(group)).graph.copy()
+    graph: nx.DiGraph[int] = _topology(resolve(group)).graph.copy()
     return graph
 
 
 def in_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     """The group ranks that send to this rank in the group's topology, ascending."""
-    return list(neighborhood(_resolve(group)).sources)
+    return list(neighborhood(resolve(group)).sources)
 
 
 def out_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     """The group ranks that this rank sends to in the group's topology, ascending."""
-    return list(neighborhood(_resolve(group)).destinations)
+    return list(neighborhood(resolve(group)).destinations)
 
 
 def neighborhood(group: dist.ProcessGroup) -> Neighborhood:
@@ -93,17 +93,6 @@ def _topology(group: dist.ProcessGroup) -> _Topology:
     if group not in _topologies:
         set_topology(group=group)
     return _topologies[group]
-
-
-def _resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    from torch.distributed import distributed_c10d
-
-    if group is not None:
-        if not isinstance(group, distributed_c10d.ProcessGroup):
-            raise TypeError(f"[bluefog] group must be a process group of this rank, not {group!r}")
-        return group
-    default: dist.ProcessGroup = distributed_c10d._get_default_group()
-    return default
 
 
 def _check_graph(topology: object, group: dist.ProcessGroup) -> None:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "transport/Board.hpp"
@@ -7,6 +8,15 @@
 #include "transport/Script.hpp"
 
 namespace bluefog {
+
+// How many frames carry `whole` in pieces of `part`: at least one, which others look for.
+inline size_t framesFor(size_t whole, size_t part) {
+  return std::max((whole + part - 1) / part, size_t{1});
+}
+// How much of `whole` the frame has that begins at `at`.
+inline size_t pieceAt(size_t at, size_t whole, size_t part) {
+  return at < whole ? std::min(part, whole - at) : 0;
+}
 
 // A collective in which every rank publishes as many frames: give(i) publishes this rank's i-th,
 // take(i) reads the i-th of every peer. Takes before it gives, and waits only when it can do

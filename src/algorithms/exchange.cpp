@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "algorithms/Algorithms.hpp"
 #include "core/Reduce.hpp"
@@ -7,25 +8,28 @@
 namespace bluefog {
 namespace {
 
-// What a rank publishes, cut into frames: the size of its parcel for each rank, then the parcels,
-// the next rank's first, so that the ranks do not all read from the same one. Its own is not there.
+// What a rank says of another one.
+struct Sizes {
+  uint64_t sent = 0;
+  uint64_t expected = 0;
+};
+
+// What a rank publishes, cut into frames: for each rank the sizes, then the parcels, the next
+// rank's first, so that the ranks do not all read from the same one. Its own is not there.
 class Stream {
  public:
-  Stream(int rank, int size) : rank_(rank), sizes_(static_cast<size_t>(size), 0) {}
+  Stream(int rank, int size) : rank_(rank), table_(static_cast<size_t>(size)) {}
 
-  size_t tableBytes() const {
-    const size_t bytes = sizes_.size() * sizeof(uint64_t);
-    return (bytes + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
-  }
-  std::vector<uint64_t>& sizes() { return sizes_; }
+  std::span<std::byte> tableBytes() { return std::as_writable_bytes(std::span(table_)); }
+  Sizes& table(int rank) { return table_[static_cast<size_t>(rank)]; }
   // When the sizes are known.
   void layOut() {
-    begins_.assign(sizes_.size(), 0);
-    end_ = tableBytes();
-    for (size_t k = 1; k < sizes_.size(); ++k) {
-      const size_t to = (static_cast<size_t>(rank_) + k) % sizes_.size();
+    begins_.assign(table_.size(), 0);
+    end_ = (tableBytes().size() + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
+    for (size_t k = 1; k < table_.size(); ++k) {
+      const size_t to = (static_cast<size_t>(rank_) + k) % table_.size();
       begins_[to] = end_;
-      end_ += sizes_[to];
+      end_ += table_[to].sent;
     }
   }
   size_t begin(int rank) const { return begins_[static_cast<size_t>(rank)]; }
@@ -33,7 +37,7 @@ class Stream {
 
  private:
   int rank_;
-  std::vector<uint64_t> sizes_;
+  std::vector<Sizes> table_;
   std::vector<size_t> begins_;
   size_t end_ = 0;
 };
@@ -53,9 +57,9 @@ struct Overlap {
   }
 };
 
-class Exchange {
+class Traffic {
  public:
-  Exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places)
+  Traffic(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places)
       : board_(board),
         op_(op),
         parcels_(std::move(parcels)),
@@ -63,10 +67,10 @@ class Exchange {
         own_(board.rank(), board.size()),
         keeps_(keptBytes()) {
     size_t arriving = 0;
-    for (size_t rank = 0; rank < parcels_.size(); ++rank) {
-      own_.sizes()[rank] = parcels_[rank].bytes;
-      arriving += places_[rank].bytes;
-      arrivals_.push_back({Stream(static_cast<int>(rank), board.size()), 0});
+    for (int rank = 0; rank < board.size(); ++rank) {
+      own_.table(rank) = {parcel(rank).bytes, place(rank).bytes};
+      arriving += place(rank).bytes;
+      arrivals_.push_back({Stream(rank, board.size()), 0});
     }
     own_.layOut();
     stores_ = storesFor(arriving);
@@ -116,9 +120,11 @@ class Exchange {
   }
 
  private:
+  const Parcel& parcel(int rank) const { return parcels_[static_cast<size_t>(rank)]; }
+  const Place& place(int rank) const { return places_[static_cast<size_t>(rank)]; }
   size_t keptBytes() const {
-    const auto self = static_cast<size_t>(board_.rank());
-    return places_[self].data == parcels_[self].data ? 0 : places_[self].bytes;
+    const int self = board_.rank();
+    return place(self).data == parcel(self).data ? 0 : place(self).bytes;
   }
 
   struct Arrival {
@@ -147,9 +153,9 @@ class Exchange {
 
   // A piece of its own parcel.
   void keep() {
-    const auto self = static_cast<size_t>(board_.rank());
     const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
-    copyBytes(places_[self].data + kept_, parcels_[self].data + kept_, bytes, stores_);
+    copyBytes(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes,
+              stores_);
     kept_ += bytes;
   }
 
@@ -159,16 +165,15 @@ class Exchange {
     const bool has_table = given_ == 0;
     takers_.clear();
     if (has_table) {
-      std::memcpy(slot, own_.sizes().data(), own_.sizes().size() * sizeof(uint64_t));
+      std::memcpy(slot, own_.tableBytes().data(), own_.tableBytes().size());
     }
     for (int rank = 0; rank < board_.size(); ++rank) {
-      const Parcel& parcel = parcels_[static_cast<size_t>(rank)];
-      const Overlap part(given_, length, own_.begin(rank), parcel.bytes);
+      const Overlap part(given_, length, own_.begin(rank), parcel(rank).bytes);
       if (rank == board_.rank()) {
         continue;
       }
       if (part.bytes > 0) {
-        board_.write(slot + part.in_frame, parcel.data + part.in_parcel, part.bytes);
+        board_.write(slot + part.in_frame, parcel(rank).data + part.in_parcel, part.bytes);
       }
       if (has_table || part.bytes > 0) {
         takers_.push_back(rank);
@@ -181,20 +186,19 @@ class Exchange {
   void take(int peer) {
     Arrival& arrival = arrivals_[static_cast<size_t>(peer)];
     if (arrival.taken == 0) {
-      std::vector<uint64_t>& sizes = arrival.stream.sizes();
-      const size_t bytes = sizes.size() * sizeof(uint64_t);
-      std::memcpy(sizes.data(), board_.from(peer, bytes), bytes);
-      requireExpected(peer, sizes[static_cast<size_t>(board_.rank())]);
+      const std::span<std::byte> table = arrival.stream.tableBytes();
+      std::memcpy(table.data(), board_.from(peer, table.size()), table.size());
+      requireAgreed(peer, arrival.stream.table(board_.rank()));
       arrival.stream.layOut();
     }
     const size_t length = std::min(board_.payload(), arrival.stream.end() - arrival.taken);
-    const Place& place = places_[static_cast<size_t>(peer)];
-    const Overlap part(arrival.taken, length, arrival.stream.begin(board_.rank()), place.bytes);
+    const size_t expected = place(peer).bytes;
+    const Overlap part(arrival.taken, length, arrival.stream.begin(board_.rank()), expected);
     if (part.bytes > 0) {
-      copyBytes(place.data + part.in_parcel, board_.from(peer, part.bytes, part.in_frame),
+      copyBytes(place(peer).data + part.in_parcel, board_.from(peer, part.bytes, part.in_frame),
                 part.bytes, stores_);
     }
-    const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, place.bytes);
+    const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, expected);
     board_.skip(peer, frames);
     arrival.taken = std::min(arrival.taken + frames * board_.payload(), arrival.stream.end());
   }
@@ -207,10 +211,14 @@ class Exchange {
     return (next - at + board_.payload() - 1) / board_.payload();
   }
 
-  void requireExpected(int peer, size_t bytes) const {
-    const size_t expected = places_[static_cast<size_t>(peer)].bytes;
-    if (bytes != expected) {
-      throw sizesDiffer(board_.members(), op_, peer, bytes, expected);
+  // Both sides look: either may be through before the other one has begun.
+  void requireAgreed(int peer, const Sizes& theirs) const {
+    const int self = board_.rank();
+    if (theirs.sent != place(peer).bytes) {
+      throw sizesDiffer(board_.members(), op_, peer, self, theirs.sent, place(peer).bytes);
+    }
+    if (theirs.expected != parcel(peer).bytes) {
+      throw sizesDiffer(board_.members(), op_, self, peer, parcel(peer).bytes, theirs.expected);
     }
   }
 
@@ -231,10 +239,10 @@ class Exchange {
 
 Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
                 std::vector<Place> places) {
-  Exchange exchange(board, op, std::move(parcels), std::move(places));
-  while (!exchange.done()) {
-    co_await Until([&] { return exchange.move(); }, [&] { return exchange.missing(); },
-                   [&] { return exchange.late(); });
+  Traffic traffic(board, op, std::move(parcels), std::move(places));
+  while (!traffic.done()) {
+    co_await Until([&] { return traffic.move(); }, [&] { return traffic.missing(); },
+                   [&] { return traffic.late(); });
   }
 }
 

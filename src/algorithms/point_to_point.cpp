@@ -12,7 +12,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   frame.tag = tag;
   frame.weight = weight;
   frame.signature = op.signature;
-  Mailbox::Departing message(mailbox, destination, frame);
+  Mailbox::Departing message(mailbox, op, destination, frame);
   co_await mailbox.turn(message);
   if (mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
@@ -38,7 +38,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   }
   // A neighbour's operation that failed has said so there: this rank's own does not need it.
   if (!wanted && op.signature.kind == OpKind::kPointToPoint) {
-    throw mailbox.givenUp(destination);
+    throw mailbox.withdrawn(message);
   }
 }
 

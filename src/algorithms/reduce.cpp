@@ -1,19 +1,15 @@
-#include <algorithm>
-
+#include "core/Reduce.hpp"
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/Contributions.hpp"
 #include "algorithms/InFrames.hpp"
-#include "core/Reduce.hpp"
 
 namespace bluefog {
 
 Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* output) {
   const bool is_root = op.signature.root == board.rank();
   const size_t bytes = op.signature.bytes();
-  const size_t frames = std::max((bytes + board.payload() - 1) / board.payload(), size_t{1});
   const auto length = [&board, bytes](size_t frame) {
-    const size_t at = frame * board.payload();
-    return at < bytes ? std::min(board.payload(), bytes - at) : 0;
+    return pieceAt(frame * board.payload(), bytes, board.payload());
   };
   const auto give = [&board, &op, input, is_root, length](size_t frame) {
     if (is_root) {
@@ -32,7 +28,7 @@ Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* out
     contributions.collect(board, op, input + at, length(frame), 0);
     contributions.reduce(op.signature, output + at, length(frame) / width(op.signature.dtype));
   };
-  return inFrames(board, op, frames, give, take);
+  return inFrames(board, op, framesFor(bytes, board.payload()), give, take);
 }
 
 }  // namespace bluefog

@@ -14,13 +14,9 @@ struct Cut {
   size_t part;
 
   size_t length(size_t rank, size_t frame) const {
-    const size_t at = frame * part;
-    return at < counts[rank] ? std::min(part, counts[rank] - at) : 0;
+    return pieceAt(frame * part, counts[rank], part);
   }
-  size_t frames() const {
-    const size_t longest = *std::max_element(counts.begin(), counts.end());
-    return std::max((longest + part - 1) / part, size_t{1});
-  }
+  size_t frames() const { return framesFor(*std::max_element(counts.begin(), counts.end()), part); }
 };
 
 }  // namespace

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <signal.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
+#include <cerrno>
+#include <iterator>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,34 +19,48 @@ class Coalescing {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  // False where this thread has begun already.
-  bool begin() {
+  // What is begun already is given up: an exception inside of torch's context manager ends no
+  // batch.
+  void begin() {
+    std::map<pid_t, Works> given_up;  // destroyed when the mutex is free again
     const std::lock_guard lock(mutex_);
-    const bool begun = batches_.try_emplace(std::this_thread::get_id()).second;
+    for (auto it = batches_.begin(); it != batches_.end();) {
+      const auto next = std::next(it);
+      if (it->first == thread() || hasEnded(it->first)) {
+        given_up.insert(batches_.extract(it));
+      }
+      it = next;
+    }
+    batches_[thread()];
     open_ = static_cast<int>(batches_.size());
-    return begun;
   }
   bool isOn() const {
     if (open_.load(std::memory_order_relaxed) == 0) {
       return false;
     }
     const std::lock_guard lock(mutex_);
-    return batches_.contains(std::this_thread::get_id());
+    return batches_.contains(thread());
   }
   void add(Works::value_type work) {
     const std::lock_guard lock(mutex_);
-    batches_.at(std::this_thread::get_id()).push_back(std::move(work));
+    batches_.at(thread()).push_back(std::move(work));
   }
   Works end() {
     const std::lock_guard lock(mutex_);
-    auto batch = batches_.extract(std::this_thread::get_id());
+    auto batch = batches_.extract(thread());
     open_ = static_cast<int>(batches_.size());
     return batch.empty() ? Works() : std::move(batch.mapped());
   }
 
  private:
+  // The kernel's number: std::thread::id goes to the next thread at once when one ends.
+  static pid_t thread() { return ::gettid(); }
+  static bool hasEnded(pid_t thread) {
+    return ::tgkill(::getpid(), thread, 0) != 0 && errno == ESRCH;
+  }
+
   mutable std::mutex mutex_;
-  std::map<std::thread::id, Works> batches_;
+  std::map<pid_t, Works> batches_;
   std::atomic<int> open_{0};
 };
 

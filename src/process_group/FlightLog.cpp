@@ -6,8 +6,7 @@
 namespace bluefog {
 namespace {
 
-// Into the place of older ones, whose memory it uses.
-void assign(std::vector<FlightLog::Shape>& shapes, const std::vector<at::Tensor>& tensors) {
+void assign(FlightLog::Shapes& shapes, const std::vector<at::Tensor>& tensors) {
   shapes.resize(std::min(tensors.size(), FlightLog::kMostShapes));
   for (size_t i = 0; i < shapes.size(); ++i) {
     shapes[i].sizes = tensors[i].sizes();
@@ -21,21 +20,48 @@ void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
                     const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::lock_guard lock(mutex_);
+  settle(kLooks);
   const size_t place = added_ % kMost;
   if (place == ring_.size()) {
+    ring_.reserve(kMost);
     ring_.emplace_back();
   }
   Entry& entry = ring_[place];
   entry.number = ++added_;
   entry.title = title;
+  entry.kind = op->kind;
+  entry.sequence = op->sequence;
+  entry.partners.assign(op->partners.begin(), op->partners.end());
+  entry.timeout = op->deadline.limit();
   entry.op = op;
+  entry.state = Entry::State::kScheduled;
   entry.created_ns = std::chrono::nanoseconds(now).count();
+  open_.push_back(entry.number);
   assign(entry.inputs, inputs);
   assign(entry.outputs, outputs);
 }
 
-std::vector<FlightLog::Entry> FlightLog::entries() const {
+void FlightLog::settle(size_t looks) {
+  for (looks = std::min(looks, open_.size()); looks > 0; --looks) {
+    const uint64_t number = open_.front();
+    open_.pop_front();
+    Entry& entry = ring_[(number - 1) % kMost];
+    if (entry.number != number) {
+      continue;  // a later one has its place
+    }
+    if (!entry.op->done.load(std::memory_order_acquire)) {
+      open_.push_back(number);
+      continue;
+    }
+    entry.state = entry.op->error ? Entry::State::kFailed : Entry::State::kCompleted;
+    entry.duration = entry.op->ended - entry.op->issued;
+    entry.op.reset();
+  }
+}
+
+std::vector<FlightLog::Entry> FlightLog::entries() {
   const std::lock_guard lock(mutex_);
+  settle(open_.size());
   std::vector<Entry> all = ring_;
   if (added_ > kMost) {
     std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(added_ % kMost), all.end());

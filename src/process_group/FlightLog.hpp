@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/DimVector.h>
+#include <c10/util/SmallVector.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -25,25 +28,42 @@ class FlightLog {
     c10::DimVector sizes;
     at::ScalarType dtype;
   };
+  using Shapes = c10::SmallVector<Shape, 1>;
+  // Without memory of its own where it can be, and without its operation once that has ended: what
+  // stays between the tensors that come and go keeps the heap from using their places again.
   struct Entry {
+    enum class State { kScheduled, kCompleted, kFailed };
+
     uint64_t number = 0;  // from 1, of all that the group has issued
     const char* title = nullptr;
-    std::shared_ptr<Op> op;
+    Op::Kind kind = Op::Kind::kCollective;
+    uint64_t sequence = 0;
+    c10::SmallVector<int, 4> partners;
+    std::chrono::milliseconds timeout{0};
     int64_t created_ns = 0;  // since the epoch
-    std::vector<Shape> inputs;
-    std::vector<Shape> outputs;
+    Shapes inputs;
+    Shapes outputs;
+    std::shared_ptr<Op> op;  // until it has ended
+    State state = State::kScheduled;
+    Op::Time::duration duration{0};  // when it has ended
   };
 
   void add(const char* title, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
            const std::vector<at::Tensor>& outputs);
   // The oldest first.
-  std::vector<Entry> entries() const;
+  std::vector<Entry> entries();
 
  private:
   static constexpr size_t kMost = 1024;
+  // Looked at for each that comes: more than come, so that those that have ended are soon found.
+  static constexpr size_t kLooks = 4;
 
-  mutable std::mutex mutex_;
+  // Looks at so many of those that had not ended.
+  void settle(size_t looks);
+
+  std::mutex mutex_;
   std::vector<Entry> ring_;
+  std::deque<uint64_t> open_;  // numbers of entries that may still have an operation
   uint64_t added_ = 0;
 };
 

@@ -13,8 +13,6 @@
 namespace bluefog {
 namespace {
 
-// A socket and a pidfd for each peer have to fit into the usual limit of 1024 open files.
-
 Membership membership(int rank, int size, const Options& options) {
   Membership members;
   members.rank = rank;

@@ -125,7 +125,7 @@ class ProcessGroupBluefog : public c10d::Backend {
            engine_->mailbox().bytesSent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
-  const FlightLog& flightLog() const { return log_; }
+  FlightLog& flightLog() { return log_; }
 
  private:
   struct Call;

@@ -65,6 +65,7 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
 void WorkBluefog::abort() {
   checkProcess();
   engine_->stop(aborted("Work.abort() was called on this rank"));
+  engine_->shutdown();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {

@@ -5,8 +5,7 @@ namespace bluefog {
 
 void ProcessGroupBluefog::startCoalescing() {
   checkProcess("startCoalescing");
-  TORCH_CHECK(coalescing_.begin(), Validate(engine_->members(), "startCoalescing").who(),
-              "this thread is coalescing already; call endCoalescing first");
+  coalescing_.begin();
 }
 
 WorkPtr ProcessGroupBluefog::endCoalescing() {

@@ -11,20 +11,40 @@ using std::chrono::milliseconds;
 // Between looks at the deadlines and the peers' lives, while operations wait.
 constexpr milliseconds kShortestRest{2};
 constexpr milliseconds kLongestRest{50};
+// So many messages that failed in a mismatch are remembered: refusals come soon after.
+constexpr size_t kDisagreed = 64;
 // So long two ranks must have waited for each other in different operations.
 constexpr milliseconds kStrayed{300};
 
-std::vector<int> missingFor(const Op& op) {
-  std::vector<int> ranks;
+template <class Visit>
+void forEachCondition(const Op& op, Visit visit) {
   for (const Script& script : op.scripts) {
     if (!script.done() && script.waiting() != nullptr) {
-      const std::vector<int> more = script.waiting()->missing();
-      ranks.insert(ranks.end(), more.begin(), more.end());
+      visit(*script.waiting());
     }
   }
+}
+
+std::vector<int> missingFor(const Op& op) {
+  std::vector<int> ranks;
+  forEachCondition(op, [&](const Condition& waiting) {
+    const std::vector<int> more = waiting.missing();
+    ranks.insert(ranks.end(), more.begin(), more.end());
+  });
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
+}
+
+// Why a peer's part of it will not come.
+std::optional<Failure> cutShort(const Op& op) {
+  std::optional<Failure> failure;
+  forEachCondition(op, [&](const Condition& waiting) {
+    if (!failure) {
+      failure = waiting.brokenOff();
+    }
+  });
+  return failure;
 }
 
 bool hasSent(const Op& op) {
@@ -68,7 +88,10 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
-  op->reproach = mailbox_.takeLateRefusal();
+  const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal();
+  if (refusal && std::count(disagreed_.begin(), disagreed_.end(), refusal->id) == 0) {
+    op->reproach = refusal->failure;
+  }
   // This first step takes its place in the lanes: in the order of the calls.
   if (advance(op) == Step::kDone) {
     return;
@@ -87,6 +110,9 @@ bool Agenda::pass() {
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
+  if (mailbox_.takeBrokenOff()) {
+    moved |= endWhatIsCutShort();
+  }
   bells_.ring();
   if (moved) {
     rest_ = kShortestRest;
@@ -112,7 +138,7 @@ bool Agenda::stepCollectives() {
       failCollectives(failure);
       return true;
     } catch (const std::exception& error) {
-      failCollectives(brokenOff(members_, error));
+      failCollectives(failedHere(members_, error));
       return true;
     }
     moved |= step != Step::kBlocked;
@@ -161,9 +187,15 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
     }
     return result;
   } catch (const Failure& failure) {
+    if (failure.cause == Cause::kMismatch) {
+      disagreed_.push_back(op->sequence);
+      if (disagreed_.size() > kDisagreed) {
+        disagreed_.pop_front();
+      }
+    }
     finish(op, failure);
   } catch (const std::exception& error) {
-    finish(op, brokenOff(members_, error));
+    finish(op, failedHere(members_, error));
   }
   return Step::kDone;
 }
@@ -280,60 +312,62 @@ void Agenda::watchPeers() {
     next_tick_ = {};
     return;
   }
-  if (!collectives_.empty() && !gone.empty()) {
+  if (!collectives_.empty()) {
     if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
       failCollectives(*failure);
     }
   }
   std::vector<int> told;
   for (auto it = messages_.begin(); it != messages_.end();) {
-    if (const std::optional<Failure> failure =
-            gone.empty() ? std::nullopt : needsDeparted(**it, gone)) {
+    if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
       const std::vector<int>& partners = (*it)->partners;
-      const Mailbox::Silence silence(mailbox_);
       mailbox_.tellGivenUp(partners);
       told.insert(told.end(), partners.begin(), partners.end());
       finish(*it, failure);
-      it = messages_.erase(it);
-    } else if (const std::optional<int> peer = brokenOffBy(**it)) {
-      finish(*it, mailbox_.givenUp(*peer));
       it = messages_.erase(it);
     } else {
       ++it;
     }
   }
   mailbox_.forgetGivenUp(told);
+  endWhatIsCutShort();
 }
 
-std::optional<int> Agenda::brokenOffBy(const Op& op) {
-  for (const Script& script : op.scripts) {
-    const Condition* waiting = script.done() ? nullptr : script.waiting();
-    const std::vector<int> ranks = waiting == nullptr ? std::vector<int>() : waiting->brokenOff();
-    if (!ranks.empty()) {
-      return ranks.front();
+// Where it was for a death, this rank will see that itself.
+bool Agenda::endWhatIsCutShort() {
+  bool ended = false;
+  for (auto it = messages_.begin(); it != messages_.end();) {
+    const std::optional<Failure> cut = cutShort(**it);
+    if (cut && cut->cause != Cause::kPeerFailed) {
+      finish(*it, cut);
+      it = messages_.erase(it);
+      ended = true;
+    } else {
+      ++it;
     }
   }
-  return std::nullopt;
+  return ended;
 }
 
 std::optional<Failure> Agenda::needsDeparted(const Op& op,
                                              const std::vector<Departure>& gone) const {
+  if (gone.empty()) {
+    return std::nullopt;
+  }
   const auto is_gone = [&](int rank) {
     return (!op.partners.empty() && mailbox_.hasGivenUp(rank)) ||
            std::any_of(gone.begin(), gone.end(),
                        [rank](const Departure& departure) { return departure.rank == rank; });
   };
   bool lost = false;
-  for (const Script& script : op.scripts) {
-    const Condition* waiting = script.done() ? nullptr : script.waiting();
-    if (waiting == nullptr) {
-      continue;
-    }
-    const std::vector<int> missing = waiting->missing();
-    lost |= waiting->anyWillDo() && !missing.empty()
+  forEachCondition(op, [&](const Condition& waiting) {
+    const std::vector<int> missing = waiting.missing();
+    lost |= waiting.anyWillDo() && !missing.empty()
                 ? std::all_of(missing.begin(), missing.end(), is_gone)
                 : std::any_of(missing.begin(), missing.end(), is_gone);
-  }
+  });
+  const std::optional<Failure> cut = cutShort(op);
+  lost |= cut && cut->cause == Cause::kPeerFailed;
   if (!lost) {
     return std::nullopt;
   }
@@ -363,7 +397,10 @@ std::optional<Failure> Agenda::needsDeparted(const Op& op,
 }
 
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
-  op->scripts.clear();
+  {
+    const Mailbox::Ending ending(mailbox_, failure);
+    op->scripts.clear();
+  }
   if (const std::optional<Failure>& why = failure ? failure : op->reproach) {
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
   }
@@ -380,15 +417,22 @@ void Agenda::failCollectives(const Failure& failure) {
   collectives_.clear();
 }
 
-void Agenda::failAll(const Failure& failure) {
-  const Mailbox::Silence silence(mailbox_);
+void Agenda::leave(const Failure& failure) {
+  mailbox_.fallSilent();
   for (const auto& op : collectives_) {
     finish(op, failure);
+  }
+  collectives_.clear();
+  failAll(failure);
+}
+
+void Agenda::failAll(const Failure& failure) {
+  if (!collectives_.empty()) {
+    failCollectives(failure);
   }
   for (const auto& op : messages_) {
     finish(op, failure);
   }
-  collectives_.clear();
   messages_.clear();
   bells_.ring();
 }

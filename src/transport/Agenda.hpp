@@ -51,7 +51,10 @@ class Agenda {
   // How long to sleep when nothing moves: longer and longer.
   std::chrono::milliseconds rest() const { return rest_; }
 
+  // Fails what is pending; the group's other ranks are told.
   void failAll(const Failure& failure);
+  // The same in silence: this rank goes, and nothing comes after it.
+  void leave(const Failure& failure);
   bool anyFinished() const { return !finished_.empty(); }
   // With their errors set, scripts destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
@@ -68,9 +71,8 @@ class Agenda {
   void watchPeers();
   void watchStrays();
   void endWaitFor(int peer, const Signature& called);
+  bool endWhatIsCutShort();
   std::optional<Standing::Wait> strayed(int peer) const;
-  // The rank that will not send all of what this operation needs.
-  static std::optional<int> brokenOffBy(const Op& op);
   std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
@@ -86,7 +88,8 @@ class Agenda {
   std::deque<std::shared_ptr<Op>> collectives_;
   std::list<std::shared_ptr<Op>> messages_;
   Ops finished_;
-  std::optional<Ruling> broken_;  // why no collective can succeed any more
+  std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
+  std::optional<Ruling> broken_;    // why no collective can succeed any more
   size_t departures_seen_ = 0;
   struct Stray {
     int peer;

@@ -206,7 +206,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   try {
     ended = drive(who);
   } catch (const std::exception& error) {  // no memory
-    agenda_.failAll(aborted(error.what()));
+    agenda_.failAll(failedHere(members_, error));
     ended = agenda_.takeFinished();
   }
   lock.lock();
@@ -399,7 +399,7 @@ bool Engine::pass() {
       const std::lock_guard lock(mutex_);
       failure = *stopped_;
     }
-    agenda_.failAll(failure);
+    agenda_.leave(failure);
     return true;
   }
   return agenda_.pass() || taken;

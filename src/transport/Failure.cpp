@@ -43,6 +43,11 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
   if (!ranks.empty()) {
     reason += "; nothing from " + rankList(ranks);
   }
+  if (op.signature.kind == OpKind::kNeighborAllReduce) {
+    reason +=
+        "; who is not late does not exchange with this rank: compare set_topology, src_weights and "
+        "dst_weights";
+  }
   return {Cause::kTimeout, ranks, reason};
 }
 
@@ -63,23 +68,23 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   return {Cause::kMismatch, {low, high}, "ranks do not agree on the operation: " + reason};
 }
 
-Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
+Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, size_t bytes,
                     size_t expected) {
-  const int mine = members.global(members.rank);
-  const int other = members.global(peer);
+  const int sender = members.global(from);
+  const int receiver = members.global(to);
   const size_t each = width(op.signature.dtype);
   return {Cause::kMismatch,
-          {std::min(mine, other), std::max(mine, other)},
-          "ranks do not agree on the sizes: rank " + std::to_string(other) + " sends " +
-              std::to_string(bytes / each) + " elements to rank " + std::to_string(mine) +
+          {std::min(sender, receiver), std::max(sender, receiver)},
+          "ranks do not agree on the sizes: rank " + std::to_string(sender) + " sends " +
+              std::to_string(bytes / each) + " elements to rank " + std::to_string(receiver) +
               ", which expects " + std::to_string(expected / each)};
 }
 
 Failure aborted(const std::string& why) {
-  return {Cause::kAborted, {}, why};
+  return {Cause::kAborted, {}, why + "; make a new group"};
 }
 
-Failure brokenOff(const Membership& members, const std::exception& error) {
+Failure failedHere(const Membership& members, const std::exception& error) {
   const int rank = members.global(members.rank);
   const std::string what = error.what();  // torch's go on with a stack
   return {Cause::kAborted,

@@ -36,12 +36,12 @@ struct Failure {
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing);
 // `theirs` is what `peer` called where this rank called `op`.
 Failure mismatch(const Membership& members, const Op& op, int peer, const Signature& theirs);
-// `peer` sent `bytes` where this rank expects `expected`.
-Failure sizesDiffer(const Membership& members, const Op& op, int peer, size_t bytes,
+// Rank `from` of the group sends `bytes` to rank `to`, which expects `expected`.
+Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, size_t bytes,
                     size_t expected);
 Failure aborted(const std::string& why);
 // Something in the operation itself failed on this rank: memory that cannot be had.
-Failure brokenOff(const Membership& members, const std::exception& error);
+Failure failedHere(const Membership& members, const std::exception& error);
 
 // "[bluefog] rank 3/8 allreduce #1234 SUM float32[4096]: "
 std::string prefix(const Membership& members, const Op& op);

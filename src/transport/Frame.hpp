@@ -12,7 +12,8 @@
 
 namespace bluefog {
 
-// Of a group.
+// Of a group: a socket and a pidfd for each peer have to fit into the usual limit of 1024 open
+// files.
 constexpr size_t kMostRanks = 256;
 
 enum class OpKind : uint8_t {
@@ -76,7 +77,7 @@ struct Frame {
   FrameType type = FrameType::kCollective;
   Written written = Written::kUntimed;
   uint32_t bytes = 0;   // payload that follows
-  uint64_t id = 0;      // collective: sequence number; message: the sender's number for it
+  uint64_t id = 0;      // the operation's sequence number, on the rank that writes
   int64_t tag = 0;      // messages
   uint64_t offset = 0;  // kData: where in the message the payload belongs
   double weight = 1.0;  // what the sender wants its data scaled by

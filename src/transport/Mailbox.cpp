@@ -15,7 +15,7 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
         .departing = {},
         .unsent = {},
         .unanswered = {},
-        .streaming = {},
+        .coming = {},
         .broken_off = {},
         .owed = {},
         .elsewhere = {},
@@ -23,11 +23,12 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
   }
 }
 
-Mailbox::Departing::Departing(Mailbox& mailbox, int destination, const Frame& frame)
+Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, int destination, const Frame& frame)
     : mailbox_(mailbox), announcement_(frame) {
   Lane& lane = mailbox.lane(destination);
   outbound_.destination = destination;
-  outbound_.id = lane.next_id++;
+  outbound_.id = op.sequence;
+  lane.unsent_from = op.sequence + 1;
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
@@ -37,10 +38,10 @@ Mailbox::Departing::Departing(Mailbox& mailbox, int destination, const Frame& fr
 Mailbox::Departing::~Departing() {
   Lane& lane = mailbox_.lane(outbound_.destination);
   lane.unanswered.erase(outbound_.id);
-  if (std::count(lane.departing.begin(), lane.departing.end(), outbound_.id) > 0) {
-    lane.unsent.emplace(outbound_.id, announcement_);
-  } else if (!outbound_.is_sent && outbound_.answer <= Grant::kAccepted && !mailbox_.is_silent_) {
-    mailbox_.answer(outbound_.destination, {outbound_.id, Grant::kBrokenOff, {}});
+  if (!lane.departing.empty() && lane.departing.front() <= outbound_.id) {
+    lane.unsent.emplace(outbound_.id, Unsent{announcement_, mailbox_.why_});
+  } else if (!outbound_.is_sent && outbound_.answer.answer <= Grant::kAccepted) {
+    mailbox_.breakOff(outbound_.destination, outbound_.id, Grant::kBrokenOff, mailbox_.why_);
   }
 }
 
@@ -50,17 +51,25 @@ bool Mailbox::Turn::ready() {
 }
 
 bool Mailbox::Answered::await_resume() const {
-  if (message_->answer == Grant::kRefused) {
-    throw mismatch(mailbox_.members_, op_, peer_, message_->expected);
+  if (message_->answer.answer == Grant::kRefused) {
+    throw mismatch(mailbox_.members_, op_, peer_, message_->answer.expected);
   }
-  return message_->answer == Grant::kAccepted;
+  return message_->answer.answer == Grant::kAccepted;
 }
 
-Failure Mailbox::givenUp(int peer) const {
+Failure Mailbox::failureOf(int peer, Cause why) const {
   const int who = members_.global(peer);
-  return {Cause::kTimeout,
-          {who},
-          "rank " + std::to_string(who) + " had already given up the matching operation"};
+  const std::string rank = "rank " + std::to_string(who);
+  if (why == Cause::kMismatch) {
+    return {why, {who}, "ranks did not agree on the matching operation of " + rank};
+  }
+  return {why, {who}, rank + " had already given up the matching operation"};
+}
+
+Failure Mailbox::withdrawn(const Departing& message) const {
+  const Cause why = message->answer.why;
+  // Who died is another one, whom this message does not need.
+  return failureOf(message->destination, why == Cause::kPeerFailed ? Cause::kTimeout : why);
 }
 
 bool Mailbox::Reached::ready() {
@@ -87,14 +96,13 @@ std::vector<int> Mailbox::Reached::missing() const {
   return ranks;
 }
 
-std::vector<int> Mailbox::Reached::brokenOff() const {
-  std::vector<int> ranks;
+std::optional<Failure> Mailbox::Reached::brokenOff() const {
   for (const Inbound* message : messages_) {
-    if (message->state < state_ && message->broken_off) {
-      ranks.push_back(message->source);
+    if (message->state != Inbound::State::kComplete && message->broken_off) {
+      return mailbox_.failureOf(message->source, *message->broken_off);
     }
   }
-  return ranks;
+  return std::nullopt;
 }
 
 bool Mailbox::Reached::anyWillDo() const {
@@ -116,49 +124,39 @@ std::vector<int> Mailbox::Heads::missing() const {
   return ranks;
 }
 
-std::vector<int> Mailbox::Heads::brokenOff() const {
-  std::vector<int> ranks;
+std::optional<Failure> Mailbox::Heads::brokenOff() const {
   for (const Expected& message : messages_) {
     if (message->broken_off && !isHere(*message)) {
-      ranks.push_back(message->source);
+      return mailbox_.failureOf(message->source, *message->broken_off);
     }
   }
-  return ranks;
+  return std::nullopt;
 }
 
 Mailbox::Expected Mailbox::expect(int source, OpKind kind, int64_t tag) {
-  const auto early = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                  [&](const std::shared_ptr<Inbound>& message) {
-                                    return message->kind == kind && message->tag == tag &&
-                                           (source == kAnySource || message->source == source);
-                                  });
-  if (early != unexpected_.end()) {
-    std::shared_ptr<Inbound> message = *early;
-    unexpected_.erase(early);
-    lane(message->source).unexpected_bytes -= message->payload.size();
-    credit(message->source, message->payload.size());
-    return {*this, std::move(message)};
+  if (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
+    lane(early->source).unexpected_bytes -= early->payload.size();
+    credit(early->source, early->payload.size());
+    any_broken_off_ |= early->broken_off.has_value();
+    return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
   message->source = source;
   message->kind = kind;
   message->tag = tag;
-  expected_.push_back(message);
+  expected_.add(message);
   return {*this, std::move(message)};
 }
 
 void Mailbox::abandon(Inbound& message) {
   switch (message.state) {
     case Inbound::State::kExpected:
-      message.abandoned = true;  // stays in line: the message that comes was meant for it
+      message.abandoned = why_;  // stays in line: the message that comes was meant for it
       break;
     case Inbound::State::kAnnounced:
-      lane(message.source).broken_off.erase(message.id);
-      answer(message.source, {message.id, Grant::kWithdrawn, {}});
-      break;
     case Inbound::State::kStreaming:
-      lane(message.source).streaming.erase(message.id);
-      answer(message.source, {message.id, Grant::kWithdrawn, {}});
+      lane(message.source).coming.erase(message.id);
+      breakOff(message.source, message.id, Grant::kWithdrawn, message.abandoned.value_or(why_));
       break;
     case Inbound::State::kHere:
     case Inbound::State::kComplete:
@@ -186,10 +184,7 @@ Mailbox::Reached Mailbox::completed(const Inbound& message) {
 void Mailbox::accept(const Expected& message, std::byte* sink) {
   message->sink = sink;
   message->state = Inbound::State::kStreaming;
-  message->broken_off = lane(message->source).broken_off.erase(message->id) > 0;
-  // The map shares ownership with the script: frames may still come after the script has ended.
-  lane(message->source).streaming.emplace(message->id, message.share());
-  answer(message->source, {message->id, Grant::kAccepted, {}});
+  answer(message->source, {.id = message->id, .answer = Grant::kAccepted});
 }
 
 bool Mailbox::mayGoAtOnce(int destination, const Signature& signature) {
@@ -201,18 +196,18 @@ void Mailbox::credit(int peer, size_t bytes) {
   Lane& from = lane(peer);
   from.uncredited += bytes;
   if (from.uncredited >= kCreditStep) {
-    answer(peer, {std::exchange(from.uncredited, 0), Grant::kCredit, {}});
+    answer(peer, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
   }
 }
 
 void Mailbox::tellGivenUp(const std::vector<int>& partners) {
   for (int peer : partners) {
-    answer(peer, {lane(peer).next_id, Grant::kGaveUp, {}});
+    answer(peer, {.id = lane(peer).unsent_from, .answer = Grant::kGaveUp});
   }
 }
 
 void Mailbox::tellElsewhere(int peer, const Signature& called) {
-  answer(peer, {0, Grant::kElsewhere, called});
+  answer(peer, {.answer = Grant::kElsewhere, .expected = called});
 }
 
 std::optional<Signature> Mailbox::takeElsewhere(int peer) {
@@ -230,8 +225,9 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     return;
   }
   message.state = Inbound::State::kComplete;
-  lane(message.source).broken_off.erase(message.id);
-  answer(message.source, {message.id, Grant::kRefused, op.signature});
+  lane(message.source).coming.erase(message.id);
+  answer(message.source, {.id = message.id, .answer = Grant::kRefused, .expected = op.signature});
+  why_ = Cause::kMismatch;  // of what the caller's script still expects
   throw mismatch(members_, op, message.source, message.signature);
 }
 
@@ -247,7 +243,7 @@ void Mailbox::pop(Inbound& message) {
   popLane(message.source);
   if (message.received >= message.signature.bytes()) {
     message.state = Inbound::State::kComplete;
-    from.streaming.erase(message.id);
+    from.coming.erase(message.id);
   }
 }
 
@@ -285,9 +281,10 @@ bool Mailbox::announceUnsent(int peer) {
   Lane& to = lane(peer);
   bool moved = false;
   while (!to.unsent.empty() && to.unsent.begin()->first == to.departing.front() && to.out.room()) {
-    *to.out.slot() = to.unsent.begin()->second;
+    const Unsent& message = to.unsent.begin()->second;
+    *to.out.slot() = message.announcement;
     to.out.publish();
-    answer(peer, {to.departing.front(), Grant::kBrokenOff, {}});
+    breakOff(peer, to.departing.front(), Grant::kBrokenOff, message.why);
     to.unsent.erase(to.unsent.begin());
     to.departing.pop_front();
     bells_.touch(peer);
@@ -317,14 +314,8 @@ bool Mailbox::deliver(int peer, const Frame& frame) {
   if (frame.id >= lane(peer).given_up_from) {
     lane(peer).given_up_from = kNot;
   }
-  const auto found = std::find_if(expected_.begin(), expected_.end(),
-                                  [&](const std::shared_ptr<Inbound>& message) {
-                                    return message->accepts(peer, frame.signature.kind, frame.tag);
-                                  });
-  if (found != expected_.end()) {
-    const std::shared_ptr<Inbound> message = *found;
-    expected_.erase(found);
-    fill(*message, peer, frame);
+  if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
+    fill(message, peer, frame);
     credit(peer, message->payload.size());
     if (message->abandoned) {
       abandon(*message);
@@ -338,19 +329,28 @@ bool Mailbox::deliver(int peer, const Frame& frame) {
   auto message = std::make_shared<Inbound>();
   message->kind = frame.signature.kind;
   message->tag = frame.tag;
-  fill(*message, peer, frame);
+  fill(message, peer, frame);
   from.unexpected_bytes += message->payload.size();
-  unexpected_.push_back(std::move(message));
+  unexpected_.add(std::move(message));
   return true;
 }
 
-void Mailbox::fill(Inbound& message, int peer, const Frame& frame) {
+void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame) {
+  Inbound& message = *inbound;
+  Lane& from_peer = lane(peer);
   message.source = peer;
   message.id = frame.id;
   message.weight = frame.weight;
   message.signature = frame.signature;
+  from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {
     message.state = Inbound::State::kAnnounced;
+    // The map shares ownership with the script: frames may still come after the script has ended.
+    from_peer.coming.emplace(message.id, inbound);
+    if (const auto ended = from_peer.broken_off.extract(message.id)) {
+      message.broken_off = ended.mapped();
+      any_broken_off_ = true;
+    }
     return;
   }
   // As long as its signature says, whatever the frame says: who reads it relies on that.
@@ -363,8 +363,8 @@ void Mailbox::fill(Inbound& message, int peer, const Frame& frame) {
 // False when the frame is for a script that takes it in step with others.
 bool Mailbox::takeData(int peer, const Frame& frame) {
   Lane& from = lane(peer);
-  const auto found = from.streaming.find(frame.id);
-  if (found == from.streaming.end()) {
+  const auto found = from.coming.find(frame.id);
+  if (found == from.coming.end() || found->second->state == Inbound::State::kAnnounced) {
     return true;  // its operation has ended: thrown away
   }
   Inbound& message = *found->second;
@@ -381,9 +381,15 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   message.received += bytes;
   if (message.received >= message.signature.bytes()) {
     message.state = Inbound::State::kComplete;
-    from.streaming.erase(found);
+    from.coming.erase(found);
   }
   return true;
+}
+
+void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, Cause why) {
+  if (!is_silent_) {
+    answer(peer, {.id = id, .answer = how, .why = why});
+  }
 }
 
 void Mailbox::answer(int peer, const Grant& grant) {
@@ -434,11 +440,12 @@ bool Mailbox::drainAnswers(int peer) {
       continue;
     }
     if (grant.answer == Grant::kBrokenOff) {
-      const auto found = lane(peer).streaming.find(grant.id);
-      if (found != lane(peer).streaming.end()) {
-        found->second->broken_off = true;
-      } else {
-        lane(peer).broken_off.insert(grant.id);
+      const auto found = lane(peer).coming.find(grant.id);
+      if (found != lane(peer).coming.end()) {
+        found->second->broken_off = grant.why;
+        any_broken_off_ = true;
+      } else if (grant.id >= lane(peer).unseen_from) {
+        lane(peer).broken_off.emplace(grant.id, grant.why);
       }
       continue;
     }
@@ -448,24 +455,21 @@ bool Mailbox::drainAnswers(int peer) {
     }
     const auto found = lane(peer).unanswered.find(grant.id);
     if (found != lane(peer).unanswered.end()) {
-      found->second->answer = grant.answer;
-      found->second->expected = grant.expected;
-    } else if (grant.answer == Grant::kRefused) {
+      found->second->answer = grant;
+    } else if (grant.answer == Grant::kRefused && !late_refusal_) {
       const int who = members_.global(peer);
-      late_refusal_ = Failure{Cause::kMismatch,
-                              {who},
-                              "rank " + std::to_string(who) +
-                                  " could not take an earlier message of this rank: it called " +
-                                  name(grant.expected) + details(grant.expected)};
+      late_refusal_ =
+          LateRefusal{grant.id,
+                      {Cause::kMismatch,
+                       {who},
+                       "rank " + std::to_string(who) + " could not take this rank's message #" +
+                           std::to_string(grant.id) + ": it called " + name(grant.expected) +
+                           details(grant.expected)}};
     }
   }
   ring_from.read.store(read, std::memory_order_release);
   bells_.touch(peer);
   return true;
-}
-
-std::optional<Failure> Mailbox::takeLateRefusal() {
-  return std::exchange(late_refusal_, std::nullopt);
 }
 
 void Mailbox::popLane(int peer) {

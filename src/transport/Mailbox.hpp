@@ -4,16 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
+#include "transport/Lines.hpp"
 #include "transport/Op.hpp"
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
@@ -22,44 +21,18 @@
 
 namespace bluefog {
 
-constexpr int kAnySource = -1;
-
-// One message that this rank expects, or that came before it was expected.
-struct Inbound {
-  enum class State {
-    kExpected,
-    kHere,       // a small one: its bytes are in `payload`
-    kAnnounced,  // a large one: its sender waits for an answer
-    kStreaming,
-    kComplete
-  };
-
-  int source = kAnySource;
-  OpKind kind = OpKind::kPointToPoint;
-  int64_t tag = 0;
-  State state = State::kExpected;
-  bool abandoned = false;   // nobody waits any more: what comes is thrown away
-  bool broken_off = false;  // not all of it will come
-  uint64_t id = 0;
-  double weight = 1.0;
-  Signature signature;  // what its sender called
-  std::vector<std::byte> payload;
-  // Where the bytes of a large message go. Null: the script takes the frames from the lane.
-  std::byte* sink = nullptr;
-  uint64_t received = 0;
-
-  bool accepts(int from, OpKind of_kind, int64_t of_tag) const {
-    return (source == kAnySource || source == from) && kind == of_kind && tag == of_tag;
-  }
-};
-
 // One message on its way out.
 struct Outbound {
   int destination = 0;
   uint64_t id = 0;
-  Grant::Answer answer = Grant::kNone;
-  Signature expected;  // what the receiver called, when it refused
+  Grant answer;
   bool is_sent = false;
+};
+
+// Of a message whose operation had already ended here.
+struct LateRefusal {
+  uint64_t id;
+  Failure failure;
 };
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
@@ -97,7 +70,8 @@ class Mailbox {
   // receiver hears that it was broken off.
   class Departing {
    public:
-    Departing(Mailbox& mailbox, int destination, const Frame& frame);
+    // `op` sends one message at most to a rank.
+    Departing(Mailbox& mailbox, const Op& op, int destination, const Frame& frame);
     ~Departing();
     Departing(const Departing&) = delete;
     Departing& operator=(const Departing&) = delete;
@@ -140,7 +114,7 @@ class Mailbox {
     explicit Room(const Departing& message)
         : Waiting(message.mailbox_, message->destination), message_(message) {}
     bool ready() override { return !await_resume() || mailbox_.lane(peer_).out.room(); }
-    bool await_resume() const { return message_->answer != Grant::kWithdrawn; }
+    bool await_resume() const { return message_->answer.answer != Grant::kWithdrawn; }
 
    private:
     const Departing& message_;
@@ -151,7 +125,7 @@ class Mailbox {
    public:
     Answered(const Departing& message, const Op& op)
         : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
-    bool ready() override { return message_->answer != Grant::kNone; }
+    bool ready() override { return message_->answer.answer != Grant::kNone; }
     bool await_resume() const;
 
    private:
@@ -165,7 +139,7 @@ class Mailbox {
         : mailbox_(mailbox), messages_(std::move(messages)), state_(state) {}
     bool ready() override;
     std::vector<int> missing() const override;
-    std::vector<int> brokenOff() const override;
+    std::optional<Failure> brokenOff() const override;
     bool anyWillDo() const override;
     void await_resume() {}
 
@@ -181,7 +155,7 @@ class Mailbox {
         : mailbox_(mailbox), messages_(messages) {}
     bool ready() override { return missing().empty(); }
     std::vector<int> missing() const override;
-    std::vector<int> brokenOff() const override;
+    std::optional<Failure> brokenOff() const override;
     void await_resume() {}
 
    private:
@@ -226,8 +200,8 @@ class Mailbox {
   // --- sending
   Turn turn(const Departing& message) { return Turn(message); }
   Answered answered(const Departing& message, const Op& op) { return {message, op}; }
-  // Why a message has failed that was not accepted, or not sent to its end.
-  Failure givenUp(int peer) const;
+  // Why a message has failed whose receiver has withdrawn.
+  Failure withdrawn(const Departing& message) const;
   Room room(const Departing& message) { return Room(message); }
   // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
   // that the receiver does not expect yet would pile up there, and at last stop the lane.
@@ -255,20 +229,27 @@ class Mailbox {
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
   bool drain();
-  // The refusal of a message whose operation had already ended here, once.
-  std::optional<Failure> takeLateRefusal();
+  // Whether a peer has broken off what operations here may wait for, since the last time.
+  bool takeBrokenOff() { return std::exchange(any_broken_off_, false); }
+  // The first one since the last time.
+  std::optional<LateRefusal> takeLateRefusal() { return std::exchange(late_refusal_, {}); }
 
-  // While it lives nobody hears what breaks off: receivers hear of the reason, which is greater.
-  class Silence {
+  // While it lives, scripts are destroyed for that reason, and the peers of their messages hear it.
+  class Ending {
    public:
-    explicit Silence(Mailbox& mailbox) : mailbox_(mailbox) { mailbox_.is_silent_ = true; }
-    ~Silence() { mailbox_.is_silent_ = false; }
-    Silence(const Silence&) = delete;
-    Silence& operator=(const Silence&) = delete;
+    Ending(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {
+      mailbox_.why_ = why ? why->cause : kUnknown;
+    }
+    ~Ending() { mailbox_.why_ = kUnknown; }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
 
    private:
     Mailbox& mailbox_;
   };
+  // This rank leaves, of which its peers hear by themselves: from now on it does not say what it
+  // breaks off.
+  void fallSilent() { is_silent_ = true; }
 
   int rank() const { return members_.rank; }
   // Bytes handed to peers so far. Readable from any thread.
@@ -284,22 +265,29 @@ class Mailbox {
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
   static constexpr uint64_t kNot = ~uint64_t{0};
+  // A script has thrown something: it found no memory.
+  static constexpr Cause kUnknown = Cause::kAborted;
 
+  struct Unsent {
+    Frame announcement;
+    Cause why;
+  };
   struct Lane {  // to and from one peer
     RingWriter out;
     RingReader in;
-    std::deque<uint64_t> departing;    // ids whose first frame is not out yet, in order
-    std::map<uint64_t, Frame> unsent;  // of those, whose operation has ended
+    std::deque<uint64_t> departing;     // ids whose first frame is not out yet, in order
+    std::map<uint64_t, Unsent> unsent;  // of those, whose operation has ended
     std::map<uint64_t, Outbound*> unanswered;
-    std::map<uint64_t, std::shared_ptr<Inbound>> streaming;
-    std::set<uint64_t> broken_off;  // ids that were not streaming
-    std::deque<Grant> owed;         // answers that found no room yet
+    std::map<uint64_t, std::shared_ptr<Inbound>> coming;  // announced, or streaming
+    std::map<uint64_t, Cause> broken_off;  // ids whose announcement is still in the lane
+    uint64_t unseen_from = 0;              // the first id that has not come out of the lane
+    std::deque<Grant> owed;                // answers that found no room yet
     size_t unexpected_bytes = 0;
     size_t uncredited = 0;          // bytes taken
     size_t outstanding = 0;         // bytes sent
     uint64_t given_up_from = kNot;  // the first message that the peer did not send
     std::optional<Signature> elsewhere;
-    uint64_t next_id = 0;
+    uint64_t unsent_from = 0;  // ids are the operations' sequence numbers
   };
 
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
@@ -308,10 +296,14 @@ class Mailbox {
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
   bool deliver(int peer, const Frame& frame);
-  void fill(Inbound& message, int peer, const Frame& frame);
+  void fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame);
   void credit(int peer, size_t bytes);
   bool takeData(int peer, const Frame& frame);
   void answer(int peer, const Grant& grant);
+  // Says that this rank's operation with the message of this id has ended too early.
+  void breakOff(int peer, uint64_t id, Grant::Answer how, Cause why);
+  // Of an operation whose message that peer has broken off.
+  Failure failureOf(int peer, Cause why) const;
   void abandon(Inbound& message);
   void popLane(int peer);
 
@@ -319,11 +311,13 @@ class Mailbox {
   const Membership& members_;
   Bells& bells_;
   std::vector<Lane> lanes_;
-  std::list<std::shared_ptr<Inbound>> expected_;
-  std::list<std::shared_ptr<Inbound>> unexpected_;
-  std::optional<Failure> late_refusal_;
+  Lines expected_;
+  Lines unexpected_;
+  std::optional<LateRefusal> late_refusal_;
   bool floor_taken_ = false;
+  Cause why_ = kUnknown;
   bool is_silent_ = false;
+  bool any_broken_off_ = false;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };

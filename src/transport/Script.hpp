@@ -2,8 +2,11 @@
 
 #include <coroutine>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "transport/Failure.hpp"
 
 namespace bluefog {
 
@@ -17,8 +20,8 @@ class Condition {
   virtual std::vector<int> missing() const = 0;
   // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
   virtual std::vector<int> late() const { return missing(); }
-  // Those of them that have broken off sending.
-  virtual std::vector<int> brokenOff() const { return {}; }
+  // Why it will not be fulfilled any more, once a rank has said that it sends no more of it.
+  virtual std::optional<Failure> brokenOff() const { return std::nullopt; }
   // Whether one of the missing ranks would do (a receive from any source).
   virtual bool anyWillDo() const { return false; }
 

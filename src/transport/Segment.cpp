@@ -6,8 +6,6 @@
 
 #include <stdexcept>
 
-#include "core/Error.hpp"
-
 namespace bluefog {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/Error.hpp"
 #include "core/Fd.hpp"
 #include "transport/Bell.hpp"
 #include "transport/Ring.hpp"
@@ -29,7 +30,8 @@ struct Grant {
 
   uint64_t id = 0;
   Answer answer = kNone;
-  Signature expected;  // what the receiver called, for the message of a refusal
+  Cause why = Cause::kAborted;  // of an operation that has ended too early
+  Signature expected = {};      // what the receiver called, for the message of a refusal
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be

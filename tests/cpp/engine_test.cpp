@@ -172,8 +172,8 @@ TEST_F(EngineTest, StopWakesThoseWhoWait) {
 TEST_F(EngineTest, NothingIsPostedAfterStop) {
   zero.engine.stop(aborted("first"));
   zero.engine.stop(aborted("second"));
-  EXPECT_EQ(story(failureOf([&] { zero.synchronize(); })), "first");
-  EXPECT_EQ(story(failureOf([&] { pending(); })), "first");
+  EXPECT_EQ(story(failureOf([&] { zero.synchronize(); })), "first; make a new group");
+  EXPECT_EQ(story(failureOf([&] { pending(); })), "first; make a new group");
 }
 
 TEST_F(EngineTest, ShutdownFailsWhatIsPending) {
@@ -185,7 +185,7 @@ TEST_F(EngineTest, ShutdownFailsWhatIsPending) {
     const std::optional<Error> error = errorOf(*op);
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->cause(), Cause::kAborted);
-    EXPECT_EQ(story(*error), "the process group was destroyed");
+    EXPECT_EQ(story(*error), "the process group was destroyed; make a new group");
   }
   zero.engine.shutdown();
 }

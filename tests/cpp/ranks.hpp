@@ -208,6 +208,7 @@ class Rank {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
     op->scripts.push_back(
         bluefog::send(engine.mailbox(), *op, destination, tag, bytesOf(data), 1.0));
+    op->sends = 1;
     return op;
   }
 
@@ -217,6 +218,9 @@ class Rank {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
     op->scripts.push_back(
         bluefog::receive(engine.mailbox(), *op, source, tag, bytesOf(data), sender));
+    if (source != kAnySource) {
+      op->partners = {source};
+    }
     return op;
   }
 
@@ -228,6 +232,11 @@ class Rank {
     for (const WeightedRank& destination : destinations) {
       op->scripts.push_back(bluefog::send(engine.mailbox(), *op, destination.rank, 0,
                                           bytesOf(input), destination.weight));
+      ++op->sends;
+      op->partners.push_back(destination.rank);
+    }
+    for (const WeightedRank& source : sources) {
+      op->partners.push_back(source.rank);
     }
     op->scripts.push_back(bluefog::neighborSum(engine.mailbox(), *op, bytesOf(input), self_weight,
                                                std::move(sources), divisor, bytesOf(output)));
@@ -332,6 +341,22 @@ template <class T, class Expected>
     }
   }
   return ::testing::AssertionSuccess();
+}
+
+constexpr size_t kLittle = 100;
+constexpr size_t kMuch = 200'000;  // several frames
+
+inline std::vector<float> numbers(size_t count, int seed) {
+  std::vector<float> data(count);
+  for (size_t i = 0; i < count; ++i) {
+    data[i] = static_cast<float>((i + static_cast<size_t>(seed) * 17) % 1000);
+  }
+  return data;
+}
+
+inline ::testing::AssertionResult are(const std::vector<float>& got, int seed) {
+  const std::vector<float> wanted = numbers(got.size(), seed);
+  return holds(got, [&](size_t i) { return wanted[i]; });
 }
 
 inline bool eventually(const std::function<bool()>& happened, milliseconds limit = 20'000ms) {

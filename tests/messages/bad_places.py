@@ -19,13 +19,6 @@ def places(b: Any) -> Calls:
     reduce = functools.partial(options, "Reduce")
     group = world_group()
 
-    def coalescing_twice() -> None:
-        b._start_coalescing()
-        try:
-            b._start_coalescing()
-        finally:
-            b._end_coalescing()
-
     return {
         "broadcast root 4": lambda: b.broadcast(fs(1), broadcast(rootRank=4)),
         "broadcast root -1": lambda: b.broadcast(fs(1), broadcast(rootRank=-1)),
@@ -41,7 +34,6 @@ def places(b: Any) -> Calls:
         "recv tag -3": lambda: b.recv(fs(1), 0, -3),
         "recv_anysource tag -1": lambda: b.recv_anysource(fs(1), -1),
         "set_timeout 0": lambda: group.set_timeout(timedelta(0)),
-        "coalescing twice": coalescing_twice,
         "end without start of coalescing": b._end_coalescing,
     }
 

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/Failure.hpp"
+
+namespace bluefog {
+
+constexpr int kAnySource = -1;
+
+// One message that this rank expects, or that came before it was expected.
+struct Inbound {
+  enum class State {
+    kExpected,
+    kHere,       // a small one: its bytes are in `payload`
+    kAnnounced,  // a large one: its sender waits for an answer
+    kStreaming,
+    kComplete
+  };
+
+  int source = kAnySource;
+  OpKind kind = OpKind::kPointToPoint;
+  int64_t tag = 0;
+  State state = State::kExpected;
+  std::optional<Cause> abandoned;   // why nobody waits any more: what comes is thrown away
+  std::optional<Cause> broken_off;  // why not all of it will come
+  uint64_t id = 0;
+  double weight = 1.0;
+  Signature signature;  // what its sender called
+  std::vector<std::byte> payload;
+  // Where the bytes of a large message go. Null: the script takes the frames from the lane.
+  std::byte* sink = nullptr;
+  uint64_t received = 0;
+};
+
+// Messages that wait to be matched, by kind and tag; in order, those of the same.
+class Lines {
+ public:
+  void add(std::shared_ptr<Inbound> message);
+  // The first of that kind and tag that goes with this source, taken out; null if there is none.
+  std::shared_ptr<Inbound> take(int source, OpKind kind, int64_t tag);
+
+ private:
+  std::map<std::pair<OpKind, int64_t>, std::list<std::shared_ptr<Inbound>>> lines_;
+};
+
+}  // namespace bluefog
