@@ -16,8 +16,6 @@ constexpr unsigned kTrials = 8;
 // What the way that is not in use must be better by.
 constexpr double kClearly = 1.3;
 
-using Clock = std::chrono::steady_clock;
-
 bool isTrial(unsigned frame) {
   return frame % kPeriod < kTrials;
 }
@@ -48,9 +46,9 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
     copyBytes(to, from, bytes, stores);
     return;
   }
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = now_();
   copyBytes(to, from, bytes, stores);
-  way(stores).writing.note((Clock::now() - begin) * kTimed / bytes);
+  way(stores).writing.note((now_() - begin) * kTimed / bytes);
   choose();
 }
 
@@ -66,12 +64,12 @@ Written Passage::sendOff(size_t bytes, int readers) {
 
 // Reads what is to be read anyway: it is in this core's cache then.
 void Passage::read(Written written, const std::byte* at) {
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = now_();
   for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
     static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
   }
   way(written == Written::kStreamed ? Stores::kStreamed : Stores::kCached)
-      .reading.note(Clock::now() - begin);
+      .reading.note(now_() - begin);
   choose();
 }
 

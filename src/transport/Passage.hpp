@@ -17,6 +17,10 @@ namespace bluefog {
 // part. What a rank finds so, writing its own and reading its peers', it does with its own.
 class Passage {
  public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Passage(Clock::time_point (*now)() = Clock::now) : now_(now) {}
+
   // Of the frame that is being filled.
   Stores stores() const;
   // Into it.
@@ -32,7 +36,7 @@ class Passage {
   }
 
  private:
-  using Duration = std::chrono::steady_clock::duration;
+  using Duration = Clock::duration;
 
   static constexpr size_t kTimed = 8 * 1024;  // bytes
 
@@ -60,6 +64,7 @@ class Passage {
   void read(Written written, const std::byte* at);
   void choose();
 
+  Clock::time_point (*now_)();
   Stores better_ = Stores::kCached;
   unsigned sent_ = 0;
   int readers_ = 1;
