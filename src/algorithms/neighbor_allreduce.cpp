@@ -11,7 +11,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, doubl
   std::vector<Mailbox::Expected> messages;
   messages.reserve(sources.size());
   for (const WeightedRank& source : sources) {
-    messages.push_back(mailbox.expect(source.rank, op.signature.kind, 0));
+    messages.push_back(mailbox.expect(op, source.rank, 0));
   }
   co_await mailbox.arrived(messages);
   for (const Mailbox::Expected& message : messages) {

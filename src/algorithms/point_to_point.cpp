@@ -44,7 +44,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
 
 Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
                std::shared_ptr<int> sender) {
-  const Mailbox::Expected message = mailbox.expect(source, op.signature.kind, tag);
+  const Mailbox::Expected message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);
   mailbox.requireSame(*message, op);
   *sender = message->source;

@@ -47,6 +47,12 @@ std::optional<Failure> cutShort(const Op& op) {
   return failure;
 }
 
+bool sleeps(const Op& op) {
+  bool all = true;
+  forEachCondition(op, [&](const Condition& waiting) { all = all && waiting.sleeps(); });
+  return all;
+}
+
 bool hasSent(const Op& op) {
   return std::all_of(op.scripts.begin(), op.scripts.begin() + static_cast<std::ptrdiff_t>(op.sends),
                      [](const Script& script) { return script.done(); });
@@ -98,9 +104,13 @@ void Agenda::add(std::shared_ptr<Op> op) {
   }
   if (op->reproach && hasSent(*op)) {
     finish(op, op->reproach);
-  } else {
-    messages_.push_back(std::move(op));
+    return;
   }
+  const uint64_t number = op->sequence;
+  if (!sleeps(*op)) {
+    awake_.insert(number);
+  }
+  messages_.emplace(number, std::move(op));
 }
 
 bool Agenda::pass() {
@@ -110,9 +120,6 @@ bool Agenda::pass() {
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
-  if (mailbox_.takeBrokenOff()) {
-    moved |= endWhatIsCutShort();
-  }
   bells_.ring();
   if (moved) {
     rest_ = kShortestRest;
@@ -151,12 +158,24 @@ bool Agenda::stepCollectives() {
   return moved;
 }
 
+// There may be many thousands: only those are looked at for which something may have changed.
 bool Agenda::stepMessages() {
+  for (uint64_t number : mailbox_.takeStirred()) {
+    awake_.insert(number);
+  }
   bool moved = false;
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    const Step step = advance(*it);
-    moved |= step != Step::kBlocked;
-    it = step == Step::kDone ? messages_.erase(it) : std::next(it);
+  for (auto it = awake_.begin(); it != awake_.end();) {
+    const auto found = messages_.find(*it);
+    bool rests = found == messages_.end();
+    if (!rests) {
+      const Step step = advance(found->second);
+      moved |= step != Step::kBlocked;
+      rests = step == Step::kDone || sleeps(*found->second);
+      if (step == Step::kDone) {
+        messages_.erase(found);
+      }
+    }
+    it = rests ? awake_.erase(it) : std::next(it);
   }
   return moved;
 }
@@ -184,8 +203,14 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
     const Step result = step(*op);
     if (result == Step::kDone) {
       finish(op, std::nullopt);
+      return result;
     }
-    return result;
+    const std::optional<Failure> cut = cutShort(*op);
+    // Where it was for a death, this rank will see that itself.
+    if (!cut || cut->cause == Cause::kPeerFailed) {
+      return result;
+    }
+    finish(op, cut);
   } catch (const Failure& failure) {
     if (failure.cause == Cause::kMismatch) {
       disagreed_.push_back(op->sequence);
@@ -210,10 +235,11 @@ void Agenda::tick(Time now) {
 }
 
 void Agenda::standStill() {
-  if (!collectives_.empty() || messages_.size() != 1 || messages_.front()->partners.empty()) {
+  if (!collectives_.empty() || messages_.size() != 1 ||
+      messages_.begin()->second->partners.empty()) {
     return;
   }
-  const Op& op = *messages_.front();
+  const Op& op = *messages_.begin()->second;
   Standing::Wait wait{op.signature, op.sequence, {}};
   for (int rank : missingFor(op)) {
     wait.lacks(rank);
@@ -254,19 +280,25 @@ void Agenda::endWaitFor(int peer, const Signature& called) {
   failCollectives(mismatch(members_, op, peer, called));
 }
 
-void Agenda::watchStrays() {
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    std::optional<Failure> failure;
-    for (int rank : (*it)->partners) {
-      if (const std::optional<Signature> called = mailbox_.takeElsewhere(rank)) {
-        failure = mismatch(members_, **it, rank, *called);
-      }
-    }
+template <class Why>
+void Agenda::endMessages(const Why& why) {
+  std::erase_if(messages_, [&](const auto& entry) {
+    const std::shared_ptr<Op>& op = entry.second;
+    const std::optional<Failure> failure = why(*op);
     if (failure) {
-      finish(*it, failure);
-      it = messages_.erase(it);
-    } else {
-      ++it;
+      finish(op, failure);
+    }
+    return failure.has_value();
+  });
+}
+
+void Agenda::watchStrays() {
+  for (int peer = 0; peer < members_.size; ++peer) {
+    if (const std::optional<Signature> called = mailbox_.takeElsewhere(peer)) {
+      endMessages([&](const Op& op) {
+        const bool waits = std::count(op.partners.begin(), op.partners.end(), peer) > 0;
+        return waits ? std::optional(mismatch(members_, op, peer, *called)) : std::nullopt;
+      });
     }
   }
 }
@@ -283,19 +315,15 @@ void Agenda::watchDeadlines(Time now) {
       break;
     }
   }
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    if ((*it)->deadline.passed(now)) {
-      finish(*it, timedOut(members_, **it, lateFor(**it)));
-      it = messages_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+  endMessages([&](const Op& op) {
+    return op.deadline.passed(now) ? std::optional(timedOut(members_, op, lateFor(op)))
+                                   : std::nullopt;
+  });
   next_deadline_ = Time::max();
   for (const auto& op : collectives_) {
     next_deadline_ = std::min(next_deadline_, op->deadline.at());
   }
-  for (const auto& op : messages_) {
+  for (const auto& [number, op] : messages_) {
     next_deadline_ = std::min(next_deadline_, op->deadline.at());
   }
 }
@@ -312,48 +340,28 @@ void Agenda::watchPeers() {
     next_tick_ = {};
     return;
   }
+  if (gone.empty()) {
+    return;
+  }
   if (!collectives_.empty()) {
     if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
       failCollectives(*failure);
     }
   }
   std::vector<int> told;
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    if (const std::optional<Failure> failure = needsDeparted(**it, gone)) {
-      const std::vector<int>& partners = (*it)->partners;
-      mailbox_.tellGivenUp(partners);
-      told.insert(told.end(), partners.begin(), partners.end());
-      finish(*it, failure);
-      it = messages_.erase(it);
-    } else {
-      ++it;
+  endMessages([&](const Op& op) {
+    std::optional<Failure> failure = needsDeparted(op, gone);
+    if (failure) {
+      mailbox_.tellGivenUp(op.partners);
+      told.insert(told.end(), op.partners.begin(), op.partners.end());
     }
-  }
+    return failure;
+  });
   mailbox_.forgetGivenUp(told);
-  endWhatIsCutShort();
-}
-
-// Where it was for a death, this rank will see that itself.
-bool Agenda::endWhatIsCutShort() {
-  bool ended = false;
-  for (auto it = messages_.begin(); it != messages_.end();) {
-    const std::optional<Failure> cut = cutShort(**it);
-    if (cut && cut->cause != Cause::kPeerFailed) {
-      finish(*it, cut);
-      it = messages_.erase(it);
-      ended = true;
-    } else {
-      ++it;
-    }
-  }
-  return ended;
 }
 
 std::optional<Failure> Agenda::needsDeparted(const Op& op,
                                              const std::vector<Departure>& gone) const {
-  if (gone.empty()) {
-    return std::nullopt;
-  }
   const auto is_gone = [&](int rank) {
     return (!op.partners.empty() && mailbox_.hasGivenUp(rank)) ||
            std::any_of(gone.begin(), gone.end(),
@@ -430,7 +438,7 @@ void Agenda::failAll(const Failure& failure) {
   if (!collectives_.empty()) {
     failCollectives(failure);
   }
-  for (const auto& op : messages_) {
+  for (const auto& [number, op] : messages_) {
     finish(op, failure);
   }
   messages_.clear();

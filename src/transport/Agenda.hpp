@@ -2,9 +2,10 @@
 
 #include <chrono>
 #include <deque>
-#include <list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -70,8 +71,10 @@ class Agenda {
   void watchDeadlines(Time now);
   void watchPeers();
   void watchStrays();
+  // Finishes the messages of which `why` gives a failure.
+  template <class Why>
+  void endMessages(const Why& why);
   void endWaitFor(int peer, const Signature& called);
-  bool endWhatIsCutShort();
   std::optional<Standing::Wait> strayed(int peer) const;
   std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
@@ -86,7 +89,8 @@ class Agenda {
   Mailbox mailbox_;
 
   std::deque<std::shared_ptr<Op>> collectives_;
-  std::list<std::shared_ptr<Op>> messages_;
+  std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
+  std::set<uint64_t> awake_;  // of those: the others sleep until the mailbox names them
   Ops finished_;
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more

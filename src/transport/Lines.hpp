@@ -25,6 +25,7 @@ struct Inbound {
     kComplete
   };
 
+  uint64_t receiver = 0;  // sequence number of the operation that expects it
   int source = kAnySource;
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;

@@ -45,11 +45,6 @@ Mailbox::Departing::~Departing() {
   }
 }
 
-bool Mailbox::Turn::ready() {
-  Lane& lane = mailbox_.lane(peer_);
-  return lane.departing.front() == message_->id && lane.out.room();
-}
-
 bool Mailbox::Answered::await_resume() const {
   if (message_->answer.answer == Grant::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.expected);
@@ -133,14 +128,16 @@ std::optional<Failure> Mailbox::Heads::brokenOff() const {
   return std::nullopt;
 }
 
-Mailbox::Expected Mailbox::expect(int source, OpKind kind, int64_t tag) {
+Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
+  const OpKind kind = op.signature.kind;
   if (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
+    early->receiver = op.sequence;
     lane(early->source).unexpected_bytes -= early->payload.size();
     credit(early->source, early->payload.size());
-    any_broken_off_ |= early->broken_off.has_value();
     return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
+  message->receiver = op.sequence;
   message->source = source;
   message->kind = kind;
   message->tag = tag;
@@ -260,7 +257,7 @@ void Mailbox::publish(Departing& message, const Frame& frame) {
     to.outstanding += frame.bytes;
   }
   if (!to.departing.empty() && to.departing.front() == message->id) {
-    to.departing.pop_front();
+    nextTurn(to);
   }
   bells_.touch(peer);
 }
@@ -276,6 +273,13 @@ bool Mailbox::drain() {
   return moved;
 }
 
+void Mailbox::nextTurn(Lane& to) {
+  to.departing.pop_front();
+  if (!to.departing.empty()) {
+    stirred_.push_back(to.departing.front());
+  }
+}
+
 // So that the k-th message still meets the k-th receive.
 bool Mailbox::announceUnsent(int peer) {
   Lane& to = lane(peer);
@@ -286,7 +290,7 @@ bool Mailbox::announceUnsent(int peer) {
     to.out.publish();
     breakOff(peer, to.departing.front(), Grant::kBrokenOff, message.why);
     to.unsent.erase(to.unsent.begin());
-    to.departing.pop_front();
+    nextTurn(to);
     bells_.touch(peer);
     moved = true;
   }
@@ -316,6 +320,7 @@ bool Mailbox::deliver(int peer, const Frame& frame) {
   }
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
     fill(message, peer, frame);
+    stirred_.push_back(message->receiver);
     credit(peer, message->payload.size());
     if (message->abandoned) {
       abandon(*message);
@@ -349,7 +354,6 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
     from_peer.coming.emplace(message.id, inbound);
     if (const auto ended = from_peer.broken_off.extract(message.id)) {
       message.broken_off = ended.mapped();
-      any_broken_off_ = true;
     }
     return;
   }
@@ -381,6 +385,7 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   message.received += bytes;
   if (message.received >= message.signature.bytes()) {
     message.state = Inbound::State::kComplete;
+    stirred_.push_back(message.receiver);
     from.coming.erase(found);
   }
   return true;
@@ -443,7 +448,7 @@ bool Mailbox::drainAnswers(int peer) {
       const auto found = lane(peer).coming.find(grant.id);
       if (found != lane(peer).coming.end()) {
         found->second->broken_off = grant.why;
-        any_broken_off_ = true;
+        stirred_.push_back(found->second->receiver);
       } else if (grant.id >= lane(peer).unseen_from) {
         lane(peer).broken_off.emplace(grant.id, grant.why);
       }
@@ -456,6 +461,7 @@ bool Mailbox::drainAnswers(int peer) {
     const auto found = lane(peer).unanswered.find(grant.id);
     if (found != lane(peer).unanswered.end()) {
       found->second->answer = grant;
+      stirred_.push_back(grant.id);
     } else if (grant.answer == Grant::kRefused && !late_refusal_) {
       const int who = members_.global(peer);
       late_refusal_ =

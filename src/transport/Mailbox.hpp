@@ -102,9 +102,12 @@ class Mailbox {
    public:
     explicit Turn(const Departing& message)
         : Waiting(message.mailbox_, message->destination), message_(message) {}
-    bool ready() override;
+    bool ready() override { return isNext() && mailbox_.lane(peer_).out.room(); }
+    bool sleeps() const override { return !isNext(); }
 
    private:
+    bool isNext() const { return mailbox_.lane(peer_).departing.front() == message_->id; }
+
     const Departing& message_;
   };
   // Fulfilled when the lane has a free slot, or the receiver of this streaming message wants no
@@ -126,6 +129,7 @@ class Mailbox {
     Answered(const Departing& message, const Op& op)
         : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
     bool ready() override { return message_->answer.answer != Grant::kNone; }
+    bool sleeps() const override { return true; }
     bool await_resume() const;
 
    private:
@@ -138,6 +142,7 @@ class Mailbox {
     Reached(const Mailbox& mailbox, std::vector<const Inbound*> messages, Inbound::State state)
         : mailbox_(mailbox), messages_(std::move(messages)), state_(state) {}
     bool ready() override;
+    bool sleeps() const override { return true; }
     std::vector<int> missing() const override;
     std::optional<Failure> brokenOff() const override;
     bool anyWillDo() const override;
@@ -184,7 +189,7 @@ class Mailbox {
   };
 
   // --- receiving
-  Expected expect(int source, OpKind kind, int64_t tag);
+  Expected expect(const Op& op, int source, int64_t tag);
   Reached arrived(const Inbound& message);
   Reached arrived(const std::vector<Expected>& messages);
   Reached completed(const Inbound& message);
@@ -229,8 +234,9 @@ class Mailbox {
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
   bool drain();
-  // Whether a peer has broken off what operations here may wait for, since the last time.
-  bool takeBrokenOff() { return std::exchange(any_broken_off_, false); }
+  // Sequence numbers of operations for which something has come, or whose turn it is, since the
+  // last time.
+  std::vector<uint64_t> takeStirred() { return std::exchange(stirred_, {}); }
   // The first one since the last time.
   std::optional<LateRefusal> takeLateRefusal() { return std::exchange(late_refusal_, {}); }
 
@@ -290,6 +296,7 @@ class Mailbox {
     uint64_t unsent_from = 0;  // ids are the operations' sequence numbers
   };
 
+  void nextTurn(Lane& to);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
   bool drainLane(int peer);
   bool drainAnswers(int peer);
@@ -313,11 +320,11 @@ class Mailbox {
   std::vector<Lane> lanes_;
   Lines expected_;
   Lines unexpected_;
+  std::vector<uint64_t> stirred_;
   std::optional<LateRefusal> late_refusal_;
   bool floor_taken_ = false;
   Cause why_ = kUnknown;
   bool is_silent_ = false;
-  bool any_broken_off_ = false;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };

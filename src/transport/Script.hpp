@@ -16,6 +16,8 @@ class Condition {
   virtual bool ready() = 0;
   // Whether something moved in the last ready(), also where it was not fulfilled.
   virtual bool moved() const { return false; }
+  // Whether nobody needs to look until Mailbox::takeStirred() names the operation.
+  virtual bool sleeps() const { return false; }
   // The group ranks whose bytes, or room, are missing.
   virtual std::vector<int> missing() const = 0;
   // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
