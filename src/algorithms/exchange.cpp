@@ -66,14 +66,11 @@ class Traffic {
         places_(std::move(places)),
         own_(board.rank(), board.size()),
         keeps_(keptBytes()) {
-    size_t arriving = 0;
     for (int rank = 0; rank < board.size(); ++rank) {
       own_.table(rank) = {parcel(rank).bytes, place(rank).bytes};
-      arriving += place(rank).bytes;
       arrivals_.push_back({Stream(rank, board.size()), 0});
     }
     own_.layOut();
-    stores_ = storesFor(arriving);
   }
 
   bool done() const {
@@ -154,8 +151,7 @@ class Traffic {
   // A piece of its own parcel.
   void keep() {
     const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
-    copyBytes(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes,
-              stores_);
+    copyBytes(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes);
     kept_ += bytes;
   }
 
@@ -196,7 +192,7 @@ class Traffic {
     const Overlap part(arrival.taken, length, arrival.stream.begin(board_.rank()), expected);
     if (part.bytes > 0) {
       copyBytes(place(peer).data + part.in_parcel, board_.from(peer, part.bytes, part.in_frame),
-                part.bytes, stores_);
+                part.bytes);
     }
     const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, expected);
     board_.skip(peer, frames);
@@ -232,7 +228,6 @@ class Traffic {
   size_t keeps_;
   size_t kept_ = 0;  // bytes of it
   std::vector<Arrival> arrivals_;
-  Stores stores_;
 };
 
 }  // namespace
