@@ -148,10 +148,10 @@ class Traffic {
     return ranks;
   }
 
-  // A piece of its own parcel.
+  // A piece of its own parcel. No peer has touched that memory: memcpy is faster there.
   void keep() {
     const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
-    copyBytes(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes);
+    std::memcpy(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes);
     kept_ += bytes;
   }
 
