@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "algorithms/Algorithms.hpp"
 #include "core/Reduce.hpp"
@@ -14,47 +17,109 @@ struct Sizes {
   uint64_t expected = 0;
 };
 
-// What a rank publishes, cut into frames: for each rank the sizes, then the parcels, the next
-// rank's first, so that the ranks do not all read from the same one. Its own is not there.
+// What a rank publishes: in the first frame the sizes for each rank, and in every frame the next
+// piece of each parcel that has not ended, all as long as fits. So no rank's parcel stands behind
+// another's. Its own is not there.
 class Stream {
  public:
-  Stream(int rank, int size) : rank_(rank), table_(static_cast<size_t>(size)) {}
+  Stream(int rank, int size, size_t payload)
+      : rank_(rank), payload_(payload), table_(static_cast<size_t>(size)) {}
 
   std::span<std::byte> tableBytes() { return std::as_writable_bytes(std::span(table_)); }
   Sizes& table(int rank) { return table_[static_cast<size_t>(rank)]; }
-  // When the sizes are known.
-  void layOut() {
-    begins_.assign(table_.size(), 0);
-    end_ = (tableBytes().size() + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
-    for (size_t k = 1; k < table_.size(); ++k) {
-      const size_t to = (static_cast<size_t>(rank_) + k) % table_.size();
-      begins_[to] = end_;
-      end_ += table_[to].sent;
+
+  // Whether a rank may have written these sizes.
+  bool isSound() const {
+    constexpr uint64_t kMost = uint64_t{1} << 48;
+    return std::all_of(table_.begin(), table_.end(),
+                       [](const Sizes& sizes) { return sizes.sent <= kMost; });
+  }
+  // To the first frame, once the sizes are known, and on to the next.
+  void begin() {
+    first_place_ = inLines(tableBytes().size());
+    piece_ = std::min(longestPiece(unendedAt(0), payload_ - first_place_), inLines(longest()));
+  }
+  void next() {
+    at_ += piece_;
+    first_place_ = 0;
+    piece_ = longestPiece(unendedAt(at_), payload_);
+  }
+  bool isAtTable() const { return first_place_ > 0; }
+  bool hasEnded() const { return !isAtTable() && piece_ == 0; }
+  // Whether this frame has the last of that rank's parcel, and how many come after it.
+  bool isLastFor(int rank) const { return leftAt(at_ + piece_, rank) == 0; }
+  size_t framesAfter() const {
+    size_t frames = 0;
+    size_t at = at_ + piece_;
+    // Until the next parcel ends, all frames are alike.
+    for (Unended left = unendedAt(at); left.parcels > 0; left = unendedAt(at)) {
+      const size_t piece = longestPiece(left, payload_);
+      const size_t alike = (left.shortest + piece - 1) / piece;
+      frames += alike;
+      at += alike * piece;
+    }
+    return frames;
+  }
+
+  struct Piece {
+    size_t in_frame;
+    size_t in_parcel;
+    size_t bytes;
+  };
+  // visit(rank, piece) for each piece of this frame.
+  template <class Visit>
+  void forEachPiece(Visit visit) const {
+    size_t in_frame = first_place_;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (const size_t bytes = std::min(leftAt(at_, rank), piece_); bytes > 0) {
+        visit(rank, Piece{in_frame, at_, bytes});
+        in_frame += piece_;
+      }
     }
   }
-  size_t begin(int rank) const { return begins_[static_cast<size_t>(rank)]; }
-  size_t end() const { return end_; }
 
  private:
-  int rank_;
-  std::vector<Sizes> table_;
-  std::vector<size_t> begins_;
-  size_t end_ = 0;
-};
+  struct Unended {
+    size_t parcels = 0;
+    size_t shortest = std::numeric_limits<size_t>::max();  // bytes left of one
+  };
 
-// Where [at, at + length) of a stream and a parcel in it meet.
-struct Overlap {
-  size_t in_frame;
-  size_t in_parcel;
-  size_t bytes;
-
-  Overlap(size_t at, size_t length, size_t begin, size_t parcel) {
-    const size_t from = std::max(at, begin);
-    const size_t to = std::min(at + length, begin + parcel);
-    bytes = from < to ? to - from : 0;
-    in_frame = from - at;
-    in_parcel = from - begin;
+  static size_t inLines(size_t bytes) {
+    return (bytes + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
   }
+  // A frame has room for a line of each rank: kMostRanks.
+  static size_t longestPiece(const Unended& left, size_t room) {
+    return left.parcels == 0 ? 0 : room / left.parcels / RingShape::kLine * RingShape::kLine;
+  }
+  int size() const { return static_cast<int>(table_.size()); }
+  size_t leftAt(size_t at, int rank) const {
+    const size_t sent = table_[static_cast<size_t>(rank)].sent;
+    return rank == rank_ || sent <= at ? 0 : sent - at;
+  }
+  Unended unendedAt(size_t at) const {
+    Unended unended;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (const size_t left = leftAt(at, rank); left > 0) {
+        ++unended.parcels;
+        unended.shortest = std::min(unended.shortest, left);
+      }
+    }
+    return unended;
+  }
+  size_t longest() const {
+    size_t bytes = 0;
+    for (int rank = 0; rank < size(); ++rank) {
+      bytes = std::max(bytes, leftAt(0, rank));
+    }
+    return bytes;
+  }
+
+  int rank_;
+  size_t payload_;
+  std::vector<Sizes> table_;
+  size_t at_ = 0;           // where this frame's pieces begin in their parcels
+  size_t piece_ = 0;        // bytes from one of them to the next
+  size_t first_place_ = 0;  // of them in the frame
 };
 
 class Traffic {
@@ -64,46 +129,50 @@ class Traffic {
         op_(op),
         parcels_(std::move(parcels)),
         places_(std::move(places)),
-        own_(board.rank(), board.size()),
+        own_(board.rank(), board.size(), board.payload()),
         keeps_(keptBytes()) {
     for (int rank = 0; rank < board.size(); ++rank) {
       own_.table(rank) = {parcel(rank).bytes, place(rank).bytes};
-      arrivals_.push_back({Stream(rank, board.size()), 0});
+      if (rank > 0) {
+        peers_.push_back((board.rank() + rank) % board.size());  // not all begin with the same one
+      }
+      arrivals_.push_back({Stream(rank, board.size(), board.payload())});
     }
-    own_.layOut();
+    own_.begin();
   }
 
   bool done() const {
-    for (int peer = 0; peer < board_.size(); ++peer) {
-      if (!isFinished(peer)) {
-        return false;
-      }
-    }
-    return given_ >= own_.end() && kept_ >= keeps_;
+    const bool has_all = std::all_of(peers_.begin(), peers_.end(),
+                                     [this](int peer) { return arrival(peer).is_complete; });
+    return has_all && own_.hasEnded() && !hasOwn();
   }
-  // Takes before it gives: who waits for room must not hold up those who wait for theirs. What
-  // nobody waits for is done when nothing else can be.
+  // Takes before it gives: who waits for room must not hold up those who wait for theirs.
   bool move() {
     bool moved = false;
-    for (int peer = 0; peer < board_.size(); ++peer) {
-      while (!isFinished(peer) && board_.arrival(op_, peer).ready()) {
+    for (const int peer : peers_) {
+      while (!arrival(peer).is_complete && board_.arrival(op_, peer).ready()) {
         take(peer);
         moved = true;
       }
     }
-    if (given_ < own_.end() && board_.hasRoom()) {
+    if (!own_.hasEnded() && board_.hasRoom()) {
       give();
-      moved = true;
-    }
-    if (!moved && kept_ < keeps_) {
-      keep();
       moved = true;
     }
     return moved;
   }
+  // What nobody waits for: a piece of its own parcel. No peer has touched that memory: memcpy is
+  // faster there.
+  bool hasOwn() const { return kept_ < keeps_; }
+  void keep() {
+    const int self = board_.rank();
+    const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
+    std::memcpy(place(self).data + kept_, parcel(self).data + kept_, bytes);
+    kept_ += bytes;
+  }
   std::vector<int> missing() const {
     std::vector<int> ranks = silent([](const Arrival&) { return true; });
-    if (given_ < own_.end()) {
+    if (!own_.hasEnded()) {
       const std::vector<int> slow = board_.room().missing();
       ranks.insert(ranks.end(), slow.begin(), slow.end());
     }
@@ -112,7 +181,7 @@ class Traffic {
   // Who has begun may only lack room that another one does not make.
   std::vector<int> late() const {
     const std::vector<int> absent =
-        silent([](const Arrival& arrival) { return arrival.taken == 0; });
+        silent([](const Arrival& arrival) { return !arrival.has_begun; });
     return absent.empty() ? missing() : absent;
   }
 
@@ -126,21 +195,18 @@ class Traffic {
 
   struct Arrival {
     Stream stream;
-    size_t taken;  // bytes of it
+    bool has_begun = false;
+    bool is_complete = false;
   };
-
-  // A stream is at least its table.
-  bool isFinished(int peer) const {
-    const Arrival& arrival = arrivals_[static_cast<size_t>(peer)];
-    return peer == board_.rank() || (arrival.taken > 0 && arrival.taken >= arrival.stream.end());
-  }
+  Arrival& arrival(int peer) { return arrivals_[static_cast<size_t>(peer)]; }
+  const Arrival& arrival(int peer) const { return arrivals_[static_cast<size_t>(peer)]; }
 
   // Those whose next frame is not there.
   template <class Predicate>
   std::vector<int> silent(Predicate counts) const {
     std::vector<int> ranks;
-    for (int peer = 0; peer < board_.size(); ++peer) {
-      if (!isFinished(peer) && counts(arrivals_[static_cast<size_t>(peer)]) &&
+    for (const int peer : peers_) {
+      if (!arrival(peer).is_complete && counts(arrival(peer)) &&
           !board_.arrival(op_, peer).missing().empty()) {
         ranks.push_back(peer);
       }
@@ -148,63 +214,53 @@ class Traffic {
     return ranks;
   }
 
-  // A piece of its own parcel. No peer has touched that memory: memcpy is faster there.
-  void keep() {
-    const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
-    std::memcpy(place(board_.rank()).data + kept_, parcel(board_.rank()).data + kept_, bytes);
-    kept_ += bytes;
-  }
-
   void give() {
     std::byte* slot = board_.slot();
-    const size_t length = std::min(board_.payload(), own_.end() - given_);
-    const bool has_table = given_ == 0;
+    size_t given = 0;
     takers_.clear();
-    if (has_table) {
-      std::memcpy(slot, own_.tableBytes().data(), own_.tableBytes().size());
+    if (own_.isAtTable()) {
+      given = own_.tableBytes().size();
+      std::memcpy(slot, own_.tableBytes().data(), given);
+      takers_ = peers_;
     }
-    for (int rank = 0; rank < board_.size(); ++rank) {
-      const Overlap part(given_, length, own_.begin(rank), parcel(rank).bytes);
-      if (rank == board_.rank()) {
-        continue;
-      }
-      if (part.bytes > 0) {
-        board_.write(slot + part.in_frame, parcel(rank).data + part.in_parcel, part.bytes);
-      }
-      if (has_table || part.bytes > 0) {
+    own_.forEachPiece([&](int rank, const Stream::Piece& piece) {
+      board_.write(slot + piece.in_frame, parcel(rank).data + piece.in_parcel, piece.bytes);
+      given += piece.bytes;
+      if (!own_.isAtTable()) {
         takers_.push_back(rank);
       }
-    }
-    board_.publishFor(op_, length, takers_);
-    given_ += length;
+    });
+    board_.publishFor(op_, given, takers_);
+    own_.next();
   }
 
   void take(int peer) {
-    Arrival& arrival = arrivals_[static_cast<size_t>(peer)];
-    if (arrival.taken == 0) {
-      const std::span<std::byte> table = arrival.stream.tableBytes();
+    Arrival& arrival = this->arrival(peer);
+    Stream& stream = arrival.stream;
+    if (!arrival.has_begun) {
+      arrival.has_begun = true;
+      const std::span<std::byte> table = stream.tableBytes();
       std::memcpy(table.data(), board_.from(peer, table.size()), table.size());
-      requireAgreed(peer, arrival.stream.table(board_.rank()));
-      arrival.stream.layOut();
+      if (!stream.isSound()) {
+        throw std::runtime_error("rank " + std::to_string(board_.members().global(peer)) +
+                                 " has damaged its table of sizes");
+      }
+      requireAgreed(peer, stream.table(board_.rank()));
+      stream.begin();
     }
-    const size_t length = std::min(board_.payload(), arrival.stream.end() - arrival.taken);
-    const size_t expected = place(peer).bytes;
-    const Overlap part(arrival.taken, length, arrival.stream.begin(board_.rank()), expected);
-    if (part.bytes > 0) {
-      copyBytes(place(peer).data + part.in_parcel, board_.from(peer, part.bytes, part.in_frame),
-                part.bytes);
+    stream.forEachPiece([&](int rank, const Stream::Piece& piece) {
+      if (rank == board_.rank()) {
+        copyBytes(place(peer).data + piece.in_parcel,
+                  board_.from(peer, piece.bytes, piece.in_frame), piece.bytes);
+      }
+    });
+    arrival.is_complete = stream.isLastFor(board_.rank());
+    if (arrival.is_complete) {
+      board_.skip(peer, 1 + stream.framesAfter());
+    } else {
+      board_.skip(peer, 1);
+      stream.next();
     }
-    const size_t frames = 1 + foreignFrames(arrival, arrival.taken + length, expected);
-    board_.skip(peer, frames);
-    arrival.taken = std::min(arrival.taken + frames * board_.payload(), arrival.stream.end());
-  }
-  // How many frames from there on have nothing for this rank before one that has, or the end.
-  size_t foreignFrames(const Arrival& arrival, size_t at, size_t expected) const {
-    const size_t begin = arrival.stream.begin(board_.rank());
-    const bool comes = expected > 0 && at < begin + expected;
-    const size_t next =
-        comes ? std::max(at, begin / board_.payload() * board_.payload()) : arrival.stream.end();
-    return (next - at + board_.payload() - 1) / board_.payload();
   }
 
   // Both sides look: either may be through before the other one has begun.
@@ -223,7 +279,7 @@ class Traffic {
   std::vector<Parcel> parcels_;
   std::vector<Place> places_;
   Stream own_;
-  size_t given_ = 0;  // bytes of it
+  std::vector<int> peers_;
   std::vector<int> takers_;
   size_t keeps_;
   size_t kept_ = 0;  // bytes of it
@@ -236,8 +292,13 @@ Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
                 std::vector<Place> places) {
   Traffic traffic(board, op, std::move(parcels), std::move(places));
   while (!traffic.done()) {
-    co_await Until([&] { return traffic.move(); }, [&] { return traffic.missing(); },
-                   [&] { return traffic.late(); });
+    if (!traffic.hasOwn()) {
+      co_await Until([&] { return traffic.move(); }, [&] { return traffic.missing(); },
+                     [&] { return traffic.late(); });
+    } else if (!traffic.move()) {
+      co_await Pause();  // peers hear of what was moved before
+      traffic.keep();
+    }
   }
 }
 

@@ -107,9 +107,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   const uint64_t number = op->sequence;
-  if (!sleeps(*op)) {
-    awake_.insert(number);
-  }
+  awake_.insert(number);
   messages_.emplace(number, std::move(op));
 }
 
@@ -158,14 +156,14 @@ bool Agenda::stepCollectives() {
   return moved;
 }
 
-// There may be many thousands: only those are looked at for which something may have changed.
+// There may be many thousands: only those are looked at for which something may have changed. One
+// that was sent off makes the next one on its lane move in the same pass.
 bool Agenda::stepMessages() {
-  for (uint64_t number : mailbox_.takeStirred()) {
-    awake_.insert(number);
-  }
+  wakeStirred();
   bool moved = false;
   for (auto it = awake_.begin(); it != awake_.end();) {
-    const auto found = messages_.find(*it);
+    const uint64_t number = *it;
+    const auto found = messages_.find(number);
     bool rests = found == messages_.end();
     if (!rests) {
       const Step step = advance(found->second);
@@ -175,9 +173,19 @@ bool Agenda::stepMessages() {
         messages_.erase(found);
       }
     }
-    it = rests ? awake_.erase(it) : std::next(it);
+    if (rests) {
+      awake_.erase(it);
+    }
+    wakeStirred();
+    it = awake_.upper_bound(number);
   }
   return moved;
+}
+
+void Agenda::wakeStirred() {
+  for (uint64_t number : mailbox_.takeStirred()) {
+    awake_.insert(number);
+  }
 }
 
 Agenda::Step Agenda::step(Op& op) {
@@ -210,7 +218,7 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
     if (!cut || cut->cause == Cause::kPeerFailed) {
       return result;
     }
-    finish(op, cut);
+    finish(op, op->reproach ? op->reproach : cut);
   } catch (const Failure& failure) {
     if (failure.cause == Cause::kMismatch) {
       disagreed_.push_back(op->sequence);
@@ -273,8 +281,8 @@ std::optional<Standing::Wait> Agenda::strayed(int peer) const {
 void Agenda::endWaitFor(int peer, const Signature& called) {
   const Op& op = *collectives_.front();
   for (int other : missingFor(op)) {
-    if (strayed(other)) {
-      mailbox_.tellElsewhere(other, op.signature);
+    if (const std::optional<Standing::Wait> wait = strayed(other)) {
+      mailbox_.tellElsewhere(other, {wait->sequence, op.signature});
     }
   }
   failCollectives(mismatch(members_, op, peer, called));
@@ -294,11 +302,11 @@ void Agenda::endMessages(const Why& why) {
 
 void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
-    if (const std::optional<Signature> called = mailbox_.takeElsewhere(peer)) {
-      endMessages([&](const Op& op) {
-        const bool waits = std::count(op.partners.begin(), op.partners.end(), peer) > 0;
-        return waits ? std::optional(mismatch(members_, op, peer, *called)) : std::nullopt;
-      });
+    const std::optional<Elsewhere> told = mailbox_.takeElsewhere(peer);
+    const auto found = told ? messages_.find(told->waits) : messages_.end();
+    if (found != messages_.end()) {
+      finish(found->second, mismatch(members_, *found->second, peer, told->called));
+      messages_.erase(found);
     }
   }
 }

@@ -65,6 +65,7 @@ class Agenda {
 
   bool stepCollectives();
   bool stepMessages();
+  void wakeStirred();
   Step step(Op& op);
   // Steps a message and, where that ended it, finishes it.
   Step advance(const std::shared_ptr<Op>& op);
@@ -90,7 +91,8 @@ class Agenda {
 
   std::deque<std::shared_ptr<Op>> collectives_;
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
-  std::set<uint64_t> awake_;  // of those: the others sleep until the mailbox names them
+  // Of those, and of some that have ended: the others sleep until the mailbox names them.
+  std::set<uint64_t> awake_;
   Ops finished_;
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more

@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "transport/Failure.hpp"
@@ -41,15 +41,23 @@ struct Inbound {
   uint64_t received = 0;
 };
 
-// Messages that wait to be matched, by kind and tag; in order, those of the same.
+// Messages that wait to be matched.
 class Lines {
  public:
   void add(std::shared_ptr<Inbound> message);
-  // The first of that kind and tag that goes with this source, taken out; null if there is none.
+  // The first one added of that kind and tag that goes with this source, taken out; null if there
+  // is none.
   std::shared_ptr<Inbound> take(int source, OpKind kind, int64_t tag);
 
  private:
-  std::map<std::pair<OpKind, int64_t>, std::list<std::shared_ptr<Inbound>>> lines_;
+  using Key = std::tuple<OpKind, int64_t, int>;  // kind, tag, source
+  struct Place {
+    uint64_t number;
+    std::shared_ptr<Inbound> message;
+  };
+
+  std::map<Key, std::list<Place>> lines_;
+  uint64_t added_ = 0;
 };
 
 }  // namespace bluefog

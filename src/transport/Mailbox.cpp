@@ -203,11 +203,11 @@ void Mailbox::tellGivenUp(const std::vector<int>& partners) {
   }
 }
 
-void Mailbox::tellElsewhere(int peer, const Signature& called) {
-  answer(peer, {.answer = Grant::kElsewhere, .expected = called});
+void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
+  answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .expected = here.called});
 }
 
-std::optional<Signature> Mailbox::takeElsewhere(int peer) {
+std::optional<Elsewhere> Mailbox::takeElsewhere(int peer) {
   return std::exchange(lane(peer).elsewhere, std::nullopt);
 }
 
@@ -441,7 +441,7 @@ bool Mailbox::drainAnswers(int peer) {
       continue;
     }
     if (grant.answer == Grant::kElsewhere) {
-      lane(peer).elsewhere = grant.expected;
+      lane(peer).elsewhere = {grant.id, grant.expected};
       continue;
     }
     if (grant.answer == Grant::kBrokenOff) {

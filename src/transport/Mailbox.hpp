@@ -29,6 +29,12 @@ struct Outbound {
   bool is_sent = false;
 };
 
+// An operation waits in vain for a rank that waits in another one.
+struct Elsewhere {
+  uint64_t waits;    // sequence number of the one
+  Signature called;  // the other one
+};
+
 // Of a message whose operation had already ended here.
 struct LateRefusal {
   uint64_t id;
@@ -58,7 +64,6 @@ class Mailbox {
     }
     Inbound& operator*() const { return *inbound_; }
     Inbound* operator->() const { return inbound_.get(); }
-    std::shared_ptr<Inbound> share() const { return inbound_; }
 
    private:
     Mailbox* mailbox_;
@@ -221,10 +226,10 @@ class Mailbox {
   void forgetGivenUp(const std::vector<int>& peers);
   // Whether that rank has taken in all frames from here.
   bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
-  // Tells a rank that it waits for this one in vain: `called` is where this one waits.
-  void tellElsewhere(int peer, const Signature& called);
+  // Tells a rank that it waits for this one in vain.
+  void tellElsewhere(int peer, const Elsewhere& here);
   // What that rank has told so, once.
-  std::optional<Signature> takeElsewhere(int peer);
+  std::optional<Elsewhere> takeElsewhere(int peer);
   // Copies what publish() sends off.
   void write(int destination, const std::byte* from, size_t bytes) {
     passage_.write(payloadOf(lane(destination).out.slot()), from, bytes);
@@ -292,16 +297,17 @@ class Mailbox {
     size_t uncredited = 0;          // bytes taken
     size_t outstanding = 0;         // bytes sent
     uint64_t given_up_from = kNot;  // the first message that the peer did not send
-    std::optional<Signature> elsewhere;
+    std::optional<Elsewhere> elsewhere;
     uint64_t unsent_from = 0;  // ids are the operations' sequence numbers
   };
 
-  void nextTurn(Lane& to);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
   bool drainLane(int peer);
   bool drainAnswers(int peer);
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
+  // Stirs the operation whose message comes next.
+  void nextTurn(Lane& to);
   bool deliver(int peer, const Frame& frame);
   void fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame);
   void credit(int peer, size_t bytes);

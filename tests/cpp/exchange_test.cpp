@@ -39,8 +39,9 @@ TEST(ExchangeTest, GivesEachRankItsParcel) {
   for (int n = 1; n <= 4; ++n) {
     runRanks(n, [n](Rank& me) {
       const auto ranks = static_cast<size_t>(n);
-      // Around a frame's 32 K elements, less its table.
-      for (const size_t count : {0u, 1u, 1000u, 32'751u, 32'752u, 32'753u, 100'000u}) {
+      // Around what the first frame, with its table, holds for 1, 2 and 3 others.
+      for (const size_t count :
+           {0u, 1u, 1000u, 10'912u, 10'913u, 16'368u, 16'369u, 32'752u, 32'753u, 100'000u}) {
         tryExchange(me, Sizes(ranks, std::vector<size_t>(ranks, count)));
       }
     });
@@ -54,6 +55,34 @@ TEST(ExchangeTest, SizesMayDiffer) {
     // To one rank, as gather does, and from one, as scatter.
     tryExchange(me, {{0, 50'000, 0}, {0, 7, 0}, {0, 90'000, 0}});
     tryExchange(me, {{1, 2, 80'000}, {0, 0, 0}, {0, 0, 0}});
+  });
+}
+
+// Pieces grow when another parcel ends: at the end of a piece, before it, in the last frame.
+TEST(ExchangeTest, ParcelsEndOneAfterTheOther) {
+  constexpr size_t kFirst = 10'912;  // elements of a piece in the first frame, of three
+  constexpr size_t kPiece = 10'912;  // in the second
+  runRanks(4, [](Rank& me) {
+    for (const size_t more : {0u, 1u, 30'000u, 200'000u}) {
+      tryExchange(me, {{3, kFirst, kFirst + kPiece, kFirst + kPiece + more},
+                       {kFirst + kPiece - 1, 0, kFirst + kPiece + 1, more},
+                       {more, more + 1, 5, kFirst},
+                       {more, 0, 0, 7}});
+    }
+  });
+}
+
+TEST(ExchangeTest, AmongManyRanks) {
+  constexpr size_t kRanks = 20;
+  runRanks(static_cast<int>(kRanks), [](Rank& me) {
+    tryExchange(me, Sizes(kRanks, std::vector<size_t>(kRanks, 5000)));
+    Sizes uneven(kRanks, std::vector<size_t>(kRanks));
+    for (size_t from = 0; from < kRanks; ++from) {
+      for (size_t to = 0; to < kRanks; ++to) {
+        uneven[from][to] = (from * to * 97) % 9000;
+      }
+    }
+    tryExchange(me, uneven);
   });
 }
 
