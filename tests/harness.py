@@ -67,6 +67,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
         env.pop(name, None)
     path = os.pathsep.join(p for p in (str(HERE), os.environ.get("PYTHONPATH", "")) if p)
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
+    env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
     env |= {"GLOO_SOCKET_IFNAME": "lo"} if BACKEND == "gloo" else {}
     return env | (extra or {})
 

@@ -37,12 +37,12 @@ class Stream {
   // To the first frame, once the sizes are known, and on to the next.
   void begin() {
     first_place_ = inLines(tableBytes().size());
-    piece_ = std::min(longestPiece(unendedAt(0), payload_ - first_place_), inLines(longest()));
+    piece_ = pieceOf(unendedAt(0), payload_ - first_place_);
   }
   void next() {
     at_ += piece_;
     first_place_ = 0;
-    piece_ = longestPiece(unendedAt(at_), payload_);
+    piece_ = pieceOf(unendedAt(at_), payload_);
   }
   bool isAtTable() const { return first_place_ > 0; }
   bool hasEnded() const { return !isAtTable() && piece_ == 0; }
@@ -53,7 +53,7 @@ class Stream {
     size_t at = at_ + piece_;
     // Until the next parcel ends, all frames are alike.
     for (Unended left = unendedAt(at); left.parcels > 0; left = unendedAt(at)) {
-      const size_t piece = longestPiece(left, payload_);
+      const size_t piece = pieceOf(left, payload_);
       const size_t alike = (left.shortest + piece - 1) / piece;
       frames += alike;
       at += alike * piece;
@@ -82,14 +82,17 @@ class Stream {
   struct Unended {
     size_t parcels = 0;
     size_t shortest = std::numeric_limits<size_t>::max();  // bytes left of one
+    size_t longest = 0;
   };
 
   static size_t inLines(size_t bytes) {
     return (bytes + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
   }
   // A frame has room for a line of each rank: kMostRanks.
-  static size_t longestPiece(const Unended& left, size_t room) {
-    return left.parcels == 0 ? 0 : room / left.parcels / RingShape::kLine * RingShape::kLine;
+  static size_t pieceOf(const Unended& left, size_t room) {
+    return left.parcels == 0 ? 0
+                             : std::min(room / left.parcels / RingShape::kLine * RingShape::kLine,
+                                        inLines(left.longest));
   }
   int size() const { return static_cast<int>(table_.size()); }
   size_t leftAt(size_t at, int rank) const {
@@ -102,16 +105,10 @@ class Stream {
       if (const size_t left = leftAt(at, rank); left > 0) {
         ++unended.parcels;
         unended.shortest = std::min(unended.shortest, left);
+        unended.longest = std::max(unended.longest, left);
       }
     }
     return unended;
-  }
-  size_t longest() const {
-    size_t bytes = 0;
-    for (int rank = 0; rank < size(); ++rank) {
-      bytes = std::max(bytes, leftAt(0, rank));
-    }
-    return bytes;
   }
 
   int rank_;

@@ -250,7 +250,7 @@ void Agenda::standStill() {
   const Op& op = *messages_.begin()->second;
   Standing::Wait wait{op.signature, op.sequence, {}};
   for (int rank : missingFor(op)) {
-    wait.lacks(rank);
+    wait.lacking.add(rank);
   }
   segment_.standing(members_.rank).set(wait);
 }
@@ -275,7 +275,8 @@ void Agenda::moveOn(Time now) {
 // What that rank waits for, if it is this one, which has sent it nothing that it has not seen.
 std::optional<Standing::Wait> Agenda::strayed(int peer) const {
   const std::optional<Standing::Wait> wait = segment_.standing(peer).read();
-  return wait && wait->isLacking(members_.rank) && mailbox_.hasReadAll(peer) ? wait : std::nullopt;
+  return wait && wait->lacking.has(members_.rank) && mailbox_.hasReadAll(peer) ? wait
+                                                                               : std::nullopt;
 }
 
 void Agenda::endWaitFor(int peer, const Signature& called) {

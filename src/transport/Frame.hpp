@@ -8,13 +8,10 @@
 #include <tuple>
 
 #include "core/Dtype.hpp"
+#include "core/RankSet.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
-
-// Of a group: a socket and a pidfd for each peer have to fit into the usual limit of 1024 open
-// files.
-constexpr size_t kMostRanks = 256;
 
 enum class OpKind : uint8_t {
   kBarrier,

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "transport/Failure.hpp"
+#include "transport/Segment.hpp"
 
 namespace bluefog {
 
@@ -30,8 +30,8 @@ struct Inbound {
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;
   State state = State::kExpected;
-  std::optional<Cause> abandoned;   // why nobody waits any more: what comes is thrown away
-  std::optional<Cause> broken_off;  // why not all of it will come
+  std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
+  std::optional<GivenUp> broken_off;  // why not all of it will come
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called

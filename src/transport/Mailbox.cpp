@@ -52,19 +52,39 @@ bool Mailbox::Answered::await_resume() const {
   return message_->answer.answer == Grant::kAccepted;
 }
 
-Failure Mailbox::failureOf(int peer, Cause why) const {
+GivenUp Mailbox::givenUpFor(const Failure& failure) const {
+  GivenUp result{failure.cause, {}};
+  for (int rank = 0; rank < members_.size; ++rank) {
+    const std::vector<int>& blamed = failure.ranks;
+    if (std::find(blamed.begin(), blamed.end(), members_.global(rank)) != blamed.end()) {
+      result.blamed.add(rank);
+    }
+  }
+  return result;
+}
+
+Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
   const int who = members_.global(peer);
   const std::string rank = "rank " + std::to_string(who);
-  if (why == Cause::kMismatch) {
-    return {why, {who}, "ranks did not agree on the matching operation of " + rank};
+  std::vector<int> blamed = members_.global(theirs.blamed.below(members_.size));
+  if (blamed.empty()) {
+    blamed.push_back(who);
   }
-  return {why, {who}, rank + " had already given up the matching operation"};
+  if (theirs.why == Cause::kMismatch) {
+    return {theirs.why, blamed, "ranks did not agree on the matching operation of " + rank};
+  }
+  const bool for_another = blamed != std::vector{who};
+  return {theirs.why, blamed,
+          rank + " had already given up the matching operation" +
+              (for_another ? ": nothing from " + rankList(blamed) : "")};
 }
 
 Failure Mailbox::withdrawn(const Departing& message) const {
-  const Cause why = message->answer.why;
-  // Who died is another one, whom this message does not need.
-  return failureOf(message->destination, why == Cause::kPeerFailed ? Cause::kTimeout : why);
+  GivenUp theirs = message->answer.given_up;
+  if (theirs.why == Cause::kPeerFailed) {  // who died is another one: this message does not need it
+    theirs.why = Cause::kTimeout;
+  }
+  return failureOf(message->destination, theirs);
 }
 
 bool Mailbox::Reached::ready() {
@@ -224,8 +244,9 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
   answer(message.source, {.id = message.id, .answer = Grant::kRefused, .expected = op.signature});
-  why_ = Cause::kMismatch;  // of what the caller's script still expects
-  throw mismatch(members_, op, message.source, message.signature);
+  const Failure failure = mismatch(members_, op, message.source, message.signature);
+  why_ = givenUpFor(failure);  // of what the caller's script still expects
+  throw failure;
 }
 
 const std::byte* Mailbox::head(const Inbound& message) {
@@ -391,9 +412,9 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   return true;
 }
 
-void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, Cause why) {
+void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why) {
   if (!is_silent_) {
-    answer(peer, {.id = id, .answer = how, .why = why});
+    answer(peer, {.id = id, .answer = how, .given_up = why});
   }
 }
 
@@ -447,10 +468,10 @@ bool Mailbox::drainAnswers(int peer) {
     if (grant.answer == Grant::kBrokenOff) {
       const auto found = lane(peer).coming.find(grant.id);
       if (found != lane(peer).coming.end()) {
-        found->second->broken_off = grant.why;
+        found->second->broken_off = grant.given_up;
         stirred_.push_back(found->second->receiver);
       } else if (grant.id >= lane(peer).unseen_from) {
-        lane(peer).broken_off.emplace(grant.id, grant.why);
+        lane(peer).broken_off.emplace(grant.id, grant.given_up);
       }
       continue;
     }

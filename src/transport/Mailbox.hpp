@@ -249,9 +249,9 @@ class Mailbox {
   class Ending {
    public:
     Ending(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {
-      mailbox_.why_ = why ? why->cause : kUnknown;
+      mailbox_.why_ = why ? mailbox_.givenUpFor(*why) : GivenUp();
     }
-    ~Ending() { mailbox_.why_ = kUnknown; }
+    ~Ending() { mailbox_.why_ = {}; }
     Ending(const Ending&) = delete;
     Ending& operator=(const Ending&) = delete;
 
@@ -276,12 +276,10 @@ class Mailbox {
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
   static constexpr uint64_t kNot = ~uint64_t{0};
-  // A script has thrown something: it found no memory.
-  static constexpr Cause kUnknown = Cause::kAborted;
 
   struct Unsent {
     Frame announcement;
-    Cause why;
+    GivenUp why;
   };
   struct Lane {  // to and from one peer
     RingWriter out;
@@ -290,9 +288,9 @@ class Mailbox {
     std::map<uint64_t, Unsent> unsent;  // of those, whose operation has ended
     std::map<uint64_t, Outbound*> unanswered;
     std::map<uint64_t, std::shared_ptr<Inbound>> coming;  // announced, or streaming
-    std::map<uint64_t, Cause> broken_off;  // ids whose announcement is still in the lane
-    uint64_t unseen_from = 0;              // the first id that has not come out of the lane
-    std::deque<Grant> owed;                // answers that found no room yet
+    std::map<uint64_t, GivenUp> broken_off;  // ids whose announcement is still in the lane
+    uint64_t unseen_from = 0;                // the first id that has not come out of the lane
+    std::deque<Grant> owed;                  // answers that found no room yet
     size_t unexpected_bytes = 0;
     size_t uncredited = 0;          // bytes taken
     size_t outstanding = 0;         // bytes sent
@@ -314,9 +312,10 @@ class Mailbox {
   bool takeData(int peer, const Frame& frame);
   void answer(int peer, const Grant& grant);
   // Says that this rank's operation with the message of this id has ended too early.
-  void breakOff(int peer, uint64_t id, Grant::Answer how, Cause why);
+  void breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why);
+  GivenUp givenUpFor(const Failure& failure) const;
   // Of an operation whose message that peer has broken off.
-  Failure failureOf(int peer, Cause why) const;
+  Failure failureOf(int peer, const GivenUp& theirs) const;
   void abandon(Inbound& message);
   void popLane(int peer);
 
@@ -329,7 +328,7 @@ class Mailbox {
   std::vector<uint64_t> stirred_;
   std::optional<LateRefusal> late_refusal_;
   bool floor_taken_ = false;
-  Cause why_ = kUnknown;
+  GivenUp why_;
   bool is_silent_ = false;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};

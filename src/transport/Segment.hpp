@@ -14,6 +14,12 @@
 
 namespace bluefog {
 
+// Why an operation has ended too early.
+struct GivenUp {
+  Cause why = Cause::kAborted;
+  RankSet blamed;
+};
+
 // What the receiver of a large message answers to its announcement.
 struct Grant {
   enum Answer : uint64_t {
@@ -30,8 +36,8 @@ struct Grant {
 
   uint64_t id = 0;
   Answer answer = kNone;
-  Cause why = Cause::kAborted;  // of an operation that has ended too early
-  Signature expected = {};      // what the receiver called, for the message of a refusal
+  GivenUp given_up = {};    // kWithdrawn, kBrokenOff
+  Signature expected = {};  // what the receiver called, for the message of a refusal
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be

@@ -19,16 +19,7 @@ class alignas(64) Standing {
   struct Wait {
     Signature called;
     uint64_t sequence = 0;
-    std::array<uint64_t, kMostRanks / 64> lacking{};
-
-    void lacks(int rank) { word(rank) |= bit(rank); }
-    bool isLacking(int rank) const {
-      return (lacking[static_cast<size_t>(rank) / 64] & bit(rank)) != 0;
-    }
-
-   private:
-    uint64_t& word(int rank) { return lacking[static_cast<size_t>(rank) / 64]; }
-    static uint64_t bit(int rank) { return uint64_t{1} << (static_cast<size_t>(rank) % 64); }
+    RankSet lacking;
   };
 
   void set(const Wait& wait) { write(wait, kSet); }

@@ -217,8 +217,10 @@ void giveUpTheFirst(size_t count) {
     }
     const Error error = failureOf([&] { me.finish(first); });
     EXPECT_EQ(error.cause(), Cause::kTimeout);
-    EXPECT_EQ(error.ranks(), Ranks{1});
-    EXPECT_EQ(story(error), "rank 1 had already given up the matching operation");
+    EXPECT_EQ(error.ranks(), Ranks{0});
+    EXPECT_EQ(story(error),
+              "rank 1 had already given up the matching operation: nothing from rank 0; this rank "
+              "came too late");
   });
 }
 

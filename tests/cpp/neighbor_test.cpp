@@ -59,11 +59,30 @@ TEST(NeighborTest, WhoIsCutOffByAMismatchOfOthersHearsSo) {
     const Error error = failureOf(
         [&] { me.run(me.neighborSum(input, 1, sources[me.self], 2, output, targets[me.self])); });
     EXPECT_EQ(error.cause(), Cause::kMismatch);
+    EXPECT_EQ(error.ranks(), (Ranks{0, 1}));
     if (me.self == 2) {
-      EXPECT_EQ(error.ranks(), Ranks{1});
       EXPECT_EQ(story(error), "ranks did not agree on the matching operation of rank 1");
-    } else {
-      EXPECT_EQ(error.ranks(), (Ranks{0, 1}));
+    }
+  });
+}
+
+// Rank 1 has waited for a long time already when rank 0 begins.
+TEST(NeighborTest, WhoIsCutOffByAnothersTimeoutNamesTheSameRank) {
+  runRanks(3, [&](Rank& me) {
+    if (me.self == 2) {
+      return;
+    }
+    const std::vector<float> input(kMuch);
+    std::vector<float> output(kMuch);
+    const std::vector<WeightedRank> others = {{1 - me.self, 1}, {2, 1}};
+    me.limit = me.self == 0 ? 30s : 100ms;
+    const Error error =
+        failureOf([&] { me.run(me.neighborSum(input, 1, others, 3, output, others)); });
+    EXPECT_EQ(error.cause(), Cause::kTimeout);
+    EXPECT_EQ(error.ranks(), Ranks{2});
+    if (me.self == 0) {
+      EXPECT_EQ(story(error),
+                "rank 1 had already given up the matching operation: nothing from rank 2");
     }
   });
 }

@@ -12,7 +12,7 @@ Standing::Wait waiting(uint64_t sequence) {
   Standing::Wait wait;
   wait.called.count = sequence;
   wait.sequence = sequence;
-  wait.lacks(static_cast<int>(sequence % kMostRanks));
+  wait.lacking.add(static_cast<int>(sequence % kMostRanks));
   return wait;
 }
 
@@ -29,10 +29,10 @@ TEST(StandingTest, NamesEachRankApart) {
   Standing standing;
   for (int rank : {0, 63, 64, 255}) {
     Standing::Wait wait;
-    wait.lacks(rank);
+    wait.lacking.add(rank);
     standing.set(wait);
     for (int other = 0; other < static_cast<int>(kMostRanks); ++other) {
-      EXPECT_EQ(standing.read()->isLacking(other), other == rank);
+      EXPECT_EQ(standing.read()->lacking.has(other), other == rank);
     }
   }
 }
@@ -51,7 +51,7 @@ TEST(StandingTest, IsNeverReadHalfWritten) {
   for (int looks = 0; looks < 100000; ++looks) {
     if (const std::optional<Standing::Wait> wait = standing.read()) {
       ASSERT_EQ(wait->called.count, wait->sequence);
-      ASSERT_TRUE(wait->isLacking(static_cast<int>(wait->sequence % kMostRanks)));
+      ASSERT_TRUE(wait->lacking.has(static_cast<int>(wait->sequence % kMostRanks)));
     }
   }
   end = true;
