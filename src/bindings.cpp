@@ -149,7 +149,9 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The compiled part of bluefog_pg.";
 
   exception_types.peer_failed =
-      newException(module, "PeerFailed", "A rank that the operation needs is gone: see `ranks`.");
+      newException(module, "PeerFailed",
+                   "A rank that the operation needs is gone: `ranks` are all that have died in the "
+                   "group, or those that have left it where none died.");
   exception_types.timeout =
       newException(module, "CollectiveTimeout",
                    "The operation's deadline passed: see `ranks` for who was late.");

@@ -340,6 +340,28 @@ def test_a_callback_ends_the_group_that_is_being_destroyed(
     assert pool.run(ends_twice, how, who, world=2, timeout=20) == [[True, True]] * 2
 
 
+def leaves_in_a_callback(rank: int, world: int, how: str) -> inrank.Raised | None:
+    group = dist.new_group(timeout=timedelta(seconds=20))
+    error = None
+    if rank == 0:
+        backend = group._get_backend(torch.device("cpu"))
+        end = backend.abort if how == "abort" else backend.shutdown
+        future = dist.irecv(torch.ones(1), 1, group=group).get_future()
+        future.add_done_callback(lambda _: end())
+    elif rank == 1:
+        dist.send(torch.ones(1), 0, group=group)
+    else:
+        error = inrank.catch(dist.all_reduce, torch.ones(1), group=group)
+    dist.barrier()
+    return error
+
+
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_peers_hear_of_a_group_that_a_callback_ends(pool: harness.Pool, how: str) -> None:
+    error = pool.run(leaves_in_a_callback, how, world=3)[2]
+    assert harness.raised(error, "PeerFailed", ranks=[0]).took() < 5 * SLOW
+
+
 def test_ending_in_an_exception_keeps_the_exit_code(tmp_path: Path) -> None:
     text = (
         "import torch.distributed as dist, torch\n"

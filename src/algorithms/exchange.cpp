@@ -239,8 +239,10 @@ class Traffic {
       const std::span<std::byte> table = stream.tableBytes();
       std::memcpy(table.data(), board_.from(peer, table.size()), table.size());
       if (!stream.isSound()) {
-        throw std::runtime_error("rank " + std::to_string(board_.members().global(peer)) +
-                                 " has damaged its table of sizes");
+        const int who = board_.members().global(peer);
+        throw Failure{Cause::kAborted,
+                      {who},
+                      "rank " + std::to_string(who) + " has damaged its table of sizes"};
       }
       requireAgreed(peer, stream.table(board_.rank()));
       stream.begin();

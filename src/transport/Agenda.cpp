@@ -25,15 +25,19 @@ void forEachCondition(const Op& op, Visit visit) {
   }
 }
 
-std::vector<int> missingFor(const Op& op) {
+std::vector<int> ranksOf(const Op& op, std::vector<int> (Condition::*which)() const) {
   std::vector<int> ranks;
   forEachCondition(op, [&](const Condition& waiting) {
-    const std::vector<int> more = waiting.missing();
+    const std::vector<int> more = (waiting.*which)();
     ranks.insert(ranks.end(), more.begin(), more.end());
   });
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
+}
+
+std::vector<int> missingFor(const Op& op) {
+  return ranksOf(op, &Condition::missing);
 }
 
 // Why a peer's part of it will not come.
@@ -60,12 +64,9 @@ bool hasSent(const Op& op) {
 
 std::vector<int> lateFor(const Op& op) {
   // The last script receives. Who has not taken what the others send may wait for that same rank.
-  for (auto script = op.scripts.rbegin(); script != op.scripts.rend(); ++script) {
-    if (!script->done() && script->waiting() != nullptr) {
-      return script->waiting()->late();
-    }
-  }
-  return {};
+  const Script& last = op.scripts.back();
+  return !last.done() && last.waiting() != nullptr ? last.waiting()->late()
+                                                   : ranksOf(op, &Condition::late);
 }
 
 // What the collectives after the failed one are told.
@@ -89,21 +90,24 @@ Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
       mailbox_(segment, members, bells_) {}
 
 void Agenda::add(std::shared_ptr<Op> op) {
+  has_moved_ = true;
   next_deadline_ = std::min(next_deadline_, op->deadline.at());
   if (op->kind == Op::Kind::kCollective) {
     collectives_.push_back(std::move(op));
     return;
   }
-  const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal();
-  if (refusal && std::count(disagreed_.begin(), disagreed_.end(), refusal->id) == 0) {
-    op->reproach = refusal->failure;
+  while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
+    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->id) == 0) {
+      op->reproach = refusal->failure;
+      break;
+    }
   }
   // This first step takes its place in the lanes: in the order of the calls.
   if (advance(op) == Step::kDone) {
     return;
   }
   if (op->reproach && hasSent(*op)) {
-    finish(op, op->reproach);
+    finish(op, std::nullopt);
     return;
   }
   const uint64_t number = op->sequence;
@@ -121,6 +125,7 @@ bool Agenda::pass() {
   bells_.ring();
   if (moved) {
     rest_ = kShortestRest;
+    has_moved_ = true;
   }
   return moved;
 }
@@ -218,14 +223,8 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
     if (!cut || cut->cause == Cause::kPeerFailed) {
       return result;
     }
-    finish(op, op->reproach ? op->reproach : cut);
+    finish(op, cut);
   } catch (const Failure& failure) {
-    if (failure.cause == Cause::kMismatch) {
-      disagreed_.push_back(op->sequence);
-      if (disagreed_.size() > kDisagreed) {
-        disagreed_.pop_front();
-      }
-    }
     finish(op, failure);
   } catch (const std::exception& error) {
     finish(op, failedHere(members_, error));
@@ -343,13 +342,15 @@ void Agenda::watchPeers() {
     // What they published before they went is still there: one more pass, then the next tick. A
     // pass takes one frame of a long message out of a lane.
     departures_seen_ = gone.size();
+    has_moved_ = true;
     for (size_t slot = 1; slot < Segment::laneShape().slots && mailbox_.drain(); ++slot) {
     }
     rest_ = milliseconds(0);
     next_tick_ = {};
     return;
   }
-  if (gone.empty()) {
+  // Who is gone is gone: the same operations need him as at the last look unless something moved.
+  if (gone.empty() || !std::exchange(has_moved_, false)) {
     return;
   }
   if (!collectives_.empty()) {
@@ -414,11 +415,18 @@ std::optional<Failure> Agenda::needsDeparted(const Op& op,
 }
 
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
+  const std::optional<Failure>& why = op->reproach ? op->reproach : failure;
   {
-    const Mailbox::Ending ending(mailbox_, failure);
+    const Mailbox::Ending ending(mailbox_, why);
     op->scripts.clear();
   }
-  if (const std::optional<Failure>& why = failure ? failure : op->reproach) {
+  if (failure && failure->cause == Cause::kMismatch && op->kind == Op::Kind::kMessage) {
+    disagreed_.push_back(op->sequence);
+    if (disagreed_.size() > kDisagreed) {
+      disagreed_.pop_front();
+    }
+  }
+  if (why) {
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
   }
   finished_.push_back(op);

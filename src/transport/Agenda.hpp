@@ -56,6 +56,8 @@ class Agenda {
   void failAll(const Failure& failure);
   // The same in silence: this rank goes, and nothing comes after it.
   void leave(const Failure& failure);
+  // Whether it has to go on looking into the lanes though nothing is under way.
+  bool owesAnything() const { return mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
   // With their errors set, scripts destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
@@ -97,6 +99,7 @@ class Agenda {
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more
   size_t departures_seen_ = 0;
+  bool has_moved_ = false;  // since the last look at who is gone
   struct Stray {
     int peer;
     uint64_t sequence;

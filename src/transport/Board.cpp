@@ -84,7 +84,7 @@ void Board::publishFor(const Op& op, size_t bytes, const std::vector<int>& taker
 void Board::sendOff(const Op& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
   frame = {FrameType::kCollective,
-           passage_.sendOff(bytes, readers),
+           passage_.sendOff(readers),
            static_cast<uint32_t>(bytes),
            op.sequence,
            0,

@@ -88,7 +88,7 @@ bool Engine::wait(const Op& op, Deadline limit) {
   const auto leave = [&] {
     --waiting_;
     dropped.ops.swap(buried_.ops);
-    if (pending_ > 0 && waiting_ == 0) {
+    if (hasWork() && waiting_ == 0) {
       rouseThread();
     }
   };
@@ -133,7 +133,7 @@ void Engine::stop(const Failure& failure) {
     stop_requested_.store(true, std::memory_order_release);
   }
   ++waiting_;
-  while (pending_ > 0) {
+  while (pending_ > 0 || driving_) {
     if (driving_) {
       wakeDriver();
       changed_.wait_for(lock, kStopAgain);
@@ -142,6 +142,11 @@ void Engine::stop(const Failure& failure) {
     }
   }
   --waiting_;
+  // Nobody drives any more. The peers hear it now: this rank's threads may be long in a callback,
+  // which may wait for one of them.
+  if (!std::exchange(goodbye_said_, true)) {
+    agenda_.links().sayGoodbye();
+  }
 }
 
 void Engine::shutdown() {
@@ -180,7 +185,6 @@ void Engine::shutdown() {
   for (std::thread& thread : threads_) {
     thread.join();
   }
-  agenda_.links().sayGoodbye();
   Buried dropped;
   std::unique_lock lock(mutex_);
   callBack(lock);
@@ -205,6 +209,9 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   Ops ended;
   try {
     ended = drive(who);
+  } catch (const Failure& failure) {  // of a peer that cannot be relied on
+    agenda_.failAll(failure);
+    ended = agenda_.takeFinished();
   } catch (const std::exception& error) {  // no memory
     agenda_.failAll(failedHere(members_, error));
     ended = agenda_.takeFinished();
@@ -212,6 +219,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   lock.lock();
   driving_ = false;
   pending_ -= ended.size();
+  owes_ = agenda_.owesAnything();
   const Clock::time_point now = Clock::now();
   for (const auto& op : ended) {
     op->ended = now;
@@ -255,7 +263,7 @@ void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   if (own) {
     ++calling_back_;
     on_duty_ = {};
-    if (pending_ > 0) {
+    if (hasWork()) {
       rouseThread();
     }
   }
@@ -372,7 +380,7 @@ void Engine::run() {
       callBack(lock);
       continue;
     }
-    if (pending_ == 0 || waiting_ > 0 || driving_ || on_duty_ != std::thread::id()) {
+    if (!hasWork() || waiting_ > 0 || driving_ || on_duty_ != std::thread::id()) {
       work_.wait(lock);
       continue;
     }

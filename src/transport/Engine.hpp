@@ -56,9 +56,10 @@ class Engine {
   void post(const std::shared_ptr<Op>& op, Who who);
   // False when the limit passed first. Does not throw the operation's error.
   bool wait(const Op& op, Deadline limit);
-  // Fails what is pending, and everything posted later, with that failure.
+  // Leaves the group: fails what is pending, and everything posted later, with that failure, and
+  // says goodbye. Never waits for a peer.
   void stop(const Failure& failure);
-  // Leaves the group: stops, ends the thread, says goodbye. Never waits for a peer.
+  // Stops and ends the threads.
   void shutdown();
   // Whether it has anything to do, or to call back.
   bool isBusy();
@@ -82,6 +83,7 @@ class Engine {
   };
 
   void run();
+  bool hasWork() const { return pending_ > 0 || owes_; }
   // A thread that drives what nobody waits for, and calls back. Throws where none can be started.
   void ensureThread();
   // Has it look. False where there is none.
@@ -115,12 +117,14 @@ class Engine {
   bool stands_ = false;  // the driving thread can do nothing but wait
   Ops to_call_back_;     // ended
   size_t pending_ = 0;
+  bool owes_ = false;  // answers to peers, of operations that have ended
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;
   uint64_t messages_issued_ = 0;
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
+  bool goodbye_said_ = false;
   enum class Presence { kHere, kLeaving, kLeft };
   Presence presence_ = Presence::kHere;
   std::thread::id leaver_;

@@ -87,6 +87,20 @@ Failure Mailbox::withdrawn(const Departing& message) const {
   return failureOf(message->destination, theirs);
 }
 
+Failure Mailbox::damagedBy(int peer, const std::string& what) const {
+  const int who = members_.global(peer);
+  return {Cause::kAborted, {who}, "rank " + std::to_string(who) + " has damaged " + what};
+}
+
+std::optional<LateRefusal> Mailbox::takeLateRefusal() {
+  if (late_refusals_.empty()) {
+    return std::nullopt;
+  }
+  const LateRefusal first = late_refusals_.front();
+  late_refusals_.pop_front();
+  return first;
+}
+
 bool Mailbox::Reached::ready() {
   return std::all_of(messages_.begin(), messages_.end(),
                      [this](const Inbound* message) { return message->state >= state_; });
@@ -152,8 +166,8 @@ Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   const OpKind kind = op.signature.kind;
   if (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
     early->receiver = op.sequence;
-    lane(early->source).unexpected_bytes -= early->payload.size();
-    credit(early->source, early->payload.size());
+    lane(early->source).unexpected_bytes -= charge(*early);
+    credit(*early);
     return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
@@ -169,6 +183,7 @@ void Mailbox::abandon(Inbound& message) {
   switch (message.state) {
     case Inbound::State::kExpected:
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
+      ++abandoned_;
       break;
     case Inbound::State::kAnnounced:
     case Inbound::State::kStreaming:
@@ -206,14 +221,14 @@ void Mailbox::accept(const Expected& message, std::byte* sink) {
 
 bool Mailbox::mayGoAtOnce(int destination, const Signature& signature) {
   return signature.bytes() <= payload() &&
-         lane(destination).outstanding + signature.bytes() <= kCredit;
+         lane(destination).outstanding + charge(signature.bytes()) <= kCredit;
 }
 
-void Mailbox::credit(int peer, size_t bytes) {
-  Lane& from = lane(peer);
-  from.uncredited += bytes;
+void Mailbox::credit(const Inbound& message) {
+  Lane& from = lane(message.source);
+  from.uncredited += charge(message);
   if (from.uncredited >= kCreditStep) {
-    answer(peer, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
+    answer(message.source, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
   }
 }
 
@@ -270,12 +285,12 @@ void Mailbox::publish(Departing& message, const Frame& frame) {
   Lane& to = lane(peer);
   *to.out.slot() = frame;
   to.out.slot()->id = message->id;
-  to.out.slot()->written = passage_.sendOff(frame.bytes, 1);
+  to.out.slot()->written = passage_.sendOff(1);
   to.out.publish();
   message.outbound_.is_sent = frame.offset + frame.bytes >= frame.signature.bytes();
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
   if (frame.type == FrameType::kEager) {
-    to.outstanding += frame.bytes;
+    to.outstanding += charge(frame.bytes);
   }
   if (!to.departing.empty() && to.departing.front() == message->id) {
     nextTurn(to);
@@ -292,6 +307,13 @@ bool Mailbox::drain() {
     moved |= announceUnsent(peer);
   }
   return moved;
+}
+
+bool Mailbox::owesAnything() const {
+  return !is_silent_ &&
+         (abandoned_ > 0 || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+            return !lane.owed.empty() || !lane.unsent.empty();
+          }));
 }
 
 void Mailbox::nextTurn(Lane& to) {
@@ -320,9 +342,11 @@ bool Mailbox::announceUnsent(int peer) {
 
 bool Mailbox::drainLane(int peer) {
   bool moved = false;
-  while (const Frame* frame = lane(peer).in.front()) {
-    const bool is_data = frame->type == FrameType::kData;
-    if (!(is_data ? takeData(peer, *frame) : deliver(peer, *frame))) {
+  while (const Frame* front = lane(peer).in.front()) {
+    const Frame frame = *front;  // a damaged peer may write into it while it is read
+    const std::byte* payload = payloadOf(front);
+    const bool is_data = frame.type == FrameType::kData;
+    if (!(is_data ? takeData(peer, frame, payload) : deliver(peer, frame, payload))) {
       break;
     }
     popLane(peer);
@@ -334,16 +358,17 @@ bool Mailbox::drainLane(int peer) {
   return moved;
 }
 
-bool Mailbox::deliver(int peer, const Frame& frame) {
+bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
   if (frame.id >= lane(peer).given_up_from) {
     lane(peer).given_up_from = kNot;
   }
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
-    fill(message, peer, frame);
+    fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
-    credit(peer, message->payload.size());
+    credit(*message);
     if (message->abandoned) {
+      --abandoned_;
       abandon(*message);
     }
     return true;
@@ -355,13 +380,14 @@ bool Mailbox::deliver(int peer, const Frame& frame) {
   auto message = std::make_shared<Inbound>();
   message->kind = frame.signature.kind;
   message->tag = frame.tag;
-  fill(message, peer, frame);
-  from.unexpected_bytes += message->payload.size();
+  fill(message, peer, frame, payload);
+  from.unexpected_bytes += charge(*message);
   unexpected_.add(std::move(message));
   return true;
 }
 
-void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame) {
+void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame,
+                   const std::byte* payload) {
   Inbound& message = *inbound;
   Lane& from_peer = lane(peer);
   message.source = peer;
@@ -380,13 +406,15 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   }
   // As long as its signature says, whatever the frame says: who reads it relies on that.
   const size_t bytes = frame.signature.bytes();
-  const std::byte* from = payloadOf(&frame);
-  message.payload.assign(from, from + (bytes <= payload() ? bytes : 0));
+  if (bytes > Mailbox::payload()) {
+    throw damagedBy(peer, "a message");
+  }
+  message.payload.assign(payload, payload + bytes);
   message.state = Inbound::State::kHere;
 }
 
 // False when the frame is for a script that takes it in step with others.
-bool Mailbox::takeData(int peer, const Frame& frame) {
+bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   Lane& from = lane(peer);
   const auto found = from.coming.find(frame.id);
   if (found == from.coming.end() || found->second->state == Inbound::State::kAnnounced) {
@@ -396,15 +424,15 @@ bool Mailbox::takeData(int peer, const Frame& frame) {
   if (message.sink == nullptr) {
     return false;
   }
-  const size_t bytes = std::min<size_t>(frame.bytes, payload());
-  if (frame.offset <= message.signature.bytes() &&
-      bytes <= message.signature.bytes() - frame.offset) {
-    passage_.look(frame.written, payloadOf(&frame), bytes);
-    copyBytes(message.sink + frame.offset, payloadOf(&frame), bytes,
-              storesFor(message.signature.bytes()));
+  const size_t whole = message.signature.bytes();
+  if (frame.bytes > Mailbox::payload() || frame.offset > whole ||
+      frame.bytes > whole - frame.offset) {
+    throw damagedBy(peer, "a message");
   }
-  message.received += bytes;
-  if (message.received >= message.signature.bytes()) {
+  passage_.look(frame.written, payload, frame.bytes);
+  copyBytes(message.sink + frame.offset, payload, frame.bytes, storesFor(whole));
+  message.received += frame.bytes;
+  if (message.received >= whole) {
     message.state = Inbound::State::kComplete;
     stirred_.push_back(message.receiver);
     from.coming.erase(found);
@@ -452,8 +480,7 @@ bool Mailbox::drainAnswers(int peer) {
     return false;
   }
   if (written - read > GrantRing::kEntries) {
-    throw std::runtime_error("rank " + std::to_string(members_.global(peer)) +
-                             " has overwritten its answers");
+    throw damagedBy(peer, "its answers");
   }
   for (; read != written; ++read) {
     const Grant grant = ring_from.entries[read % GrantRing::kEntries];
@@ -483,15 +510,15 @@ bool Mailbox::drainAnswers(int peer) {
     if (found != lane(peer).unanswered.end()) {
       found->second->answer = grant;
       stirred_.push_back(grant.id);
-    } else if (grant.answer == Grant::kRefused && !late_refusal_) {
+    } else if (grant.answer == Grant::kRefused && late_refusals_.size() < kMostLateRefusals) {
       const int who = members_.global(peer);
-      late_refusal_ =
-          LateRefusal{grant.id,
-                      {Cause::kMismatch,
-                       {who},
-                       "rank " + std::to_string(who) + " could not take this rank's message #" +
-                           std::to_string(grant.id) + ": it called " + name(grant.expected) +
-                           details(grant.expected)}};
+      late_refusals_.push_back(
+          {grant.id,
+           {Cause::kMismatch,
+            {who},
+            "rank " + std::to_string(who) + " could not take this rank's message #" +
+                std::to_string(grant.id) + ": it called " + name(grant.expected) +
+                details(grant.expected)}});
     }
   }
   ring_from.read.store(read, std::memory_order_release);

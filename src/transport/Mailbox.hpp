@@ -242,8 +242,8 @@ class Mailbox {
   // Sequence numbers of operations for which something has come, or whose turn it is, since the
   // last time.
   std::vector<uint64_t> takeStirred() { return std::exchange(stirred_, {}); }
-  // The first one since the last time.
-  std::optional<LateRefusal> takeLateRefusal() { return std::exchange(late_refusal_, {}); }
+  // The oldest one that was not taken yet.
+  std::optional<LateRefusal> takeLateRefusal();
 
   // While it lives, scripts are destroyed for that reason, and the peers of their messages hear it.
   class Ending {
@@ -261,6 +261,8 @@ class Mailbox {
   // This rank leaves, of which its peers hear by themselves: from now on it does not say what it
   // breaks off.
   void fallSilent() { is_silent_ = true; }
+  // Whether a peer may yet have to hear from it of an operation that has ended here.
+  bool owesAnything() const;
 
   int rank() const { return members_.rank; }
   // Bytes handed to peers so far. Readable from any thread.
@@ -269,12 +271,14 @@ class Mailbox {
 
  private:
   // Bytes of small messages to one receiver that it has not said to have taken, and how many it
-  // takes between two times that it says so.
+  // takes between two times that it says so. With what the receiver needs to remember each.
   static constexpr size_t kCredit = size_t{32} << 20;
   static constexpr size_t kCreditStep = size_t{8} << 20;
   // Bytes that may wait unmatched from one sender before its lane is left full: nobody who keeps to
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
+  static constexpr size_t kRemembered = 512;
+  static constexpr size_t kMostLateRefusals = 64;
   static constexpr uint64_t kNot = ~uint64_t{0};
 
   struct Unsent {
@@ -306,10 +310,17 @@ class Mailbox {
   bool announceUnsent(int peer);
   // Stirs the operation whose message comes next.
   void nextTurn(Lane& to);
-  bool deliver(int peer, const Frame& frame);
-  void fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame);
-  void credit(int peer, size_t bytes);
-  bool takeData(int peer, const Frame& frame);
+  bool deliver(int peer, const Frame& frame, const std::byte* payload);
+  void fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame,
+            const std::byte* payload);
+  static size_t charge(size_t bytes) { return bytes + kRemembered; }
+  static size_t charge(const Inbound& message) {
+    return message.state == Inbound::State::kHere ? charge(message.payload.size()) : 0;
+  }
+  void credit(const Inbound& message);
+  bool takeData(int peer, const Frame& frame, const std::byte* payload);
+  // Nothing of that peer can be relied on.
+  Failure damagedBy(int peer, const std::string& what) const;
   void answer(int peer, const Grant& grant);
   // Says that this rank's operation with the message of this id has ended too early.
   void breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why);
@@ -326,7 +337,8 @@ class Mailbox {
   Lines expected_;
   Lines unexpected_;
   std::vector<uint64_t> stirred_;
-  std::optional<LateRefusal> late_refusal_;
+  std::deque<LateRefusal> late_refusals_;
+  size_t abandoned_ = 0;  // messages that nobody waits for, and that have not come
   bool floor_taken_ = false;
   GivenUp why_;
   bool is_silent_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "transport/Ring.hpp"
 
@@ -49,13 +50,14 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   const Clock::time_point begin = now_();
   copyBytes(to, from, bytes, stores);
   way(stores).writing.note((now_() - begin) * kTimed / bytes);
+  is_timed_ = true;
   choose();
 }
 
-Written Passage::sendOff(size_t bytes, int readers) {
+Written Passage::sendOff(int readers) {
   const Stores stores = this->stores();
   const bool is_trial = isTrial(sent_++);
-  if (bytes < kTimed || !is_trial) {
+  if (!std::exchange(is_timed_, false) || !is_trial) {
     return Written::kUntimed;
   }
   readers_ = readers;

@@ -25,9 +25,8 @@ class Passage {
   Stores stores() const;
   // Into it.
   void write(std::byte* to, const std::byte* from, size_t bytes);
-  // It is sent off, with so many bytes that so many peers read each: what its header says of it.
-  // The next one begins.
-  Written sendOff(size_t bytes, int readers);
+  // It is sent off, to so many peers that read it: what its header says of it. The next one begins.
+  Written sendOff(int readers);
   // Before a peer's frame is read, from there.
   void look(Written written, const std::byte* at, size_t bytes) {
     if (written != Written::kUntimed && bytes >= kTimed) {
@@ -67,6 +66,7 @@ class Passage {
   Clock::time_point (*now_)();
   Stores better_ = Stores::kCached;
   unsigned sent_ = 0;
+  bool is_timed_ = false;  // the frame that is being filled
   int readers_ = 1;
   Way cached_;
   Way streamed_;

@@ -102,7 +102,6 @@ class RingReader {
     next_ += frames;
     cursorAt(ring_, 1 + reader_).store(next_, std::memory_order_release);
   }
-  const RingShape& shape() const { return shape_; }
 
  private:
   std::byte* ring_;

@@ -10,8 +10,8 @@ namespace bluefog {
 namespace {
 
 constexpr size_t kPage = 4096;
-// Measured on 2 cores (benchmarks/README.md): a chunk that fits the first-level caches next to its
-// copy, and enough of them that ranks of different speed do not wait for each other.
+// Measured on 2 cores (benchmarks/README.md): a chunk that stays in the caches between writer and
+// reader, and enough of them that ranks of different speed do not wait for each other.
 constexpr uint32_t kBoardPayload = 128 * 1024;
 constexpr uint32_t kBoardSlots = 8;
 constexpr uint32_t kLanePayload = 128 * 1024;

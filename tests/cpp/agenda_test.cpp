@@ -89,5 +89,81 @@ TEST_F(AgendaTest, EachOfTwoLateRefusalsIsTold) {
   EXPECT_EQ(told(zero_.receive(1)), "");
 }
 
+TEST_F(AgendaTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
+  zero_.send(2);
+  zero_.send(3);
+  one_.receive(1);
+  one_.receive(1);
+  one_.agenda.pass();
+
+  zero_.receive(1);
+  zero_.agenda.pass();  // takes in both
+  for (const char* which : {"this rank's message #1", "this rank's message #2"}) {
+    const std::string told_of = told(zero_.send(1));
+    EXPECT_NE(told_of.find(which), std::string::npos) << told_of;
+  }
+  EXPECT_EQ(told(zero_.send(1)), "");
+}
+
+TEST_F(AgendaTest, ALateRefusalIsToldThoughItsTellerFailsOtherwise) {
+  zero_.send(2);
+  one_.receive(1);
+  one_.agenda.pass();
+  zero_.receive(1);
+  zero_.agenda.pass();
+
+  const OpPtr large = zero_.send(kMuch);  // has to wait for its receiver
+  EXPECT_FALSE(errorOf(*large));
+  zero_.agenda.tick(Deadline::Clock::now() + std::chrono::hours(1));
+  EXPECT_NE(told(large).find("this rank's message #1"), std::string::npos) << told(large);
+}
+
+// What a rank sends that writes wherever it likes.
+class DamagedLaneTest : public AgendaTest {
+ protected:
+  void write(const Frame& frame) {
+    *lane_.slot() = frame;
+    lane_.publish();
+  }
+  Failure failure() {
+    try {
+      zero_.agenda.pass();
+    } catch (const Failure& failure) {
+      return failure;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return aborted("");
+  }
+  static Frame frame(FrameType type, uint64_t count) {
+    Frame frame;
+    frame.type = type;
+    frame.signature.kind = OpKind::kPointToPoint;
+    frame.signature.dtype = kDtype<float>;
+    frame.signature.count = count;
+    return frame;
+  }
+
+  RingWriter lane_{zero_.segment.lane(1, 0), Segment::laneShape()};
+};
+
+TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {
+  zero_.receive(kMuch);
+  write(frame(FrameType::kEager, kMuch));
+  EXPECT_EQ(failure().ranks, Ranks{1});
+}
+
+TEST_F(DamagedLaneTest, AFrameThatBelongsNowhereBlamesItsSender) {
+  zero_.receive(kMuch);
+  write(frame(FrameType::kAnnounce, kMuch));
+  zero_.agenda.pass();
+  Frame data = frame(FrameType::kData, kMuch);
+  data.offset = kMuch * sizeof(float) - 1;
+  data.bytes = 2;
+  write(data);
+  const Failure failure = this->failure();
+  EXPECT_EQ(failure.ranks, Ranks{1});
+  EXPECT_EQ(failure.reason, "rank 1 has damaged a message");
+}
+
 }  // namespace
 }  // namespace bluefog::testing

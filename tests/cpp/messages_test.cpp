@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 #include <map>
 #include <string>
 #include <vector>
@@ -155,6 +156,23 @@ TEST(MessagesTest, MayBeUnexpected) {
   });
 }
 
+// Its receiver takes none of them. Beyond its credit even an empty one waits for it.
+TEST(MessagesTest, ThatAreEmptyDoNotPileUpWithoutEnd) {
+  runRanks(2, [](Rank& me) {
+    constexpr int kMost = 65'536;
+    const std::vector<float> nothing;
+    if (me.self == 0) {
+      for (int message = 0; message < kMost; ++message) {
+        me.run(me.send(nothing, 1));
+      }
+      me.limit = 50ms;
+      EXPECT_EQ(failureOf([&] { me.run(me.send(nothing, 1)); }).cause(), Cause::kTimeout);
+    }
+    me.limit = 60s;
+    me.synchronize();
+  });
+}
+
 TEST(MessagesTest, DoNotWaitForCollectives) {
   runRanks(2, [](Rank& me) {
     std::vector<float> sum(kMuch, 1);
@@ -227,6 +245,27 @@ void giveUpTheFirst(size_t count) {
 TEST(MessagesTest, ThatCameTooLateAreThrownAway) {
   giveUpTheFirst(kLittle);
   giveUpTheFirst(kMuch);
+}
+
+// Though it calls nothing in this group any more.
+TEST(MessagesTest, WhoHasGivenUpSaysSoToWhoComesLater) {
+  std::latch given_up(1);
+  std::latch heard(1);
+  runRanks(2, [&](Rank& me) {
+    std::vector<float> data(kMuch);
+    if (me.self == 1) {
+      me.limit = 50ms;
+      failureOf([&] { me.run(me.receive(data, 0)); });
+      given_up.count_down();
+      heard.wait();
+    } else {
+      given_up.wait();
+      me.limit = 5s;
+      const Error error = failureOf([&] { me.run(me.send(data, 1)); });
+      EXPECT_EQ(error.ranks(), Ranks{0});  // its own limit would blame rank 1
+      heard.count_down();
+    }
+  });
 }
 
 TEST(MessagesTest, ThatCameTooLateDoNotGoToAnotherTag) {

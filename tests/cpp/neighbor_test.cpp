@@ -66,6 +66,20 @@ TEST(NeighborTest, WhoIsCutOffByAMismatchOfOthersHearsSo) {
   });
 }
 
+TEST(NeighborTest, AllWhoDoNotTakeWhatItSendsAreNamed) {
+  runRanks(3, [&](Rank& me) {
+    if (me.self != 0) {
+      return;
+    }
+    const std::vector<float> input(kMuch);
+    std::vector<float> output(kMuch);
+    me.limit = 100ms;
+    const Error error =
+        failureOf([&] { me.run(me.neighborSum(input, 1, {}, 1, output, {{1, 1}, {2, 1}})); });
+    EXPECT_EQ(error.ranks(), (Ranks{1, 2}));
+  });
+}
+
 // Rank 1 has waited for a long time already when rank 0 begins.
 TEST(NeighborTest, WhoIsCutOffByAnothersTimeoutNamesTheSameRank) {
   runRanks(3, [&](Rank& me) {

@@ -58,7 +58,7 @@ void writeFrames(RingWriter& writer, uint64_t frames) {
   }
 }
 
-void readFrames(RingReader& reader, uint64_t frames, uint64_t rest_every) {
+void readFrames(RingReader& reader, size_t payload, uint64_t frames, uint64_t rest_every) {
   for (uint64_t number = 0; number < frames; ++number) {
     const Frame* frame = reader.front();
     while (frame == nullptr) {
@@ -66,7 +66,7 @@ void readFrames(RingReader& reader, uint64_t frames, uint64_t rest_every) {
       frame = reader.front();
     }
     ASSERT_EQ(frame->id, number);
-    ASSERT_EQ(frame->bytes, number % (reader.shape().payload + 1));
+    ASSERT_EQ(frame->bytes, number % (payload + 1));
     ASSERT_EQ(frame->offset, checksum(payloadOf(frame), frame->bytes)) << "frame " << number;
     reader.pop();
     if (rest_every != 0 && number % rest_every == 0) {
@@ -83,7 +83,8 @@ void exchangeFrames(const RingShape& shape, uint64_t frames) {
       writeFrames(writer, frames);
     } else {
       RingReader reader(memory.get(), shape, static_cast<uint32_t>(thread - 1));
-      readFrames(reader, frames, thread == 1 ? 0 : 1000u * static_cast<uint64_t>(thread));
+      readFrames(reader, shape.payload, frames,
+                 thread == 1 ? 0 : 1000u * static_cast<uint64_t>(thread));
     }
   });
 }
