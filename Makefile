@@ -39,10 +39,13 @@ test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
 # torch's own distributed tests and more, run against a named backend.
 SUITES ?= ../shared/c10d
 RUN_SUITES = OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt
-suites: dev ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
+suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	$(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4
 	$(RUN_SUITES) --suite dist --world 2
 	$(RUN_SUITES) --suite dist --world 3
+
+$(SUITES)/run.py:
+	@echo "torch's suites are not part of this repository: SUITES must name their folder ($(SUITES) has no run.py)"; exit 1
 
 asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
 	$(call ctest,build/asan,RelWithDebInfo,address)

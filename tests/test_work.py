@@ -114,6 +114,28 @@ def polled(rank: int, world: int) -> list[bool]:
     return [w.is_completed() for w in works]
 
 
+def early_result(rank: int, world: int) -> list[Any]:
+    t = torch.ones(1)
+    if rank == 1:
+        inrank.gate("asked")
+    work = dist.all_reduce(t, async_op=True)
+    early = inrank.catch(work.result) if rank == 0 else None
+    inrank.mark("told")
+    work.wait()
+    return [early, work.result()[0].item()]
+
+
+def test_there_is_no_result_before_the_end() -> None:
+    with harness.Ranks(2) as ranks:
+        ranks.start(early_result, world=2, store="s")
+        ranks.at("told", 0)
+        ranks.open("asked")
+        (early, first), (_, second) = (o.value for o in ranks.join(60))
+        harness.raised(early, "RuntimeError")
+        assert "has not ended yet; wait() for it" in early.text
+        assert first == second == 2
+
+
 def test_completion_needs_no_wait(pool: harness.Pool) -> None:
     assert pool.run(polled) == [[True] * 3] * 4
 

@@ -37,6 +37,11 @@ int WorkBluefog::sourceRank() const {
   return *source_;
 }
 
+std::vector<at::Tensor> WorkBluefog::result() {
+  TORCH_CHECK(done(), "[bluefog] result: the operation has not ended yet; wait() for it");
+  return outputs_;
+}
+
 float WorkBluefog::getDuration() const {
   TORCH_CHECK(done(), "[bluefog] getDuration: the operation has not ended yet; wait() for it");
   return std::chrono::duration<float, std::milli>(op_->ended - op_->issued).count();
