@@ -80,7 +80,7 @@ const std::vector<Departure>& Links::look() {
     const bool process_ended = polled[i].fd == peer.process.get();
     // Whatever ended, first hear what the peer has said before.
     const bool stream_ended = read(peer);
-    if (process_ended || stream_ended || peer.departure.how == Departure::How::kLeft) {
+    if (process_ended || stream_ended) {
       note(peer);
     }
   }
@@ -136,6 +136,7 @@ bool Links::read(Peer& peer) {
 void Links::hear(Peer& peer, const std::string& message) {
   if (message[0] == kGoodbye) {
     peer.departure.how = Departure::How::kLeft;
+    note(peer);  // now: its socket may stay open for long, and say nothing more
   } else if (message[0] == kFailed) {
     peer.departure.how = Departure::How::kGaveUp;
     std::istringstream words(message.substr(1));

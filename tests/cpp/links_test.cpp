@@ -136,6 +136,13 @@ TEST_F(LinksTest, KeepsAFileThatCameBeforeTheGoodbye) {
   EXPECT_EQ(contents(zero_.receiveFile(1)), "memory");
 }
 
+TEST_F(LinksTest, AGoodbyeThatCameWithTheFileIsHeardLater) {
+  one_->sendFile(0, fileWith("memory"));
+  one_->sayGoodbye();
+  EXPECT_EQ(contents(zero_.receiveFile(1)), "memory");
+  EXPECT_EQ(zero_.look().size(), 1u) << "the socket has nothing more to say";
+}
+
 TEST_F(LinksTest, AFileThatIsTakenLateLeavesNoneOpen) {
   const int before = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(before);
