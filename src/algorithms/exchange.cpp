@@ -239,10 +239,7 @@ class Traffic {
       const std::span<std::byte> table = stream.tableBytes();
       std::memcpy(table.data(), board_.from(peer, table.size()), table.size());
       if (!stream.isSound()) {
-        const int who = board_.members().global(peer);
-        throw Failure{Cause::kAborted,
-                      {who},
-                      "rank " + std::to_string(who) + " has damaged its table of sizes"};
+        throw damaged(board_.members(), peer, "its table of sizes");
       }
       requireAgreed(peer, stream.table(board_.rank()));
       stream.begin();

@@ -80,6 +80,11 @@ Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, s
               ", which expects " + std::to_string(expected / each)};
 }
 
+Failure damaged(const Membership& members, int peer, const std::string& what) {
+  const int who = members.global(peer);
+  return {Cause::kAborted, {who}, "rank " + std::to_string(who) + " has damaged " + what};
+}
+
 Failure aborted(const std::string& why) {
   return {Cause::kAborted, {}, why + "; make a new group"};
 }

@@ -39,6 +39,8 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
 // Rank `from` of the group sends `bytes` to rank `to`, which expects `expected`.
 Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, size_t bytes,
                     size_t expected);
+// Nothing that `peer` writes can be relied on.
+Failure damaged(const Membership& members, int peer, const std::string& what);
 Failure aborted(const std::string& why);
 // Something in the operation itself failed on this rank: memory that cannot be had.
 Failure failedHere(const Membership& members, const std::exception& error);

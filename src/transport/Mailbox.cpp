@@ -87,11 +87,6 @@ Failure Mailbox::withdrawn(const Departing& message) const {
   return failureOf(message->destination, theirs);
 }
 
-Failure Mailbox::damagedBy(int peer, const std::string& what) const {
-  const int who = members_.global(peer);
-  return {Cause::kAborted, {who}, "rank " + std::to_string(who) + " has damaged " + what};
-}
-
 std::optional<LateRefusal> Mailbox::takeLateRefusal() {
   if (late_refusals_.empty()) {
     return std::nullopt;
@@ -407,7 +402,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   // As long as its signature says, whatever the frame says: who reads it relies on that.
   const size_t bytes = frame.signature.bytes();
   if (bytes > Mailbox::payload()) {
-    throw damagedBy(peer, "a message");
+    throw damaged(members_, peer, "a message");
   }
   message.payload.assign(payload, payload + bytes);
   message.state = Inbound::State::kHere;
@@ -427,7 +422,7 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   const size_t whole = message.signature.bytes();
   if (frame.bytes > Mailbox::payload() || frame.offset > whole ||
       frame.bytes > whole - frame.offset) {
-    throw damagedBy(peer, "a message");
+    throw damaged(members_, peer, "a message");
   }
   passage_.look(frame.written, payload, frame.bytes);
   copyBytes(message.sink + frame.offset, payload, frame.bytes, storesFor(whole));
@@ -480,7 +475,7 @@ bool Mailbox::drainAnswers(int peer) {
     return false;
   }
   if (written - read > GrantRing::kEntries) {
-    throw damagedBy(peer, "its answers");
+    throw damaged(members_, peer, "its answers");
   }
   for (; read != written; ++read) {
     const Grant grant = ring_from.entries[read % GrantRing::kEntries];

@@ -319,8 +319,6 @@ class Mailbox {
   }
   void credit(const Inbound& message);
   bool takeData(int peer, const Frame& frame, const std::byte* payload);
-  // Nothing of that peer can be relied on.
-  Failure damagedBy(int peer, const std::string& what) const;
   void answer(int peer, const Grant& grant);
   // Says that this rank's operation with the message of this id has ended too early.
   void breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why);
