@@ -53,9 +53,9 @@ Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::ve
 
 Script barrier(Board& board, const Op& op);
 
-// The signature's bytes; the receiver multiplies them by `weight` where it sums.
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const std::byte* data,
-            double weight);
+// What `op.outgoing` points to, also where that changes meanwhile; the receiver multiplies it by
+// `weight` where it sums.
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight);
 
 // `source` may be kAnySource; *sender gets who it was.
 Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,

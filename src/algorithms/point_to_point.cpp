@@ -5,8 +5,7 @@
 
 namespace bluefog {
 
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const std::byte* data,
-            double weight) {
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight) {
   const size_t bytes = op.signature.bytes();
   Frame frame;
   frame.tag = tag;
@@ -17,7 +16,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
   if (mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
     frame.bytes = static_cast<uint32_t>(bytes);
-    mailbox.write(destination, data, bytes);
+    mailbox.write(destination, op.outgoing, bytes);
     mailbox.publish(message, frame);
     co_return;
   }
@@ -32,7 +31,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, const 
     }
     frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
     frame.offset = at;
-    mailbox.write(destination, data + at, frame.bytes);
+    mailbox.write(destination, op.outgoing + at, frame.bytes);
     mailbox.publish(message, frame);
     co_await Pause();
   }

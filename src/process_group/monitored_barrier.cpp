@@ -47,7 +47,8 @@ struct Round {
   const int64_t tag;
 
   void send(Op& op, int rank, Missed& missed) const {
-    op.scripts.push_back(bluefog::send(engine.mailbox(), op, rank, tag, missed.data(), 1.0));
+    op.outgoing = missed.data();
+    op.scripts.push_back(bluefog::send(engine.mailbox(), op, rank, tag, 1.0));
     op.partners.push_back(rank);
     ++op.sends;
   }

@@ -30,18 +30,18 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),
                                  deadline(c10d::kUnsetTimeout));
+  op->outgoing = buffers->inputs[0].readable();
   for (const WeightedRank& destination : opts.destinations) {
-    op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination.rank, 0,
-                                        buffers->inputs[0].readable(), destination.weight));
+    op->scripts.push_back(
+        bluefog::send(engine_->mailbox(), *op, destination.rank, 0, destination.weight));
     ++op->sends;
     op->partners.push_back(destination.rank);
   }
   for (const WeightedRank& source : opts.sources) {
     op->partners.push_back(source.rank);
   }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, buffers->inputs[0].readable(),
-                                    opts.self_weight, opts.sources, opts.divisor,
-                                    buffers->outputs[0].data()));
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, op->outgoing, opts.self_weight,
+                                    opts.sources, opts.divisor, buffers->outputs[0].data()));
   own(*op, std::move(buffers));
   return post(
       {std::move(op), c10d::OpType::UNKNOWN, "bluefog:neighbor_allreduce", {input}, {output}},

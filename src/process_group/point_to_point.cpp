@@ -20,8 +20,8 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(End::kSend, tensor),
                                  deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
-  op->scripts.push_back(
-      bluefog::send(engine_->mailbox(), *op, destination, tag, buffers->inputs[0].readable(), 1.0));
+  op->outgoing = buffers->inputs[0].readable();
+  op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination, tag, 1.0));
   op->sends = 1;
   op->partners = {destination};
   own(*op, std::move(buffers));

@@ -63,10 +63,57 @@ bool hasSent(const Op& op) {
 }
 
 std::vector<int> lateFor(const Op& op) {
-  // The last script receives. Who has not taken what the others send may wait for that same rank.
+  // Who has not taken what it sends may wait for the same rank as the last script, which receives.
   const Script& last = op.scripts.back();
-  return !last.done() && last.waiting() != nullptr ? last.waiting()->late()
-                                                   : ranksOf(op, &Condition::late);
+  const bool receives = op.sends < op.scripts.size() && !last.done() && last.waiting() != nullptr;
+  return receives ? last.waiting()->late() : ranksOf(op, &Condition::late);
+}
+
+RankSet setOf(const std::vector<Departure>& gone) {
+  RankSet ranks;
+  for (const Departure& departure : gone) {
+    ranks.add(departure.rank);
+  }
+  return ranks;
+}
+
+bool lacksOneOf(const RankSet& gone, const Condition& waiting) {
+  const std::vector<int> missing = waiting.missing();
+  const auto is_gone = [&](int rank) { return gone.has(rank); };
+  return waiting.anyWillDo() && !missing.empty()
+             ? std::all_of(missing.begin(), missing.end(), is_gone)
+             : std::any_of(missing.begin(), missing.end(), is_gone);
+}
+
+// Its caller hears of the failure at once, and may then change the memory.
+std::shared_ptr<void> keepOutgoing(const std::shared_ptr<Op>& op) {
+  struct Kept {
+    std::shared_ptr<Op> op;  // its scripts refer to it
+    std::vector<std::byte> data;
+  };
+  auto kept =
+      std::make_shared<Kept>(Kept{op, {op->outgoing, op->outgoing + op->signature.bytes()}});
+  op->outgoing = kept->data.data();
+  return kept;
+}
+
+// Null where the living have taken all that it sends.
+std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone) {
+  auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
+  for (size_t i = 0; i < op->sends; ++i) {
+    Script& send = op->scripts[i];
+    if (!send.done() && send.waiting() != nullptr && !lacksOneOf(gone, *send.waiting())) {
+      rest->scripts.push_back(std::move(send));
+    }
+  }
+  if (rest->scripts.empty()) {
+    return nullptr;
+  }
+  rest->sends = rest->scripts.size();
+  rest->sequence = op->sequence;
+  rest->is_remainder = true;
+  rest->memory = op->is_remainder ? op->memory : keepOutgoing(op);
+  return rest;
 }
 
 // What the collectives after the failed one are told.
@@ -292,7 +339,7 @@ template <class Why>
 void Agenda::endMessages(const Why& why) {
   std::erase_if(messages_, [&](const auto& entry) {
     const std::shared_ptr<Op>& op = entry.second;
-    const std::optional<Failure> failure = why(*op);
+    const std::optional<Failure> failure = why(op);
     if (failure) {
       finish(op, failure);
     }
@@ -323,9 +370,9 @@ void Agenda::watchDeadlines(Time now) {
       break;
     }
   }
-  endMessages([&](const Op& op) {
-    return op.deadline.passed(now) ? std::optional(timedOut(members_, op, lateFor(op)))
-                                   : std::nullopt;
+  endMessages([&](const std::shared_ptr<Op>& op) {
+    return op->deadline.passed(now) ? std::optional(timedOut(members_, *op, lateFor(*op)))
+                                    : std::nullopt;
   });
   next_deadline_ = Time::max();
   for (const auto& op : collectives_) {
@@ -358,32 +405,28 @@ void Agenda::watchPeers() {
       failCollectives(*failure);
     }
   }
-  std::vector<int> told;
-  endMessages([&](const Op& op) {
-    std::optional<Failure> failure = needsDeparted(op, gone);
+  Ops remainders;
+  endMessages([&](const std::shared_ptr<Op>& op) {
+    std::optional<Failure> failure = needsDeparted(*op, gone);
     if (failure) {
-      mailbox_.tellGivenUp(op.partners);
-      told.insert(told.end(), op.partners.begin(), op.partners.end());
+      if (auto rest = remainderOf(op, setOf(gone))) {
+        remainders.push_back(std::move(rest));
+      }
     }
     return failure;
   });
-  mailbox_.forgetGivenUp(told);
+  for (const std::shared_ptr<Op>& rest : remainders) {
+    awake_.insert(rest->sequence);
+    messages_.emplace(rest->sequence, rest);
+  }
+  remainders_ += remainders.size();
 }
 
 std::optional<Failure> Agenda::needsDeparted(const Op& op,
                                              const std::vector<Departure>& gone) const {
-  const auto is_gone = [&](int rank) {
-    return (!op.partners.empty() && mailbox_.hasGivenUp(rank)) ||
-           std::any_of(gone.begin(), gone.end(),
-                       [rank](const Departure& departure) { return departure.rank == rank; });
-  };
+  const RankSet departed = setOf(gone);
   bool lost = false;
-  forEachCondition(op, [&](const Condition& waiting) {
-    const std::vector<int> missing = waiting.missing();
-    lost |= waiting.anyWillDo() && !missing.empty()
-                ? std::all_of(missing.begin(), missing.end(), is_gone)
-                : std::any_of(missing.begin(), missing.end(), is_gone);
-  });
+  forEachCondition(op, [&](const Condition& waiting) { lost |= lacksOneOf(departed, waiting); });
   const std::optional<Failure> cut = cutShort(op);
   lost |= cut && cut->cause == Cause::kPeerFailed;
   if (!lost) {
@@ -425,6 +468,10 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
     if (disagreed_.size() > kDisagreed) {
       disagreed_.pop_front();
     }
+  }
+  if (op->is_remainder) {
+    --remainders_;
+    return;
   }
   if (why) {
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));

@@ -28,6 +28,9 @@ class Agenda {
   using Time = Deadline::Clock::time_point;
 
   Agenda(const Segment& segment, const Membership& members, Links links);
+  ~Agenda() { mailbox_.fallSilent(); }
+  Agenda(const Agenda&) = delete;
+  Agenda& operator=(const Agenda&) = delete;
 
   Board& board() { return board_; }
   Board& returns() { return returns_; }
@@ -57,7 +60,7 @@ class Agenda {
   // The same in silence: this rank goes, and nothing comes after it.
   void leave(const Failure& failure);
   // Whether it has to go on looking into the lanes though nothing is under way.
-  bool owesAnything() const { return mailbox_.owesAnything(); }
+  bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
   // With their errors set, scripts destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
@@ -95,6 +98,7 @@ class Agenda {
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
   // Of those, and of some that have ended: the others sleep until the mailbox names them.
   std::set<uint64_t> awake_;
+  size_t remainders_ = 0;  // of the messages
   Ops finished_;
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more

@@ -7,7 +7,7 @@
 namespace bluefog {
 
 Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells)
-    : segment_(segment), members_(members), bells_(bells) {
+    : members_(members), bells_(bells) {
   for (int peer = 0; peer < members.size; ++peer) {
     lanes_.push_back(Lane{
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
@@ -17,7 +17,7 @@ Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells
         .unanswered = {},
         .coming = {},
         .broken_off = {},
-        .owed = {},
+        .answers = Answers(segment.grants(peer, members.rank), segment.grants(members.rank, peer)),
         .elsewhere = {},
     });
   }
@@ -28,7 +28,6 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, int destination, c
   Lane& lane = mailbox.lane(destination);
   outbound_.destination = destination;
   outbound_.id = op.sequence;
-  lane.unsent_from = op.sequence + 1;
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
@@ -227,24 +226,12 @@ void Mailbox::credit(const Inbound& message) {
   }
 }
 
-void Mailbox::tellGivenUp(const std::vector<int>& partners) {
-  for (int peer : partners) {
-    answer(peer, {.id = lane(peer).unsent_from, .answer = Grant::kGaveUp});
-  }
-}
-
 void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
   answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .expected = here.called});
 }
 
 std::optional<Elsewhere> Mailbox::takeElsewhere(int peer) {
   return std::exchange(lane(peer).elsewhere, std::nullopt);
-}
-
-void Mailbox::forgetGivenUp(const std::vector<int>& peers) {
-  for (int peer : peers) {
-    lane(peer).given_up_from = kNot;
-  }
 }
 
 void Mailbox::requireSame(Inbound& message, const Op& op) {
@@ -307,7 +294,7 @@ bool Mailbox::drain() {
 bool Mailbox::owesAnything() const {
   return !is_silent_ &&
          (abandoned_ > 0 || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-            return !lane.owed.empty() || !lane.unsent.empty();
+            return lane.answers.owesAny() || !lane.unsent.empty();
           }));
 }
 
@@ -355,9 +342,6 @@ bool Mailbox::drainLane(int peer) {
 
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
-  if (frame.id >= lane(peer).given_up_from) {
-    lane(peer).given_up_from = kNot;
-  }
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
@@ -442,23 +426,30 @@ void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& 
 }
 
 void Mailbox::answer(int peer, const Grant& grant) {
-  lane(peer).owed.push_back(grant);
+  lane(peer).answers.owe(grant);
   sendAnswers(peer);
 }
 
 bool Mailbox::sendAnswers(int peer) {
-  std::deque<Grant>& owed = lane(peer).owed;
-  if (owed.empty()) {
-    return false;
+  const bool moved = lane(peer).answers.send();
+  if (moved) {
+    bells_.touch(peer);
   }
-  GrantRing& ring_to = segment_.grants(peer, rank());
-  const uint64_t read = ring_to.read.load(std::memory_order_acquire);
-  uint64_t written = ring_to.written.load(std::memory_order_relaxed);
+  return moved;
+}
+
+bool Mailbox::drainAnswers(int peer) {
+  Answers& answers = lane(peer).answers;
   bool moved = false;
-  while (!owed.empty() && written - read < GrantRing::kEntries) {
-    ring_to.entries[written % GrantRing::kEntries] = owed.front();
-    owed.pop_front();
-    ring_to.written.store(++written, std::memory_order_release);
+  while (true) {
+    if (!answers.isSound()) {
+      throw damaged(members_, peer, "its answers");
+    }
+    const std::optional<Grant> grant = answers.take();
+    if (!grant) {
+      break;
+    }
+    hear(peer, *grant);
     moved = true;
   }
   if (moved) {
@@ -467,58 +458,53 @@ bool Mailbox::sendAnswers(int peer) {
   return moved;
 }
 
-bool Mailbox::drainAnswers(int peer) {
-  GrantRing& ring_from = segment_.grants(rank(), peer);
-  const uint64_t written = ring_from.written.load(std::memory_order_acquire);
-  uint64_t read = ring_from.read.load(std::memory_order_relaxed);
-  if (read == written) {
-    return false;
+void Mailbox::hear(int peer, const Grant& grant) {
+  Lane& from = lane(peer);
+  switch (grant.answer) {
+    case Grant::kElsewhere:
+      from.elsewhere = {grant.id, grant.expected};
+      return;
+    case Grant::kBrokenOff:
+      hearBrokenOff(peer, grant);
+      return;
+    case Grant::kCredit:
+      from.outstanding -= std::min<size_t>(grant.id, from.outstanding);
+      return;
+    default:
+      break;
   }
-  if (written - read > GrantRing::kEntries) {
-    throw damaged(members_, peer, "its answers");
+  const auto found = from.unanswered.find(grant.id);
+  if (found != from.unanswered.end()) {
+    found->second->answer = grant;
+    stirred_.push_back(grant.id);
+  } else if (grant.answer == Grant::kRefused) {
+    noteLateRefusal(peer, grant);
   }
-  for (; read != written; ++read) {
-    const Grant grant = ring_from.entries[read % GrantRing::kEntries];
-    if (grant.answer == Grant::kGaveUp) {
-      lane(peer).given_up_from = grant.id;
-      continue;
-    }
-    if (grant.answer == Grant::kElsewhere) {
-      lane(peer).elsewhere = {grant.id, grant.expected};
-      continue;
-    }
-    if (grant.answer == Grant::kBrokenOff) {
-      const auto found = lane(peer).coming.find(grant.id);
-      if (found != lane(peer).coming.end()) {
-        found->second->broken_off = grant.given_up;
-        stirred_.push_back(found->second->receiver);
-      } else if (grant.id >= lane(peer).unseen_from) {
-        lane(peer).broken_off.emplace(grant.id, grant.given_up);
-      }
-      continue;
-    }
-    if (grant.answer == Grant::kCredit) {
-      lane(peer).outstanding -= std::min<size_t>(grant.id, lane(peer).outstanding);
-      continue;
-    }
-    const auto found = lane(peer).unanswered.find(grant.id);
-    if (found != lane(peer).unanswered.end()) {
-      found->second->answer = grant;
-      stirred_.push_back(grant.id);
-    } else if (grant.answer == Grant::kRefused && late_refusals_.size() < kMostLateRefusals) {
-      const int who = members_.global(peer);
-      late_refusals_.push_back(
-          {grant.id,
-           {Cause::kMismatch,
-            {who},
-            "rank " + std::to_string(who) + " could not take this rank's message #" +
-                std::to_string(grant.id) + ": it called " + name(grant.expected) +
-                details(grant.expected)}});
-    }
+}
+
+void Mailbox::hearBrokenOff(int peer, const Grant& grant) {
+  Lane& from = lane(peer);
+  const auto found = from.coming.find(grant.id);
+  if (found != from.coming.end()) {
+    found->second->broken_off = grant.given_up;
+    stirred_.push_back(found->second->receiver);
+  } else if (grant.id >= from.unseen_from) {
+    from.broken_off.emplace(grant.id, grant.given_up);
   }
-  ring_from.read.store(read, std::memory_order_release);
-  bells_.touch(peer);
-  return true;
+}
+
+void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
+  if (late_refusals_.size() >= kMostLateRefusals) {
+    return;
+  }
+  const int who = members_.global(peer);
+  late_refusals_.push_back(
+      {grant.id,
+       {Cause::kMismatch,
+        {who},
+        "rank " + std::to_string(who) + " could not take this rank's message #" +
+            std::to_string(grant.id) + ": it called " + name(grant.expected) +
+            details(grant.expected)}});
 }
 
 void Mailbox::popLane(int peer) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/Answers.hpp"
 #include "transport/Bells.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Lines.hpp"
@@ -216,14 +217,6 @@ class Mailbox {
   // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
   // that the receiver does not expect yet would pile up there, and at last stop the lane.
   bool mayGoAtOnce(int destination, const Signature& signature);
-  // Tells ranks that what they may wait for will not come, because a rank died.
-  void tellGivenUp(const std::vector<int>& partners);
-  // Whether that rank has told so, and has sent no message since. It counts once: who goes on after
-  // it has raised its own error waits for that rank again.
-  bool hasGivenUp(int peer) const {
-    return lanes_[static_cast<size_t>(peer)].given_up_from != kNot;
-  }
-  void forgetGivenUp(const std::vector<int>& peers);
   // Whether that rank has taken in all frames from here.
   bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
   // Tells a rank that it waits for this one in vain.
@@ -279,7 +272,6 @@ class Mailbox {
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
   static constexpr size_t kRemembered = 512;
   static constexpr size_t kMostLateRefusals = 64;
-  static constexpr uint64_t kNot = ~uint64_t{0};
 
   struct Unsent {
     Frame announcement;
@@ -294,18 +286,19 @@ class Mailbox {
     std::map<uint64_t, std::shared_ptr<Inbound>> coming;  // announced, or streaming
     std::map<uint64_t, GivenUp> broken_off;  // ids whose announcement is still in the lane
     uint64_t unseen_from = 0;                // the first id that has not come out of the lane
-    std::deque<Grant> owed;                  // answers that found no room yet
+    Answers answers;
     size_t unexpected_bytes = 0;
-    size_t uncredited = 0;          // bytes taken
-    size_t outstanding = 0;         // bytes sent
-    uint64_t given_up_from = kNot;  // the first message that the peer did not send
+    size_t uncredited = 0;   // bytes taken
+    size_t outstanding = 0;  // bytes sent
     std::optional<Elsewhere> elsewhere;
-    uint64_t unsent_from = 0;  // ids are the operations' sequence numbers
   };
 
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
   bool drainLane(int peer);
   bool drainAnswers(int peer);
+  void hear(int peer, const Grant& grant);
+  void hearBrokenOff(int peer, const Grant& grant);
+  void noteLateRefusal(int peer, const Grant& grant);
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
   // Stirs the operation whose message comes next.
@@ -328,7 +321,6 @@ class Mailbox {
   void abandon(Inbound& message);
   void popLane(int peer);
 
-  const Segment& segment_;
   const Membership& members_;
   Bells& bells_;
   std::vector<Lane> lanes_;

@@ -35,9 +35,12 @@ struct Op {
   Time ended{};         // written before `done`
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Script> scripts;
-  size_t sends = 0;  // so many of the scripts, the first ones, send a message
-  // The ranks that a message operation deals with, which hear when it fails since one of them died.
-  std::vector<int> partners;
+  size_t sends = 0;                     // so many of the scripts, the first ones, send a message
+  const std::byte* outgoing = nullptr;  // the signature's bytes, which its sends read
+  std::vector<int> partners;            // the ranks that a message operation deals with
+  // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
+  // for it.
+  bool is_remainder = false;
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;
   std::shared_ptr<void> memory;  // owns what the scripts read and write

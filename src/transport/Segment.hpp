@@ -29,7 +29,6 @@ struct Grant {
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
-    kGaveUp,     // a rank died, and what failed for that has not sent the message of this id
     kCredit,     // `id` bytes of small messages have been taken
     kElsewhere   // no message will come: this rank waits in another operation, the `expected` one
   };

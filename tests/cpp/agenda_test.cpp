@@ -30,6 +30,7 @@ class AgendaTest : public ::testing::Test {
       op->memory = data;
       op->sequence = ++issued;
       op->sends = sends;
+      op->outgoing = bytesOf(*data);
       op->scripts.push_back(script(*op, bytesOf(*data)));
       agenda.add(op);
       return op;
@@ -37,8 +38,8 @@ class AgendaTest : public ::testing::Test {
     OpPtr send(size_t count) {
       return add(
           count,
-          [&](const Op& op, std::byte* data) {
-            return bluefog::send(agenda.mailbox(), op, peer, 0, data, 1.0);
+          [&](const Op& op, std::byte*) {
+            return bluefog::send(agenda.mailbox(), op, peer, 0, 1.0);
           },
           1);
     }

@@ -89,11 +89,12 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
   onOneMapping(2, [](BareRank& me) {
     const int peer = 1 - me.members.rank;
     for (size_t count : {10u, 300'000u, 11u}) {
-      const Op op = opOf(OpKind::kPointToPoint, count);
+      Op op = opOf(OpKind::kPointToPoint, count);
       const std::vector<float> sent(count, static_cast<float>(me.members.rank));
+      op.outgoing = bytesOf(sent);
       std::vector<float> got(count, -1);
       std::vector<Script> scripts;
-      scripts.push_back(send(me.mailbox, op, peer, 1, bytesOf(sent), 1));
+      scripts.push_back(send(me.mailbox, op, peer, 1, 1));
       scripts.push_back(receive(me.mailbox, op, peer, 1, bytesOf(got), std::make_shared<int>()));
       me.drive(std::move(scripts));
       EXPECT_TRUE(holds(got, [&](size_t) { return static_cast<float>(peer); }));
@@ -103,15 +104,16 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
 
 TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
   onOneMapping(3, [](BareRank& me) {
-    const Op op = opOf(OpKind::kNeighborAllReduce, 200'000);
+    Op op = opOf(OpKind::kNeighborAllReduce, 200'000);
     const std::vector<float> input(200'000, static_cast<float>(me.members.rank));
+    op.outgoing = bytesOf(input);
     std::vector<float> output(input.size());
     std::vector<Script> scripts;
     std::vector<WeightedRank> others;
     for (int rank = 0; rank < 3; ++rank) {
       if (rank != me.members.rank) {
         others.push_back({rank, 1});
-        scripts.push_back(send(me.mailbox, op, rank, 0, bytesOf(input), 1));
+        scripts.push_back(send(me.mailbox, op, rank, 0, 1));
       }
     }
     scripts.push_back(neighborSum(me.mailbox, op, bytesOf(input), 1, others, 3, bytesOf(output)));

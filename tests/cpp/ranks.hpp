@@ -206,8 +206,8 @@ class Rank {
   template <class T>
   OpPtr send(const std::vector<T>& data, int destination, int64_t tag = 0) {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
-    op->scripts.push_back(
-        bluefog::send(engine.mailbox(), *op, destination, tag, bytesOf(data), 1.0));
+    op->outgoing = bytesOf(data);
+    op->scripts.push_back(bluefog::send(engine.mailbox(), *op, destination, tag, 1.0));
     op->sends = 1;
     return op;
   }
@@ -229,9 +229,10 @@ class Rank {
                     std::vector<WeightedRank> sources, double divisor, std::vector<T>& output,
                     const std::vector<WeightedRank>& destinations) {
     OpPtr op = message(signatureOf<T>(OpKind::kNeighborAllReduce, input.size()));
+    op->outgoing = bytesOf(input);
     for (const WeightedRank& destination : destinations) {
-      op->scripts.push_back(bluefog::send(engine.mailbox(), *op, destination.rank, 0,
-                                          bytesOf(input), destination.weight));
+      op->scripts.push_back(
+          bluefog::send(engine.mailbox(), *op, destination.rank, 0, destination.weight));
       ++op->sends;
       op->partners.push_back(destination.rank);
     }
