@@ -61,6 +61,26 @@ def test_those_who_come_late_are_named_by_all(
         assert total == 4.0
 
 
+def rank_0_comes_late(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
+    import bluefog_pg
+
+    if rank == 0:
+        time.sleep(2.2)
+    error = inrank.catch(lambda: bluefog_pg.monitored_barrier(timeout=ONE))
+    dist.barrier()
+    bluefog_pg.monitored_barrier(timeout=timedelta.max)
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    return error, x[0].item()
+
+
+def test_rank_0_hears_that_it_comes_late(pool: harness.Pool) -> None:
+    for rank, (error, total) in enumerate(pool.run(rank_0_comes_late)):
+        error = harness.raised(error, "CollectiveTimeout", ranks=[0])
+        assert error.took() < (2 if rank else 0.5) * harness.SLOW
+        assert total == 4.0
+
+
 def no_time(rank: int, world: int) -> inrank.Raised | None:
     import bluefog_pg
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
+_LONGEST = datetime.timedelta(days=3650)  # the backend cannot count timedelta.max
+
 
 @overload
 def neighbor_allreduce(
@@ -135,7 +137,7 @@ def monitored_barrier(
             f"{who(resolved)} monitored_barrier: "
             f"timeout must be a datetime.timedelta, not {limit!r}"
         )
-    backend.monitored_barrier(limit, wait_all_ranks)
+    backend.monitored_barrier(min(limit, _LONGEST), wait_all_ranks)
 
 
 def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:
@@ -230,7 +232,7 @@ class _Edges:
 
     def _number(self, name: str, given: Any) -> float:
         try:
-            number = float(given)
+            number = topology.as_float(given)
         except (TypeError, ValueError):
             self._fail(f"{name} is {given!r}, not a number")
         if not math.isfinite(number):

@@ -6,7 +6,7 @@ import math
 import numbers
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import topology_util
 from bluefog_pg._groups import resolve, who
@@ -89,6 +89,14 @@ def neighborhood(group: dist.ProcessGroup) -> Neighborhood:
     return _topology(group).neighborhood
 
 
+def as_float(number: Any) -> float:
+    """`float(number)`, infinite where that would be too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
 def _topology(group: dist.ProcessGroup) -> _Topology:
     if group not in _topologies:
         set_topology(group=group)
@@ -108,21 +116,23 @@ def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
             f"{where}topology has {topology.number_of_nodes()} nodes "
             f"but the group has {group.size()} ranks; the nodes must be 0 to {group.size() - 1}"
         )
-    if set(topology.nodes) != set(range(group.size())):
+    are_numbers = all(isinstance(node, numbers.Integral) for node in topology)
+    if not are_numbers or set(topology.nodes) != set(range(group.size())):
         raise TypeError(
             f"{where}the nodes must be the ranks 0 to {group.size() - 1}, not {list(topology)}"
         )
     for source, destination, weight in topology.edges(data="weight", default=1.0):
-        if not isinstance(weight, numbers.Real) or not math.isfinite(weight):
+        number = as_float(weight) if isinstance(weight, numbers.Real) else weight
+        if not isinstance(number, float) or not math.isfinite(number):
             raise ValueError(
-                f"{where}edge {source} -> {destination} has weight {weight!r}; "
+                f"{where}edge {source} -> {destination} has weight {number!r}; "
                 "weights must be finite numbers"
             )
 
 
 def _neighborhood(graph: nx.DiGraph[int], rank: int, is_weighted: bool) -> Neighborhood:
-    sources = tuple(sorted(r for r in graph.predecessors(rank) if r != rank))
-    destinations = tuple(sorted(r for r in graph.successors(rank) if r != rank))
+    sources = tuple(sorted(int(r) for r in graph.predecessors(rank) if r != rank))
+    destinations = tuple(sorted(int(r) for r in graph.successors(rank) if r != rank))
     if not is_weighted:
         return Neighborhood(sources, destinations, None, None)
 

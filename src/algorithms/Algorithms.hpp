@@ -53,9 +53,13 @@ Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::ve
 
 Script barrier(Board& board, const Op& op);
 
+// A message that asks first is not taken by a receiver that comes when its operation has ended.
+enum class Manners { kMayGoUnasked, kAsksFirst };
+
 // What `op.outgoing` points to, also where that changes meanwhile; the receiver multiplies it by
 // `weight` where it sums.
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight);
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight = 1.0,
+            Manners manners = Manners::kMayGoUnasked);
 
 // `source` may be kAnySource; *sender gets who it was.
 Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,

@@ -5,7 +5,8 @@
 
 namespace bluefog {
 
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight) {
+Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight,
+            Manners manners) {
   const size_t bytes = op.signature.bytes();
   Frame frame;
   frame.tag = tag;
@@ -13,7 +14,7 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double
   frame.signature = op.signature;
   Mailbox::Departing message(mailbox, op, destination, frame);
   co_await mailbox.turn(message);
-  if (mailbox.mayGoAtOnce(destination, op.signature)) {
+  if (manners == Manners::kMayGoUnasked && mailbox.mayGoAtOnce(destination, op.signature)) {
     frame.type = FrameType::kEager;
     frame.bytes = static_cast<uint32_t>(bytes);
     mailbox.write(destination, op.outgoing, bytes);
@@ -46,13 +47,13 @@ Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byt
   const Mailbox::Expected message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);
   mailbox.requireSame(*message, op);
-  *sender = message->source;
   if (message->state == Inbound::State::kHere) {
     copyBytes(data, message->payload.data(), message->payload.size());
-    co_return;
+  } else {
+    mailbox.accept(message, data);
+    co_await mailbox.completed(*message);
   }
-  mailbox.accept(message, data);
-  co_await mailbox.completed(*message);
+  *sender = message->source;
 }
 
 }  // namespace bluefog

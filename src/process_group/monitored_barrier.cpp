@@ -32,11 +32,11 @@ std::shared_ptr<Op> newOp(Deadline deadline) {
   return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
 }
 
-Cause causeOf(const std::exception_ptr& error) {
+Error what(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& failure) {
-    return failure.cause();
+    return failure;
   }
 }
 
@@ -46,9 +46,9 @@ struct Round {
   FlightLog& log;
   const int64_t tag;
 
-  void send(Op& op, int rank, Missed& missed) const {
+  void send(Op& op, int rank, Missed& missed, Manners manners) const {
     op.outgoing = missed.data();
-    op.scripts.push_back(bluefog::send(engine.mailbox(), op, rank, tag, 1.0));
+    op.scripts.push_back(bluefog::send(engine.mailbox(), op, rank, tag, 1.0, manners));
     op.partners.push_back(rank);
     ++op.sends;
   }
@@ -72,7 +72,7 @@ struct Round {
     const auto op = newOp(deadline);
     const auto token = std::make_shared<std::pair<Missed, Missed>>();
     op->memory = token;
-    send(*op, 0, token->first);
+    send(*op, 0, token->first, Manners::kAsksFirst);
     receive(*op, 0, token->second);
     run(op);
     if (op->error) {
@@ -93,10 +93,16 @@ struct Round {
     }
     run(op);
     Missed missed;
-    if (op->error && causeOf(op->error) == Cause::kMismatch) {
-      mismatch = op->error;
-    } else if (op->error && causeOf(op->error) != Cause::kTimeout) {
-      std::rethrow_exception(op->error);
+    if (op->error) {
+      const Error error = what(op->error);
+      if (error.cause() == Cause::kMismatch) {
+        mismatch = op->error;
+      } else if (error.cause() != Cause::kTimeout) {
+        throw error;
+      } else if (error.ranks() == std::vector{engine.members().global(0)}) {
+        missed.add(0);  // a rank that had waited has gone
+        return missed;
+      }
     }
     for (int rank = 1; rank < engine.members().size; ++rank) {
       const bool came = *senders[static_cast<size_t>(rank)] != kAnySource;
@@ -113,7 +119,7 @@ struct Round {
       const auto op = newOp(Deadline::in(kForTheAnswer));
       const auto copy = std::make_shared<Missed>(missed);
       op->memory = copy;
-      send(*op, rank, *copy);
+      send(*op, rank, *copy, Manners::kMayGoUnasked);
       post(op);
       answers.push_back(op);
     }

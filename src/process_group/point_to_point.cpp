@@ -21,7 +21,7 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
                                  deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
   op->outgoing = buffers->inputs[0].readable();
-  op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination, tag, 1.0));
+  op->scripts.push_back(bluefog::send(engine_->mailbox(), *op, destination, tag));
   op->sends = 1;
   op->partners = {destination};
   own(*op, std::move(buffers));

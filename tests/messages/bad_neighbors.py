@@ -43,6 +43,7 @@ def neighbours(b: Any) -> Calls:
         "dst NaN": lambda: call(**dynamic, dst_weights={2: math.nan}),
         "src a list": lambda: call(self_weight=0.5, src_weights=[0]),
         "self a string": lambda: call(self_weight="half", src_weights={0: 0.5}),
+        "src weight too large": lambda: call(self_weight=0.5, src_weights={0: 10**400}),
         "src weight a string": lambda: call(self_weight=0.5, src_weights={0: "half"}),
         "dst weight None": lambda: call(**dynamic, dst_weights={2: None}),
         "int32": lambda: call(f(3, dtype=torch.int32)),
@@ -64,8 +65,9 @@ def topologies() -> Calls:
 
     util = bluefog_pg.topology_util
     square = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0)])
-    infinite, nan = square.copy(), square.copy()
+    infinite, huge, nan = square.copy(), square.copy(), square.copy()
     infinite[0][1]["weight"] = math.inf
+    huge[0][1]["weight"] = 10**400
     nan[2][3]["weight"] = math.nan
 
     def take(graph: Any, is_weighted: bool = False) -> Any:
@@ -77,6 +79,8 @@ def topologies() -> Calls:
         "three nodes": lambda: take(nx.DiGraph([(0, 1), (1, 2)])),
         "five nodes": lambda: take(nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 4)])),
         "names": lambda: take(nx.relabel_nodes(square, dict(enumerate("abcd")))),
+        "fractions": lambda: take(nx.relabel_nodes(square, dict(enumerate([0.0, 1.0, 2.0, 3.0])))),
+        "a huge weight": lambda: take(huge, True),
         "infinity": lambda: take(infinite, True),
         "NaN": lambda: take(nan, True),
         "set_topology of no group": lambda: bluefog_pg.set_topology(group=-100),
