@@ -19,7 +19,7 @@ export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp suites asan tsan ubsan gtest bench lint fmt clean
+.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest bench lint fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -46,6 +46,9 @@ suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and mo
 
 $(SUITES)/run.py:
 	@echo "torch's suites are not part of this repository: SUITES must name their folder ($(SUITES) has no run.py)"; exit 1
+
+soak: dev ## Kill ranks at a thousand random instants: a dozen minutes
+	OMP_NUM_THREADS=1 python3 tests/soak.py --rounds 1000
 
 asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
 	$(call ctest,build/asan,RelWithDebInfo,address)

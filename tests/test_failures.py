@@ -6,6 +6,8 @@ import ctypes
 import os
 import random
 import re
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -77,6 +79,19 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
                 assert again.took() < WITHIN, f"{where}: the next call took {again.took():.2f} s"
                 assert took < 2 * SLOW, f"{where}: destroy took {took:.2f} s"
         assert ranks.leave()[0] == 0
+
+
+def test_kills_at_random_instants() -> None:
+    soak = [sys.executable, str(harness.HERE / "soak.py")]
+    done = subprocess.run(
+        [*soak, "--rounds", "1000" if harness.FULL else "20", "--limit", str(WITHIN)],
+        env=harness.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3600 if harness.FULL else 120 * SLOW,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
 def looping(rank: int, world: int) -> inrank.Raised | None:

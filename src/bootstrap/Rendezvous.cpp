@@ -67,9 +67,9 @@ bool isMine(const ucred& peer) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks,
-                       Deadline deadline, std::function<void()> interrupt)
-    : exchange_(exchange),
+Rendezvous::Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
+                       std::function<void()> interrupt)
+    : published_(records),
       rank_(rank),
       global_ranks_(std::move(global_ranks)),
       deadline_(deadline),
@@ -84,7 +84,7 @@ void Rendezvous::meet() {
     return;
   }
   listen();
-  exchange_.publish(me_.encode());
+  published_.publish(me_.encode());
   while (true) {
     learn();
     std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
@@ -122,7 +122,7 @@ void Rendezvous::learn() {
     }
     std::optional<std::string> text;
     try {
-      text = exchange_.look(rank);
+      text = published_.look(rank);
     } catch (...) {
       // The store may have died with the rank that held it: then name that rank.
       for (int tries = 0; tries < 20; ++tries) {

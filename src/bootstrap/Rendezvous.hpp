@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/Exchange.hpp"
 #include "bootstrap/Links.hpp"
+#include "bootstrap/Records.hpp"
 #include "bootstrap/Roster.hpp"
 #include "core/Deadline.hpp"
 #include "core/Error.hpp"
@@ -24,7 +24,7 @@ namespace bluefog {
 class Rendezvous {
  public:
   // `global_ranks` is for messages. `interrupt` is called now and then, and may throw.
-  Rendezvous(Exchange& exchange, int rank, std::vector<int> global_ranks, Deadline deadline,
+  Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
              std::function<void()> interrupt);
 
   // Waits until all ranks are linked. Throws Error naming who is missing, dead or elsewhere.
@@ -58,7 +58,7 @@ class Rendezvous {
   int size() const { return static_cast<int>(global_ranks_.size()); }
   int global(int rank) const { return global_ranks_[static_cast<size_t>(rank)]; }
 
-  Exchange& exchange_;
+  Records& published_;
   int rank_;
   std::vector<int> global_ranks_;
   Deadline deadline_;

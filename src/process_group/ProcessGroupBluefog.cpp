@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "bootstrap/Rendezvous.hpp"
-#include "bootstrap/StoreExchange.hpp"
+#include "bootstrap/StoreRecords.hpp"
 #include "process_group/Call.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
@@ -34,8 +34,8 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
                              Deadline deadline, Engine::Interrupt interrupt) {
   const std::string who =
       members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
-  StoreExchange exchange(store, members.rank, members.size);
-  Rendezvous rendezvous(exchange, members.rank, members.global_ranks, deadline, interrupt);
+  StoreRecords records(store, members.rank, members.size);
+  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, interrupt);
   try {
     rendezvous.meet();
     const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());

@@ -32,7 +32,7 @@ class Patience {
 
  private:
   static constexpr std::chrono::microseconds kAlone{5};
-  static constexpr std::chrono::microseconds kSpin{50};
+  static constexpr std::chrono::microseconds kSpin{200};
 
   static void relax() {
 #if defined(__x86_64__)

@@ -59,9 +59,9 @@ class Noticeboard {
   Notices* notices_;
 };
 
-class MemoryExchange : public Exchange {
+class MemoryRecords : public Records {
  public:
-  MemoryExchange(Noticeboard& board, int rank) : board_(board), rank_(rank) {}
+  MemoryRecords(Noticeboard& board, int rank) : board_(board), rank_(rank) {}
   void publish(const std::string& record) override { board_.write(rank_, record); }
   std::optional<std::string> look(int rank) override { return board_.read(rank); }
 
@@ -85,8 +85,8 @@ class RendezvousTest : public ::testing::Test {
     Errors errors(come);
     std::atomic<int> failed{0};
     runThreads(come, [&](int rank) {
-      MemoryExchange exchange(board_, rank);
-      Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(limit), nullptr);
+      MemoryRecords records(board_, rank);
+      Rendezvous rendezvous(records, rank, globalRanks(n), Deadline::in(limit), nullptr);
       errors.set(rank, failureOf([&] { rendezvous.meet(); }));
       ++failed;
     });
@@ -100,8 +100,8 @@ class RendezvousTest : public ::testing::Test {
 void meetAndUse(Noticeboard& board, int n) {
   std::atomic<int> used{0};
   runThreads(n, [&](int rank) {
-    MemoryExchange exchange(board, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s), nullptr);
+    MemoryRecords records(board, rank);
+    Rendezvous rendezvous(records, rank, globalRanks(n), Deadline::in(30s), nullptr);
     rendezvous.meet();
     const Fd memory = rendezvous.share(rank == 0 ? Segment::create(n) : Fd());
     Links links = rendezvous.takeLinks();
@@ -142,8 +142,8 @@ TEST_F(RendezvousTest, NamesWhoHasNotSharedInTime) {
   Errors errors(1);
   std::atomic<bool> done{false};
   runThreads(2, [&](int rank) {
-    MemoryExchange exchange(board_, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(2), Deadline::in(rank == 0 ? 30s : 1s),
+    MemoryRecords records(board_, rank);
+    Rendezvous rendezvous(records, rank, globalRanks(2), Deadline::in(rank == 0 ? 30s : 1s),
                           nullptr);
     rendezvous.meet();
     if (rank == 1) {
@@ -166,10 +166,10 @@ TEST_F(RendezvousTest, MeetsAgainAfterAnEarlierLife) {
 // ---- records that do not fit
 
 // Publishes what `change` makes of its rank's record.
-class ChangingExchange final : public MemoryExchange {
+class ChangingRecords final : public MemoryRecords {
  public:
-  ChangingExchange(Noticeboard& board, int rank, std::function<void(RankRecord&)> change)
-      : MemoryExchange(board, rank), change_(std::move(change)) {}
+  ChangingRecords(Noticeboard& board, int rank, std::function<void(RankRecord&)> change)
+      : MemoryRecords(board, rank), change_(std::move(change)) {}
   void publish(const std::string& record) override {
     RankRecord changed = RankRecord::decode(record);
     change_(changed);
@@ -181,10 +181,10 @@ class ChangingExchange final : public MemoryExchange {
 };
 
 Error meetOdd(Noticeboard& board, const std::function<void(RankRecord&)>& change) {
-  ChangingExchange odd(board, 1, change);
+  ChangingRecords odd(board, 1, change);
   odd.publish(describeThisRank().encode());
-  MemoryExchange exchange(board, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
+  MemoryRecords records(board, 0);
+  Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(5s), nullptr);
   return failureOf([&] { rendezvous.meet(); });
 }
 
@@ -207,18 +207,18 @@ TEST_F(RendezvousTest, RefusesAnotherVersion) {
 
 TEST_F(RendezvousTest, RefusesARecordThatIsNone) {
   board_.write(1, "hello");
-  MemoryExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
+  MemoryRecords records(board_, 0);
+  Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(5s), nullptr);
   EXPECT_THROW(rendezvous.meet(), std::runtime_error);
 }
 
 // Sees rank 2's record only after the others have.
-class LateExchange final : public MemoryExchange {
+class LateRecords final : public MemoryRecords {
  public:
-  LateExchange(Noticeboard& board, int rank, const std::atomic<bool>& now)
-      : MemoryExchange(board, rank), now_(now) {}
+  LateRecords(Noticeboard& board, int rank, const std::atomic<bool>& now)
+      : MemoryRecords(board, rank), now_(now) {}
   std::optional<std::string> look(int rank) override {
-    return rank != 2 || now_ ? MemoryExchange::look(rank) : std::nullopt;
+    return rank != 2 || now_ ? MemoryRecords::look(rank) : std::nullopt;
   }
 
  private:
@@ -227,13 +227,13 @@ class LateExchange final : public MemoryExchange {
 
 // Rank 0 refuses rank 2's version; rank 1, linked to rank 0, must not take that for a death.
 TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
-  ChangingExchange odd(board_, 2, [](RankRecord& record) { record.version = "99.9"; });
+  ChangingRecords odd(board_, 2, [](RankRecord& record) { record.version = "99.9"; });
   std::atomic<bool> nobody_looks{false};
   std::atomic<bool> published{false};
   Errors errors(2);
   runThreads(2, [&](int rank) {
-    LateExchange exchange(board_, rank, rank == 0 ? published : nobody_looks);
-    Rendezvous rendezvous(exchange, rank, globalRanks(3), Deadline::in(5s), nullptr);
+    LateRecords records(board_, rank, rank == 0 ? published : nobody_looks);
+    Rendezvous rendezvous(records, rank, globalRanks(3), Deadline::in(5s), nullptr);
     if (rank == 1) {
       errors.set(1, failureOf([&] { rendezvous.meet(); }));
       return;
@@ -253,15 +253,15 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
 }
 
 // A store that has gone with the rank that held it.
-class BrokenExchange final : public MemoryExchange {
+class BrokenRecords final : public MemoryRecords {
  public:
-  using MemoryExchange::MemoryExchange;
+  using MemoryRecords::MemoryRecords;
   std::optional<std::string> look(int) override { throw std::runtime_error("store is gone"); }
 };
 
 TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {
-  BrokenExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(5s), nullptr);
+  BrokenRecords records(board_, 0);
+  Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(5s), nullptr);
   EXPECT_THROW(
       {
         try {
@@ -277,8 +277,8 @@ TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {
 // ---- processes that die
 
 void meetAsChild(Noticeboard& board, int rank, int n) {
-  MemoryExchange exchange(board, rank);
-  Rendezvous rendezvous(exchange, rank, globalRanks(n), Deadline::in(30s), nullptr);
+  MemoryRecords records(board, rank);
+  Rendezvous rendezvous(records, rank, globalRanks(n), Deadline::in(30s), nullptr);
   try {
     rendezvous.meet();
   } catch (const Error&) {
@@ -300,8 +300,8 @@ void killTheThird(Noticeboard& board, milliseconds after) {
       killed = Clock::now().time_since_epoch();
       return;
     }
-    MemoryExchange exchange(board, rank);
-    Rendezvous rendezvous(exchange, rank, globalRanks(4), Deadline::in(20s), nullptr);
+    MemoryRecords records(board, rank);
+    Rendezvous rendezvous(records, rank, globalRanks(4), Deadline::in(20s), nullptr);
     errors.set(rank, failureOf([&] { rendezvous.meet(); }));
     failed[static_cast<size_t>(rank)] = Clock::now().time_since_epoch();
   });
@@ -331,8 +331,8 @@ TEST_F(RendezvousTest, NamesOneThatWasDeadAlready) {
   ASSERT_TRUE(eventually([&] { return board_.read(1).has_value(); }));
   second.reset();
   const auto start = Clock::now();
-  MemoryExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(3), Deadline::in(20s), nullptr);
+  MemoryRecords records(board_, 0);
+  Rendezvous rendezvous(records, 0, globalRanks(3), Deadline::in(20s), nullptr);
   const Error error = failureOf([&] { rendezvous.meet(); });
   EXPECT_EQ(error.cause(), Cause::kPeerFailed);
   EXPECT_EQ(error.ranks(), Ranks{10});
@@ -344,9 +344,8 @@ struct Interrupted : std::runtime_error {
 };
 
 TEST_F(RendezvousTest, MayBeInterrupted) {
-  MemoryExchange exchange(board_, 0);
-  Rendezvous rendezvous(exchange, 0, globalRanks(2), Deadline::in(20s),
-                        [] { throw Interrupted(); });
+  MemoryRecords records(board_, 0);
+  Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(20s), [] { throw Interrupted(); });
   const auto start = Clock::now();
   EXPECT_THROW(rendezvous.meet(), Interrupted);
   EXPECT_LT(Clock::now() - start, 2s);
@@ -391,8 +390,8 @@ TEST_F(RendezvousTest, IgnoresCallersWithoutItsSecret) {
     if (thread == 1) {
       ASSERT_TRUE(eventually([&] { return strangers_called.load(); }));
     }
-    MemoryExchange exchange(board_, thread);
-    Rendezvous rendezvous(exchange, thread, globalRanks(2), Deadline::in(20s), nullptr);
+    MemoryRecords records(board_, thread);
+    Rendezvous rendezvous(records, thread, globalRanks(2), Deadline::in(20s), nullptr);
     rendezvous.meet();
     const Links links = rendezvous.takeLinks();
     EXPECT_TRUE(links.has(1 - thread));

@@ -1,4 +1,4 @@
-#include "bootstrap/StoreExchange.hpp"
+#include "bootstrap/StoreRecords.hpp"
 
 #include <utility>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace bluefog {
 
-StoreExchange::StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
+StoreRecords::StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
     : store_(std::move(store)), rank_(rank) {
   // Each life of the group counts `size` arrivals; survivors that meet again are fewer, and must
   // not count on from the arrivals of those that were more.
@@ -16,15 +16,15 @@ StoreExchange::StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, in
   prefix_ = attempt + std::to_string(incarnation) + "/";
 }
 
-std::string StoreExchange::key(int rank) const {
+std::string StoreRecords::key(int rank) const {
   return prefix_ + std::to_string(rank);
 }
 
-void StoreExchange::publish(const std::string& record) {
+void StoreRecords::publish(const std::string& record) {
   store_->set(key(rank_), std::vector<uint8_t>(record.begin(), record.end()));
 }
 
-std::optional<std::string> StoreExchange::look(int rank) {
+std::optional<std::string> StoreRecords::look(int rank) {
   if (!store_->check({key(rank)})) {
     return std::nullopt;
   }

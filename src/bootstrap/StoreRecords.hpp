@@ -4,15 +4,15 @@
 
 #include <string>
 
-#include "bootstrap/Exchange.hpp"
+#include "bootstrap/Records.hpp"
 
 namespace bluefog {
 
-// An Exchange over the c10d Store. Keys of an earlier life are still there (restarts by torchrun,
+// Records over the c10d Store. Keys of an earlier life are still there (restarts by torchrun,
 // destroy and init again), so keys carry an incarnation.
-class StoreExchange final : public Exchange {
+class StoreRecords final : public Records {
  public:
-  StoreExchange(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
+  StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
   void publish(const std::string& record) override;
   std::optional<std::string> look(int rank) override;
 

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bootstrap/Links.hpp"
+#include "core/RankSet.hpp"
+#include "transport/Failure.hpp"
+#include "transport/Op.hpp"
+
+namespace bluefog {
+
+// What an operation waits for, told by the conditions that its scripts are suspended at.
+
+// The group ranks that it lacks; those of them that a timeout is to blame.
+std::vector<int> missingFor(const Op& op);
+std::vector<int> lateFor(const Op& op);
+// Why a peer's part of it will not come.
+std::optional<Failure> cutShort(const Op& op);
+// Whether nobody needs to look until Mailbox::takeStirred() names it.
+bool sleeps(const Op& op);
+bool hasSent(const Op& op);
+
+RankSet setOf(const std::vector<Departure>& gone);
+// Whether it cannot end without one of those.
+bool lacks(const Op& op, const RankSet& gone);
+// How it fails for that.
+Failure peerFailed(const Membership& members, const Op& op, const std::vector<Departure>& gone);
+// Takes out of it, into a new operation, what it still sends to the living; null where they have
+// all. The new one reads a copy: the caller hears of the failure at once, and may then change the
+// memory.
+std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone);
+
+}  // namespace bluefog
