@@ -11,6 +11,7 @@ round takes a second.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import random
 import shutil
@@ -24,11 +25,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+import harness
 import inrank
 from needing import OPERATIONS
 
 WORLD = 4
-DEADLINE = 60.0  # seconds until a round hangs
+DEADLINE = 30.0  # seconds until a round hangs
 
 
 def operate_until_it_fails(rank: int, seed: int) -> inrank.Raised:
@@ -79,6 +81,8 @@ def start(rank: int, seed: int, limit: float) -> int:
     pid = os.fork()
     if pid:
         return pid
+    # A rank must not outlive the test process, whatever kills that one.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     os.environ["RANK"] = str(rank)
     error = inrank.catch(live, rank, seed, limit)
     if error:
@@ -113,7 +117,7 @@ def round_(seed: int, limit: float) -> tuple[float, list[str]]:
     (where / "killed.new").rename(where / "killed")
     bad = []
     for pid in ended(pids, until):
-        bad.append(f"rank {pids.index(pid)} hangs")
+        bad.append(f"rank {pids.index(pid)} hangs:\n{harness.stacks([pid])}")
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     bad += [f"rank {p.name[4:]}: {p.read_text()}" for p in where.glob("bad.*")]

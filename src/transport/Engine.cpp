@@ -408,7 +408,7 @@ bool Engine::pass() {
       failure = *stopped_;
     }
     agenda_.leave(failure);
-    return true;
+    return agenda_.anyFinished();
   }
   return agenda_.pass() || taken;
 }

@@ -254,6 +254,29 @@ TEST_F(EngineTest, MayPostWhileAnotherThreadShutsDown) {
 
 // ---- what it costs
 
+// Its thread is kept on duty by a receive that was given up, and busy by the other rank's messages.
+TEST_F(EngineTest, EndsWhileItsThreadIsAtWorkForPeers) {
+  for (int round = 0; round < 30; ++round) {
+    const Fd memory = Segment::create(2);
+    Rank sender{memory, membership(1, 2)};
+    Rank me{memory, membership(0, 2)};
+    std::vector<float> never(1);
+    me.limit = 1ms;
+    failureOf([&] { me.finish(me.start(me.receive(never, 1, 1))); });
+    std::atomic<bool> has_ended{false};
+    std::thread flood([&] {
+      const std::vector<float> data(1);
+      for (int i = 0; i < 100'000 && !has_ended; ++i) {
+        sender.engine.wait(*sender.start(sender.send(data, 0, 2)), Deadline::in(100ms));
+      }
+    });
+    std::this_thread::sleep_for(2ms);
+    me.engine.shutdown();
+    has_ended = true;
+    flood.join();
+  }
+}
+
 TEST_F(EngineTest, CostsNothingWhereThereIsNothingToDo) {
   const OpPtr op = pending();
   answer();
