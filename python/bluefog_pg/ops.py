@@ -120,7 +120,8 @@ def monitored_barrier(
     Args:
         group: the process group; None, the default one.
         timeout: how long; None, the group's timeout.
-        wait_all_ranks: wait out the time and name all that did not come, not the first.
+        wait_all_ranks: wait out the time and name all that did not come, not the first. (A rank 0
+            that comes when others have given up is named alone.)
 
     Raises:
         CollectiveTimeout: on every rank, also on those that come later: ranks did not come in time.
@@ -137,7 +138,9 @@ def monitored_barrier(
             f"{who(resolved)} monitored_barrier: "
             f"timeout must be a datetime.timedelta, not {limit!r}"
         )
-    backend.monitored_barrier(min(limit, _LONGEST), wait_all_ranks)
+    backend.monitored_barrier(
+        max(min(limit, _LONGEST), datetime.timedelta(0)), wait_all_ranks
+    )
 
 
 def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:

@@ -1,5 +1,3 @@
-#include <array>
-
 #include "process_group/Call.hpp"
 
 namespace bluefog {
@@ -8,21 +6,14 @@ namespace {
 // Rank 0 answers when its own deadline has passed: who waits for that has to wait a little longer.
 constexpr std::chrono::milliseconds kForTheAnswer{500};
 
-// What ranks and rank 0 send each other: which ranks did not come. Nothing, from those that did.
+// What ranks and rank 0 send each other: who is to blame, and for what. Nobody, from those that
+// have come.
 struct Missed {
-  std::array<uint8_t, kMostRanks> ranks{};
+  Cause cause = Cause::kTimeout;
+  RankSet ranks;
 
-  void add(int rank) { ranks[static_cast<size_t>(rank)] = 1; }
-  std::vector<int> list(int size) const {
-    std::vector<int> all;
-    for (int rank = 0; rank < size; ++rank) {
-      if (ranks[static_cast<size_t>(rank)] != 0) {
-        all.push_back(rank);
-      }
-    }
-    return all;
-  }
-  std::byte* data() { return reinterpret_cast<std::byte*>(ranks.data()); }
+  bool any(int size) const { return !ranks.below(size).empty(); }
+  std::byte* data() { return reinterpret_cast<std::byte*>(this); }
 };
 
 std::shared_ptr<Op> newOp(Deadline deadline) {
@@ -32,7 +23,7 @@ std::shared_ptr<Op> newOp(Deadline deadline) {
   return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
 }
 
-Error what(const std::exception_ptr& error) {
+Error errorIn(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& failure) {
@@ -80,9 +71,8 @@ struct Round {
     }
     return token->second;
   }
-  // Of rank 0: who did not come, in time or at all. Throws when a rank is gone, of which the others
-  // hear anyhow.
-  Missed collect(Deadline deadline, bool all, std::exception_ptr& mismatch) const {
+  // Of rank 0: what it tells the others, and why it fails itself, if for more than that.
+  Missed collect(Deadline deadline, bool all, std::exception_ptr& failure) const {
     const auto op = newOp(deadline);
     const auto tokens =
         std::make_shared<std::vector<Missed>>(static_cast<size_t>(engine.members().size));
@@ -92,22 +82,26 @@ struct Round {
       senders.push_back(receive(*op, rank, (*tokens)[static_cast<size_t>(rank)]));
     }
     run(op);
+    const int size = engine.members().size;
     Missed missed;
     if (op->error) {
-      const Error error = what(op->error);
-      if (error.cause() == Cause::kMismatch) {
-        mismatch = op->error;
-      } else if (error.cause() != Cause::kTimeout) {
-        throw error;
-      } else if (error.ranks() == std::vector{engine.members().global(0)}) {
-        missed.add(0);  // a rank that had waited has gone
+      const Error error = errorIn(op->error);
+      if (error.cause() != Cause::kTimeout) {
+        failure = op->error;
+      }
+      if (error.cause() == Cause::kPeerFailed || error.cause() == Cause::kAborted) {
+        missed = {error.cause(), engine.members().among(error.ranks())};
+        return missed;
+      }
+      if (error.ranks() == std::vector{engine.members().global(0)}) {
+        missed.ranks.add(0);  // a rank has given up waiting for this one
         return missed;
       }
     }
-    for (int rank = 1; rank < engine.members().size; ++rank) {
+    for (int rank = 1; rank < size; ++rank) {
       const bool came = *senders[static_cast<size_t>(rank)] != kAnySource;
-      if (!came && (all || missed.list(rank).empty())) {
-        missed.add(rank);
+      if (!came && (all || !missed.any(size))) {
+        missed.ranks.add(rank);
       }
     }
     return missed;
@@ -146,20 +140,23 @@ void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, boo
   }
   Missed missed;
   if (rank_ == 0) {
-    std::exception_ptr mismatch;
-    missed = round.collect(Deadline::in(timeout), wait_all_ranks, mismatch);
+    std::exception_ptr failure;
+    missed = round.collect(Deadline::in(timeout), wait_all_ranks, failure);
     round.answer(missed);
-    if (mismatch) {
-      std::rethrow_exception(mismatch);
+    if (failure) {
+      std::rethrow_exception(failure);
     }
   } else {
     missed = round.report(Deadline::in(timeout + kForTheAnswer));
   }
-  const std::vector<int> ranks = engine_->members().global(missed.list(size_));
+  const std::vector<int> ranks = engine_->members().global(missed.ranks.below(size_));
   if (!ranks.empty()) {
-    throw Error(Cause::kTimeout, ranks,
-                validate.who() + rankList(ranks) + " failed to pass monitoredBarrier in " +
-                    std::to_string(timeout.count()) + " ms");
+    throw Error(
+        missed.cause, ranks,
+        validate.who() + rankList(ranks) +
+            (missed.cause == Cause::kTimeout
+                 ? " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms"
+                 : ", as rank 0 has seen, died, left or broke off"));
   }
 }
 

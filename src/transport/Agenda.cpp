@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/Needs.hpp"
+#include "transport/Remainder.hpp"
 
 namespace bluefog {
 namespace {
@@ -167,8 +168,7 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
       return result;
     }
     const std::optional<Failure> cut = cutShort(*op);
-    // Where it was for a death, this rank will see that itself.
-    if (!cut || cut->cause == Cause::kPeerFailed) {
+    if (!cut) {
       return result;
     }
     finish(op, cut);
@@ -190,11 +190,15 @@ void Agenda::tick(Time now) {
 }
 
 void Agenda::standStill() {
-  if (!collectives_.empty() || messages_.size() != 1 ||
-      messages_.begin()->second->partners.empty()) {
+  if (!collectives_.empty() || messages_.size() != remainders_ + 1) {
     return;
   }
-  const Op& op = *messages_.begin()->second;
+  const Op& op = *std::find_if(messages_.begin(), messages_.end(), [](const auto& entry) {
+                    return !entry.second->is_remainder;
+                  })->second;
+  if (op.partners.empty()) {
+    return;
+  }
   Standing::Wait wait{op.signature, op.sequence, {}};
   for (int rank : missingFor(op)) {
     wait.lacking.add(rank);
@@ -204,7 +208,7 @@ void Agenda::standStill() {
 
 void Agenda::moveOn(Time now) {
   segment_.standing(members_.rank).clear();
-  if (!collectives_.empty() && messages_.empty()) {
+  if (!collectives_.empty() && messages_.size() == remainders_) {
     for (int peer : missingFor(*collectives_.front())) {
       if (const std::optional<Standing::Wait> wait = strayed(peer)) {
         if (!stray_ || stray_->peer != peer || stray_->sequence != wait->sequence) {
@@ -252,7 +256,7 @@ void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<Elsewhere> told = mailbox_.takeElsewhere(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
-    if (found != messages_.end()) {
+    if (found != messages_.end() && !found->second->is_remainder) {
       finish(found->second, mismatch(members_, *found->second, peer, told->called));
       messages_.erase(found);
     }
@@ -290,6 +294,8 @@ void Agenda::watchPeers() {
     // What they published before they went is still there: one more pass, then the next tick. A
     // pass takes one frame of a long message out of a lane.
     departures_seen_ = gone.size();
+    departed_ = setOf(gone);
+    mailbox_.giveUpOn(departed_);
     has_moved_ = true;
     for (size_t slot = 1; slot < Segment::laneShape().slots && mailbox_.drain(); ++slot) {
     }
@@ -302,17 +308,19 @@ void Agenda::watchPeers() {
     return;
   }
   if (!collectives_.empty()) {
-    if (const std::optional<Failure> failure = needsDeparted(*collectives_.front(), gone)) {
-      failCollectives(*failure);
+    const Op& op = *collectives_.front();
+    if (lacks(op, departed_)) {
+      failCollectives(peerFailed(members_, op, gone));
     }
   }
   Ops remainders;
-  endMessages([&](const std::shared_ptr<Op>& op) {
-    std::optional<Failure> failure = needsDeparted(*op, gone);
-    if (failure) {
-      if (auto rest = remainderOf(op, setOf(gone))) {
-        remainders.push_back(std::move(rest));
-      }
+  endMessages([&](const std::shared_ptr<Op>& op) -> std::optional<Failure> {
+    if (!lacks(*op, departed_)) {
+      return std::nullopt;
+    }
+    Failure failure = peerFailed(members_, *op, gone);
+    if (auto rest = remainderOf(op, departed_)) {
+      remainders.push_back(std::move(rest));
     }
     return failure;
   });
@@ -323,29 +331,24 @@ void Agenda::watchPeers() {
   remainders_ += remainders.size();
 }
 
-std::optional<Failure> Agenda::needsDeparted(const Op& op,
-                                             const std::vector<Departure>& gone) const {
-  const std::optional<Failure> cut = cutShort(op);
-  const bool cut_by_a_death = cut && cut->cause == Cause::kPeerFailed;
-  return cut_by_a_death || lacks(op, setOf(gone)) ? std::optional(peerFailed(members_, op, gone))
-                                                  : std::nullopt;
-}
-
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
   const std::optional<Failure>& why = op->reproach ? op->reproach : failure;
   {
     const Mailbox::Ending ending(mailbox_, why);
     op->scripts.clear();
   }
+  if (op->is_remainder) {
+    --remainders_;
+    if (failure && failure->cause == Cause::kMismatch) {
+      mailbox_.tellLater({op->sequence, *failure});
+    }
+    return;
+  }
   if (failure && failure->cause == Cause::kMismatch && op->kind == Op::Kind::kMessage) {
     disagreed_.push_back(op->sequence);
     if (disagreed_.size() > kDisagreed) {
       disagreed_.pop_front();
     }
-  }
-  if (op->is_remainder) {
-    --remainders_;
-    return;
   }
   if (why) {
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));

@@ -28,6 +28,7 @@ class Agenda {
   using Time = Deadline::Clock::time_point;
 
   Agenda(const Segment& segment, const Membership& members, Links links);
+  // What it still sends to peers for operations that have failed breaks off: they hear the goodbye.
   ~Agenda() { mailbox_.fallSilent(); }
   Agenda(const Agenda&) = delete;
   Agenda& operator=(const Agenda&) = delete;
@@ -59,7 +60,7 @@ class Agenda {
   void failAll(const Failure& failure);
   // The same in silence: this rank goes, and nothing comes after it.
   void leave(const Failure& failure);
-  // Whether it has to go on looking into the lanes though nothing is under way.
+  // Whether it has to go on looking into the lanes though nobody here waits for anything.
   bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
   // With their errors set, scripts destroyed.
@@ -82,7 +83,6 @@ class Agenda {
   void endMessages(const Why& why);
   void endWaitFor(int peer, const Signature& called);
   std::optional<Standing::Wait> strayed(int peer) const;
-  std::optional<Failure> needsDeparted(const Op& op, const std::vector<Departure>& gone) const;
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
 
@@ -103,6 +103,7 @@ class Agenda {
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more
   size_t departures_seen_ = 0;
+  RankSet departed_;
   bool has_moved_ = false;  // since the last look at who is gone
   struct Stray {
     int peer;

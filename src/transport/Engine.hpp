@@ -117,7 +117,7 @@ class Engine {
   bool stands_ = false;  // the driving thread can do nothing but wait
   Ops to_call_back_;     // ended
   size_t pending_ = 0;
-  bool owes_ = false;  // answers to peers, of operations that have ended
+  bool owes_ = false;  // something to peers, of operations that have ended
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;

@@ -30,6 +30,16 @@ std::vector<int> Membership::global(const std::vector<int>& group_ranks) const {
   return result;
 }
 
+RankSet Membership::among(const std::vector<int>& ranks) const {
+  RankSet result;
+  for (int rank = 0; rank < size; ++rank) {
+    if (std::find(ranks.begin(), ranks.end(), global(rank)) != ranks.end()) {
+      result.add(rank);
+    }
+  }
+  return result;
+}
+
 std::string Membership::who() const {
   const std::string place = std::to_string(rank) + "/" + std::to_string(size);
   return group.empty() ? "[bluefog] rank " + place

@@ -23,6 +23,8 @@ struct Membership {
   std::string who() const;
   int global(int group_rank) const { return global_ranks[static_cast<size_t>(group_rank)]; }
   std::vector<int> global(const std::vector<int>& group_ranks) const;
+  // Those of these global ranks that belong to the group, by their group ranks.
+  RankSet among(const std::vector<int>& global) const;
 };
 
 // Why an operation failed, told so that every rank can say the same: it names ranks by their global

@@ -52,14 +52,7 @@ bool Mailbox::Answered::await_resume() const {
 }
 
 GivenUp Mailbox::givenUpFor(const Failure& failure) const {
-  GivenUp result{failure.cause, {}};
-  for (int rank = 0; rank < members_.size; ++rank) {
-    const std::vector<int>& blamed = failure.ranks;
-    if (std::find(blamed.begin(), blamed.end(), members_.global(rank)) != blamed.end()) {
-      result.blamed.add(rank);
-    }
-  }
-  return result;
+  return {failure.cause, members_.among(failure.ranks)};
 }
 
 Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
@@ -79,11 +72,7 @@ Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
 }
 
 Failure Mailbox::withdrawn(const Departing& message) const {
-  GivenUp theirs = message->answer.given_up;
-  if (theirs.why == Cause::kPeerFailed) {  // who died is another one: this message does not need it
-    theirs.why = Cause::kTimeout;
-  }
-  return failureOf(message->destination, theirs);
+  return failureOf(message->destination, message->answer.given_up);
 }
 
 std::optional<LateRefusal> Mailbox::takeLateRefusal() {
@@ -177,7 +166,7 @@ void Mailbox::abandon(Inbound& message) {
   switch (message.state) {
     case Inbound::State::kExpected:
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
-      ++abandoned_;
+      ++(message.source == kAnySource ? abandoned_by_any_ : lane(message.source).abandoned);
       break;
     case Inbound::State::kAnnounced:
     case Inbound::State::kStreaming:
@@ -292,10 +281,10 @@ bool Mailbox::drain() {
 }
 
 bool Mailbox::owesAnything() const {
-  return !is_silent_ &&
-         (abandoned_ > 0 || std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-            return lane.answers.owesAny() || !lane.unsent.empty();
-          }));
+  return !is_silent_ && std::any_of(lanes_.begin(), lanes_.end(), [this](const Lane& lane) {
+    return !lane.is_gone && (abandoned_by_any_ > 0 || lane.abandoned > 0 ||
+                             lane.answers.owesAny() || !lane.unsent.empty());
+  });
 }
 
 void Mailbox::nextTurn(Lane& to) {
@@ -343,11 +332,12 @@ bool Mailbox::drainLane(int peer) {
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
+    size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
     credit(*message);
     if (message->abandoned) {
-      --abandoned_;
+      --abandoned;
       abandon(*message);
     }
     return true;
@@ -493,18 +483,26 @@ void Mailbox::hearBrokenOff(int peer, const Grant& grant) {
   }
 }
 
-void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
-  if (late_refusals_.size() >= kMostLateRefusals) {
-    return;
+void Mailbox::tellLater(LateRefusal refusal) {
+  if (late_refusals_.size() < kMostLateRefusals) {
+    late_refusals_.push_back(std::move(refusal));
   }
+}
+
+void Mailbox::giveUpOn(const RankSet& gone) {
+  for (int peer : gone.below(members_.size)) {
+    lane(peer).is_gone = true;
+  }
+}
+
+void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
   const int who = members_.global(peer);
-  late_refusals_.push_back(
-      {grant.id,
-       {Cause::kMismatch,
-        {who},
-        "rank " + std::to_string(who) + " could not take this rank's message #" +
-            std::to_string(grant.id) + ": it called " + name(grant.expected) +
-            details(grant.expected)}});
+  tellLater({grant.id,
+             {Cause::kMismatch,
+              {who},
+              "rank " + std::to_string(who) + " could not take this rank's message #" +
+                  std::to_string(grant.id) + ": it called " + name(grant.expected) +
+                  details(grant.expected)}});
 }
 
 void Mailbox::popLane(int peer) {

@@ -237,6 +237,9 @@ class Mailbox {
   std::vector<uint64_t> takeStirred() { return std::exchange(stirred_, {}); }
   // The oldest one that was not taken yet.
   std::optional<LateRefusal> takeLateRefusal();
+  void tellLater(LateRefusal refusal);
+  // Nothing is owed to those any more, nor waited for in vain.
+  void giveUpOn(const RankSet& gone);
 
   // While it lives, scripts are destroyed for that reason, and the peers of their messages hear it.
   class Ending {
@@ -288,6 +291,8 @@ class Mailbox {
     uint64_t unseen_from = 0;                // the first id that has not come out of the lane
     Answers answers;
     size_t unexpected_bytes = 0;
+    size_t abandoned = 0;    // messages that nobody waits for, and that have not come
+    bool is_gone = false;    // the peer: nothing comes, and nobody hears
     size_t uncredited = 0;   // bytes taken
     size_t outstanding = 0;  // bytes sent
     std::optional<Elsewhere> elsewhere;
@@ -328,7 +333,7 @@ class Mailbox {
   Lines unexpected_;
   std::vector<uint64_t> stirred_;
   std::deque<LateRefusal> late_refusals_;
-  size_t abandoned_ = 0;  // messages that nobody waits for, and that have not come
+  size_t abandoned_by_any_ = 0;  // as Lane's, of those that any rank may send
   bool floor_taken_ = false;
   GivenUp why_;
   bool is_silent_ = false;

@@ -25,26 +25,6 @@ std::vector<int> ranksOf(const Op& op, std::vector<int> (Condition::*which)() co
   return ranks;
 }
 
-bool lacksOneOf(const RankSet& gone, const Condition& waiting) {
-  const std::vector<int> missing = waiting.missing();
-  const auto is_gone = [&](int rank) { return gone.has(rank); };
-  return waiting.anyWillDo() && !missing.empty()
-             ? std::all_of(missing.begin(), missing.end(), is_gone)
-             : std::any_of(missing.begin(), missing.end(), is_gone);
-}
-
-// Its caller hears of the failure at once, and may then change the memory.
-std::shared_ptr<void> keepOutgoing(const std::shared_ptr<Op>& op) {
-  struct Kept {
-    std::shared_ptr<Op> op;  // its scripts refer to it
-    std::vector<std::byte> data;
-  };
-  auto kept =
-      std::make_shared<Kept>(Kept{op, {op->outgoing, op->outgoing + op->signature.bytes()}});
-  op->outgoing = kept->data.data();
-  return kept;
-}
-
 }  // namespace
 
 std::vector<int> missingFor(const Op& op) {
@@ -79,6 +59,14 @@ bool hasSent(const Op& op) {
                      [](const Script& script) { return script.done(); });
 }
 
+bool lacks(const Condition& waiting, const RankSet& gone) {
+  const std::vector<int> missing = waiting.missing();
+  const auto is_gone = [&](int rank) { return gone.has(rank); };
+  return waiting.anyWillDo() && !missing.empty()
+             ? std::all_of(missing.begin(), missing.end(), is_gone)
+             : std::any_of(missing.begin(), missing.end(), is_gone);
+}
+
 RankSet setOf(const std::vector<Departure>& gone) {
   RankSet ranks;
   for (const Departure& departure : gone) {
@@ -89,52 +77,32 @@ RankSet setOf(const std::vector<Departure>& gone) {
 
 bool lacks(const Op& op, const RankSet& gone) {
   bool any = false;
-  forEachCondition(op, [&](const Condition& waiting) { any |= lacksOneOf(gone, waiting); });
+  forEachCondition(op, [&](const Condition& waiting) { any |= lacks(waiting, gone); });
   return any;
-}
-
-std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone) {
-  auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
-  for (size_t i = 0; i < op->sends; ++i) {
-    Script& send = op->scripts[i];
-    if (!send.done() && send.waiting() != nullptr && !lacksOneOf(gone, *send.waiting())) {
-      rest->scripts.push_back(std::move(send));
-    }
-  }
-  if (rest->scripts.empty()) {
-    return nullptr;
-  }
-  rest->sends = rest->scripts.size();
-  rest->sequence = op->sequence;
-  rest->is_remainder = true;
-  rest->memory = op->is_remainder ? op->memory : keepOutgoing(op);
-  return rest;
 }
 
 Failure peerFailed(const Membership& members, const Op& op, const std::vector<Departure>& gone) {
   const std::vector<int> missing = missingFor(op);
-  std::vector<int> dead;
-  std::vector<int> left;
-  std::string reason;
-  const auto blame = [&](const Departure& departure, std::vector<int>& ranks) {
-    ranks.push_back(members.global(departure.rank));
-    reason += (reason.empty() ? "" : "; ") + departure.describe(ranks.back());
+  const auto is_missing = [&](const Departure& departure) {
+    return std::count(missing.begin(), missing.end(), departure.rank) > 0;
   };
+  const auto died = [](const Departure& departure) {
+    return departure.how == Departure::How::kDied;
+  };
+  // Who left may have left because another one died.
+  const bool lacks_dead = std::any_of(gone.begin(), gone.end(), [&](const Departure& departure) {
+    return died(departure) && is_missing(departure);
+  });
+  Failure failure{Cause::kPeerFailed, {}, ""};
   for (const Departure& departure : gone) {
-    const bool died = departure.how == Departure::How::kDied;
-    if (died || std::count(missing.begin(), missing.end(), departure.rank) > 0) {
-      blame(departure, died ? dead : left);
+    if (died(departure) || (!lacks_dead && is_missing(departure))) {
+      failure.ranks.push_back(members.global(departure.rank));
+      failure.reason +=
+          (failure.reason.empty() ? "" : "; ") + departure.describe(failure.ranks.back());
     }
   }
-  if (dead.empty() && left.empty()) {  // who is missing has failed for want of one that left
-    for (const Departure& departure : gone) {
-      blame(departure, left);
-    }
-  }
-  // Who left may have left because another one died: then the dead are to blame.
-  std::vector<int>& blamed = dead.empty() ? left : dead;
-  std::sort(blamed.begin(), blamed.end());
-  return {Cause::kPeerFailed, blamed, reason};
+  std::sort(failure.ranks.begin(), failure.ranks.end());
+  return failure;
 }
 
 }  // namespace bluefog

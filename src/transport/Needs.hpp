@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,13 +22,11 @@ bool sleeps(const Op& op);
 bool hasSent(const Op& op);
 
 RankSet setOf(const std::vector<Departure>& gone);
-// Whether it cannot end without one of those.
+// Whether it cannot go on without one of those.
+bool lacks(const Condition& waiting, const RankSet& gone);
 bool lacks(const Op& op, const RankSet& gone);
-// How it fails for that.
+// How it fails for that. All who died in the group are blamed; where none of them is missing, those
+// that left and are.
 Failure peerFailed(const Membership& members, const Op& op, const std::vector<Departure>& gone);
-// Takes out of it, into a new operation, what it still sends to the living; null where they have
-// all. The new one reads a copy: the caller hears of the failure at once, and may then change the
-// memory.
-std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone);
 
 }  // namespace bluefog

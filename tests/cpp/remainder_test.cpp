@@ -1,0 +1,139 @@
+#include "transport/Remainder.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+// Rank 1 sends a large tensor to rank 0 and averages with rank 2, which dies before it has come.
+// The test drives ranks 0 and 1 itself, step by step.
+class RemainderTest : public ::testing::Test {
+ protected:
+  struct Side {
+    Side(const Fd& memory, int rank, Links links)
+        : members(membership(rank, 3)),
+          segment(memory, 3),
+          agenda(segment, members, std::move(links)) {}
+
+    OpPtr average(std::vector<float>& input, std::vector<float>& output, std::vector<int> sources,
+                  std::vector<int> destinations) {
+      const auto op = std::make_shared<Op>(
+          Op::Kind::kMessage, signatureOf<float>(OpKind::kNeighborAllReduce, input.size()),
+          Deadline::in(std::chrono::minutes(1)));
+      op->sequence = ++issued;
+      op->outgoing = bytesOf(input);
+      for (int rank : destinations) {
+        op->scripts.push_back(send(agenda.mailbox(), *op, rank, 0));
+        ++op->sends;
+      }
+      std::vector<WeightedRank> weighted;
+      for (int rank : sources) {
+        weighted.push_back({rank, 1});
+      }
+      op->scripts.push_back(
+          neighborSum(agenda.mailbox(), *op, op->outgoing, 0, weighted, 1, bytesOf(output)));
+      agenda.add(op);
+      return op;
+    }
+    // Two looks: the first sees who is gone, the second ends what needs them.
+    void tick() {
+      for (int look = 0; look < 2; ++look) {
+        agenda.tick(Deadline::Clock::now());
+      }
+    }
+
+    Membership members;
+    Segment segment;
+    Agenda agenda;
+    uint64_t issued = 0;
+  };
+
+  RemainderTest() {
+    Links of_one(3);
+    for (int peer : {0, 2}) {
+      std::array<int, 2> fds{};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()),
+                0);
+      of_one.add(peer, Fd(fds[0]), ::getpid());
+      lives_[static_cast<size_t>(peer)] = Fd(fds[1]);
+    }
+    one_.emplace(memory_, 1, std::move(of_one));
+  }
+
+  void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
+  void failForWantOfTwo() {
+    const OpPtr op = one_->average(input_, output_, {2}, {0});
+    die(2);
+    one_->tick();
+    const std::optional<Error> error = errorOf(*op);
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->ranks(), Ranks{2});
+    input_.assign(input_.size(), -1);  // as its caller may, from now on
+  }
+  // Until rank 0's operation has ended.
+  std::optional<Error> receive(size_t count) {
+    std::vector<float> none(count);
+    got_.assign(count, 0);
+    const OpPtr op = zero_.average(none, got_, {1}, {});
+    while (!zero_.agenda.anyFinished()) {
+      zero_.agenda.pass();
+      one_->agenda.pass();
+    }
+    zero_.agenda.takeFinished();
+    return errorOf(*op);
+  }
+
+  const Fd memory_ = Segment::create(3);
+  std::array<Fd, 3> lives_;
+  std::vector<float> input_ = numbers(kMuch, 1);
+  std::vector<float> output_ = std::vector<float>(kMuch);
+  std::vector<float> got_;
+  Side zero_{memory_, 0, Links(3)};
+  std::optional<Side> one_;
+};
+
+TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
+  failForWantOfTwo();
+  EXPECT_TRUE(one_->agenda.owesAnything());
+  EXPECT_FALSE(receive(kMuch));
+  EXPECT_TRUE(are(got_, 1));
+  one_->agenda.pass();
+  EXPECT_FALSE(one_->agenda.owesAnything());
+}
+
+TEST_F(RemainderTest, EndsWithItsReceiver) {
+  failForWantOfTwo();
+  die(0);
+  one_->tick();
+  EXPECT_FALSE(one_->agenda.owesAnything());
+}
+
+TEST_F(RemainderTest, EndsWithItsGroup) {
+  failForWantOfTwo();
+  one_.reset();
+}
+
+TEST_F(RemainderTest, ARefusalIsToldLater) {
+  failForWantOfTwo();
+  const std::optional<Error> refused = receive(kMuch + 1);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->cause(), Cause::kMismatch);
+  one_->agenda.pass();
+  std::vector<float> nothing(1);
+  const OpPtr next = one_->average(nothing, nothing, {}, {});
+  const std::optional<Error> told = errorOf(*next);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->ranks(), (Ranks{0, 1}));
+}
+
+}  // namespace
+}  // namespace bluefog::testing
