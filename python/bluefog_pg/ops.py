@@ -138,9 +138,7 @@ def monitored_barrier(
             f"{who(resolved)} monitored_barrier: "
             f"timeout must be a datetime.timedelta, not {limit!r}"
         )
-    backend.monitored_barrier(
-        max(min(limit, _LONGEST), datetime.timedelta(0)), wait_all_ranks
-    )
+    backend.monitored_barrier(max(min(limit, _LONGEST), datetime.timedelta(0)), wait_all_ranks)
 
 
 def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:
