@@ -15,6 +15,12 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     from torch.distributed import distributed_c10d
 
     if group is not None:
+        stranger: object = distributed_c10d.GroupMember.NON_GROUP_MEMBER
+        if group is stranger:
+            raise TypeError(
+                f"[bluefog] rank {distributed_c10d.get_rank()} is no member of this group: "
+                "only its members may call with it"
+            )
         if not isinstance(group, distributed_c10d.ProcessGroup):
             raise TypeError(f"[bluefog] group must be a process group of this rank, not {group!r}")
         return group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import reprlib
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -110,16 +111,20 @@ def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
     if not isinstance(topology, nx.DiGraph) or topology.is_multigraph():
         raise TypeError(
             f"{where}topology must be a networkx.DiGraph, not {type(topology).__name__}"
+            f"{'; networkx.DiGraph(topology) makes one' if isinstance(topology, nx.Graph) else ''}"
         )
-    if topology.number_of_nodes() != group.size():
+    ranks = set(range(group.size()))
+    strangers = [n for n in topology if not isinstance(n, numbers.Integral) or n not in ranks]
+    if strangers:
         raise TypeError(
-            f"{where}topology has {topology.number_of_nodes()} nodes "
-            f"but the group has {group.size()} ranks; the nodes must be 0 to {group.size() - 1}"
+            f"{where}the nodes must be the ranks 0 to {group.size() - 1}; these are none: "
+            f"{reprlib.repr(strangers)}"
         )
-    are_numbers = all(isinstance(node, numbers.Integral) for node in topology)
-    if not are_numbers or set(topology.nodes) != set(range(group.size())):
+    missing = sorted(ranks - set(topology))
+    if missing:
         raise TypeError(
-            f"{where}the nodes must be the ranks 0 to {group.size() - 1}, not {list(topology)}"
+            f"{where}the topology lacks ranks {reprlib.repr(missing)} of 0 to {group.size() - 1}; "
+            "a rank without edges needs add_node, too"
         )
     for source, destination, weight in topology.edges(data="weight", default=1.0):
         number = as_float(weight) if isinstance(weight, numbers.Real) else weight
