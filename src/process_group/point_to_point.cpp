@@ -16,8 +16,6 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   const Validate validate(engine_->members(), "send");
   const at::Tensor& tensor = validate.only(tensors, "input");
   validate.rank(destination, "destination");
-  TORCH_CHECK_VALUE(destination != rank_, validate.who(), "destination rank ", destination,
-                    " is this rank itself");
   validate.tag(tag);
   auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(End::kSend, tensor),
                                  deadline(c10d::kUnsetTimeout));
@@ -32,9 +30,7 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
 
 WorkPtr ProcessGroupBluefog::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
   checkProcess("recv");
-  const Validate validate(engine_->members(), "recv");
-  validate.rank(source, "source");
-  TORCH_CHECK_VALUE(source != rank_, validate.who(), "source rank ", source, " is this rank itself");
+  Validate(engine_->members(), "recv").rank(source, "source");
   return receive(tensors, source, tag, End::kReceive, c10d::OpType::RECV, "bluefog:recv");
 }
 
