@@ -90,13 +90,20 @@ def start(rank: int, seed: int, limit: float) -> int:
     os._exit(0)
 
 
-def ended(pids: list[int], until: float) -> list[int]:
-    """Those that are still there when the time is over."""
-    left = list(pids)
-    while left and time.monotonic() < until:
-        left = [pid for pid in left if os.waitpid(pid, os.WNOHANG)[0] == 0]
+def ended(pids: list[int], until: float) -> dict[int, int]:
+    """How each has ended; those that have not when the time is over are killed, and show where."""
+    codes: dict[int, int] = {}
+    while len(codes) < len(pids) and time.monotonic() < until:
+        for pid in set(pids) - set(codes):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                codes[pid] = os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
-    return left
+    for pid in set(pids) - set(codes):
+        print(f"{pid} hangs:\n{harness.stacks([pid])}", flush=True)
+        os.kill(pid, signal.SIGKILL)
+        codes[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return codes
 
 
 def round_(seed: int, limit: float) -> tuple[float, list[str]]:
@@ -115,15 +122,14 @@ def round_(seed: int, limit: float) -> tuple[float, list[str]]:
     os.kill(pids[victim], signal.SIGKILL)
     (where / "killed.new").write_text(f"{victim} {killed}")
     (where / "killed.new").rename(where / "killed")
-    bad = []
-    for pid in ended(pids, until):
-        bad.append(f"rank {pids.index(pid)} hangs:\n{harness.stacks([pid])}")
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    bad += [f"rank {p.name[4:]}: {p.read_text()}" for p in where.glob("bad.*")]
+    codes = ended(pids, until)
+    bad = [f"rank {p.name[4:]}: {p.read_text()}" for p in where.glob("bad.*")]
+    bad += [
+        f"rank {rank}: exit code {codes[pid]}"
+        for rank, pid in enumerate(pids)
+        if rank != victim and codes[pid]
+    ]
     late = [float(p.read_text()) for p in where.glob("late.*")]
-    if not bad and len(late) != WORLD - 1:
-        bad.append("a survivor said nothing")
     shutil.rmtree(where)
     return max(late, default=0.0), bad
 
