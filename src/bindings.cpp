@@ -182,7 +182,8 @@ PYBIND11_MODULE(_C, module) {
              return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options),
                                                              checkSignals);
            }),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+           py::arg("store").none(false), py::arg("rank"), py::arg("size"),
+           py::arg("options").none(false))
       .def_property_readonly(
           "options",
           [](ProcessGroupBluefog& self) {

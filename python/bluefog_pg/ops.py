@@ -119,7 +119,7 @@ def monitored_barrier(
 
     Args:
         group: the process group; None, the default one.
-        timeout: how long; None, the group's timeout.
+        timeout: how long, the same on all ranks; None, the group's timeout.
         wait_all_ranks: wait out the time and name all that did not come, not the first. (A rank 0
             that comes when others have given up is named alone.)
 

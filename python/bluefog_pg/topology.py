@@ -91,7 +91,9 @@ def neighborhood(group: dist.ProcessGroup) -> Neighborhood:
 
 
 def as_float(number: Any) -> float:
-    """`float(number)`, infinite where that would be too large."""
+    """`float(number)`, infinite where that would be too large; not of strings."""
+    if isinstance(number, str | bytes):
+        raise TypeError
     try:
         return float(number)
     except OverflowError:

@@ -5,11 +5,13 @@
 namespace bluefog {
 namespace {
 
-void requireRanks(const Validate& validate, const std::vector<WeightedRank>& ranks,
+void requireRanks(const Validate& validate, int own, const std::vector<WeightedRank>& ranks,
                   const char* what) {
   std::set<int> seen;
   for (const WeightedRank& it : ranks) {
     validate.rank(it.rank, what);
+    TORCH_CHECK_VALUE(it.rank != own, validate.who(), what, " rank ", it.rank,
+                      " is this rank itself");
     TORCH_CHECK_VALUE(seen.insert(it.rank).second, validate.who(), what, " rank ", it.rank,
                       " is given twice");
   }
@@ -24,8 +26,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
   validate.tensor(input, "the input");
   TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ", typeName(input),
                    " cannot be averaged; use float16, bfloat16, float32 or float64");
-  requireRanks(validate, opts.sources, "source");
-  requireRanks(validate, opts.destinations, "destination");
+  requireRanks(validate, rank_, opts.sources, "source");
+  requireRanks(validate, rank_, opts.destinations, "destination");
   const at::Tensor output = outputs_.emptyLike(input);
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),

@@ -15,6 +15,8 @@ constexpr milliseconds kShortestRest{2};
 constexpr milliseconds kLongestRest{50};
 // So many messages that failed in a mismatch are remembered: refusals come soon after.
 constexpr size_t kDisagreed = 64;
+// Bytes of what failed operations still send. Beyond them it is broken off.
+constexpr size_t kMostKept = size_t{64} << 20;
 // So long two ranks must have waited for each other in different operations.
 constexpr milliseconds kStrayed{300};
 
@@ -58,6 +60,9 @@ void Agenda::add(std::shared_ptr<Op> op) {
   if (op->reproach && hasSent(*op)) {
     finish(op, std::nullopt);
     return;
+  }
+  if (departures_seen_ > 0) {
+    next_tick_ = {};  // it may need one of them
   }
   const uint64_t number = op->sequence;
   awake_.insert(number);
@@ -319,7 +324,8 @@ void Agenda::watchPeers() {
       return std::nullopt;
     }
     Failure failure = peerFailed(members_, *op, gone);
-    if (auto rest = remainderOf(op, departed_)) {
+    if (auto rest = kept_ < kMostKept ? remainderOf(op, departed_) : nullptr) {
+      kept_ += rest->signature.bytes();
       remainders.push_back(std::move(rest));
     }
     return failure;
@@ -339,6 +345,7 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
   }
   if (op->is_remainder) {
     --remainders_;
+    kept_ -= op->signature.bytes();
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }

@@ -99,6 +99,7 @@ class Agenda {
   // Of those, and of some that have ended: the others sleep until the mailbox names them.
   std::set<uint64_t> awake_;
   size_t remainders_ = 0;  // of the messages
+  size_t kept_ = 0;        // their bytes
   Ops finished_;
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
   std::optional<Ruling> broken_;    // why no collective can succeed any more

@@ -110,6 +110,25 @@ TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
   EXPECT_FALSE(one_->agenda.owesAnything());
 }
 
+TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
+  failForWantOfTwo();
+  const size_t calls = (size_t{80} << 20) / (kMuch * sizeof(float));
+  for (size_t call = 1; call < calls; ++call) {
+    one_->average(input_, output_, {2}, {0});
+    one_->tick();
+  }
+  size_t received = 0;
+  while (!receive(kMuch)) {
+    ++received;
+  }
+  EXPECT_GT(received, calls / 2);
+  EXPECT_LT(received, calls);
+  const std::optional<Error> error = receive(kMuch);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->cause(), Cause::kPeerFailed);
+  EXPECT_EQ(error->ranks(), Ranks{2});
+}
+
 TEST_F(RemainderTest, EndsWithItsReceiver) {
   failForWantOfTwo();
   die(0);

@@ -43,6 +43,7 @@ def neighbours(b: Any) -> Calls:
         "dst NaN": lambda: call(**dynamic, dst_weights={2: math.nan}),
         "src a list": lambda: call(self_weight=0.5, src_weights=[0]),
         "self a string": lambda: call(self_weight="half", src_weights={0: 0.5}),
+        "self a number in a string": lambda: call(self_weight="0.5", src_weights={0: 0.5}),
         "src weight too large": lambda: call(self_weight=0.5, src_weights={0: 10**400}),
         "src weight a string": lambda: call(self_weight=0.5, src_weights={0: "half"}),
         "dst weight None": lambda: call(**dynamic, dst_weights={2: None}),
@@ -54,6 +55,7 @@ def neighbours(b: Any) -> Calls:
         "a list of tensors": lambda: call([f(3)]),
         "no group": lambda: call(group=dist.GroupMember.NON_GROUP_MEMBER),
         "direct source 9": lambda: direct(f(3), [(9, 1.0)]),
+        "direct source itself": lambda: direct(f(3), [(1, 1.0)]),
         "direct destination -1": lambda: direct(f(3), [], [(-1, 1.0)]),
     }
 
