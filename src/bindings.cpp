@@ -151,7 +151,7 @@ PYBIND11_MODULE(_C, module) {
   exception_types.peer_failed =
       newException(module, "PeerFailed",
                    "A rank that the operation needs is gone: `ranks` are all that have died in the "
-                   "group, or those that have left it where none died.");
+                   "group, and where none of those is missing, the missing ones that left it.");
   exception_types.timeout =
       newException(module, "CollectiveTimeout",
                    "The operation's deadline passed: see `ranks` for who was late.");
