@@ -186,11 +186,15 @@ def world_size() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-def main() -> None:
-    # A rank must not outlive the test process, whatever kills that one.
+def die_with(parent: int) -> None:
+    """A rank must not outlive the test process, whatever kills that one."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() != int(os.environ["RANKS_PARENT"]):
-        return
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def main() -> None:
+    die_with(int(os.environ["RANKS_PARENT"]))
     # A shell's background jobs, and with them all tests, ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable()

@@ -20,12 +20,6 @@
 namespace bluefog::testing {
 namespace {
 
-std::pair<Fd, Fd> socketPair() {
-  std::array<int, 2> fds{};
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()), 0);
-  return {Fd(fds[0]), Fd(fds[1])};
-}
-
 // Ranks 0 and 1, both of this process.
 class LinksTest : public ::testing::Test {
  protected:

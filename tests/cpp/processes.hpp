@@ -1,13 +1,26 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <functional>
+#include <utility>
+
+#include "core/Fd.hpp"
 
 namespace bluefog::testing {
+
+// As two ranks have one between them.
+inline std::pair<Fd, Fd> socketPair() {
+  std::array<int, 2> fds{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()), 0);
+  return {Fd(fds[0]), Fd(fds[1])};
+}
 
 // A forked process that runs `body` and exits; killed at the end, if not before. To be made while
 // this process has one thread.

@@ -1,7 +1,6 @@
 #include "transport/Remainder.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "processes.hpp"
 #include "ranks.hpp"
 
 namespace bluefog::testing {
@@ -60,11 +60,9 @@ class RemainderTest : public ::testing::Test {
   RemainderTest() {
     Links of_one(3);
     for (int peer : {0, 2}) {
-      std::array<int, 2> fds{};
-      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()),
-                0);
-      of_one.add(peer, Fd(fds[0]), ::getpid());
-      lives_[static_cast<size_t>(peer)] = Fd(fds[1]);
+      auto [here, there] = socketPair();
+      of_one.add(peer, std::move(here), ::getpid());
+      lives_[static_cast<size_t>(peer)] = std::move(there);
     }
     one_.emplace(memory_, 1, std::move(of_one));
   }
