@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 import harness
 import inrank
@@ -103,6 +105,29 @@ def looping(rank: int, world: int) -> inrank.Raised | None:
             operate("large all_reduce", rank, world)
 
     return inrank.catch(forever)
+
+
+def training(rank: int, world: int, wrap: str) -> inrank.Raised | None:
+    net = torch.nn.Linear(64, 64)
+    model = DistributedDataParallel(net) if wrap == "DDP" else fully_shard(net)
+    model(torch.ones(8, 64)).sum().backward()
+    loss = model(torch.ones(8, 64)).sum()
+    inrank.mark("up")
+    inrank.gate("gone")
+    return inrank.catch(loss.backward)
+
+
+@pytest.mark.parametrize("wrap", ["DDP", "FSDP2"])
+def test_backward_keeps_the_exception_and_its_ranks(wrap: str) -> None:
+    """Its errors pass through torch's own translation, which knows types and texts only."""
+    with Ranks(3) as ranks:
+        ranks.start(training, wrap, world=3, store="s")
+        ranks.at("up")
+        killed = ranks.kill(1)
+        ranks.open("gone")
+        for error in ranks.values(20, dead=[1]).values():
+            assert harness.raised(error, "PeerFailed", ranks=[1]).took(killed) < WITHIN
+            assert error.kind == "PeerFailed"
 
 
 def test_two_die_at_once() -> None:

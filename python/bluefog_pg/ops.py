@@ -223,7 +223,7 @@ class _Edges:
     def _rank(self, name: str, given: Any) -> int:
         try:
             rank = int(given.__index__())
-        except AttributeError:
+        except (AttributeError, TypeError):
             self._fail(f"{name} has {given!r} where a rank belongs")
         if not 0 <= rank < self._group.size():
             self._fail(f"{name} names group rank {rank}; there are 0 to {self._group.size() - 1}")

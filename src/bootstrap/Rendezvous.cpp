@@ -84,7 +84,7 @@ void Rendezvous::meet() {
     return;
   }
   listen();
-  published_.publish(me_.encode());
+  publish();
   while (true) {
     learn();
     std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
@@ -114,6 +114,30 @@ void Rendezvous::listen() {
   }
 }
 
+void Rendezvous::publish() {
+  const std::optional<std::string> earlier = published_.look(rank_);
+  published_.publish(me_.encode());  // so that the earlier one hears of it, too
+  rejectTwin(earlier);
+}
+
+void Rendezvous::rejectTwin(const std::optional<std::string>& found) {
+  if (!found || *found == me_.encode()) {
+    return;
+  }
+  const RankRecord twin = decode(rank_, *found);
+  const bool is_stale = twin.place == me_.place && (twin.pid == me_.pid || !isAlive(twin.pid));
+  if (is_stale) {
+    return;  // of an attempt that failed
+  }
+  const auto describe = [](const RankRecord& record) {
+    return "pid " + std::to_string(record.pid) + " on " + record.host;
+  };
+  const std::string rank = std::to_string(global(rank_));
+  giveUp(Cause::kMismatch, {global(rank_)},
+         "two processes say that they are rank " + rank + " (" + describe(me_) + ", " +
+             describe(twin) + "); give each a RANK of its own");
+}
+
 void Rendezvous::learn() {
   for (int rank = 0; rank < size(); ++rank) {
     auto& record = records_[static_cast<size_t>(rank)];
@@ -134,17 +158,21 @@ void Rendezvous::learn() {
     if (!text) {
       continue;
     }
-    try {
-      record = RankRecord::decode(*text);
-    } catch (const std::exception&) {
-      giveUp(Cause::kMismatch, {global(rank)},
-             "the store holds something else than a record of rank " +
-                 std::to_string(global(rank)) + "; does another program use its keys?");
-    }
+    record = decode(rank, *text);
     checkPlace(rank);
     if (rank < rank_) {
       to_call_.push_back(rank);
     }
+  }
+}
+
+RankRecord Rendezvous::decode(int rank, const std::string& text) {
+  try {
+    return RankRecord::decode(text);
+  } catch (const std::exception&) {
+    giveUp(Cause::kMismatch, {global(rank)},
+           "the store holds something else than a record of rank " + std::to_string(global(rank)) +
+               "; does another program use its keys?");
   }
 }
 
@@ -259,6 +287,7 @@ void Rendezvous::probeUnlinked() {
   if (interrupt_) {
     interrupt_();
   }
+  rejectTwin(published_.look(rank_));
   for (int rank = 0; rank < size(); ++rank) {
     const auto& record = records_[static_cast<size_t>(rank)];
     if (!record || links_.has(rank) || connect(unixSocket(), rank) != Answer::kRefused) {

@@ -43,7 +43,11 @@ class Rendezvous {
   };
 
   void listen();
+  void publish();
+  // Gives up where the store's record of this rank is another process's that lives.
+  void rejectTwin(const std::optional<std::string>& found);
   void learn();
+  RankRecord decode(int rank, const std::string& text);
   void checkPlace(int rank);
   Answer call(int rank);
   void answerCalls();

@@ -63,11 +63,11 @@ int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
 
 ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, c10::intrusive_ptr<bluefog::Options> options,
-                                         Engine::Interrupt interrupt)
+                                         Frontend frontend)
     : c10d::Backend(rank, size),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
-      interrupt_(std::move(interrupt)) {
+      frontend_(std::move(frontend)) {
   TORCH_CHECK_VALUE(size >= 1 && size <= static_cast<int>(kMostRanks),
                     "[bluefog] init_process_group: ", size, " ranks; a group has 1 to ",
                     kMostRanks);
@@ -75,8 +75,8 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
-  engine_ =
-      join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), interrupt_);
+  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout),
+                 frontend_.interrupt);
   registry::enroll(engine_);
   init();
 }
@@ -127,8 +127,9 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  auto work = c10::make_intrusive<WorkBluefog>(engine_, call.op, call.type, call.profiling_title,
-                                               call.inputs, std::move(call.outputs), call.source);
+  auto work = c10::make_intrusive<WorkBluefog>(engine_, frontend_.raised, call.op, call.type,
+                                               call.profiling_title, call.inputs,
+                                               std::move(call.outputs), call.source);
   if (!waits) {
     call.op->finished = [work](Op&) { work->conclude(); };
   }
@@ -147,9 +148,7 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   }
   engine_->wait(*call.op, Deadline::never());
   work->conclude();
-  if (call.op->error) {
-    std::rethrow_exception(call.op->error);
-  }
+  work->check();
   return work;
 }
 

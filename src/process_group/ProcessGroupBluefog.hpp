@@ -15,6 +15,7 @@
 #include "algorithms/Algorithms.hpp"
 #include "process_group/Coalescing.hpp"
 #include "process_group/FlightLog.hpp"
+#include "process_group/Frontend.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
@@ -29,9 +30,9 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
-  // timeout, or die meanwhile. For `interrupt` see Engine.
+  // timeout, or die meanwhile.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                      c10::intrusive_ptr<bluefog::Options> options, Engine::Interrupt interrupt);
+                      c10::intrusive_ptr<bluefog::Options> options, Frontend frontend);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }
@@ -165,7 +166,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   FlightLog log_;
   OutputPool outputs_;
   Coalescing coalescing_;
-  const Engine::Interrupt interrupt_;
+  const Frontend frontend_;
   std::shared_ptr<Engine> engine_;
 };
 

@@ -9,13 +9,15 @@
 
 namespace bluefog {
 
-WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op, c10d::OpType type,
-                         const char* profiling_title, const std::vector<at::Tensor>& inputs,
-                         std::vector<at::Tensor> outputs, std::shared_ptr<int> source)
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Frontend::Raised raised,
+                         std::shared_ptr<Op> op, c10d::OpType type, const char* profiling_title,
+                         const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                         std::shared_ptr<int> source)
     // Opening a range costs an allocation even where nobody records.
     : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
       engine_(std::move(engine)),
+      raised_(raised),
       op_(std::move(op)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
@@ -29,7 +31,7 @@ bool WorkBluefog::isSuccess() const {
 }
 
 std::exception_ptr WorkBluefog::exception() const {
-  return done() ? op_->error : nullptr;
+  return done() && op_->error ? raised_(op_->error) : nullptr;
 }
 
 int WorkBluefog::sourceRank() const {
@@ -61,10 +63,14 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
                     "; the operation goes on until its own deadline");
   }
   conclude();
-  if (op_->error) {
-    std::rethrow_exception(op_->error);
-  }
+  check();
   return true;
+}
+
+void WorkBluefog::check() const {
+  if (const std::exception_ptr error = exception()) {
+    std::rethrow_exception(error);
+  }
 }
 
 void WorkBluefog::abort() {
@@ -87,8 +93,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
 }
 
 void WorkBluefog::complete(c10::ivalue::Future& future) const {
-  if (op_->error) {
-    future.setError(op_->error);
+  if (const std::exception_ptr error = exception()) {
+    future.setError(error);
   } else {
     future.markCompleted(c10::IValue(outputs_));
   }
@@ -103,7 +109,7 @@ void WorkBluefog::conclude() {
     future = future_;
   }
   if (first) {
-    finish(op_->error);
+    finish(exception());
   }
   if (future && first) {
     complete(*future);  // runs callbacks: outside of the lock

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "process_group/Frontend.hpp"
 #include "transport/Engine.hpp"
 #include "transport/Op.hpp"
 
@@ -15,8 +16,8 @@ namespace bluefog {
 // c10d's handle on a posted operation. Any thread may wait; a waiting thread helps.
 class WorkBluefog : public c10d::Work {
  public:
-  WorkBluefog(std::shared_ptr<Engine> engine, std::shared_ptr<Op> op, c10d::OpType type,
-              const char* profiling_title, const std::vector<at::Tensor>& inputs,
+  WorkBluefog(std::shared_ptr<Engine> engine, Frontend::Raised raised, std::shared_ptr<Op> op,
+              c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
               std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
   bool isCompleted() override;
@@ -38,6 +39,8 @@ class WorkBluefog : public c10d::Work {
   // When the operation has ended, by whoever comes first: closes the profiler's range, completes
   // the future.
   void conclude();
+  // Throws if it has failed.
+  void check() const;
 
  private:
   void checkProcess() const;
@@ -45,6 +48,7 @@ class WorkBluefog : public c10d::Work {
   bool done() const { return op_->done.load(std::memory_order_acquire); }
 
   std::shared_ptr<Engine> engine_;
+  const Frontend::Raised raised_;
   std::shared_ptr<Op> op_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<int> source_;

@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
   return c10::make_intrusive<ProcessGroupBluefog>(
       c10::make_intrusive<c10d::PrefixStore>(opts->group_name, store),
       static_cast<int>(std::distance(ranks.begin(), own)), static_cast<int>(ranks.size()),
-      optionsFrom(opts, std::move(global_ranks)), interrupt_);
+      optionsFrom(opts, std::move(global_ranks)), frontend_);
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
@@ -45,7 +45,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
     const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
   checkProcess("merge");
   return c10::make_intrusive<ProcessGroupBluefog>(
-      store, rank, size, optionsFrom(opts, opts->global_ranks_in_group), interrupt_);
+      store, rank, size, optionsFrom(opts, opts->global_ranks_in_group), frontend_);
 }
 
 }  // namespace bluefog

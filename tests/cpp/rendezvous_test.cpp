@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <climits>
 #include <cstddef>
 #include <cstring>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "processes.hpp"
@@ -127,6 +129,44 @@ TEST_F(RendezvousTest, RanksMeetAndShareMemory) {
     Noticeboard board;
     meetAndUse(board, n);
   }
+}
+
+TEST_F(RendezvousTest, TwoProcessesOfOneRankAreBothTold) {
+  RankRecord twin = describeThisRank();
+  twin.pid = ::getppid();
+  board_.write(1, twin.encode());
+  const Errors later = fail(2, 2, 10s);  // rank 1 finds the other one's record
+  EXPECT_EQ(later[1].cause(), Cause::kMismatch);
+  EXPECT_EQ(later[1].ranks(), Ranks{10});
+  EXPECT_NE(std::string(later[1].what()).find("two processes say that they are rank 10"),
+            std::string::npos);
+  EXPECT_NE(std::string(later[1].what()).find("pid " + std::to_string(::getppid())),
+            std::string::npos);
+}
+
+TEST_F(RendezvousTest, OneWhoseRecordIsReplacedTellsAll) {
+  std::atomic<bool> replaced{false};
+  std::thread later([&] {
+    std::this_thread::sleep_for(200ms);
+    RankRecord twin = describeThisRank();
+    twin.pid = ::getppid();
+    board_.write(1, twin.encode());
+    replaced = true;
+  });
+  const Errors errors = fail(3, 2, 10s);
+  later.join();
+  EXPECT_TRUE(replaced);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(errors[rank].cause(), Cause::kMismatch);
+    EXPECT_EQ(errors[rank].ranks(), Ranks{10});
+  }
+}
+
+TEST_F(RendezvousTest, ARecordOfAnAttemptThatFailedIsReplaced) {
+  RankRecord stale = describeThisRank();
+  stale.pid = INT_MAX;
+  board_.write(1, stale.encode());
+  meetAndUse(board_, 2);
 }
 
 TEST_F(RendezvousTest, NamesWhoNeverCame) {

@@ -36,6 +36,7 @@ def neighbours(b: Any) -> Calls:
         "src rank 4": lambda: call(self_weight=0.5, src_weights={4: 1.0}, dst_weights=[]),
         "dst rank -1": lambda: call(**dynamic, dst_weights={-1: 1.0}),
         "dst twice": lambda: call(**dynamic, dst_weights=[2, 2]),
+        "dst a type": lambda: call(**dynamic, dst_weights=[int]),
         "dst a name": lambda: call(**dynamic, dst_weights=["two"]),
         "src a float": lambda: call(self_weight=0.5, src_weights={0.5: 1.0}),
         "self NaN": lambda: call(self_weight=math.nan, src_weights={0: 0.5}),

@@ -24,8 +24,8 @@ SECTIONS = ("arguments", "init", "mismatches", "timeouts", "ends")
 # What differs from one run, or one machine, to the next.
 VARIES = {
     "a group's name": (r"of group \S+\)", "of group G)"),
-    "a process": (r"\(pid \d+\)", "(pid P)"),
-    "this host": (rf"\(on {re.escape(socket.gethostname())}\)", "(on HERE)"),
+    "a process": (r"\bpid \d+\b", "pid P"),
+    "this host": (rf"\bon {re.escape(socket.gethostname())}\b", "on HERE"),
     "this version": (rf"\bruns {re.escape(metadata.version('bluefog-pg'))};", "runs V;"),
 }
 # Of the graph builders, which know no group.

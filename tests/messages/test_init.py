@@ -52,11 +52,11 @@ def own_record() -> Record:
     return Record(*store.get("bluefog/0/2/0/0").decode().splitlines())
 
 
-def beside(of_other: int, record: tuple[str, ...], seconds: float = 10) -> Any:
-    """Make a group of two where the store holds this of the other one."""
+def beside(rank: int, record: tuple[str, ...], as_rank: int = 0, seconds: float = 10) -> Any:
+    """Make a group of two where the store holds this record of a rank."""
     store = dist.HashStore()
-    store.set(f"bluefog/0/2/0/{of_other}", "".join(f"{field}\n" for field in record))
-    return make(store, 1 - of_other, 2, seconds)
+    store.set(f"bluefog/0/2/0/{rank}", "".join(f"{field}\n" for field in record))
+    return make(store, as_rank, 2, seconds)
 
 
 def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
@@ -75,7 +75,7 @@ def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            return beside(0, record._replace(socket=name, secret="secret"), seconds)
+            return beside(0, record._replace(socket=name, secret="secret"), 1, seconds)
         finally:
             thread.join()
 
@@ -151,6 +151,7 @@ def bad_records(own: Record) -> Calls:
         "another host": lambda: beside(1, own._replace(host="far", place="away")),
         "died before": lambda: beside(1, own._replace(pid=str(gone.pid))),
         "gave up before": lambda: beside(1, own),
+        "another process of this rank": lambda: beside(0, own._replace(pid=str(os.getppid()))),
     }
 
 

@@ -1,4 +1,4 @@
-// Every line of pybind11 in the project. No logic; the GIL is this file's business alone.
+// No logic.
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -8,14 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/Error.hpp"
+#include "bindings/Exceptions.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
 
 namespace py = pybind11;
-using bluefog::Cause;
-using bluefog::Error;
 using bluefog::FlightLog;
 using bluefog::Op;
 using bluefog::Options;
@@ -24,50 +22,6 @@ using bluefog::WeightedRank;
 using bluefog::WorkBluefog;
 
 namespace {
-
-// One Python exception per cause, all under torch.distributed.DistBackendError.
-struct ExceptionTypes {
-  PyObject* peer_failed = nullptr;
-  PyObject* timeout = nullptr;
-  PyObject* mismatch = nullptr;
-  PyObject* aborted = nullptr;
-
-  PyObject* of(Cause cause) const {
-    switch (cause) {
-      case Cause::kPeerFailed:
-        return peer_failed;
-      case Cause::kTimeout:
-        return timeout;
-      case Cause::kMismatch:
-        return mismatch;
-      default:
-        return aborted;
-    }
-  }
-};
-
-ExceptionTypes exception_types;
-
-PyObject* newException(py::module_& module, const char* name, const char* doc) {
-  const py::object base = py::module_::import("torch.distributed").attr("DistBackendError");
-  PyObject* type = PyErr_NewExceptionWithDoc((std::string("bluefog_pg.") + name).c_str(), doc,
-                                             base.ptr(), nullptr);
-  module.attr(name) = py::handle(type);
-  return type;
-}
-
-void translate(std::exception_ptr pointer) {
-  try {
-    if (pointer) {
-      std::rethrow_exception(pointer);
-    }
-  } catch (const Error& error) {
-    PyObject* type = exception_types.of(error.cause());
-    py::object instance = py::reinterpret_borrow<py::object>(type)(error.what());
-    instance.attr("ranks") = error.ranks();
-    PyErr_SetObject(type, instance.ptr());
-  }
-}
 
 // Lets Ctrl-C end a wait. Whether something else in this process may still help it to its end:
 // another Python thread, or an operation of another group, which may have a callback.
@@ -148,18 +102,7 @@ std::vector<WeightedRank> weighted(const std::vector<std::pair<int, double>>& pa
 PYBIND11_MODULE(_C, module) {
   module.doc() = "The compiled part of bluefog_pg.";
 
-  exception_types.peer_failed =
-      newException(module, "PeerFailed",
-                   "A rank that the operation needs is gone: `ranks` are all that have died in the "
-                   "group, and where none of those is missing, the missing ones that left it.");
-  exception_types.timeout =
-      newException(module, "CollectiveTimeout",
-                   "The operation's deadline passed: see `ranks` for who was late.");
-  exception_types.mismatch =
-      newException(module, "Mismatch", "Ranks that met in one operation called different things.");
-  exception_types.aborted =
-      newException(module, "Aborted", "The group was aborted or destroyed under the operation.");
-  py::register_exception_translator(&translate);
+  bluefog::addExceptions(module);
 
   using Release = py::call_guard<py::gil_scoped_release>;
 
@@ -179,8 +122,9 @@ PYBIND11_MODULE(_C, module) {
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        c10::intrusive_ptr<Options> options) {
              const py::gil_scoped_release release;
-             return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options),
-                                                             checkSignals);
+             return c10::make_intrusive<ProcessGroupBluefog>(
+                 store, rank, size, std::move(options),
+                 bluefog::Frontend{checkSignals, bluefog::raisedByTorch});
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))

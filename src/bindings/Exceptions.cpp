@@ -1,0 +1,108 @@
+#include "bindings/Exceptions.hpp"
+
+#include <torch/csrc/Exceptions.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+namespace {
+
+namespace py = pybind11;
+
+// They live as long as the process. Guarded by the GIL.
+struct Types {
+  std::map<Cause, PyObject*> of_cause;
+  // torch raises by type and text alone, so the ranks must be in the type: a subclass of the same
+  // name for each set of ranks that was ever blamed.
+  std::map<std::pair<Cause, std::vector<int>>, PyObject*> of_ranks;
+};
+
+Types& types() {
+  static Types* const instance = std::make_unique<Types>().release();
+  return *instance;
+}
+
+void add(py::module_& module, Cause cause, const char* name, const char* doc) {
+  const py::object base = py::module_::import("torch.distributed").attr("DistBackendError");
+  PyObject* type = PyErr_NewExceptionWithDoc((std::string("bluefog_pg.") + name).c_str(), doc,
+                                             base.ptr(), nullptr);
+  module.attr(name) = py::handle(type);
+  types().of_cause[cause] = type;
+}
+
+PyObject* typeWith(Cause cause, const std::vector<int>& ranks) {
+  PyObject*& type = types().of_ranks[{cause, ranks}];
+  if (type == nullptr) {
+    const py::handle base = types().of_cause.at(cause);
+    py::dict members;
+    members["ranks"] = ranks;
+    members["__doc__"] = base.attr("__doc__");
+    const auto name = "bluefog_pg." + base.attr("__name__").cast<std::string>();
+    type = PyErr_NewException(name.c_str(), base.ptr(), members.ptr());
+  }
+  return type;
+}
+
+void raise(Cause cause, const std::vector<int>& ranks, const char* text) {
+  const py::handle type = types().of_cause.at(cause);
+  const py::object instance = type(text);
+  instance.attr("ranks") = ranks;
+  PyErr_SetObject(type.ptr(), instance.ptr());
+}
+
+class TorchError : public torch::PyTorchError {
+ public:
+  explicit TorchError(const Error& error)
+      : torch::PyTorchError(error.what()), cause_(error.cause()), ranks_(error.ranks()) {}
+
+  PyObject* python_type() override { return typeWith(cause_, ranks_); }
+  void raise() const { bluefog::raise(cause_, ranks_, what()); }
+
+ private:
+  Cause cause_;
+  std::vector<int> ranks_;
+};
+
+void translate(std::exception_ptr pointer) {
+  try {
+    if (pointer) {
+      std::rethrow_exception(pointer);
+    }
+  } catch (const Error& error) {
+    raise(error.cause(), error.ranks(), error.what());
+  } catch (const TorchError& error) {
+    error.raise();
+  }
+}
+
+}  // namespace
+
+void addExceptions(py::module_& module) {
+  add(module, Cause::kPeerFailed, "PeerFailed",
+      "A rank that the operation needs is gone: `ranks` are all that have died in the group, and "
+      "where none of those is missing, the missing ones that left it.");
+  add(module, Cause::kTimeout, "CollectiveTimeout",
+      "The operation's deadline passed: see `ranks` for who was late.");
+  add(module, Cause::kMismatch, "Mismatch",
+      "Ranks that met in one operation called different things.");
+  add(module, Cause::kAborted, "Aborted",
+      "The group was aborted or destroyed under the operation.");
+  py::register_exception_translator(&translate);
+}
+
+std::exception_ptr raisedByTorch(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return std::make_exception_ptr(TorchError(known));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <exception>
+
+#include "transport/Engine.hpp"
+
+namespace bluefog {
+
+// What the backend asks of the language that calls it.
+struct Frontend {
+  // What to throw for an operation's error.
+  using Raised = std::exception_ptr (*)(const std::exception_ptr& error);
+
+  Engine::Interrupt interrupt;
+  Raised raised;
+};
+
+}  // namespace bluefog
