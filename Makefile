@@ -84,7 +84,7 @@ clean: ## Remove what was built (not .venv)
 define ctest
 	cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=$(2) -DSANITIZE=$(3) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON
 	cmake --build $(1)
-	ctest --test-dir $(1) --output-on-failure
+	$(if $(3),,BLUEFOG_MPI_HOME=$(ENV)) ctest --test-dir $(1) --output-on-failure
 endef
 
 # No package index carries GoogleTest. Where it cannot be installed, CMake says that it skips the C++ tests.

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import inrank
 from inrank import Raised, Task
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
 # Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
+# Set to "mpi", ranks share no memory, as on hosts of their own.
+TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
 # What takes long or needs much memory runs only when asked for.
@@ -68,6 +71,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     path = os.pathsep.join(p for p in (str(HERE), os.environ.get("PYTHONPATH", "")) if p)
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
+    env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"GLOO_SOCKET_IFNAME": "lo"} if BACKEND == "gloo" else {}
     return env | (extra or {})
 
@@ -102,13 +106,25 @@ def stacks(pids: Iterable[int]) -> str:
     return "\n".join(said)
 
 
+def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
+    return ["ip", "netns", "exec", hosts[rank * len(hosts) // n]] if hosts else []
+
+
 LIVING: set[Ranks] = set()
 
 
 class Ranks:
     """n processes, each with a pipe to us, a log, and a TMPDIR whose leftovers are leaks."""
 
-    def __init__(self, n: int, *, env: dict[str, str] | None = None, destroy: bool = False) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        env: dict[str, str] | None = None,
+        destroy: bool = False,
+        hosts: Sequence[str] = (),
+    ) -> None:
+        """`hosts`: network namespaces, which the ranks fill one after the other."""
         self.n, self.signalled = n, dict[int, float]()
         self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.dir / "tmp").mkdir()
@@ -125,7 +141,7 @@ class Ranks:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
             with (self.dir / f"out.{rank}").open("wb") as out:
                 proc = subprocess.Popen(
-                    [sys.executable, str(HERE / "inrank.py")],
+                    [*on_host(hosts, rank, n), sys.executable, str(HERE / "inrank.py")],
                     env=environment(common | own | (env or {})),
                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                     pass_fds=[theirs.fileno()], start_new_session=True,
@@ -314,6 +330,9 @@ class Pool:
         world = self.n if world is None else world
         if self.ranks is None:
             self.ranks, self.world = Ranks(self.n, destroy=True), 0
+            if TRANSPORT == "mpi":  # whose world is the first group
+                self.ranks.start(inrank.barrier, world=self.n, store="all")
+                self.ranks.join(timeout)
         if world != self.world:
             self.lives += 1
             self.world, self.store = world, f"store.{self.lives}"

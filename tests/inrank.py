@@ -157,6 +157,10 @@ def resolve(name: str) -> Callable[..., Any]:
     return found
 
 
+def barrier(rank: int, world: int) -> None:
+    dist.barrier()
+
+
 def destroy(_rank: int, _world: int) -> None:
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -109,7 +109,10 @@ class InBlocks {
         bytes += length;
       }
     }
-    board_.publish(op_, bytes, 1);
+    board_.publishCut(op_, bytes, [&](int peer) {
+      return Board::Cut{(block.partBegin(peer) - block.begin) * width_,
+                        block.partCount(peer) * width_};
+    });
   }
 
   void reduceOwnPart(const Block& block) {

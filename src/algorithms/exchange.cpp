@@ -215,19 +215,26 @@ class Traffic {
     std::byte* slot = board_.slot();
     size_t given = 0;
     takers_.clear();
+    cuts_.assign(static_cast<size_t>(board_.size()), {0, 0});
     if (own_.isAtTable()) {
       given = own_.tableBytes().size();
+      cuts_.assign(cuts_.size(), {0, given});
       std::memcpy(slot, own_.tableBytes().data(), given);
       takers_ = peers_;
     }
     own_.forEachPiece([&](int rank, const Stream::Piece& piece) {
       board_.write(slot + piece.in_frame, parcel(rank).data + piece.in_parcel, piece.bytes);
       given += piece.bytes;
-      if (!own_.isAtTable()) {
+      Board::Cut& cut = cuts_[static_cast<size_t>(rank)];
+      if (own_.isAtTable()) {
+        cut.bytes = piece.in_frame + piece.bytes;
+      } else {
         takers_.push_back(rank);
+        cut = {piece.in_frame, piece.bytes};
       }
     });
-    board_.publishFor(op_, given, takers_);
+    board_.publishFor(op_, given, takers_,
+                      [this](int peer) { return cuts_[static_cast<size_t>(peer)]; });
     own_.next();
   }
 
@@ -277,6 +284,7 @@ class Traffic {
   Stream own_;
   std::vector<int> peers_;
   std::vector<int> takers_;
+  std::vector<Board::Cut> cuts_;
   size_t keeps_;
   size_t kept_ = 0;  // bytes of it
   std::vector<Arrival> arrivals_;

@@ -17,7 +17,9 @@ Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* out
       return;
     }
     board.write(board.slot(), input + frame * board.payload(), length(frame));
-    board.publish(op, length(frame), 1);
+    board.publishCut(op, length(frame), [&](int peer) {
+      return Board::Cut{0, peer == op.signature.root ? length(frame) : 0};
+    });
   };
   const auto take = [&board, &op, input, output, is_root, length,
                      contributions = Contributions()](size_t frame) mutable {

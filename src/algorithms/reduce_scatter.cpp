@@ -38,7 +38,10 @@ Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> i
         bytes += taking;
       }
     }
-    board.publish(op, bytes, 1);
+    board.publishCut(op, bytes, [&](int peer) {
+      const auto rank = static_cast<size_t>(peer);
+      return Board::Cut{rank * cut.part * width, cut.length(rank, frame) * width};
+    });
   };
   const auto take = [&board, &op, self, width, cut, own = inputs[self], output,
                      contributions = Contributions()](size_t frame) mutable {

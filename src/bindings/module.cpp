@@ -38,6 +38,13 @@ bool checkSignals() {
          PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
 }
 
+bluefog::mpi::Home findMpi() {
+  const py::gil_scoped_acquire gil;
+  const py::object home = py::module_::import("bluefog_pg._mpi").attr("find")();
+  const auto field = [&home](const char* name) { return home.attr(name).cast<std::string>(); };
+  return {field("library"), field("pmix_library"), field("prefix"), field("server_program")};
+}
+
 py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   py::list list;
   for (const FlightLog::Shape& shape : shapes) {
@@ -124,7 +131,7 @@ PYBIND11_MODULE(_C, module) {
              const py::gil_scoped_release release;
              return c10::make_intrusive<ProcessGroupBluefog>(
                  store, rank, size, std::move(options),
-                 bluefog::Frontend{checkSignals, bluefog::raisedByTorch});
+                 bluefog::Frontend{checkSignals, bluefog::raisedByTorch, findMpi});
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 #include <stdexcept>
 
 #include "core/Error.hpp"
@@ -32,15 +31,15 @@ void send(const Fd& socket, const std::string& message) {
 }  // namespace
 
 std::string Departure::describe(int global_rank) const {
-  const std::string who =
-      "rank " + std::to_string(global_rank) + " (pid " + std::to_string(pid) + ") ";
+  const std::string who = "rank " + std::to_string(global_rank) + " (pid " + std::to_string(pid) +
+                          (host.empty() ? "" : " on " + host) + ") ";
   switch (how) {
     case How::kLeft:
       return who + "has left the group";
     case How::kGaveUp:
-      return who + "gave up: " + why;
+      return who + "gave up: " + reason.text;
     default:
-      return who + "died";
+      return who + (host.empty() ? "died" : "died, or its host cannot be reached");
   }
 }
 
@@ -53,6 +52,21 @@ void Links::add(int rank, Fd socket, pid_t pid) {
   peer->departure.rank = rank;
   peer->departure.pid = pid;
   peers_[static_cast<size_t>(rank)] = std::move(peer);
+}
+
+void Links::addElsewhere(int rank, pid_t pid, const std::string& host) {
+  add(rank, Fd(), pid);
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  peer.process.reset();  // that pid is another process here
+  peer.departure.host = host;
+}
+
+void Links::noteElsewhere(int rank, Departure::How how) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  if (!peer.gone) {
+    peer.departure.how = how;
+    note(peer);
+  }
 }
 
 const std::vector<Departure>& Links::look() {
@@ -139,17 +153,7 @@ void Links::hear(Peer& peer, const std::string& message) {
     note(peer);  // now: its socket may stay open for long, and say nothing more
   } else if (message[0] == kFailed) {
     peer.departure.how = Departure::How::kGaveUp;
-    std::istringstream words(message.substr(1));
-    int cause = 0;
-    size_t count = 0;
-    words >> cause >> count;
-    peer.departure.cause = static_cast<Cause>(cause & 3);
-    peer.departure.blamed.resize(std::min(count, peers_.size()));
-    for (int& rank : peer.departure.blamed) {
-      words >> rank;
-    }
-    words.get();
-    std::getline(words, peer.departure.why);
+    peer.departure.reason = Reason::decode(message.substr(1));
   }
 }
 
@@ -183,7 +187,7 @@ Fd Links::receiveFile(int rank) {
 
 void Links::sayToAll(const std::string& message) {
   for (const auto& peer : peers_) {
-    if (peer != nullptr && !peer->gone) {
+    if (peer != nullptr && !peer->gone && peer->socket.valid()) {
       send(peer->socket, message);
     }
   }
@@ -193,14 +197,8 @@ void Links::sayGoodbye() {
   sayToAll(std::string(1, kGoodbye));
 }
 
-void Links::sayFailed(Cause cause, const std::vector<int>& blamed, const std::string& why) {
-  std::ostringstream message;
-  message << kFailed << static_cast<int>(cause) << ' ' << blamed.size();
-  for (int rank : blamed) {
-    message << ' ' << rank;
-  }
-  message << '\n' << why;
-  sayToAll(message.str().substr(0, kMostMessage));
+void Links::sayFailed(const Reason& reason) {
+  sayToAll((kFailed + reason.encode()).substr(0, kMostMessage));
 }
 
 }  // namespace bluefog

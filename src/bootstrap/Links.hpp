@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/Error.hpp"
+#include "bootstrap/Reason.hpp"
 #include "core/Fd.hpp"
 
 namespace bluefog {
@@ -16,17 +16,16 @@ struct Departure {
   enum class How {
     kDied,
     kLeft,    // by destroy_process_group or a normal exit
-    kGaveUp,  // while the group was being made: `cause`, `blamed` and `why` tell the reason
+    kGaveUp,  // while the group was being made, for that reason
   };
 
   int rank = 0;
   pid_t pid = 0;
   How how = How::kDied;
-  Cause cause = Cause::kPeerFailed;
-  std::vector<int> blamed;
-  std::string why;
+  Reason reason;
+  std::string host = {};  // of a rank elsewhere
 
-  // "rank 2 (pid 812) died"
+  // "rank 2 (pid 812) died", or "rank 2 (pid 812 on b) died"
   std::string describe(int global_rank) const;
 };
 
@@ -39,6 +38,9 @@ class Links {
 
   // `socket` is connected to that rank's process.
   void add(int rank, Fd socket, pid_t pid);
+  // One on another host, of whose departure somebody else hears.
+  void addElsewhere(int rank, pid_t pid, const std::string& host);
+  void noteElsewhere(int rank, Departure::How how);
   bool has(int rank) const { return peers_[static_cast<size_t>(rank)] != nullptr; }
 
   // Looks, without waiting, who is gone; returns all departures known.
@@ -51,7 +53,7 @@ class Links {
   // Tells the peers that this rank leaves in order.
   void sayGoodbye();
   // Tells the peers, while a group is being made, why this rank gives up.
-  void sayFailed(Cause cause, const std::vector<int>& blamed, const std::string& why);
+  void sayFailed(const Reason& reason);
 
  private:
   struct Peer {

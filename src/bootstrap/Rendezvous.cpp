@@ -24,6 +24,10 @@ constexpr milliseconds kProbeEvery{100};
 // A refused call whose process lives: it gave up, and somebody who knows why will tell; so long.
 constexpr int kMostRefusals = 5;
 
+// Topics of the records.
+const std::string kRoster = "roster";
+const std::string kGaveUp = "gave up";
+
 struct Address {
   sockaddr_un address{};
   socklen_t length = 0;
@@ -80,6 +84,7 @@ Rendezvous::Rendezvous(Records& records, int rank, std::vector<int> global_ranks
       next_probe_(Deadline::in(kProbeEvery)) {}
 
 void Rendezvous::meet() {
+  records_[static_cast<size_t>(rank_)] = me_;
   if (size() == 1) {
     return;
   }
@@ -90,19 +95,39 @@ void Rendezvous::meet() {
     std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
     answerCalls();
     watch();
-    bool complete = true;
-    for (int rank = 0; rank < size(); ++rank) {
-      complete = complete && (rank == rank_ || links_.has(rank));
-    }
-    if (complete) {
+    if (unmet().empty()) {
       return;
     }
-    if (deadline_.passed()) {
-      giveUpOnTime();
-    }
-    probeUnlinked();
-    pause();
+    pause([this] { return unmet(); });
   }
+}
+
+bool Rendezvous::isMet(int rank) const {
+  return records_[static_cast<size_t>(rank)] &&
+         (rank == rank_ || !isHere(rank) || links_.has(rank));
+}
+
+std::vector<int> Rendezvous::unmet() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!isMet(rank)) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+bool Rendezvous::spansHosts() const {
+  return std::any_of(records_.begin(), records_.end(),
+                     [this](const auto& record) { return record->place != me_.place; });
+}
+
+int Rendezvous::leader() const {
+  int rank = 0;
+  while (!isHere(rank)) {
+    ++rank;
+  }
+  return rank;
 }
 
 void Rendezvous::listen() {
@@ -115,8 +140,8 @@ void Rendezvous::listen() {
 }
 
 void Rendezvous::publish() {
-  const std::optional<std::string> earlier = published_.look(rank_);
-  published_.publish(me_.encode());  // so that the earlier one hears of it, too
+  const std::optional<std::string> earlier = published_.look(kRoster, rank_);
+  published_.publish(kRoster, me_.encode());  // so that the earlier one hears of it, too
   rejectTwin(earlier);
 }
 
@@ -146,7 +171,7 @@ void Rendezvous::learn() {
     }
     std::optional<std::string> text;
     try {
-      text = published_.look(rank);
+      text = published_.look(kRoster, rank);
     } catch (...) {
       // The store may have died with the rank that held it: then name that rank.
       for (int tries = 0; tries < 20; ++tries) {
@@ -159,8 +184,8 @@ void Rendezvous::learn() {
       continue;
     }
     record = decode(rank, *text);
-    checkPlace(rank);
-    if (rank < rank_) {
+    checkVersion(rank);
+    if (isHere(rank) && rank < rank_) {
       to_call_.push_back(rank);
     }
   }
@@ -176,19 +201,14 @@ RankRecord Rendezvous::decode(int rank, const std::string& text) {
   }
 }
 
-void Rendezvous::checkPlace(int rank) {
+void Rendezvous::checkVersion(int rank) {
   const RankRecord& other = *records_[static_cast<size_t>(rank)];
   const std::string who = "rank " + std::to_string(global(rank));
   const std::string here = "rank " + std::to_string(global(rank_));
   if (other.version != me_.version) {
     giveUp(Cause::kMismatch, {global(rank)},
-           who + " runs bluefog_pg " + other.version + ", " + here + " runs " + me_.version +
-               "; install one version everywhere");
-  }
-  if (other.place != me_.place) {
-    giveUp(Cause::kPeerFailed, {global(rank)},
-           who + " (on " + other.host + ") cannot share memory with " + here + " (on " + me_.host +
-               "): another host or network namespace; groups across hosts are not supported yet");
+           who + " (on " + other.host + ") runs bluefog_pg " + other.version + ", " + here +
+               " (on " + me_.host + ") runs " + me_.version + "; install one version everywhere");
   }
 }
 
@@ -271,15 +291,29 @@ void Rendezvous::watch() {
     giveUp(Cause::kPeerFailed, dead, why);
   }
   if (quitter != nullptr) {
-    giveUp(quitter->cause,
-           quitter->blamed.empty() ? std::vector<int>{global(quitter->rank)} : quitter->blamed,
-           quitter->why);
+    const Reason& reason = quitter->reason;
+    giveUp(reason.cause,
+           reason.ranks.empty() ? std::vector<int>{global(quitter->rank)} : reason.ranks,
+           reason.text);
+  }
+}
+
+// What ranks of other hosts say, which see their neighbours die.
+void Rendezvous::watchElsewhere() {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!records_[static_cast<size_t>(rank)] || isHere(rank)) {
+      continue;
+    }
+    if (const std::optional<std::string> said = published_.look(kGaveUp, rank)) {
+      const Reason reason = Reason::decode(*said);
+      giveUp(reason.cause, reason.ranks, reason.text);
+    }
   }
 }
 
 // A rank that has published its record listens until all are linked, so a refused call means that
 // it is gone.
-void Rendezvous::probeUnlinked() {
+void Rendezvous::probe() {
   if (!next_probe_.passed()) {
     return;
   }
@@ -287,10 +321,12 @@ void Rendezvous::probeUnlinked() {
   if (interrupt_) {
     interrupt_();
   }
-  rejectTwin(published_.look(rank_));
+  rejectTwin(published_.look(kRoster, rank_));
+  watchElsewhere();
   for (int rank = 0; rank < size(); ++rank) {
     const auto& record = records_[static_cast<size_t>(rank)];
-    if (!record || links_.has(rank) || connect(unixSocket(), rank) != Answer::kRefused) {
+    if (!record || !isHere(rank) || isMet(rank) ||
+        connect(unixSocket(), rank) != Answer::kRefused) {
       continue;
     }
     const bool alive = isAlive(record->pid);
@@ -303,51 +339,78 @@ void Rendezvous::probeUnlinked() {
   }
 }
 
-void Rendezvous::pause() {
+std::string Rendezvous::await(const std::string& topic, int rank) {
+  while (true) {
+    if (std::optional<std::string> record = published_.look(topic, rank)) {
+      return *record;
+    }
+    watch();
+    pause([rank] { return std::vector<int>{rank}; });
+  }
+}
+
+void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
+  if (deadline_.passed()) {
+    giveUpOnTime(missing());
+  }
+  probe();
   pollfd polled{listener_.get(), POLLIN, 0};
   ::poll(&polled, 1, static_cast<int>(pause_.count()));
   pause_ = std::min(pause_ * 2, kLongestPause);
 }
 
 void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why) {
-  links_.sayFailed(cause, ranks, why);
+  sayWhy(cause, ranks, why);
   throw Error(cause, ranks, why);
+}
+
+void Rendezvous::sayWhy(Cause cause, const std::vector<int>& ranks, const std::string& why) {
+  const Reason reason{cause, ranks, why};
+  links_.sayFailed(reason);
+  const bool some_are_elsewhere =
+      std::any_of(records_.begin(), records_.end(),
+                  [this](const auto& record) { return record && record->place != me_.place; });
+  if (some_are_elsewhere) {
+    published_.publish(kGaveUp, reason.encode());
+  }
 }
 
 void Rendezvous::abandon(const std::string& why) {
   const int self = global(rank_);
-  links_.sayFailed(Cause::kPeerFailed, {self},
-                   "rank " + std::to_string(self) + " could not make the group: " + why);
+  sayWhy(Cause::kPeerFailed, {self},
+         "rank " + std::to_string(self) + " could not make the group: " + why);
 }
 
-void Rendezvous::giveUpOnTime() {
-  std::vector<int> missing;
-  for (int rank = 0; rank < size(); ++rank) {
-    if (rank != rank_ && !links_.has(rank)) {
-      missing.push_back(global(rank));
-    }
+void Rendezvous::giveUpOnTime(const std::vector<int>& missing) {
+  std::vector<int> ranks;
+  for (const int rank : missing) {
+    ranks.push_back(global(rank));
   }
-  giveUp(Cause::kTimeout, missing,
-         "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(missing));
+  giveUp(Cause::kTimeout, ranks,
+         "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(ranks));
 }
 
 Fd Rendezvous::share(Fd made) {
-  if (rank_ == 0) {
-    for (int rank = 1; rank < size(); ++rank) {
-      links_.sendFile(rank, made);
+  const int leader = this->leader();
+  if (rank_ == leader) {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank != rank_ && isHere(rank)) {
+        links_.sendFile(rank, made);
+      }
     }
     return made;
   }
   while (true) {
-    Fd received = links_.receiveFile(0);
+    Fd received = links_.receiveFile(leader);
     if (received.valid()) {
       return received;
     }
     watch();
-    probeUnlinked();
+    probe();
     if (deadline_.passed()) {
-      giveUp(Cause::kTimeout, {global(0)},
-             "rank " + std::to_string(global(0)) + " has not passed the group's memory in time");
+      giveUp(
+          Cause::kTimeout, {global(leader)},
+          "rank " + std::to_string(global(leader)) + " has not passed the group's memory in time");
     }
     std::this_thread::sleep_for(milliseconds(1));
   }

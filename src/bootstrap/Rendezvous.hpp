@@ -18,20 +18,36 @@
 
 namespace bluefog {
 
-// How the ranks of a group find each other on one host: each listens on an abstract unix socket,
-// publishes its record, calls the ranks below it and is called by those above. A rank that dies
-// meanwhile is noticed by every rank that has seen its record. Group rank 0 then passes the memory.
+// How the ranks of a group find each other: each publishes its record, and reads the others'. Those
+// of one host link up: each listens on an abstract unix socket, calls the ranks below it and is
+// called by those above. One that dies meanwhile is noticed by every rank of its host that has seen
+// its record, and by the others since those say so. The first rank of each host passes the memory.
 class Rendezvous {
  public:
   // `global_ranks` is for messages. `interrupt` is called now and then, and may throw.
   Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
              std::function<void()> interrupt);
 
-  // Waits until all ranks are linked. Throws Error naming who is missing, dead or elsewhere.
+  // Waits until all ranks are known, and those of this host linked. Throws Error naming who is
+  // missing or dead.
   void meet();
-  // The memory of the group: `made` by group rank 0, received by the others.
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(global_ranks_.size()); }
+  Deadline deadline() const { return deadline_; }
+  const RankRecord& record(int rank) const { return *records_[static_cast<size_t>(rank)]; }
+  bool isHere(int rank) const { return record(rank).place == me_.place; }
+  bool spansHosts() const;
+  // The first rank of this host.
+  int leader() const;
+  // The memory of the group on this host: `made` by the leader, received by the others.
   Fd share(Fd made);
   Links takeLinks() { return std::move(links_); }
+  // Another record of a rank, under that topic. Waits as meet() does.
+  std::string await(const std::string& topic, int rank);
+  // Looks whether somebody is gone, as meet() does.
+  void watch();
+  // Passes a moment, and looks meanwhile whether this must come to nothing: see meet().
+  void pause(const std::function<std::vector<int>()>& missing);
   // Tells the others why this rank cannot go on.
   void abandon(const std::string& why);
 
@@ -48,18 +64,19 @@ class Rendezvous {
   void rejectTwin(const std::optional<std::string>& found);
   void learn();
   RankRecord decode(int rank, const std::string& text);
-  void checkPlace(int rank);
+  void checkVersion(int rank);
+  bool isMet(int rank) const;
+  std::vector<int> unmet() const;
   Answer call(int rank);
   void answerCalls();
   bool answer(Caller& caller);
-  void watch();
-  void probeUnlinked();
-  void pause();
+  void watchElsewhere();
+  void probe();
   [[noreturn]] void giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why);
-  [[noreturn]] void giveUpOnTime();
+  void sayWhy(Cause cause, const std::vector<int>& ranks, const std::string& why);
+  [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
   // kBusy: its queue is full of callers, so it lives.
   Answer connect(const Fd& socket, int rank) const;
-  int size() const { return static_cast<int>(global_ranks_.size()); }
   int global(int rank) const { return global_ranks_[static_cast<size_t>(rank)]; }
 
   Records& published_;

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "bootstrap/mpi/World.hpp"
+#include "core/Env.hpp"
 #include "core/Error.hpp"
 
 namespace bluefog {
@@ -54,7 +56,10 @@ std::string RankRecord::encode() const {
        << place << '\n'
        << pid << '\n'
        << socket << '\n'
-       << secret << '\n';
+       << secret << '\n'
+       << world << '\n'
+       << world_rank << '\n'
+       << number << '\n';
   return text.str();
 }
 
@@ -62,23 +67,32 @@ RankRecord RankRecord::decode(const std::string& text) {
   std::istringstream lines(text);
   RankRecord record;
   std::string pid;
-  for (std::string* field :
-       {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret}) {
+  std::string world_rank;
+  std::string number;
+  for (std::string* field : {&record.version, &record.host, &record.place, &pid, &record.socket,
+                             &record.secret, &record.world, &world_rank, &number}) {
     if (!std::getline(lines, *field)) {
       throw std::runtime_error("not a record of this version");
     }
   }
   record.pid = static_cast<pid_t>(std::stol(pid));
+  record.world_rank = std::stoi(world_rank);
+  record.number = static_cast<uint32_t>(std::stoul(number));
   return record;
 }
 
 RankRecord describeThisRank() {
+  const env::MpiPlace mpi_place = mpi::World::place();
+  const std::string own = env::isMpiForced() ? std::to_string(::getpid()) : "";
   return {.version = BLUEFOG_VERSION,
           .host = hostName(),
-          .place = bootId() + " " + networkNamespace(),
+          .place = bootId() + " " + networkNamespace() + " " + own,
           .pid = ::getpid(),
           .socket = "bluefog-" + randomHex(),
-          .secret = randomHex()};
+          .secret = randomHex(),
+          .world = mpi_place.world,
+          .world_rank = mpi_place.rank,
+          .number = mpi::World::nextNumber()};
 }
 
 }  // namespace bluefog

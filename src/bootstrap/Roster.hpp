@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct RankRecord {
   pid_t pid = 0;
   std::string socket;  // abstract unix address
   std::string secret;  // proves to the listener that the caller has read this record
+  // Its place in an MPI world, where its process is in one, or was started in one by mpirun.
+  std::string world;
+  int world_rank = -1;
+  uint32_t number = 0;  // another one for each group that its process makes
 
   std::string encode() const;
   static RankRecord decode(const std::string& text);

@@ -16,19 +16,20 @@ StoreRecords::StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int 
   prefix_ = attempt + std::to_string(incarnation) + "/";
 }
 
-std::string StoreRecords::key(int rank) const {
-  return prefix_ + std::to_string(rank);
+std::string StoreRecords::key(const std::string& topic, int rank) const {
+  return prefix_ + topic + "/" + std::to_string(rank);
 }
 
-void StoreRecords::publish(const std::string& record) {
-  store_->set(key(rank_), std::vector<uint8_t>(record.begin(), record.end()));
+void StoreRecords::publish(const std::string& topic, const std::string& record) {
+  store_->set(key(topic, rank_), std::vector<uint8_t>(record.begin(), record.end()));
 }
 
-std::optional<std::string> StoreRecords::look(int rank) {
-  if (!store_->check({key(rank)})) {
+std::optional<std::string> StoreRecords::look(const std::string& topic, int rank) {
+  const std::string name = key(topic, rank);
+  if (!store_->check({name})) {
     return std::nullopt;
   }
-  const std::vector<uint8_t> record = store_->get(key(rank));
+  const std::vector<uint8_t> record = store_->get(name);
   return std::string(record.begin(), record.end());
 }
 

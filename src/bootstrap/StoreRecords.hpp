@@ -13,11 +13,11 @@ namespace bluefog {
 class StoreRecords final : public Records {
  public:
   StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
-  void publish(const std::string& record) override;
-  std::optional<std::string> look(int rank) override;
+  void publish(const std::string& topic, const std::string& record) override;
+  std::optional<std::string> look(const std::string& topic, int rank) override;
 
  private:
-  std::string key(int rank) const;
+  std::string key(const std::string& topic, int rank) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_;

@@ -3,10 +3,48 @@
 #include <cstdlib>
 
 namespace bluefog::env {
+namespace {
+
+std::optional<std::string> read(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
 
 std::string restartCount() {
-  const char* value = std::getenv("TORCHELASTIC_RESTART_COUNT");
-  return value == nullptr ? "0" : value;
+  return read("TORCHELASTIC_RESTART_COUNT").value_or("0");
+}
+
+bool isMpiForced() {
+  return read("BLUEFOG_TRANSPORT") == "mpi";
+}
+
+MpiPlace mpiPlace() {
+  const auto world = read("PMIX_NAMESPACE");
+  const auto rank = read("PMIX_RANK");
+  return world && rank ? MpiPlace{*world, std::atoi(rank->c_str())} : MpiPlace{};
+}
+
+Variables::~Variables() {
+  for (auto each = before_.rbegin(); each != before_.rend(); ++each) {
+    if (each->second) {
+      ::setenv(each->first.c_str(), each->second->c_str(), 1);
+    } else {
+      ::unsetenv(each->first.c_str());
+    }
+  }
+}
+
+void Variables::set(const std::string& name, const std::string& value) {
+  before_.emplace_back(name, read(name.c_str()));
+  ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+void Variables::setDefault(const std::string& name, const std::string& value) {
+  if (!read(name.c_str())) {
+    set(name, value);
+  }
 }
 
 }  // namespace bluefog::env

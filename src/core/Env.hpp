@@ -1,11 +1,40 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace bluefog::env {
 
-// The only reads of the environment. How many times torchrun has restarted this job: its attempts
-// share one store, so their keys must differ.
+// The only reads and writes of the environment.
+
+// How many times torchrun has restarted this job: its attempts share one store, so their keys must
+// differ.
 std::string restartCount();
+// BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own.
+bool isMpiForced();
+// The MPI world, and the rank in it, that mpirun or srun has started this process in; or none.
+struct MpiPlace {
+  std::string world;
+  int rank = -1;
+};
+MpiPlace mpiPlace();
+
+// Variables that a library reads while this lives.
+class Variables {
+ public:
+  Variables() = default;
+  ~Variables();
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+  void set(const std::string& name, const std::string& value);
+  // Where the user has not set it.
+  void setDefault(const std::string& name, const std::string& value);
+
+ private:
+  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+};
 
 }  // namespace bluefog::env

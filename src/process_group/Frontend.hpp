@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "bootstrap/mpi/World.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
@@ -13,6 +14,7 @@ struct Frontend {
 
   Engine::Interrupt interrupt;
   Raised raised;
+  mpi::World::FindHome find_mpi;
 };
 
 }  // namespace bluefog

@@ -9,6 +9,7 @@
 #include "process_group/Call.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
+#include "transport/mpi/MpiCourier.hpp"
 
 namespace bluefog {
 namespace {
@@ -30,18 +31,50 @@ Membership membership(int rank, int size, const Options& options) {
   return members;
 }
 
+// Ranks of a group on several hosts.
+std::vector<int> ranksElsewhere(const Rendezvous& rendezvous) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < rendezvous.size(); ++rank) {
+    if (!rendezvous.isHere(rank)) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// How they reach each other. Collective over them.
+std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, Records& records,
+                                   const mpi::World::FindHome& find_mpi) {
+  mpi::World& world = mpi::World::join(rendezvous, records, find_mpi);
+  std::vector<int> places = world.placesOf(rendezvous);
+  const int number = mpi::MpiCourier::numberOf(places.front(), rendezvous.record(0).number);
+  return std::make_unique<mpi::MpiCourier>(world, number, std::move(places));
+}
+
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
-                             Deadline deadline, Engine::Interrupt interrupt) {
+                             Deadline deadline, const Frontend& frontend) {
   const std::string who =
       members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
   StoreRecords records(store, members.rank, members.size);
-  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, interrupt);
+  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, frontend.interrupt);
   try {
     rendezvous.meet();
-    const Fd memory = rendezvous.share(members.rank == 0 ? Segment::create(members.size) : Fd());
-    Segment segment(memory, members.size);
-    return Engine::make(std::move(segment), std::move(members), rendezvous.takeLinks(),
-                        std::move(interrupt));
+    const bool leads = members.rank == rendezvous.leader();
+    const Fd memory = rendezvous.share(leads ? Segment::create(members.size) : Fd());
+    Segment shared(memory, members.size);
+    if (!rendezvous.spansHosts()) {
+      return Engine::make(Segments(std::move(shared)), std::move(members), rendezvous.takeLinks(),
+                          nullptr, frontend.interrupt);
+    }
+    std::unique_ptr<Courier> courier = courierOf(rendezvous, records, frontend.find_mpi);
+    Segment own(Segment::create(members.size), members.size);
+    Links links = rendezvous.takeLinks();
+    const std::vector<int> elsewhere = ranksElsewhere(rendezvous);
+    for (const int rank : elsewhere) {
+      links.addElsewhere(rank, rendezvous.record(rank).pid, rendezvous.record(rank).host);
+    }
+    return Engine::make(Segments(std::move(shared), std::move(own), elsewhere), std::move(members),
+                        std::move(links), std::move(courier), frontend.interrupt);
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const c10::Error& error) {  // the store's
@@ -75,8 +108,8 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
-  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout),
-                 frontend_.interrupt);
+  engine_ =
+      join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_);
   registry::enroll(engine_);
   init();
 }

@@ -17,6 +17,11 @@ constexpr milliseconds kLongestRest{50};
 constexpr size_t kDisagreed = 64;
 // Bytes of what failed operations still send. Beyond them it is broken off.
 constexpr size_t kMostKept = size_t{64} << 20;
+// Between looks for what ranks on other hosts send, while operations wait.
+constexpr std::chrono::microseconds kShortestNap{50};
+constexpr std::chrono::microseconds kLongestNap{1000};
+// So long a rank that leaves stays for what it has still to send to other hosts.
+constexpr milliseconds kLingering{2000};
 // So long two ranks must have waited for each other in different operations.
 constexpr milliseconds kStrayed{300};
 
@@ -31,14 +36,21 @@ Failure inheritedFrom(const Ruling& ruling) {
 
 }  // namespace
 
-Agenda::Agenda(const Segment& segment, const Membership& members, Links links)
-    : segment_(segment),
+Agenda::Agenda(const Segments& segments, const Membership& members, Links links,
+               std::unique_ptr<Courier> courier)
+    : segment_(segments.shared()),
       members_(members),
       links_(std::move(links)),
-      bells_(segment),
-      board_(segment, 0, members, bells_),
-      returns_(segment, 1, members, bells_),
-      mailbox_(segment, members, bells_) {}
+      bells_(segment_),
+      board_(segments, 0, members, bells_),
+      returns_(segments, 1, members, bells_),
+      mailbox_(segments, members, bells_) {
+  if (courier) {
+    bridge_ =
+        std::make_unique<Bridge>(segments, members, std::vector<const Board*>{&board_, &returns_},
+                                 links_, std::move(courier));
+  }
+}
 
 void Agenda::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
@@ -70,15 +82,19 @@ void Agenda::add(std::shared_ptr<Op> op) {
 }
 
 bool Agenda::pass() {
-  bool moved = stepCollectives();
+  bool moved = bridge_ && bridge_->receive();
+  look_into_lanes_ |= moved;
+  moved |= stepCollectives();
   if (look_into_lanes_ || !messages_.empty()) {
     look_into_lanes_ = mailbox_.drain();  // it may have left something
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
   bells_.ring();
+  moved |= bridge_ && bridge_->send();
   if (moved) {
     rest_ = kShortestRest;
+    nap_ = kShortestNap;
     has_moved_ = true;
   }
   return moved;
@@ -365,12 +381,28 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
 
 void Agenda::failCollectives(const Failure& failure) {
   broken_ = agreeOn(segment_.verdict(), {failure, collectives_.front()->sequence});
+  if (bridge_) {
+    bridge_->tell(*broken_);
+  }
   bells_.touchPeers(members_.rank);
   bells_.ring();
   for (const auto& op : collectives_) {
     finish(op, broken_->sequence < op->sequence ? inheritedFrom(*broken_) : broken_->failure);
   }
   collectives_.clear();
+}
+
+void Agenda::sayGoodbye() {
+  links_.sayGoodbye();
+  if (bridge_) {
+    bridge_->leave(Deadline::in(kLingering));
+  }
+}
+
+std::chrono::nanoseconds Agenda::nap() {
+  const std::chrono::microseconds now = nap_;
+  nap_ = std::min(nap_ * 2, kLongestNap);
+  return now;
 }
 
 void Agenda::leave(const Failure& failure) {

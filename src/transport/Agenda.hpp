@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -12,10 +13,11 @@
 #include "bootstrap/Links.hpp"
 #include "transport/Bells.hpp"
 #include "transport/Board.hpp"
+#include "transport/Bridge.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Mailbox.hpp"
 #include "transport/Op.hpp"
-#include "transport/Segment.hpp"
+#include "transport/Segments.hpp"
 #include "transport/Verdict.hpp"
 
 namespace bluefog {
@@ -27,7 +29,9 @@ class Agenda {
   using Ops = std::vector<std::shared_ptr<Op>>;
   using Time = Deadline::Clock::time_point;
 
-  Agenda(const Segment& segment, const Membership& members, Links links);
+  // `courier`: where ranks are on other hosts.
+  Agenda(const Segments& segments, const Membership& members, Links links,
+         std::unique_ptr<Courier> courier);
   // What it still sends to peers for operations that have failed breaks off: they hear the goodbye.
   ~Agenda() { mailbox_.fallSilent(); }
   Agenda(const Agenda&) = delete;
@@ -36,7 +40,7 @@ class Agenda {
   Board& board() { return board_; }
   Board& returns() { return returns_; }
   Mailbox& mailbox() { return mailbox_; }
-  Links& links() { return links_; }
+  bool spansHosts() const { return bridge_ != nullptr; }
 
   // In the order issued.
   void add(std::shared_ptr<Op> op);
@@ -48,7 +52,7 @@ class Agenda {
   // The look at what does not announce itself: deadlines and departures. Due at nextTick(), and
   // after each sleep.
   void tick(Time now);
-  Time nextTick() const { return next_tick_; }
+  Time nextTick() const { return std::min(next_tick_, next_deadline_); }
   // Around a sleep of the group's only caller: says what it waits for, to peers that may wait for
   // this rank in another operation, and looks whether this rank waits for such a peer.
   void standStill();
@@ -63,6 +67,10 @@ class Agenda {
   // Whether it has to go on looking into the lanes though nobody here waits for anything.
   bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
+  // Tells the peers that this rank leaves in order.
+  void sayGoodbye();
+  // How long until what ranks on other hosts may have sent is looked for: longer and longer.
+  std::chrono::nanoseconds nap();
   // With their errors set, scripts destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
 
@@ -86,13 +94,15 @@ class Agenda {
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
 
-  const Segment& segment_;
+  const Segment& segment_;  // of this host
   const Membership& members_;
   Links links_;
   Bells bells_;
   Board board_;
   Board returns_;
   Mailbox mailbox_;
+  std::unique_ptr<Bridge> bridge_;  // to ranks on other hosts
+  std::chrono::microseconds nap_{50};
 
   std::deque<std::shared_ptr<Op>> collectives_;
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number

@@ -14,15 +14,22 @@ size_t ranksPerCore(size_t ranks) {
 
 }  // namespace
 
-Board::Board(const Segment& segment, int which, const Membership& members, Bells& bells)
+Board::Board(const Segments& segments, int which, const Membership& members, Bells& bells)
     : members_(members),
       bells_(bells),
       sharers_(ranksPerCore(static_cast<size_t>(members.size))),
-      writer_(segment.board(which, members.rank), segment.boardShape()) {
+      writer_(segments.shared().board(which, members.rank), segments.shared().boardShape()),
+      elsewhere_(segments.elsewhere()),
+      cuts_(writer_.shape().slots) {
+  if (!elsewhere_.empty()) {
+    for (auto& of_slot : cuts_) {
+      of_slot.resize(static_cast<size_t>(members.size));
+    }
+  }
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) {
-      readers_.emplace_back(segment.board(which, peer), segment.boardShape(),
-                            static_cast<uint32_t>(index(peer, rank())));
+      readers_.emplace_back(segments.with(peer).board(which, peer), writer_.shape(),
+                            Segment::boardReader(peer, rank()));
     }
   }
 }
@@ -68,17 +75,10 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
 }
 
 void Board::publish(const Op& op, size_t bytes, int takers) {
+  cut([bytes](int) { return Cut{0, bytes}; });
   sendOff(op, bytes, takers);
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
   bells_.touchPeers(members_.rank);
-}
-
-void Board::publishFor(const Op& op, size_t bytes, const std::vector<int>& takers) {
-  sendOff(op, bytes, 1);
-  sent_.fetch_add(bytes, std::memory_order_relaxed);
-  for (int taker : takers) {
-    bells_.touch(taker);
-  }
 }
 
 void Board::sendOff(const Op& op, size_t bytes, int readers) {
@@ -109,7 +109,7 @@ void Board::skip(int peer, size_t frames) {
 std::vector<int> Board::slowReaders() const {
   std::vector<int> ranks;
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank() && writer_.waitsFor(static_cast<uint32_t>(index(rank(), peer)))) {
+    if (peer != rank() && writer_.waitsFor(Segment::boardReader(rank(), peer))) {
       ranks.push_back(peer);
     }
   }

@@ -11,7 +11,7 @@
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
-#include "transport/Segment.hpp"
+#include "transport/Segments.hpp"
 
 namespace bluefog {
 
@@ -21,7 +21,13 @@ namespace bluefog {
 class Board {
  public:
   // A group has Segment::kBoards of them, each in an order of its own.
-  Board(const Segment& segment, int which, const Membership& members, Bells& bells);
+  Board(const Segments& segments, int which, const Membership& members, Bells& bells);
+
+  // What of a frame one peer makes use of.
+  struct Cut {
+    size_t offset;
+    size_t bytes;
+  };
 
   // Fulfilled when this rank's ring has a free slot.
   class Room final : public Awaitable {
@@ -70,8 +76,28 @@ class Board {
     passage_.write(place, from, bytes);
   }
   void publish(const Op& op, size_t bytes, int takers);
-  // The others have skipped this frame, or will: they are not woken for it.
-  void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers);
+  // Each peer makes use of a part of its own. All of them together are `bytes`.
+  template <class CutOf>
+  void publishCut(const Op& op, size_t bytes, const CutOf& cutOf) {
+    cut(cutOf);
+    sendOff(op, bytes, 1);
+    sent_.fetch_add(bytes, std::memory_order_relaxed);
+    bells_.touchPeers(members_.rank);
+  }
+  // The same, but the others than `takers` have skipped this frame, or will: they are not woken.
+  template <class CutOf>
+  void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers, const CutOf& cutOf) {
+    cut(cutOf);
+    sendOff(op, bytes, 1);
+    sent_.fetch_add(bytes, std::memory_order_relaxed);
+    for (int taker : takers) {
+      bells_.touch(taker);
+    }
+  }
+  // Of the frame of that number, which has not been read by all: what a peer elsewhere is sent.
+  Cut cutFor(uint64_t frame, int peer) const {
+    return cuts_[frame % cuts_.size()][static_cast<size_t>(peer)];
+  }
 
   // The payload of a peer's frame that has arrived, from there on: so many bytes will be read.
   const std::byte* from(int peer, size_t bytes, size_t offset = 0) {
@@ -96,11 +122,13 @@ class Board {
 
  private:
   void sendOff(const Op& op, size_t bytes, int readers);
-  RingReader& reader(int peer) { return readers_[index(members_.rank, peer)]; }
-  // A ring has no reader for its own writer.
-  static size_t index(int self, int peer) {
-    return static_cast<size_t>(peer < self ? peer : peer - 1);
+  template <class CutOf>
+  void cut(const CutOf& cutOf) {
+    for (const int peer : elsewhere_) {
+      cuts_[writer_.published() % cuts_.size()][static_cast<size_t>(peer)] = cutOf(peer);
+    }
   }
+  RingReader& reader(int peer) { return readers_[Segment::boardReader(rank(), peer)]; }
   std::vector<int> slowReaders() const;
 
   const Membership& members_;
@@ -108,6 +136,8 @@ class Board {
   size_t sharers_;
   RingWriter writer_;
   std::vector<RingReader> readers_;
+  const std::vector<int>& elsewhere_;
+  std::vector<std::vector<Cut>> cuts_;  // by slot and peer
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };

@@ -24,22 +24,31 @@ constexpr milliseconds kSlice{50};
 constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
+// Between two looks for what ranks on other hosts send, where this one waits for nothing.
+constexpr milliseconds kLookElsewhere{10};
 
 }  // namespace
 
-Engine::Engine(Segment segment, Membership members, Links links, Interrupt interrupt)
+Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
+               Interrupt interrupt)
     : members_(std::move(members)),
-      segment_(std::move(segment)),
-      agenda_(segment_, members_, std::move(links)),
+      segments_(std::move(segments)),
+      segment_(segments_.shared()),
+      agenda_(segments_, members_, std::move(links), std::move(courier)),
       seat_(segment_.seats(), members_.rank, members_.size),
       interrupt_(std::move(interrupt)),
       own_core_(Cores::usable().count() >= members_.size),
-      owner_(::getpid()) {}
+      owner_(::getpid()) {
+  if (agenda_.spansHosts()) {
+    const std::lock_guard lock(mutex_);
+    ensureThread();
+  }
+}
 
-std::shared_ptr<Engine> Engine::make(Segment segment, Membership members, Links links,
-                                     Interrupt interrupt) {
-  auto made = std::make_unique<Engine>(std::move(segment), std::move(members), std::move(links),
-                                       std::move(interrupt));
+std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
+                                     std::unique_ptr<Courier> courier, Interrupt interrupt) {
+  auto made = std::make_unique<Engine>(std::move(segments), std::move(members), std::move(links),
+                                       std::move(courier), std::move(interrupt));
   return {made.release(), [](Engine* engine) {
             // In a forked child the condition variables wait for threads that are not there.
             if (!engine->isForked()) {
@@ -145,7 +154,7 @@ void Engine::stop(const Failure& failure) {
   // Nobody drives any more. The peers hear it now: this rank's threads may be long in a callback,
   // which may wait for one of them.
   if (!std::exchange(goodbye_said_, true)) {
-    agenda_.links().sayGoodbye();
+    agenda_.sayGoodbye();
   }
 }
 
@@ -297,7 +306,7 @@ Engine::Ops Engine::drive(Who who) {
       seat_.look(now);
     }
     // The engine's own thread comes here from its sleep.
-    if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine)) {
+    if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine && !agenda_.spansHosts())) {
       agenda_.tick(now);
     }
     if (moved) {
@@ -324,13 +333,21 @@ void Engine::sleepUnlessMoved() {
   if (stands_) {
     agenda_.standStill();
   }
-  bell.sleep(ticket, agenda_.rest());
+  sleep(ticket);
   agenda_.lookIntoLanes();
   const Clock::time_point now = Clock::now();
-  agenda_.tick(now);
+  if (!agenda_.spansHosts() || now >= agenda_.nextTick()) {
+    agenda_.tick(now);
+  }
   if (stands_) {
     agenda_.moveOn(now);
   }
+}
+
+void Engine::sleep(uint32_t ticket) {
+  const std::chrono::nanoseconds rest = agenda_.rest();
+  segment_.bell(members_.rank)
+      .sleep(ticket, agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest);
 }
 
 bool Engine::isOwnThread() const {
@@ -380,8 +397,14 @@ void Engine::run() {
       callBack(lock);
       continue;
     }
-    if (!hasWork() || waiting_ > 0 || driving_ || on_duty_ != std::thread::id()) {
-      work_.wait(lock);
+    const bool may_drive = waiting_ == 0 && !driving_ && on_duty_ == std::thread::id();
+    if (!hasWork() || !may_drive) {
+      if (!agenda_.spansHosts()) {
+        work_.wait(lock);
+      } else if (work_.wait_for(lock, kLookElsewhere) == std::cv_status::timeout && may_drive &&
+                 waiting_ == 0 && !driving_ && !end_) {
+        driveAndConclude(lock, Who::kEngine);
+      }
       continue;
     }
     on_duty_ = std::this_thread::get_id();
@@ -392,9 +415,8 @@ void Engine::run() {
     if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
       continue;
     }
-    const milliseconds rest = agenda_.rest();
     lock.unlock();
-    bell.sleep(ticket, rest);
+    sleep(ticket);
     lock.lock();
   }
 }

@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "transport/Agenda.hpp"
+#include "transport/Courier.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Op.hpp"
 #include "transport/Seat.hpp"
-#include "transport/Segment.hpp"
+#include "transport/Segments.hpp"
 
 namespace bluefog {
 
@@ -35,9 +36,11 @@ class Engine {
   using Interrupt = std::function<bool()>;
 
   // By make(): a forked child must not destroy it.
-  Engine(Segment segment, Membership members, Links links, Interrupt interrupt);
-  static std::shared_ptr<Engine> make(Segment segment, Membership members, Links links,
-                                      Interrupt interrupt);
+  Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
+         Interrupt interrupt);
+  // `courier`: where ranks are on other hosts.
+  static std::shared_ptr<Engine> make(Segments segments, Membership members, Links links,
+                                      std::unique_ptr<Courier> courier, Interrupt interrupt);
   ~Engine();
   // Whether this process is a child, forked later: it has the object, but not the memory nor the
   // threads, and no method may be called.
@@ -97,14 +100,17 @@ class Engine {
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
   void sleepUnlessMoved();
+  // Who has ranks elsewhere looks for what they send, since nothing wakes it.
+  void sleep(uint32_t ticket);
 
   bool pass();
   bool takeIncoming();
 
   const Membership members_;
-  const Segment segment_;
-  Agenda agenda_;  // the driving thread's
-  Seat seat_;      // of a caller that drives
+  const Segments segments_;
+  const Segment& segment_;  // of this host
+  Agenda agenda_;           // the driving thread's
+  Seat seat_;               // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of the group
   const pid_t owner_;

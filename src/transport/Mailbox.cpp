@@ -6,9 +6,10 @@
 
 namespace bluefog {
 
-Mailbox::Mailbox(const Segment& segment, const Membership& members, Bells& bells)
+Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bells)
     : members_(members), bells_(bells) {
   for (int peer = 0; peer < members.size; ++peer) {
+    const Segment& segment = segments.with(peer);
     lanes_.push_back(Lane{
         .out = RingWriter(segment.lane(members.rank, peer), Segment::laneShape()),
         .in = RingReader(segment.lane(peer, members.rank), Segment::laneShape(), 0),

@@ -18,7 +18,7 @@
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
-#include "transport/Segment.hpp"
+#include "transport/Segments.hpp"
 
 namespace bluefog {
 
@@ -49,7 +49,7 @@ struct LateRefusal {
 // Used by the driving thread alone.
 class Mailbox {
  public:
-  Mailbox(const Segment& segment, const Membership& members, Bells& bells);
+  Mailbox(const Segments& segments, const Membership& members, Bells& bells);
 
   // An expected message that is abandoned when the script that expects it is destroyed before it
   // came. Expect and send in the order of the calls: it decides what matches what.

@@ -44,17 +44,23 @@ inline const std::byte* payloadOf(const Frame* frame) {
 // The writing end. Used by one thread at a time.
 class RingWriter {
  public:
-  RingWriter(std::byte* ring, RingShape shape) : ring_(ring), shape_(shape) {}
+  RingWriter(std::byte* ring, RingShape shape)
+      : ring_(ring), shape_(shape), first_reader_(0), end_of_readers_(shape.readers) {}
+  // Of a ring that has a place for every reader, but only this one.
+  RingWriter(std::byte* ring, RingShape shape, uint32_t reader)
+      : ring_(ring), shape_(shape), first_reader_(reader), end_of_readers_(reader + 1) {}
 
-  bool room() {
-    if (next_ - freed_ < shape_.slots) {
+  // For the next frame, or for the one that comes so many after it.
+  bool room(uint64_t after = 0) {
+    if (next_ + after - freed_ < shape_.slots) {
       return true;
     }
     freed_ = slowest();
-    return next_ - freed_ < shape_.slots;
+    return next_ + after - freed_ < shape_.slots;
   }
   // The slot to fill, when there is room.
-  Frame* slot() { return slotAt(ring_, shape_, next_); }
+  Frame* slot(uint64_t after = 0) { return slotAt(ring_, shape_, next_ + after); }
+  uint64_t published() const { return next_; }
   void publish() { cursorAt(ring_, 0).store(++next_, std::memory_order_release); }
   // Whether that reader is what a full ring waits for.
   bool waitsFor(uint32_t reader) const { return next_ - readBy(reader) >= shape_.slots; }
@@ -68,7 +74,7 @@ class RingWriter {
   }
   uint64_t slowest() const {
     uint64_t least = next_;
-    for (uint32_t reader = 0; reader < shape_.readers; ++reader) {
+    for (uint32_t reader = first_reader_; reader < end_of_readers_; ++reader) {
       least = std::min(least, readBy(reader));
     }
     return least;
@@ -76,6 +82,8 @@ class RingWriter {
 
   std::byte* ring_;
   RingShape shape_;
+  uint32_t first_reader_;
+  uint32_t end_of_readers_;
   uint64_t next_ = 0;
   uint64_t freed_ = 0;
 };
@@ -86,16 +94,17 @@ class RingReader {
   RingReader(std::byte* ring, RingShape shape, uint32_t reader)
       : ring_(ring), shape_(shape), reader_(reader) {}
 
-  // The oldest frame that was not popped, or null.
-  const Frame* front() {
-    if (next_ >= written_) {
+  // The oldest frame that was not popped, or the one that comes so many after it; or null.
+  const Frame* front(uint64_t after = 0) {
+    if (next_ + after >= written_) {
       written_ = cursorAt(ring_, 0).load(std::memory_order_acquire);
-      if (next_ >= written_) {
+      if (next_ + after >= written_) {
         return nullptr;
       }
     }
-    return slotAt(ring_, shape_, next_);
+    return slotAt(ring_, shape_, next_ + after);
   }
+  uint64_t popped() const { return next_; }
   void pop() { skip(1); }
   // Frees that many frames, also such as are not written yet: this reader does without them.
   void skip(uint64_t frames) {

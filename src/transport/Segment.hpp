@@ -80,6 +80,10 @@ class Segment {
   Seats& seats() const;
   // The ring of a rank on one of the group's two boards.
   std::byte* board(int which, int writer) const;
+  // Which of its readers that rank is.
+  static uint32_t boardReader(int writer, int reader) {
+    return static_cast<uint32_t>(reader < writer ? reader : reader - 1);
+  }
   std::byte* lane(int from, int to) const;
   GrantRing& grants(int from, int to) const;
 

@@ -1,10 +1,26 @@
 #include "transport/Verdict.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
+
+#include "bootstrap/Reason.hpp"
 
 namespace bluefog {
+
+std::string Ruling::encode() const {
+  return std::to_string(sequence) + " " +
+         Reason{failure.cause, failure.ranks, failure.reason}.encode();
+}
+
+Ruling Ruling::decode(const std::string& encoded) {
+  const size_t space = encoded.find(' ');
+  Reason reason = Reason::decode(space == std::string::npos ? "" : encoded.substr(space));
+  return {{reason.cause, std::move(reason.ranks), std::move(reason.text)},
+          std::strtoull(encoded.c_str(), nullptr, 10)};
+}
 
 std::optional<Ruling> readVerdict(const Verdict& verdict) {
   if (verdict.state.load(std::memory_order_acquire) != Verdict::kWritten) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "transport/Failure.hpp"
 #include "transport/Segment.hpp"
@@ -13,6 +14,10 @@ namespace bluefog {
 struct Ruling {
   Failure failure;
   uint64_t sequence = 0;
+
+  // For ranks of other hosts.
+  std::string encode() const;
+  static Ruling decode(const std::string& encoded);
 };
 
 // If there is one.

@@ -13,8 +13,8 @@ class AgendaTest : public ::testing::Test {
   struct Side {
     Side(const Fd& memory, int rank)
         : members(membership(rank, 2)),
-          segment(memory, 2),
-          agenda(segment, members, Links(2)),
+          segments(Segment(memory, 2)),
+          agenda(segments, members, Links(2), nullptr),
           peer(1 - rank) {}
 
     // As long as it runs, its data is `memory`.
@@ -53,7 +53,7 @@ class AgendaTest : public ::testing::Test {
     }
 
     Membership members;
-    Segment segment;
+    Segments segments;
     Agenda agenda;
     int peer;
     uint64_t issued = 0;
@@ -144,7 +144,7 @@ class DamagedLaneTest : public AgendaTest {
     return frame;
   }
 
-  RingWriter lane_{zero_.segment.lane(1, 0), Segment::laneShape()};
+  RingWriter lane_{zero_.segments.shared().lane(1, 0), Segment::laneShape()};
 };
 
 TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {

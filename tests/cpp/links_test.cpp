@@ -84,30 +84,30 @@ TEST_F(LinksTest, OneThatClosesUnreadIsHeardToo) {
 }
 
 TEST_F(LinksTest, WhyAPeerGivesUpIsHeard) {
-  one_->sayFailed(Cause::kMismatch, {3, 7}, "ranks 3, 7 are on another host");
+  one_->sayFailed({Cause::kMismatch, {3, 7}, "ranks 3, 7 are on another host"});
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
   const Departure departure = zero_.look().front();
   EXPECT_EQ(departure.how, Departure::How::kGaveUp);
-  EXPECT_EQ(departure.cause, Cause::kMismatch);
-  EXPECT_EQ(departure.blamed, (Ranks{3, 7}));
-  EXPECT_EQ(departure.why, "ranks 3, 7 are on another host");
+  EXPECT_EQ(departure.reason.cause, Cause::kMismatch);
+  EXPECT_EQ(departure.reason.ranks, (Ranks{3, 7}));
+  EXPECT_EQ(departure.reason.text, "ranks 3, 7 are on another host");
   EXPECT_NE(departure.describe(1).find("gave up: ranks 3, 7 are"), std::string::npos);
 }
 
 TEST_F(LinksTest, NobodyNeedBeBlamed) {
-  one_->sayFailed(Cause::kTimeout, {}, "no reason");
+  one_->sayFailed({Cause::kTimeout, {}, "no reason"});
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
-  EXPECT_TRUE(zero_.look().front().blamed.empty());
-  EXPECT_EQ(zero_.look().front().why, "no reason");
+  EXPECT_TRUE(zero_.look().front().reason.ranks.empty());
+  EXPECT_EQ(zero_.look().front().reason.text, "no reason");
 }
 
 TEST_F(LinksTest, LongReasonsAreCut) {
-  one_->sayFailed(Cause::kTimeout, {0}, std::string(10'000, 'x'));
+  one_->sayFailed({Cause::kTimeout, {0}, std::string(10'000, 'x')});
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
-  const std::string why = zero_.look().front().why;
+  const std::string why = zero_.look().front().reason.text;
   EXPECT_GT(why.size(), 4000u);
   EXPECT_EQ(why, std::string(why.size(), 'x'));
 }
@@ -153,7 +153,7 @@ TEST_F(LinksTest, SpeakingToTheDeadIsHarmless) {
   one_.reset();
   zero_.sayGoodbye();
   zero_.sendFile(1, fileWith("memory"));
-  zero_.sayFailed(Cause::kTimeout, {1}, "it died");
+  zero_.sayFailed({Cause::kTimeout, {1}, "it died"});
   EXPECT_EQ(zero_.look().size(), 1u);
 }
 

@@ -47,7 +47,7 @@ TEST(NeighborTest, WhoHasToldAMismatchDoesNotTellItAgain) {
 
 // Rank 2 waits for rank 3, too, which never calls.
 TEST(NeighborTest, WhoIsCutOffByAMismatchOfOthersHearsSo) {
-  runRanks(4, [&](Rank& me) {
+  runRanksUnheard(4, [&](Rank& me) {
     if (me.self == 3) {
       return;
     }
@@ -67,7 +67,7 @@ TEST(NeighborTest, WhoIsCutOffByAMismatchOfOthersHearsSo) {
 }
 
 TEST(NeighborTest, AllWhoDoNotTakeWhatItSendsAreNamed) {
-  runRanks(3, [&](Rank& me) {
+  runRanksUnheard(3, [&](Rank& me) {
     if (me.self != 0) {
       return;
     }
@@ -82,7 +82,7 @@ TEST(NeighborTest, AllWhoDoNotTakeWhatItSendsAreNamed) {
 
 // Rank 1 has waited for a long time already when rank 0 begins.
 TEST(NeighborTest, WhoIsCutOffByAnothersTimeoutNamesTheSameRank) {
-  runRanks(3, [&](Rank& me) {
+  runRanksUnheard(3, [&](Rank& me) {
     if (me.self == 2) {
       return;
     }

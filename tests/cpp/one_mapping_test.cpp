@@ -14,12 +14,12 @@ namespace {
 // Drives one script after the other, as an engine with nothing else to do would.
 class BareRank {
  public:
-  BareRank(const Segment& segment, int rank)
-      : members(membership(rank, segment.size())),
-        bells(segment),
-        board(segment, 0, members, bells),
-        returns(segment, 1, members, bells),
-        mailbox(segment, members, bells) {}
+  BareRank(const Segments& segments, int rank)
+      : members(membership(rank, segments.shared().size())),
+        bells(segments.shared()),
+        board(segments, 0, members, bells),
+        returns(segments, 1, members, bells),
+        mailbox(segments, members, bells) {}
 
   void drive(std::vector<Script> scripts) {
     bool done = false;
@@ -50,9 +50,9 @@ class BareRank {
 };
 
 void onOneMapping(int n, const std::function<void(BareRank&)>& body) {
-  const Segment segment(Segment::create(n), n);
+  const Segments segments(Segment(Segment::create(n), n));
   runThreads(n, [&](int rank) {
-    BareRank me(segment, rank);
+    BareRank me(segments, rank);
     body(me);
   });
 }

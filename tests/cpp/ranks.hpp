@@ -23,6 +23,8 @@
 #include "core/Error.hpp"
 #include "transport/Engine.hpp"
 #include "transport/Segment.hpp"
+
+#include "hosts.hpp"
 #include "values.hpp"
 
 namespace bluefog::testing {
@@ -110,7 +112,13 @@ class Rank {
   Rank(const Fd& memory, Membership members, Engine::Interrupt interrupt = nullptr)
       : self(members.rank),
         size(members.size),
-        engine(Segment(memory, members.size), members, Links(members.size), std::move(interrupt)) {}
+        engine(Segments(Segment(memory, members.size)), members, Links(members.size), nullptr,
+               std::move(interrupt)) {}
+  Rank(const Hosts& hosts, Membership members)
+      : self(members.rank),
+        size(members.size),
+        engine(hosts.segments(self), members, linksOf(hosts, members), hosts.courier(self),
+               nullptr) {}
 
   OpPtr collective(const Signature& signature) {
     return std::make_shared<Op>(Op::Kind::kCollective, signature, Deadline::in(limit));
@@ -266,18 +274,37 @@ class Rank {
   }
   void synchronize() { run(barrier()); }
 
+ private:
+  static Links linksOf(const Hosts& hosts, const Membership& members) {
+    Links links(members.size);
+    for (const int peer : hosts.elsewhere(members.rank)) {
+      links.addElsewhere(peer, 1, "host" + std::to_string(peer));
+    }
+    return links;
+  }
+
+ public:
   const int self;
   const int size;
   Engine engine;
   milliseconds limit{60'000};
 };
 
-inline void runRanks(int n, const std::function<void(Rank&)>& body) {
-  const Fd memory = Segment::create(n);
+inline void runRanksOn(int hosts_n, int n, const std::function<void(Rank&)>& body) {
+  const Hosts hosts(n, std::min(n, hosts_n));
   runThreads(n, [&](int rank) {
-    Rank me(memory, membership(rank, n));
+    Rank me(hosts, membership(rank, n));
     body(me);
   });
+}
+// On one host, or as many as BLUEFOG_TEST_HOSTS says.
+inline void runRanks(int n, const std::function<void(Rank&)>& body) {
+  const char* named = std::getenv("BLUEFOG_TEST_HOSTS");
+  runRanksOn(named == nullptr ? 1 : std::atoi(named), n, body);
+}
+// Here nobody hears of a rank that leaves early.
+inline void runRanksUnheard(int n, const std::function<void(Rank&)>& body) {
+  runRanksOn(1, n, body);
 }
 
 // What a call fails with; a test failure where it does not fail.

@@ -21,8 +21,8 @@ class RemainderTest : public ::testing::Test {
   struct Side {
     Side(const Fd& memory, int rank, Links links)
         : members(membership(rank, 3)),
-          segment(memory, 3),
-          agenda(segment, members, std::move(links)) {}
+          segments(Segment(memory, 3)),
+          agenda(segments, members, std::move(links), nullptr) {}
 
     OpPtr average(std::vector<float>& input, std::vector<float>& output, std::vector<int> sources,
                   std::vector<int> destinations) {
@@ -52,7 +52,7 @@ class RemainderTest : public ::testing::Test {
     }
 
     Membership members;
-    Segment segment;
+    Segments segments;
     Agenda agenda;
     uint64_t issued = 0;
   };

@@ -38,13 +38,13 @@ class Noticeboard {
   Noticeboard& operator=(const Noticeboard&) = delete;
   ~Noticeboard() { ::munmap(notices_, sizeof(Notices)); }
 
-  void write(int rank, const std::string& record) {
-    Notice& notice = (*notices_)[static_cast<size_t>(rank)];
+  void write(int rank, const std::string& record, const std::string& topic = "roster") {
+    Notice& notice = at(rank, topic);
     record.copy(notice.text.data(), notice.text.size());
     notice.length.store(record.size(), std::memory_order_release);
   }
-  std::optional<std::string> read(int rank) const {
-    const Notice& notice = (*notices_)[static_cast<size_t>(rank)];
+  std::optional<std::string> read(int rank, const std::string& topic = "roster") const {
+    const Notice& notice = at(rank, topic);
     const size_t length = notice.length.load(std::memory_order_acquire);
     if (length == 0) {
       return std::nullopt;
@@ -57,15 +57,26 @@ class Noticeboard {
     std::atomic<size_t> length{0};
     std::array<char, 1000> text;
   };
-  using Notices = std::array<Notice, 8>;
+  static constexpr size_t kRanks = 8;
+  using Notices = std::array<Notice, 3 * kRanks>;
+
+  Notice& at(int rank, const std::string& topic) const {
+    const size_t page = topic == "roster" ? 0 : topic == "gave up" ? 1 : 2;
+    return (*notices_)[static_cast<size_t>(rank) + page * kRanks];
+  }
+
   Notices* notices_;
 };
 
 class MemoryRecords : public Records {
  public:
   MemoryRecords(Noticeboard& board, int rank) : board_(board), rank_(rank) {}
-  void publish(const std::string& record) override { board_.write(rank_, record); }
-  std::optional<std::string> look(int rank) override { return board_.read(rank); }
+  void publish(const std::string& topic, const std::string& record) override {
+    board_.write(rank_, record, topic);
+  }
+  std::optional<std::string> look(const std::string& topic, int rank) override {
+    return board_.read(rank, topic);
+  }
 
  protected:
   Noticeboard& board_;
@@ -210,7 +221,7 @@ class ChangingRecords final : public MemoryRecords {
  public:
   ChangingRecords(Noticeboard& board, int rank, std::function<void(RankRecord&)> change)
       : MemoryRecords(board, rank), change_(std::move(change)) {}
-  void publish(const std::string& record) override {
+  void publish(const std::string&, const std::string& record) override {
     RankRecord changed = RankRecord::decode(record);
     change_(changed);
     board_.write(rank_, changed.encode());
@@ -222,27 +233,69 @@ class ChangingRecords final : public MemoryRecords {
 
 Error meetOdd(Noticeboard& board, const std::function<void(RankRecord&)>& change) {
   ChangingRecords odd(board, 1, change);
-  odd.publish(describeThisRank().encode());
+  odd.publish("roster", describeThisRank().encode());
   MemoryRecords records(board, 0);
   Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(5s), nullptr);
   return failureOf([&] { rendezvous.meet(); });
 }
 
-TEST_F(RendezvousTest, RefusesAnotherHost) {
-  const Error error = meetOdd(board_, [](RankRecord& record) {
-    record.place = "another boot";
-    record.host = "elsewhere";
+// Ranks 0 and 2 here, rank 1 elsewhere.
+class TwoHosts final : public MemoryRecords {
+ public:
+  using MemoryRecords::MemoryRecords;
+  std::optional<std::string> look(const std::string& topic, int rank) override {
+    std::optional<std::string> found = MemoryRecords::look(topic, rank);
+    if (found && topic == "roster" && rank % 2 != rank_ % 2) {
+      RankRecord moved = RankRecord::decode(*found);
+      moved.place = "another boot";
+      moved.host = "elsewhere";
+      return moved.encode();
+    }
+    return found;
+  }
+};
+
+TEST_F(RendezvousTest, RanksOfTwoHostsMeet) {
+  std::atomic<int> through{0};
+  runThreads(3, [&](int rank) {
+    TwoHosts records(board_, rank);
+    Rendezvous rendezvous(records, rank, globalRanks(3), Deadline::in(30s), nullptr);
+    rendezvous.meet();
+    EXPECT_TRUE(rendezvous.spansHosts());
+    EXPECT_EQ(rendezvous.leader(), rank % 2);
+    const Fd memory = rendezvous.share(rank == rendezvous.leader() ? Segment::create(3) : Fd());
+    const Segment segment(memory, 3);
+    Links links = rendezvous.takeLinks();
+    for (int peer = 0; peer < 3; ++peer) {
+      EXPECT_EQ(rendezvous.isHere(peer), peer % 2 == rank % 2);
+      EXPECT_EQ(links.has(peer), peer != rank && peer % 2 == rank % 2);
+    }
+    ++through;
+    EXPECT_TRUE(eventually([&] { return through == 3; }));
   });
-  EXPECT_EQ(error.cause(), Cause::kPeerFailed);
-  EXPECT_EQ(error.ranks(), Ranks{10});
-  EXPECT_NE(std::string(error.what()).find("rank 10 (on elsewhere)"), std::string::npos);
+}
+
+TEST_F(RendezvousTest, WhatRanksElsewhereSayIsHeard) {
+  runThreads(2, [&](int rank) {
+    TwoHosts records(board_, rank);
+    Rendezvous rendezvous(records, rank, globalRanks(2), Deadline::in(30s), nullptr);
+    rendezvous.meet();
+    if (rank == 1) {
+      rendezvous.abandon("it has no memory");
+      return;
+    }
+    const Error error = failureOf([&] { rendezvous.await("nothing", 1); });
+    EXPECT_EQ(error.cause(), Cause::kPeerFailed);
+    EXPECT_EQ(error.ranks(), Ranks{10});
+    EXPECT_STREQ(error.what(), "rank 10 could not make the group: it has no memory");
+  });
 }
 
 TEST_F(RendezvousTest, RefusesAnotherVersion) {
   const Error error = meetOdd(board_, [](RankRecord& record) { record.version = "99.9"; });
   EXPECT_EQ(error.cause(), Cause::kMismatch);
   EXPECT_EQ(error.ranks(), Ranks{10});
-  EXPECT_NE(std::string(error.what()).find("rank 10 runs bluefog_pg 99.9"), std::string::npos);
+  EXPECT_NE(std::string(error.what()).find(") runs bluefog_pg 99.9"), std::string::npos);
 }
 
 TEST_F(RendezvousTest, RefusesARecordThatIsNone) {
@@ -257,8 +310,8 @@ class LateRecords final : public MemoryRecords {
  public:
   LateRecords(Noticeboard& board, int rank, const std::atomic<bool>& now)
       : MemoryRecords(board, rank), now_(now) {}
-  std::optional<std::string> look(int rank) override {
-    return rank != 2 || now_ ? MemoryRecords::look(rank) : std::nullopt;
+  std::optional<std::string> look(const std::string& topic, int rank) override {
+    return rank != 2 || now_ ? MemoryRecords::look(topic, rank) : std::nullopt;
   }
 
  private:
@@ -280,7 +333,7 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
     }
     std::thread later([&] {
       std::this_thread::sleep_for(300ms);
-      odd.publish(describeThisRank().encode());
+      odd.publish("roster", describeThisRank().encode());
       published = true;
     });
     errors.set(0, failureOf([&] { rendezvous.meet(); }));
@@ -296,7 +349,9 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
 class BrokenRecords final : public MemoryRecords {
  public:
   using MemoryRecords::MemoryRecords;
-  std::optional<std::string> look(int) override { throw std::runtime_error("store is gone"); }
+  std::optional<std::string> look(const std::string&, int) override {
+    throw std::runtime_error("store is gone");
+  }
 };
 
 TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {

@@ -59,6 +59,14 @@ def beside(rank: int, record: tuple[str, ...], as_rank: int = 0, seconds: float 
     return make(store, as_rank, 2, seconds)
 
 
+def without_mpi(record: Record) -> Any:
+    os.environ["BLUEFOG_MPI_HOME"] = "/nowhere"
+    try:
+        return beside(1, record)
+    finally:
+        del os.environ["BLUEFOG_MPI_HOME"]
+
+
 def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
     """Make a group as its rank 1, where rank 0 is linked to, and then does this."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -148,7 +156,7 @@ def bad_records(own: Record) -> Calls:
     return {
         "no record": lambda: beside(1, ("what", "is", "this")),
         "another version": lambda: beside(1, own._replace(version="7.6.5")),
-        "another host": lambda: beside(1, own._replace(host="far", place="away")),
+        "another host, no MPI": lambda: without_mpi(own._replace(host="far", place="away")),
         "died before": lambda: beside(1, own._replace(pid=str(gone.pid))),
         "gave up before": lambda: beside(1, own),
         "another process of this rank": lambda: beside(0, own._replace(pid=str(os.getppid()))),

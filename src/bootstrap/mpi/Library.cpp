@@ -1,0 +1,29 @@
+#include "bootstrap/mpi/Library.hpp"
+
+namespace bluefog::mpi {
+
+Library::Library(const std::string& path) : library_(path) {
+  library_.find("MPI_Init_thread", init_thread);
+  library_.find("MPI_Initialized", initialized);
+  library_.find("MPI_Query_thread", query_thread);
+  library_.find("MPI_Comm_rank", comm_rank);
+  library_.find("MPI_Comm_size", comm_size);
+  library_.find("MPI_Comm_set_errhandler", comm_set_errhandler);
+  library_.find("MPI_Error_class", error_class);
+  library_.find("MPI_Error_string", error_string);
+  library_.find("MPI_Isend", isend);
+  library_.find("MPI_Improbe", improbe);
+  library_.find("MPI_Imrecv", imrecv);
+  library_.find("MPI_Test", test);
+  library_.find("MPI_Comm_group", comm_group);
+  library_.find("MPI_Group_size", group_size);
+  library_.find("MPI_Group_free", group_free);
+  library_.find("MPI_Group_translate_ranks", group_translate_ranks);
+  library_.findIfAny("MPIX_Comm_failure_ack", failure_ack);
+  library_.findIfAny("MPIX_Comm_failure_get_acked", failure_get_acked);
+  library_.find("ompi_mpi_comm_world", world);
+  library_.find("ompi_mpi_byte", byte);
+  library_.find("ompi_mpi_errors_return", errors_return);
+}
+
+}  // namespace bluefog::mpi

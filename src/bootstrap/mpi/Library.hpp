@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/SharedLibrary.hpp"
+
+namespace bluefog::mpi {
+
+using Comm = void*;
+using Type = void*;
+using Group = void*;
+using Request = void*;
+using Message = void*;
+using ErrorHandler = void*;
+
+struct Status {
+  int source;
+  int tag;
+  int error;
+  int cancelled;
+  size_t bytes;
+};
+
+// The functions of Open MPI that are called, whose binary interface 4.1 and 5 share. Loaded, not
+// linked: only a job that spans hosts needs them.
+class Library {
+ public:
+  // Throws std::runtime_error that says what is missing.
+  explicit Library(const std::string& path);
+
+  int (*init_thread)(int* argc, char*** argv, int required, int* provided);
+  int (*initialized)(int* flag);
+  int (*query_thread)(int* provided);
+  int (*comm_rank)(Comm, int* rank);
+  int (*comm_size)(Comm, int* size);
+  int (*comm_set_errhandler)(Comm, ErrorHandler);
+  int (*error_class)(int code, int* error_class);
+  int (*error_string)(int code, char* text, int* length);
+  int (*isend)(const void*, int count, Type, int destination, int tag, Comm, Request*);
+  int (*improbe)(int source, int tag, Comm, int* flag, Message*, Status*);
+  int (*imrecv)(void*, int count, Type, Message*, Request*);
+  int (*test)(Request*, int* flag, Status*);
+  int (*comm_group)(Comm, Group*);
+  int (*group_size)(Group, int* size);
+  int (*group_free)(Group*);
+  int (*group_translate_ranks)(Group from, int count, const int* ranks, Group to, int* found);
+  // Open MPI 5 alone has these; null in 4.1, which does not survive the death of a process.
+  int (*failure_ack)(Comm);
+  int (*failure_get_acked)(Comm, Group*);
+
+  Comm world;
+  Type byte;
+  ErrorHandler errors_return;
+
+  static constexpr int kThreadMultiple = 3;
+  static constexpr int kAny = -1;  // source, tag
+  static constexpr int kMostText = 256;
+
+ private:
+  SharedLibrary library_;
+};
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,168 @@
+#include "bootstrap/mpi/World.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/mpi/Launch.hpp"
+#include "bootstrap/pmix/Client.hpp"
+
+namespace bluefog::mpi {
+namespace {
+
+const std::string kUp = "mpi is up";
+
+// Lives as long as the process: threads of MPI do.
+std::atomic<World*> the_world{nullptr};
+
+// All in one MPI world, each in a place of its own. Not so ranks that torchrun has started under
+// srun: they have the place of their torchrun.
+bool areOneWorld(const Rendezvous& rendezvous) {
+  std::set<int> places;
+  for (int rank = 0; rank < rendezvous.size(); ++rank) {
+    const RankRecord& record = rendezvous.record(rank);
+    if (record.world.empty() || record.world != rendezvous.record(0).world) {
+      return false;
+    }
+    places.insert(record.world_rank);
+  }
+  return static_cast<int>(places.size()) == rendezvous.size();
+}
+
+void choose(env::Variables& variables, const Home& home) {
+  if (!home.prefix.empty()) {
+    variables.setDefault("OPAL_PREFIX", home.prefix);
+  }
+  variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
+  variables.setDefault("OMPI_MCA_osc", "^ucx");
+  std::error_code none;
+  if (!std::filesystem::exists("/sys/class/infiniband", none)) {
+    // Looking for fabrics takes a second.
+    variables.setDefault("OMPI_MCA_pml", "ob1");
+    variables.setDefault("OMPI_MCA_btl", "self,tcp");
+  }
+}
+
+// In a thread of its own: MPI_Init waits without limit.
+std::future<World*> startInThread(const Home& home, const std::string& name) {
+  auto made = std::make_shared<std::promise<World*>>();
+  std::future<World*> future = made->get_future();
+  std::thread([made, home, name] {
+    try {
+      made->set_value(std::make_unique<World>(home, name).release());
+    } catch (...) {
+      made->set_exception(std::current_exception());
+    }
+  }).detach();
+  return future;
+}
+
+std::vector<int> others(const Rendezvous& rendezvous) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < rendezvous.size(); ++rank) {
+    if (rank != rendezvous.rank()) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+World* World::running() {
+  return the_world.load(std::memory_order_acquire);
+}
+
+env::MpiPlace World::place() {
+  const World* world = running();
+  return world == nullptr ? env::mpiPlace() : env::MpiPlace{world->name(), world->rank()};
+}
+
+uint32_t World::nextNumber() {
+  static std::atomic<uint32_t> last{0};
+  return ++last;
+}
+
+World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& find) {
+  const bool are_one_world = areOneWorld(rendezvous);
+  if (World* world = running()) {
+    if (!are_one_world) {
+      throw std::runtime_error(
+          "MPI runs in this process for other ranks already; make the largest group that spans "
+          "hosts first (init_process_group)");
+    }
+    return *world;
+  }
+  const Home home = find();
+  env::Variables variables;
+  choose(variables, home);
+  const RankRecord& first = rendezvous.record(0);
+  const std::string name = are_one_world ? first.world : first.socket;
+  std::optional<Launch> launch;
+  if (!are_one_world) {
+    launch.emplace(rendezvous, records, home, name);
+  }
+  std::future<World*> made = startInThread(home, name);
+  while (made.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    rendezvous.watch();
+    rendezvous.pause([&] { return others(rendezvous); });
+  }
+  the_world.store(made.get(), std::memory_order_release);
+  records.publish(kUp, "");
+  for (const int rank : others(rendezvous)) {
+    rendezvous.await(kUp, rank);
+  }
+  return *running();
+}
+
+std::vector<int> World::placesOf(const Rendezvous& rendezvous) const {
+  std::vector<int> places;
+  for (int rank = 0; rank < rendezvous.size(); ++rank) {
+    const RankRecord& record = rendezvous.record(rank);
+    places.push_back(record.world == name_ ? record.world_rank : rank);
+  }
+  return places;
+}
+
+World::World(const Home& home, std::string name) : mpi_(home.library), name_(std::move(name)) {
+  const std::set<uint16_t> before = Connections::listening();
+  int already = 0;
+  mpi_.initialized(&already);
+  int level = 0;
+  const int code = already != 0
+                       ? mpi_.query_thread(&level)
+                       : mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level);
+  if (code != 0) {
+    throw std::runtime_error("MPI_Init_thread: " + describe(code));
+  }
+  if (level != Library::kThreadMultiple) {
+    throw std::runtime_error(home.library + " gives no MPI_THREAD_MULTIPLE");
+  }
+  mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return);
+  mpi_.comm_rank(mpi_.world, &rank_);
+  std::set<uint16_t> own = Connections::listening();
+  for (const uint16_t port : before) {
+    own.erase(port);
+  }
+  connections_.emplace(std::move(own));
+  pmix::surviveServer(home.pmix_library);
+}
+
+std::string World::describe(int code) const {
+  std::array<char, Library::kMostText + 1> text{};
+  int length = 0;
+  mpi_.error_string(code, text.data(), &length);
+  return text.data();
+}
+
+}  // namespace bluefog::mpi

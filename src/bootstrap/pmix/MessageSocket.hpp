@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/Fd.hpp"
+
+namespace bluefog::pmix {
+
+// Whole messages of any length over a stream socket, between a rank and the server it has started.
+// One thread may send while another receives.
+class MessageSocket {
+ public:
+  enum class Kind : char {
+    kJob = 'j',          // Job::encode()
+    kEnvironment = 'e',  // of one rank, a variable a line
+    kFailed = 'x',       // why there is no server
+    kFence = 'f',        // this host's blob, or all hosts'
+    kNoFence = 'n',
+  };
+  struct Message {
+    Kind kind;
+    std::string text;
+  };
+
+  explicit MessageSocket(Fd socket) : socket_(std::move(socket)) {}
+
+  // False where the other side is gone.
+  bool send(Kind kind, const std::string& text);
+  // Waits; nothing where the other side is gone.
+  std::optional<Message> receive();
+  // Ends a receive() in another thread.
+  void shutDown();
+  int fd() const { return socket_.get(); }
+
+ private:
+  bool sendAll(const void* data, size_t size);
+  bool receiveAll(void* data, size_t size);
+
+  Fd socket_;
+};
+
+}  // namespace bluefog::pmix

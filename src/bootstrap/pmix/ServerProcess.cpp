@@ -1,0 +1,99 @@
+#include "bootstrap/pmix/ServerProcess.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <stdexcept>
+#include <utility>
+
+#include "core/Error.hpp"
+
+namespace bluefog::pmix {
+namespace {
+
+constexpr int kServersEnd = 3;
+
+class FileActions {
+ public:
+  FileActions() { ::posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { ::posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+// Starts the program with one end of a socket, and returns the other.
+Fd start(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throwErrno("making a socket to " + program);
+  }
+  Fd own(ends[0]);
+  Fd servers(ends[1]);
+  if (servers.get() == kServersEnd) {  // dup2() to itself would leave it to be closed
+    servers = Fd(::fcntl(ends[1], F_DUPFD_CLOEXEC, kServersEnd + 1));
+  }
+  FileActions actions;
+  ::posix_spawn_file_actions_adddup2(actions.get(), servers.get(), kServersEnd);
+  std::string name = "bluefog-pmixd";
+  std::string argument = std::to_string(kServersEnd);
+  std::array<char*, 3> arguments{name.data(), argument.data(), nullptr};
+  pid_t pid = 0;
+  const int failure =
+      ::posix_spawn(&pid, program.c_str(), actions.get(), nullptr, arguments.data(), environ);
+  if (failure != 0) {
+    errno = failure;
+    throwErrno("starting " + program);
+  }
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {  // its child goes on
+  }
+  return own;
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(const std::string& program, const Job& job) : socket_(start(program)) {
+  socket_.send(MessageSocket::Kind::kJob, job.encode());
+  while (environments_.size() < job.host().ranks.size()) {
+    const auto message = socket_.receive();
+    if (!message) {
+      throw std::runtime_error(program + " died");
+    }
+    if (message->kind != MessageSocket::Kind::kEnvironment) {
+      throw std::runtime_error(program + ": " + message->text);
+    }
+    environments_.push_back(message->text);
+  }
+}
+
+ServerProcess::~ServerProcess() {
+  socket_.shutDown();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void ServerProcess::serveFences(Swap swap) {
+  thread_ = std::thread([this, swap = std::move(swap)] {
+    while (const auto message = socket_.receive()) {
+      if (message->kind != MessageSocket::Kind::kFence) {
+        break;
+      }
+      try {
+        socket_.send(MessageSocket::Kind::kFence, swap(message->text));
+      } catch (const std::exception&) {
+        socket_.send(MessageSocket::Kind::kNoFence, "");
+      }
+    }
+  });
+}
+
+}  // namespace bluefog::pmix

@@ -1,0 +1,192 @@
+// bluefog-pmixd FD: the PMIx server of one host's ranks, as long as one of them lives. FD is a
+// socket to the rank that has started it, which says what to serve and passes fences on to the
+// other hosts' ranks.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bootstrap/pmix/Job.hpp"
+#include "bootstrap/pmix/Library.hpp"
+#include "bootstrap/pmix/MessageSocket.hpp"
+#include "bootstrap/pmix/Server.hpp"
+#include "core/Error.hpp"
+
+namespace bluefog::pmix {
+namespace {
+
+// A private folder that goes with it.
+class Folder {
+ public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "bluefog-pmix-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throwErrno("making a folder in " + path_);
+    }
+  }
+  ~Folder() { remove(); }
+  void remove() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Fences whose answers have not come. They are answered in the order asked.
+class Fences {
+ public:
+  explicit Fences(MessageSocket& starter) : starter_(starter) {}
+
+  void ask(const std::string& blob, Server::Answer answer) {
+    const std::lock_guard lock(mutex_);
+    if (starter_is_gone_ || !starter_.send(MessageSocket::Kind::kFence, blob)) {
+      answer(nullptr);
+      return;
+    }
+    pending_.push_back(std::move(answer));
+  }
+  void answer(const std::string* all) {
+    Server::Answer first;
+    {
+      const std::lock_guard lock(mutex_);
+      if (pending_.empty()) {
+        return;
+      }
+      first = std::move(pending_.front());
+      pending_.pop_front();
+    }
+    first(all);
+  }
+  void giveUp() {
+    std::deque<Server::Answer> left;
+    {
+      const std::lock_guard lock(mutex_);
+      starter_is_gone_ = true;
+      left.swap(pending_);
+    }
+    for (const Server::Answer& each : left) {
+      each(nullptr);
+    }
+  }
+
+ private:
+  MessageSocket& starter_;
+  std::mutex mutex_;
+  std::deque<Server::Answer> pending_;
+  bool starter_is_gone_ = false;
+};
+
+// One descriptor per rank, readable once its process has ended.
+std::vector<pollfd> watched(const std::vector<pid_t>& pids, std::vector<Fd>& processes) {
+  std::vector<pollfd> polled;
+  for (const pid_t pid : pids) {
+    processes.push_back(openProcess(pid));
+    // One that has ended already cannot be opened.
+    polled.push_back({processes.back().get(), POLLIN, 0});
+  }
+  return polled;
+}
+
+void serve(const Job& job, const Server& server, MessageSocket& starter, Fences& fences,
+           Folder& folder) {
+  std::vector<Fd> processes;
+  std::vector<pollfd> polled = watched(job.pids, processes);
+  polled.push_back({starter.fd(), POLLIN, 0});
+  size_t alive = 0;
+  for (size_t i = 0; i < job.pids.size(); ++i) {
+    alive += polled[i].fd >= 0 ? 1 : 0;
+  }
+  while (alive > 0) {
+    if (::poll(polled.data(), polled.size(), -1) < 0) {
+      continue;
+    }
+    for (size_t i = 0; i < job.pids.size(); ++i) {
+      if (polled[i].revents != 0) {
+        polled[i].fd = -1;
+        polled[i].revents = 0;
+        --alive;
+        server.notifyDeath(job.host().ranks[i]);
+      }
+    }
+    if (polled.back().revents != 0) {
+      const auto message = starter.receive();
+      if (!message) {
+        polled.back().fd = -1;
+        polled.back().revents = 0;
+        fences.giveUp();
+        folder.remove();  // all ranks are through MPI_Init, and nothing is left if this is killed
+      } else {
+        fences.answer(message->kind == MessageSocket::Kind::kFence ? &message->text : nullptr);
+      }
+    }
+  }
+}
+
+void run(MessageSocket& starter) {
+  const auto first = starter.receive();
+  if (!first) {
+    return;
+  }
+  const Job job = Job::decode(first->text);
+  const Library library(job.library);
+  Folder folder;
+  Fences fences(starter);
+  const Server server(library, job, folder.path(),
+                      [&fences](const std::string& blob, Server::Answer answer) {
+                        fences.ask(blob, std::move(answer));
+                      });
+  for (const int rank : job.host().ranks) {
+    std::string lines;
+    for (const std::string& variable : server.environment(rank)) {
+      lines += variable + '\n';
+    }
+    starter.send(MessageSocket::Kind::kEnvironment, lines);
+  }
+  serve(job, server, starter, fences, folder);
+}
+
+// Out of the sight of the starter's terminal and of its wait().
+void detach() {
+  if (::fork() != 0) {
+    ::_exit(0);
+  }
+  ::setsid();
+  const Fd null(::open("/dev/null", O_RDWR));
+  for (const int standard : {0, 1, 2}) {
+    ::dup2(null.get(), standard);
+  }
+}
+
+}  // namespace
+}  // namespace bluefog::pmix
+
+int main(int argc, char** argv) {
+  using namespace bluefog::pmix;
+  if (argc != 2) {
+    return 2;
+  }
+  detach();
+  ::umask(077);
+  MessageSocket starter{bluefog::Fd(std::atoi(argv[1]))};
+  try {
+    run(starter);
+  } catch (const std::exception& error) {
+    starter.send(MessageSocket::Kind::kFailed, error.what());
+    return 1;
+  }
+  return 0;
+}

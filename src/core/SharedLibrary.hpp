@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+namespace bluefog {
+
+// A shared library, loaded as long as the process lives: such as start threads cannot be unloaded.
+class SharedLibrary {
+ public:
+  // Throws std::runtime_error that says what is missing.
+  explicit SharedLibrary(const std::string& path);
+
+  // Throws where the library has no such function or variable.
+  template <typename Pointer>
+  void find(const char* name, Pointer& pointer) const {
+    pointer = reinterpret_cast<Pointer>(lookup(name));
+  }
+  // Null where there is none.
+  template <typename Pointer>
+  void findIfAny(const char* name, Pointer& pointer) const {
+    pointer = reinterpret_cast<Pointer>(lookupIfAny(name));
+  }
+
+ private:
+  void* lookup(const char* name) const;
+  void* lookupIfAny(const char* name) const;
+
+  std::string path_;
+  void* handle_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,197 @@
+#include "transport/Bridge.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "transport/Flows.hpp"
+
+namespace bluefog {
+namespace {
+
+enum Stream { kBoards = 0, kLane = Segment::kBoards, kAnswers, kTexts };
+static_assert(kTexts < Courier::kStreams);
+
+// The first byte of a text.
+constexpr char kHello = 'h';
+constexpr char kGoodbye = 'b';
+constexpr char kRuling = 'r';
+
+}  // namespace
+
+class Bridge::Peer {
+ public:
+  Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
+      : rank(peer),
+        answers_out(segments.with(peer).grants(peer, self), peer, kAnswers),
+        answers_in(segments.with(peer).grants(self, peer)),
+        texts_out(peer, kTexts) {
+    const Segment& own = segments.with(peer);
+    const RingShape shape = own.boardShape();
+    for (int which = 0; which < Segment::kBoards; ++which) {
+      outflows.emplace_back(
+          RingReader(segments.shared().board(which, self), shape, Segment::boardReader(self, peer)),
+          peer, kBoards + which, boards[static_cast<size_t>(which)]);
+      inflows.emplace_back(
+          RingWriter(own.board(which, peer), shape, Segment::boardReader(peer, self)), true);
+    }
+    outflows.emplace_back(RingReader(own.lane(self, peer), Segment::laneShape(), 0), peer, kLane);
+    inflows.emplace_back(RingWriter(own.lane(peer, self), Segment::laneShape()), false);
+  }
+
+  bool send(Courier& courier) {
+    bool moved = texts_out.move(courier);
+    for (FrameOutflow& flow : outflows) {
+      moved |= flow.move(courier);
+    }
+    return answers_out.move(courier) || moved;
+  }
+  bool receive(Courier& courier) {
+    bool moved = texts_in.move(courier);
+    for (FrameInflow& flow : inflows) {
+      moved |= flow.move(courier);
+    }
+    return answers_in.move(courier) || moved;
+  }
+  void add(const Courier::Letter& letter) {
+    if (letter.stream < kAnswers) {
+      inflows[static_cast<size_t>(letter.stream)].add(letter);
+    } else if (letter.stream == kAnswers) {
+      answers_in.add(letter);
+    } else {
+      texts_in.add(letter);
+    }
+  }
+  bool hasSentAll() {
+    return answers_out.isIdle() && texts_out.isIdle() &&
+           std::all_of(outflows.begin(), outflows.end(),
+                       [](FrameOutflow& flow) { return flow.isIdle(); });
+  }
+  bool hasReceivedAll() const {
+    return answers_in.isIdle() && texts_in.isIdle() &&
+           std::all_of(inflows.begin(), inflows.end(),
+                       [](const FrameInflow& flow) { return flow.isIdle(); });
+  }
+
+  const int rank;
+  std::vector<FrameOutflow> outflows;
+  std::vector<FrameInflow> inflows;
+  AnswerOutflow answers_out;
+  AnswerInflow answers_in;
+  TextOutflow texts_out;
+  MessageInflow texts_in;
+  bool says_goodbye = false;  // once all that it has sent is here
+  bool is_gone = false;
+};
+
+Bridge::Bridge(const Segments& segments, const Membership& members,
+               std::vector<const Board*> boards, Links& links, std::unique_ptr<Courier> courier)
+    : segment_(segments.shared()),
+      members_(members),
+      links_(links),
+      courier_(std::move(courier)),
+      peers_(static_cast<size_t>(members.size)) {
+  for (const int peer : segments.elsewhere()) {
+    auto& made = peers_[static_cast<size_t>(peer)];
+    made = std::make_unique<Peer>(segments, members.rank, peer, boards);
+    made->texts_out.send(*courier_, kHello + courier_->greeting());
+  }
+}
+
+Bridge::~Bridge() = default;
+
+bool Bridge::receive() {
+  bool moved = false;
+  while (const std::optional<Courier::Letter> letter = courier_->next()) {
+    if (const auto& peer = peers_[static_cast<size_t>(letter->from)]) {
+      peer->add(*letter);
+      moved = true;
+    }
+  }
+  for (const auto& peer : peers_) {
+    if (peer && !peer->is_gone) {
+      moved |= receiveFrom(*peer);
+    }
+  }
+  for (const int rank : courier_->takeDead()) {
+    if (const auto& peer = peers_[static_cast<size_t>(rank)]; peer && !peer->is_gone) {
+      peer->is_gone = true;
+      links_.noteElsewhere(rank, Departure::How::kDied);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+bool Bridge::receiveFrom(Peer& peer) {
+  bool moved = false;
+  try {
+    moved = peer.receive(*courier_);
+  } catch (const std::runtime_error& error) {
+    throw damaged(members_, peer.rank, error.what());
+  }
+  while (peer.texts_in.hasAny()) {
+    const MessageInflow::Bytes bytes = peer.texts_in.take();
+    hear(peer, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  if (peer.says_goodbye && peer.hasReceivedAll()) {
+    peer.is_gone = true;
+    links_.noteElsewhere(peer.rank, Departure::How::kLeft);
+    moved = true;
+  }
+  return moved;
+}
+
+void Bridge::hear(Peer& peer, const std::string& text) {
+  if (text[0] == kHello) {
+    courier_->hearGreeting(text.substr(1));
+  } else if (text[0] == kGoodbye) {
+    peer.says_goodbye = true;
+  } else if (text[0] == kRuling) {
+    agreeOn(segment_.verdict(), Ruling::decode(text.substr(1)));
+  }
+}
+
+bool Bridge::send() {
+  bool moved = false;
+  for (const auto& peer : peers_) {
+    if (peer) {
+      moved |= peer->send(*courier_);
+    }
+  }
+  return moved;
+}
+
+void Bridge::tell(const Ruling& ruling) {
+  for (const auto& peer : peers_) {
+    if (peer) {
+      peer->texts_out.send(*courier_, kRuling + ruling.encode());
+    }
+  }
+}
+
+bool Bridge::hasSentAll() {
+  const bool is_with_courier = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return !peer || peer->is_gone || peer->hasSentAll();
+  });
+  return is_with_courier && courier_->hasLeftHost();
+}
+
+void Bridge::leave(Deadline limit) {
+  // Two rounds: what was written, and then the goodbye.
+  for (const bool says_goodbye : {false, true}) {
+    for (const auto& peer : peers_) {
+      if (peer && !peer->is_gone && says_goodbye) {
+        peer->texts_out.send(*courier_, std::string(1, kGoodbye));
+      }
+    }
+    while (!hasSentAll() && !limit.passed()) {
+      if (!receive() && !send()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    }
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bluefog {
+
+// Moves messages between this rank and those of its group on other hosts. Messages between two
+// ranks in one stream arrive in the order sent. Used by the driving thread alone.
+class Courier {
+ public:
+  // One that has come and waits to be taken, for as long as it likes.
+  struct Letter {
+    int from;
+    int stream;
+    size_t bytes;
+    void* message;
+  };
+  // One under way.
+  using Errand = void*;
+  enum class State { kUnderWay, kDone, kFailed };
+
+  static constexpr int kStreams = 8;
+
+  virtual ~Courier() = default;
+  // What each rank has to tell each other one first, in a message.
+  virtual std::string greeting() const = 0;
+  virtual void hearGreeting(const std::string& greeting) = 0;
+  // The memory must stay as it is until the errand has ended.
+  virtual Errand send(int to, int stream, const void* data, size_t bytes) = 0;
+  virtual std::optional<Letter> next() = 0;
+  // Into memory for all its bytes, until the errand has ended.
+  virtual Errand take(const Letter& letter, void* into) = 0;
+  // An errand that has ended is not to be asked for again.
+  virtual State look(Errand& errand) = 0;
+  // The ranks that were found dead since the last time.
+  virtual std::vector<int> takeDead() = 0;
+  // Whether what was sent would arrive if this process ended now.
+  virtual bool hasLeftHost() const = 0;
+};
+
+}  // namespace bluefog

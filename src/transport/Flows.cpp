@@ -1,0 +1,182 @@
+#include "transport/Flows.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace bluefog {
+namespace {
+
+// Forgets those that have ended, in their order; how many.
+size_t sweep(Courier& courier, Partings& partings) {
+  size_t ended = 0;
+  while (!partings.empty() && courier.look(partings.front().errand) != Courier::State::kUnderWay) {
+    partings.pop_front();
+    ++ended;
+  }
+  return ended;
+}
+
+Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> bytes) {
+  Parting parting{nullptr, std::move(bytes)};
+  parting.errand = courier.send(to, stream, parting.copy.data(), parting.copy.size());
+  return parting;
+}
+
+}  // namespace
+
+bool FrameOutflow::move(Courier& courier) {
+  size_t moved = 0;
+  for (size_t left = sweep(courier, under_way_); left > 0; --left) {
+    ring_.pop();
+    ++moved;
+  }
+  while (const Frame* frame = ring_.front(under_way_.size())) {
+    under_way_.push_back(sendOff(courier, *frame, ring_.popped() + under_way_.size()));
+    ++moved;
+  }
+  return moved > 0;
+}
+
+Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
+  const Board::Cut cut =
+      board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
+  if (cut.offset == 0 || cut.bytes == 0) {
+    return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes), {}};
+  }
+  std::vector<std::byte> copy(sizeof frame + cut.bytes);
+  Frame head = frame;
+  head.offset = cut.offset;
+  std::memcpy(copy.data(), &head, sizeof head);
+  std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut.offset, cut.bytes);
+  return sendCopy(courier, to_, stream_, std::move(copy));
+}
+
+bool FrameInflow::move(Courier& courier) {
+  bool moved = false;
+  while (!waiting_.empty() && ring_.room(coming_.size())) {
+    const Courier::Letter& letter = waiting_.front();
+    if (letter.bytes < sizeof(Frame) || letter.bytes > ring_.shape().stride()) {
+      throw std::runtime_error("not a frame");
+    }
+    coming_.push_back({courier.take(letter, ring_.slot(coming_.size())), letter.bytes});
+    waiting_.pop_front();
+    moved = true;
+  }
+  while (!coming_.empty()) {
+    const Courier::State state = courier.look(coming_.front().errand);
+    if (state == Courier::State::kUnderWay) {
+      break;
+    }
+    if (state == Courier::State::kFailed) {  // its sender is dead, and nothing comes after it
+      coming_.clear();
+      waiting_.clear();
+      break;
+    }
+    place(*ring_.slot(), coming_.front().bytes - sizeof(Frame));
+    ring_.publish();
+    coming_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+void FrameInflow::place(Frame& frame, size_t bytes) const {
+  frame.written = Written::kUntimed;
+  if (!is_board_ || frame.offset == 0) {
+    return;
+  }
+  if (frame.offset > ring_.shape().payload - bytes) {
+    throw std::runtime_error("a piece of no frame");
+  }
+  std::byte* payload = payloadOf(&frame);
+  std::memmove(payload + frame.offset, payload, bytes);
+  frame.offset = 0;
+}
+
+bool AnswerOutflow::isIdle() const {
+  return under_way_.empty() && ring_->written.load(std::memory_order_relaxed) ==
+                                   ring_->read.load(std::memory_order_relaxed);
+}
+
+bool AnswerOutflow::move(Courier& courier) {
+  bool moved = sweep(courier, under_way_) > 0;
+  const uint64_t written = ring_->written.load(std::memory_order_acquire);
+  uint64_t read = ring_->read.load(std::memory_order_relaxed);
+  if (read == written) {
+    return moved;
+  }
+  std::vector<std::byte> copy((written - read) * sizeof(Grant));
+  for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(Grant)) {
+    std::memcpy(to, &ring_->entries[read % GrantRing::kEntries], sizeof(Grant));
+  }
+  ring_->read.store(read, std::memory_order_release);
+  under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
+  return true;
+}
+
+bool MessageInflow::move(Courier& courier) {
+  bool moved = false;
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    const Courier::Letter& letter = waiting_.front();
+    coming_.push_back({nullptr, Bytes(letter.bytes)});
+    coming_.back().errand = courier.take(letter, coming_.back().bytes.data());
+    moved = true;
+  }
+  while (!coming_.empty()) {
+    const Courier::State state = courier.look(coming_.front().errand);
+    if (state == Courier::State::kUnderWay) {
+      break;
+    }
+    if (state == Courier::State::kFailed) {
+      coming_.clear();
+      break;
+    }
+    here_.push_back(std::move(coming_.front().bytes));
+    coming_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+MessageInflow::Bytes MessageInflow::take() {
+  Bytes first = std::move(here_.front());
+  here_.pop_front();
+  return first;
+}
+
+bool AnswerInflow::move(Courier& courier) {
+  bool moved = messages_.move(courier);
+  while (messages_.hasAny()) {
+    const MessageInflow::Bytes bytes = messages_.take();
+    if (bytes.size() % sizeof(Grant) != 0) {
+      throw std::runtime_error("not answers");
+    }
+    for (size_t at = 0; at < bytes.size(); at += sizeof(Grant)) {
+      Grant grant;
+      std::memcpy(&grant, bytes.data() + at, sizeof grant);
+      left_.push_back(grant);
+    }
+  }
+  uint64_t written = ring_->written.load(std::memory_order_relaxed);
+  while (!left_.empty() &&
+         written - ring_->read.load(std::memory_order_acquire) < GrantRing::kEntries) {
+    ring_->entries[written % GrantRing::kEntries] = left_.front();
+    left_.pop_front();
+    ring_->written.store(++written, std::memory_order_release);
+    moved = true;
+  }
+  return moved;
+}
+
+void TextOutflow::send(Courier& courier, const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  under_way_.push_back(sendCopy(courier, to_, stream_, {begin, begin + text.size()}));
+}
+
+bool TextOutflow::move(Courier& courier) {
+  return sweep(courier, under_way_) > 0;
+}
+
+}  // namespace bluefog

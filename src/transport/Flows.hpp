@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "transport/Board.hpp"
+#include "transport/Courier.hpp"
+#include "transport/Ring.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+// What a Bridge carries to or from one peer, one stream each. Used by the driving thread alone.
+
+// What has been given to the courier and still lies here.
+struct Parting {
+  Courier::Errand errand;
+  std::vector<std::byte> copy;  // unless it is sent from where it was written
+};
+using Partings = std::deque<Parting>;
+
+// The frames of a ring, to its image on the host of one of its readers.
+class FrameOutflow {
+ public:
+  // Whole, or what `board` says of each.
+  FrameOutflow(RingReader ring, int to, int stream, const Board* board = nullptr)
+      : ring_(ring), to_(to), stream_(stream), board_(board) {}
+
+  bool move(Courier& courier);
+  bool isIdle() { return under_way_.empty() && ring_.front() == nullptr; }
+
+ private:
+  Parting sendOff(Courier& courier, const Frame& frame, uint64_t number) const;
+
+  RingReader ring_;
+  int to_;
+  int stream_;
+  const Board* board_;
+  Partings under_way_;
+};
+
+// The other end: the image.
+class FrameInflow {
+ public:
+  explicit FrameInflow(RingWriter ring, bool is_board) : ring_(ring), is_board_(is_board) {}
+
+  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
+  // Throws std::runtime_error where the peer has sent something else than a frame.
+  bool move(Courier& courier);
+  bool isIdle() const { return waiting_.empty() && coming_.empty(); }
+
+ private:
+  struct Coming {
+    Courier::Errand errand;
+    size_t bytes;
+  };
+
+  void place(Frame& frame, size_t bytes) const;
+
+  RingWriter ring_;
+  bool is_board_;
+  std::deque<Courier::Letter> waiting_;
+  std::deque<Coming> coming_;
+};
+
+// The answers in a ring, several in a message.
+class AnswerOutflow {
+ public:
+  AnswerOutflow(GrantRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
+
+  bool move(Courier& courier);
+  bool isIdle() const;
+
+ private:
+  GrantRing* ring_;
+  int to_;
+  int stream_;
+  Partings under_way_;
+};
+
+// Whole messages, in the order sent.
+class MessageInflow {
+ public:
+  using Bytes = std::vector<std::byte>;
+
+  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
+  bool move(Courier& courier);
+  bool isIdle() const { return waiting_.empty() && coming_.empty() && here_.empty(); }
+  bool hasAny() const { return !here_.empty(); }
+  Bytes take();
+
+ private:
+  struct Coming {
+    Courier::Errand errand;
+    Bytes bytes;
+  };
+
+  std::deque<Courier::Letter> waiting_;
+  std::deque<Coming> coming_;
+  std::deque<Bytes> here_;
+};
+
+class AnswerInflow {
+ public:
+  explicit AnswerInflow(GrantRing& ring) : ring_(&ring) {}
+
+  void add(const Courier::Letter& letter) { messages_.add(letter); }
+  // Throws std::runtime_error where the peer has sent something else than answers.
+  bool move(Courier& courier);
+  bool isIdle() const { return messages_.isIdle() && left_.empty(); }
+
+ private:
+  GrantRing* ring_;
+  MessageInflow messages_;
+  std::deque<Grant> left_;  // for which there is no room yet
+};
+
+// Short texts.
+class TextOutflow {
+ public:
+  TextOutflow(int to, int stream) : to_(to), stream_(stream) {}
+
+  void send(Courier& courier, const std::string& text);
+  bool move(Courier& courier);
+  bool isIdle() const { return under_way_.empty(); }
+
+ private:
+  int to_;
+  int stream_;
+  Partings under_way_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,78 @@
+#include "transport/mpi/MpiCourier.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace bluefog::mpi {
+
+static_assert(Courier::kStreams <= Sorter::kTagsOfGroup);
+
+MpiCourier::MpiCourier(World& world, int number, std::vector<int> places)
+    : sorter_(Sorter::of(world)), number_(number), places_(std::move(places)) {}
+
+MpiCourier::~MpiCourier() {
+  sorter_.close(number_);
+}
+
+std::string MpiCourier::greeting() const {
+  return sorter_.greeting();
+}
+
+void MpiCourier::hearGreeting(const std::string& greeting) {
+  sorter_.hearGreeting(greeting);
+}
+
+bool MpiCourier::hasLeftHost() const {
+  return sorter_.hasLeftHost();
+}
+
+Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes) {
+  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes);
+}
+
+std::optional<Courier::Letter> MpiCourier::next() {
+  while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
+    if (const std::optional<int> rank = rankAt(arrival->source)) {
+      return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
+    }
+  }
+  return std::nullopt;
+}
+
+Courier::Errand MpiCourier::take(const Letter& letter, void* into) {
+  return sorter_.receive(letter.message, into, letter.bytes);
+}
+
+Courier::State MpiCourier::look(Errand& errand) {
+  switch (sorter_.look(errand)) {
+    case Sorter::State::kUnderWay:
+      return State::kUnderWay;
+    case Sorter::State::kDone:
+      return State::kDone;
+    default:
+      return State::kFailed;
+  }
+}
+
+std::vector<int> MpiCourier::takeDead() {
+  const std::vector<int> dead = sorter_.dead();
+  if (dead.size() == dead_seen_) {
+    return {};
+  }
+  dead_seen_ = dead.size();
+  std::vector<int> ranks;
+  for (const int place : dead) {
+    if (const std::optional<int> rank = rankAt(place)) {
+      ranks.push_back(*rank);
+    }
+  }
+  return ranks;
+}
+
+std::optional<int> MpiCourier::rankAt(int place) const {
+  const auto found = std::find(places_.begin(), places_.end(), place);
+  return found == places_.end() ? std::nullopt
+                                : std::optional<int>(static_cast<int>(found - places_.begin()));
+}
+
+}  // namespace bluefog::mpi

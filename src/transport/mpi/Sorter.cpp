@@ -1,0 +1,153 @@
+#include "transport/mpi/Sorter.hpp"
+
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+namespace bluefog::mpi {
+
+Sorter& Sorter::of(World& world) {
+  static Sorter* const instance = std::make_unique<Sorter>(world).release();
+  return *instance;
+}
+
+std::string Sorter::greeting() {
+  const std::lock_guard lock(mutex_);
+  return world_.connections().ports();
+}
+
+void Sorter::hearGreeting(const std::string& greeting) {
+  const std::lock_guard lock(mutex_);
+  world_.connections().add(greeting);
+}
+
+bool Sorter::hasLeftHost() {
+  const std::lock_guard lock(mutex_);
+  return world_.connections().underWay() == 0;
+}
+
+void Sorter::close(int group) {
+  const std::lock_guard lock(mutex_);
+  closed_.insert(group);
+  const auto found = of_groups_.find(group);
+  if (found != of_groups_.end()) {
+    for (const Arrival& arrival : found->second) {
+      discard(arrival);
+    }
+    of_groups_.erase(found);
+  }
+}
+
+std::optional<Sorter::Arrival> Sorter::next(int group) {
+  const std::lock_guard lock(mutex_);
+  std::deque<Arrival>& arrived = of_groups_[group];
+  if (arrived.empty()) {
+    takeIn();
+  }
+  if (arrived.empty()) {
+    return std::nullopt;
+  }
+  const Arrival first = arrived.front();
+  arrived.pop_front();
+  return first;
+}
+
+void Sorter::takeIn() {
+  const Library& mpi = world_.mpi();
+  while (true) {
+    int found = 0;
+    Message message = nullptr;
+    Status status{};
+    const int code =
+        mpi.improbe(Library::kAny, Library::kAny, mpi.world, &found, &message, &status);
+    if (code != 0) {
+      learnWhoDied();
+      return;
+    }
+    if (found == 0) {
+      break;
+    }
+    const Arrival arrival{status.source, status.tag % kTagsOfGroup, status.bytes, message};
+    const int group = status.tag / kTagsOfGroup;
+    if (closed_.count(group) > 0) {
+      discard(arrival);
+    } else {
+      of_groups_[group].push_back(arrival);
+    }
+  }
+  while (!discarded_.empty()) {
+    int done = 0;
+    if (mpi.test(&discarded_.front().request, &done, nullptr) == 0 && done == 0) {
+      break;
+    }
+    discarded_.pop_front();
+  }
+}
+
+// Until this is asked, no message from any rank is found.
+void Sorter::learnWhoDied() {
+  const Library& mpi = world_.mpi();
+  if (mpi.failure_ack == nullptr) {
+    throw std::runtime_error("a rank on another host died; this Open MPI does not say which");
+  }
+  Group dead = nullptr;
+  Group all = nullptr;
+  mpi.failure_ack(mpi.world);
+  mpi.failure_get_acked(mpi.world, &dead);
+  mpi.comm_group(mpi.world, &all);
+  int count = 0;
+  mpi.group_size(dead, &count);
+  std::vector<int> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  dead_.resize(ranks.size());
+  mpi.group_translate_ranks(dead, count, ranks.data(), all, dead_.data());
+  mpi.group_free(&dead);
+  mpi.group_free(&all);
+}
+
+void Sorter::discard(const Arrival& arrival) {
+  discarded_.push_back({nullptr, std::vector<std::byte>(arrival.bytes)});
+  Discarded& kept = discarded_.back();
+  Message message = arrival.message;
+  const Library& mpi = world_.mpi();
+  mpi.imrecv(kept.bytes.data(), static_cast<int>(kept.bytes.size()), mpi.byte, &message,
+             &kept.request);
+}
+
+Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const Library& mpi = world_.mpi();
+  Request request = nullptr;
+  const int code = mpi.isend(data, static_cast<int>(bytes), mpi.byte, to,
+                             group * kTagsOfGroup + tag, mpi.world, &request);
+  return code == 0 ? request : nullptr;  // the receiver is dead
+}
+
+Request Sorter::receive(Message message, void* into, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const Library& mpi = world_.mpi();
+  Request request = nullptr;
+  const int code = mpi.imrecv(into, static_cast<int>(bytes), mpi.byte, &message, &request);
+  return code == 0 ? request : nullptr;
+}
+
+Sorter::State Sorter::look(Request& request) {
+  if (request == nullptr) {
+    return State::kFailed;
+  }
+  const std::lock_guard lock(mutex_);
+  int done = 0;
+  Status status{};
+  if (world_.mpi().test(&request, &done, &status) != 0) {
+    return State::kFailed;
+  }
+  return done != 0 ? State::kDone : State::kUnderWay;
+}
+
+std::vector<int> Sorter::dead() {
+  const std::lock_guard lock(mutex_);
+  return dead_;
+}
+
+}  // namespace bluefog::mpi

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bootstrap/mpi/World.hpp"
+
+namespace bluefog::mpi {
+
+// This process's messages from and to the ranks of its MPI world, each kept for the group that it
+// is for: whichever group looks, looks for all. Tags tell groups apart. May be used by several
+// threads.
+class Sorter {
+ public:
+  static constexpr int kTagsOfGroup = 8;
+  // Matched, but not received yet.
+  struct Arrival {
+    int source;  // in the world
+    int tag;     // in the group
+    size_t bytes;
+    Message message;
+  };
+  enum class State { kUnderWay, kDone, kFailed };
+
+  // The process's.
+  static Sorter& of(World& world);
+  explicit Sorter(World& world) : world_(world) {}
+
+  // See Connections.
+  std::string greeting();
+  void hearGreeting(const std::string& greeting);
+  bool hasLeftHost();
+
+  // Nothing is kept for the group of that number any more.
+  void close(int group);
+  std::optional<Arrival> next(int group);
+  Request send(int to, int group, int tag, const void* data, size_t bytes);
+  Request receive(Message message, void* into, size_t bytes);
+  State look(Request& request);
+  // Ranks of the world that have died.
+  std::vector<int> dead();
+
+ private:
+  struct Discarded {
+    Request request;
+    std::vector<std::byte> bytes;
+  };
+
+  void takeIn();
+  void learnWhoDied();
+  void discard(const Arrival& arrival);
+
+  World& world_;
+  std::mutex mutex_;
+  std::map<int, std::deque<Arrival>> of_groups_;  // also of such as are still to be made here
+  std::set<int> closed_;
+  std::deque<Discarded> discarded_;
+  std::vector<int> dead_;
+};
+
+}  // namespace bluefog::mpi

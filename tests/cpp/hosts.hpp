@@ -1,0 +1,163 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/Courier.hpp"
+#include "transport/Segments.hpp"
+
+namespace bluefog::testing {
+
+// What carries messages between the hosts of a group, all of which are in this process. As MPI
+// does, it keeps small ones and lets large ones wait where they are until they are taken.
+class Switchboard {
+ public:
+  struct Parcel {
+    int from;
+    int stream;
+    std::vector<std::byte> kept;
+    const std::byte* data;
+    size_t bytes;
+    std::atomic<bool> is_taken{false};
+  };
+
+  explicit Switchboard(int ranks) : to_(static_cast<size_t>(ranks)) {}
+
+  std::shared_ptr<Parcel> send(int from, int to, int stream, const void* data, size_t bytes) {
+    auto parcel = std::make_shared<Parcel>();
+    parcel->from = from;
+    parcel->stream = stream;
+    parcel->data = static_cast<const std::byte*>(data);
+    parcel->bytes = bytes;
+    if (bytes <= kMostKept) {
+      parcel->kept.assign(parcel->data, parcel->data + bytes);
+      parcel->data = parcel->kept.data();
+      parcel->is_taken = true;
+    }
+    const std::lock_guard lock(mutex_);
+    to_[static_cast<size_t>(to)].push_back(parcel);
+    return parcel;
+  }
+  std::shared_ptr<Parcel> next(int rank) {
+    const std::lock_guard lock(mutex_);
+    auto& queue = to_[static_cast<size_t>(rank)];
+    if (queue.empty()) {
+      return nullptr;
+    }
+    auto first = std::move(queue.front());
+    queue.pop_front();
+    return first;
+  }
+  void die(int rank) {
+    const std::lock_guard lock(mutex_);
+    dead_.push_back(rank);
+  }
+  std::vector<int> deadFrom(size_t index) {
+    const std::lock_guard lock(mutex_);
+    return {dead_.begin() + static_cast<std::ptrdiff_t>(index), dead_.end()};
+  }
+
+ private:
+  static constexpr size_t kMostKept = 32 * 1024;
+
+  std::mutex mutex_;
+  std::vector<std::deque<std::shared_ptr<Parcel>>> to_;
+  std::vector<int> dead_;
+};
+
+class SwitchedCourier final : public Courier {
+ public:
+  SwitchedCourier(std::shared_ptr<Switchboard> board, int rank)
+      : board_(std::move(board)), rank_(rank) {}
+
+  std::string greeting() const override { return "hello"; }
+  void hearGreeting(const std::string& greeting) override { ++(greeting == "hello" ? met_ : odd_); }
+  Errand send(int to, int stream, const void* data, size_t bytes) override {
+    return keep(board_->send(rank_, to, stream, data, bytes));
+  }
+  std::optional<Letter> next() override {
+    std::shared_ptr<Switchboard::Parcel> parcel = board_->next(rank_);
+    if (!parcel) {
+      return std::nullopt;
+    }
+    return Letter{parcel->from, parcel->stream, parcel->bytes, keep(std::move(parcel))};
+  }
+  Errand take(const Letter& letter, void* into) override {
+    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(letter.message);
+    std::memcpy(into, parcel->data, parcel->bytes);
+    parcel->is_taken.store(true, std::memory_order_release);
+    return letter.message;
+  }
+  State look(Errand& errand) override {
+    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(errand);
+    return parcel->is_taken.load(std::memory_order_acquire) ? State::kDone : State::kUnderWay;
+  }
+  std::vector<int> takeDead() override {
+    const std::vector<int> dead = board_->deadFrom(dead_seen_);
+    dead_seen_ += dead.size();
+    return dead;
+  }
+  bool hasLeftHost() const override { return true; }
+
+ private:
+  void* keep(std::shared_ptr<Switchboard::Parcel> parcel) {
+    parcels_.push_back(std::make_unique<std::shared_ptr<Switchboard::Parcel>>(std::move(parcel)));
+    return parcels_.back().get();
+  }
+
+  std::shared_ptr<Switchboard> board_;
+  int rank_;
+  std::deque<std::unique_ptr<std::shared_ptr<Switchboard::Parcel>>> parcels_;
+  size_t dead_seen_ = 0;
+  int met_ = 0;
+  int odd_ = 0;
+};
+
+// The hosts of a group's ranks, and the memory of each.
+class Hosts {
+ public:
+  // Rank r is on host r % hosts.
+  Hosts(int ranks, int hosts)
+      : ranks_(ranks), hosts_(hosts), board_(std::make_shared<Switchboard>(ranks)) {
+    for (int host = 0; host < hosts; ++host) {
+      memory_.push_back(Segment::create(ranks));
+    }
+  }
+
+  std::vector<int> elsewhere(int rank) const {
+    std::vector<int> ranks;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer % hosts_ != rank % hosts_) {
+        ranks.push_back(peer);
+      }
+    }
+    return ranks;
+  }
+  Segments segments(int rank) const {
+    Segment shared(memory_[static_cast<size_t>(rank % hosts_)], ranks_);
+    if (elsewhere(rank).empty()) {
+      return Segments(std::move(shared));
+    }
+    return {std::move(shared), Segment(Segment::create(ranks_), ranks_), elsewhere(rank)};
+  }
+  std::unique_ptr<Courier> courier(int rank) const {
+    return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedCourier>(board_, rank);
+  }
+  void die(int rank) const { board_->die(rank); }
+
+ private:
+  int ranks_;
+  int hosts_;
+  std::vector<Fd> memory_;
+  std::shared_ptr<Switchboard> board_;
+};
+
+}  // namespace bluefog::testing
