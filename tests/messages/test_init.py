@@ -35,6 +35,9 @@ class Record(NamedTuple):
     pid: str
     socket: str
     secret: str
+    world: str
+    world_rank: str
+    number: str
 
 
 def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
@@ -49,13 +52,13 @@ def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
 def own_record() -> Record:
     store = dist.HashStore()
     inrank.catch(make, store, 0, 2, 0.05)
-    return Record(*store.get("bluefog/0/2/0/0").decode().splitlines())
+    return Record(*store.get("bluefog/0/2/0/roster/0").decode().splitlines())
 
 
 def beside(rank: int, record: tuple[str, ...], as_rank: int = 0, seconds: float = 10) -> Any:
     """Make a group of two where the store holds this record of a rank."""
     store = dist.HashStore()
-    store.set(f"bluefog/0/2/0/{rank}", "".join(f"{field}\n" for field in record))
+    store.set(f"bluefog/0/2/0/roster/{rank}", "".join(f"{field}\n" for field in record))
     return make(store, as_rank, 2, seconds)
 
 
