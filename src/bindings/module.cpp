@@ -40,9 +40,13 @@ bool checkSignals() {
 
 bluefog::mpi::Home findMpi() {
   const py::gil_scoped_acquire gil;
-  const py::object home = py::module_::import("bluefog_pg._mpi").attr("find")();
-  const auto field = [&home](const char* name) { return home.attr(name).cast<std::string>(); };
-  return {field("library"), field("pmix_library"), field("prefix"), field("server_program")};
+  try {
+    const py::object home = py::module_::import("bluefog_pg._mpi").attr("find")();
+    const auto field = [&home](const char* name) { return home.attr(name).cast<std::string>(); };
+    return {field("library"), field("pmix_library"), field("prefix"), field("server_program")};
+  } catch (const py::error_already_set& error) {
+    throw std::runtime_error(py::str(error.value()));  // so that it names rank and group
+  }
 }
 
 py::list described(const FlightLog::Shapes& shapes, bool as_types) {
