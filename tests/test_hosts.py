@@ -124,7 +124,7 @@ def test_groups_of_any_ranks(three: list[str]) -> None:
 
 
 def working(rank: int, world: int, goes_on: list[int]) -> list[Any]:
-    """Until an error; then those that live average with each other, in the old group."""
+    """Until an error; then those that live average in the old group, and meet in a new one."""
     import bluefog_pg
 
     inrank.mark("up")
@@ -141,7 +141,12 @@ def working(rank: int, world: int, goes_on: list[int]) -> list[Any]:
         src_weights=others,
         dst_weights=list(others),
     )
-    return [error, float(total[-1])]
+    dist.destroy_process_group()
+    inrank.init("again", goes_on.index(rank), len(goes_on))
+    x = torch.full((50_000,), float(rank))
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return [error, float(total[-1]), float(x[-1])]
 
 
 @pytest.mark.parametrize("victim", [0, 1, 3])
@@ -152,9 +157,9 @@ def test_a_killed_rank_is_named_on_every_host(three: list[str], victim: int) -> 
         ranks.at("up")
         time.sleep(0.3)
         killed = ranks.kill(victim)
-        for error, total in ranks.values(30, dead=[victim]).values():
+        for error, *totals in ranks.values(30, dead=[victim]).values():
             assert harness.raised(error, "PeerFailed", ranks=[victim]).took(killed) < WITHIN
-            assert total == sum(alive)
+            assert totals == [sum(alive)] * 2
 
 
 def test_a_host_that_falls_silent_is_given_up(three: list[str]) -> None:

@@ -65,6 +65,8 @@ Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const
     startServer(rendezvous, home);
   }
   enter(rendezvous.await(kEnvironments, rendezvous.leader()), rendezvous.rank());
+  // Open MPI 4.1 believes that it was started alone unless this is set. It never calls there.
+  variables_.set("OMPI_MCA_orte_local_daemon_uri", "1.0;tcp://127.0.0.1:9");
 }
 
 void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {

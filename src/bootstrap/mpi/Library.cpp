@@ -7,9 +7,7 @@ Library::Library(const std::string& path) : library_(path) {
   library_.find("MPI_Initialized", initialized);
   library_.find("MPI_Query_thread", query_thread);
   library_.find("MPI_Comm_rank", comm_rank);
-  library_.find("MPI_Comm_size", comm_size);
   library_.find("MPI_Comm_set_errhandler", comm_set_errhandler);
-  library_.find("MPI_Error_class", error_class);
   library_.find("MPI_Error_string", error_string);
   library_.find("MPI_Isend", isend);
   library_.find("MPI_Improbe", improbe);

@@ -33,9 +33,7 @@ class Library {
   int (*initialized)(int* flag);
   int (*query_thread)(int* provided);
   int (*comm_rank)(Comm, int* rank);
-  int (*comm_size)(Comm, int* size);
   int (*comm_set_errhandler)(Comm, ErrorHandler);
-  int (*error_class)(int code, int* error_class);
   int (*error_string)(int code, char* text, int* length);
   int (*isend)(const void*, int count, Type, int destination, int tag, Comm, Request*);
   int (*improbe)(int source, int tag, Comm, int* flag, Message*, Status*);

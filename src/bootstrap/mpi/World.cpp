@@ -54,12 +54,12 @@ void choose(env::Variables& variables, const Home& home) {
 }
 
 // In a thread of its own: MPI_Init waits without limit.
-std::future<World*> startInThread(const Home& home, const std::string& name) {
+std::future<World*> startInThread(const Home& home, const std::string& name, int rank) {
   auto made = std::make_shared<std::promise<World*>>();
   std::future<World*> future = made->get_future();
-  std::thread([made, home, name] {
+  std::thread([made, home, name, rank] {
     try {
-      made->set_value(std::make_unique<World>(home, name).release());
+      made->set_value(std::make_unique<World>(home, name, rank).release());
     } catch (...) {
       made->set_exception(std::current_exception());
     }
@@ -108,11 +108,13 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
   choose(variables, home);
   const RankRecord& first = rendezvous.record(0);
   const std::string name = are_one_world ? first.world : first.socket;
+  const int rank =
+      are_one_world ? rendezvous.record(rendezvous.rank()).world_rank : rendezvous.rank();
   std::optional<Launch> launch;
   if (!are_one_world) {
     launch.emplace(rendezvous, records, home, name);
   }
-  std::future<World*> made = startInThread(home, name);
+  std::future<World*> made = startInThread(home, name, rank);
   while (made.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
     rendezvous.watch();
     rendezvous.pause([&] { return others(rendezvous); });
@@ -134,7 +136,8 @@ std::vector<int> World::placesOf(const Rendezvous& rendezvous) const {
   return places;
 }
 
-World::World(const Home& home, std::string name) : mpi_(home.library), name_(std::move(name)) {
+World::World(const Home& home, std::string name, int rank)
+    : mpi_(home.library), name_(std::move(name)), rank_(rank) {
   const std::set<uint16_t> before = Connections::listening();
   int already = 0;
   mpi_.initialized(&already);
@@ -149,7 +152,13 @@ World::World(const Home& home, std::string name) : mpi_(home.library), name_(std
     throw std::runtime_error(home.library + " gives no MPI_THREAD_MULTIPLE");
   }
   mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return);
-  mpi_.comm_rank(mpi_.world, &rank_);
+  int found = 0;
+  mpi_.comm_rank(mpi_.world, &found);
+  if (found != rank_) {
+    throw std::runtime_error(home.library + " started as rank " + std::to_string(found) +
+                             " of its world, not as rank " + std::to_string(rank_) +
+                             ": it does not take what a PMIx server gives it");
+  }
   std::set<uint16_t> own = Connections::listening();
   for (const uint16_t port : before) {
     own.erase(port);

@@ -33,8 +33,8 @@ class World {
   // Where its ranks are in the world that they have joined.
   std::vector<int> placesOf(const Rendezvous& rendezvous) const;
 
-  // By join().
-  World(const Home& home, std::string name);
+  // By join(). `rank` is what this process must be in it.
+  World(const Home& home, std::string name, int rank);
   const Library& mpi() const { return mpi_; }
   Connections& connections() { return *connections_; }
   const std::string& name() const { return name_; }
@@ -46,7 +46,7 @@ class World {
   Library mpi_;
   std::optional<Connections> connections_;
   std::string name_;
-  int rank_ = -1;
+  int rank_;
 };
 
 }  // namespace bluefog::mpi

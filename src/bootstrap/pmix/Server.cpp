@@ -193,8 +193,8 @@ void Server::registerJob(const std::string& folder) const {
   std::string names;
   std::string ranks;
   for (const Job::Host& host : job_.hosts) {
-    names += (names.empty() ? "" : ",") + host.name;
-    ranks += (ranks.empty() ? "" : ";") + joined(host.ranks);
+    names.append(names.empty() ? "" : ",").append(host.name);
+    ranks.append(ranks.empty() ? "" : ";").append(joined(host.ranks));
   }
   char* regex = nullptr;
   check(library_.generate_regex(names.c_str(), &regex), "PMIx_generate_regex");

