@@ -36,15 +36,15 @@ Failure inheritedFrom(const Ruling& ruling) {
 
 }  // namespace
 
-Agenda::Agenda(const Segments& segments, const Membership& members, Links links,
-               std::unique_ptr<Courier> courier)
-    : segment_(segments.shared()),
+Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership& members,
+               Links links, std::unique_ptr<Courier> courier)
+    : segment_(segments->shared()),
       members_(members),
       links_(std::move(links)),
       bells_(segment_),
-      board_(segments, 0, members, bells_),
-      returns_(segments, 1, members, bells_),
-      mailbox_(segments, members, bells_) {
+      board_(*segments, 0, members, bells_),
+      returns_(*segments, 1, members, bells_),
+      mailbox_(*segments, members, bells_) {
   if (courier) {
     bridge_ =
         std::make_unique<Bridge>(segments, members, std::vector<const Board*>{&board_, &returns_},

@@ -30,7 +30,7 @@ class Agenda {
   using Time = Deadline::Clock::time_point;
 
   // `courier`: where ranks are on other hosts.
-  Agenda(const Segments& segments, const Membership& members, Links links,
+  Agenda(const std::shared_ptr<const Segments>& segments, const Membership& members, Links links,
          std::unique_ptr<Courier> courier);
   // What it still sends to peers for operations that have failed breaks off: they hear the goodbye.
   ~Agenda() { mailbox_.fallSilent(); }

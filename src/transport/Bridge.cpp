@@ -74,6 +74,19 @@ class Bridge::Peer {
                        [](const FrameInflow& flow) { return flow.isIdle(); });
   }
 
+  void giveUp(Errands& errands) const {
+    for (const FrameOutflow& flow : outflows) {
+      flow.giveUp(errands);
+    }
+    for (const FrameInflow& flow : inflows) {
+      flow.giveUp(errands);
+    }
+    answers_out.giveUp(errands);
+    answers_in.giveUp(errands);
+    texts_out.giveUp(errands);
+    texts_in.giveUp(errands);
+  }
+
   const int rank;
   std::vector<FrameOutflow> outflows;
   std::vector<FrameInflow> inflows;
@@ -85,21 +98,34 @@ class Bridge::Peer {
   bool is_gone = false;
 };
 
-Bridge::Bridge(const Segments& segments, const Membership& members,
+Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
                std::vector<const Board*> boards, Links& links, std::unique_ptr<Courier> courier)
-    : segment_(segments.shared()),
+    : segments_(std::move(segments)),
       members_(members),
       links_(links),
       courier_(std::move(courier)),
       peers_(static_cast<size_t>(members.size)) {
-  for (const int peer : segments.elsewhere()) {
+  for (const int peer : segments_->elsewhere()) {
     auto& made = peers_[static_cast<size_t>(peer)];
-    made = std::make_unique<Peer>(segments, members.rank, peer, boards);
+    made = std::make_unique<Peer>(*segments_, members.rank, peer, boards);
     made->texts_out.send(*courier_, kHello + courier_->greeting());
   }
 }
 
-Bridge::~Bridge() = default;
+Bridge::~Bridge() {
+  struct Remains {
+    std::shared_ptr<const Segments> segments;
+    Peers peers;
+  };
+  const auto remains = std::make_shared<Remains>(Remains{segments_, std::move(peers_)});
+  Errands errands;
+  for (const auto& peer : remains->peers) {
+    if (peer) {
+      peer->giveUp(errands);
+    }
+  }
+  courier_->bury(std::move(errands), remains);
+}
 
 bool Bridge::receive() {
   bool moved = false;
@@ -110,7 +136,7 @@ bool Bridge::receive() {
     }
   }
   for (const auto& peer : peers_) {
-    if (peer && !peer->is_gone) {
+    if (peer) {  // also what the dead have sent
       moved |= receiveFrom(*peer);
     }
   }
@@ -135,7 +161,7 @@ bool Bridge::receiveFrom(Peer& peer) {
     const MessageInflow::Bytes bytes = peer.texts_in.take();
     hear(peer, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
-  if (peer.says_goodbye && peer.hasReceivedAll()) {
+  if (peer.says_goodbye && !peer.is_gone && peer.hasReceivedAll()) {
     peer.is_gone = true;
     links_.noteElsewhere(peer.rank, Departure::How::kLeft);
     moved = true;
@@ -149,7 +175,7 @@ void Bridge::hear(Peer& peer, const std::string& text) {
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
   } else if (text[0] == kRuling) {
-    agreeOn(segment_.verdict(), Ruling::decode(text.substr(1)));
+    agreeOn(segments_->shared().verdict(), Ruling::decode(text.substr(1)));
   }
 }
 

@@ -19,9 +19,12 @@ namespace bluefog {
 class Bridge {
  public:
   // `boards` are those of Segment, in their order. Says hello to all peers.
-  Bridge(const Segments& segments, const Membership& members, std::vector<const Board*> boards,
-         Links& links, std::unique_ptr<Courier> courier);
+  Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
+         std::vector<const Board*> boards, Links& links, std::unique_ptr<Courier> courier);
+  // What is still under way keeps the memory.
   ~Bridge();
+  Bridge(const Bridge&) = delete;
+  Bridge& operator=(const Bridge&) = delete;
 
   // Takes in what has come; sends off what was written. True when something moved.
   bool receive();
@@ -35,17 +38,18 @@ class Bridge {
 
  private:
   class Peer;
+  using Peers = std::vector<std::unique_ptr<Peer>>;  // by rank; null for those of this host
 
   bool receiveFrom(Peer& peer);
   void hear(Peer& peer, const std::string& text);
   void noteDeparted(Peer& peer);
   bool hasSentAll();
 
-  const Segment& segment_;  // of this host
+  const std::shared_ptr<const Segments> segments_;
   const Membership& members_;
   Links& links_;
   const std::unique_ptr<Courier> courier_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for those of this host
+  Peers peers_;
 };
 
 }  // namespace bluefog

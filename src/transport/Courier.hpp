@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ class Courier {
   virtual State look(Errand& errand) = 0;
   // The ranks that were found dead since the last time.
   virtual std::vector<int> takeDead() = 0;
+  // Of errands that nobody looks after any more: the memory goes when they have ended.
+  virtual void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) = 0;
   // Whether what was sent would arrive if this process ended now.
   virtual bool hasLeftHost() const = 0;
 };

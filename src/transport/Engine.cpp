@@ -32,8 +32,8 @@ constexpr milliseconds kLookElsewhere{10};
 Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
                Interrupt interrupt)
     : members_(std::move(members)),
-      segments_(std::move(segments)),
-      segment_(segments_.shared()),
+      segments_(std::make_shared<const Segments>(std::move(segments))),
+      segment_(segments_->shared()),
       agenda_(segments_, members_, std::move(links), std::move(courier)),
       seat_(segment_.seats(), members_.rank, members_.size),
       interrupt_(std::move(interrupt)),

@@ -60,7 +60,7 @@ class Engine {
   // False when the limit passed first. Does not throw the operation's error.
   bool wait(const Op& op, Deadline limit);
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
-  // says goodbye. Never waits for a peer.
+  // says goodbye. Never waits for a peer, but two seconds at most for what goes to other hosts.
   void stop(const Failure& failure);
   // Stops and ends the threads.
   void shutdown();
@@ -107,7 +107,7 @@ class Engine {
   bool takeIncoming();
 
   const Membership members_;
-  const Segments segments_;
+  const std::shared_ptr<const Segments> segments_;
   const Segment& segment_;  // of this host
   Agenda agenda_;           // the driving thread's
   Seat seat_;               // of a caller that drives

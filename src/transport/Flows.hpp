@@ -21,6 +21,15 @@ struct Parting {
 };
 using Partings = std::deque<Parting>;
 
+// Those of a flow that is given up.
+using Errands = std::vector<Courier::Errand>;
+template <class UnderWay>
+void collect(const UnderWay& under_way, Errands& errands) {
+  for (const auto& each : under_way) {
+    errands.push_back(each.errand);
+  }
+}
+
 // The frames of a ring, to its image on the host of one of its readers.
 class FrameOutflow {
  public:
@@ -30,6 +39,7 @@ class FrameOutflow {
 
   bool move(Courier& courier);
   bool isIdle() { return under_way_.empty() && ring_.front() == nullptr; }
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
   Parting sendOff(Courier& courier, const Frame& frame, uint64_t number) const;
@@ -50,6 +60,7 @@ class FrameInflow {
   // Throws std::runtime_error where the peer has sent something else than a frame.
   bool move(Courier& courier);
   bool isIdle() const { return waiting_.empty() && coming_.empty(); }
+  void giveUp(Errands& errands) const { collect(coming_, errands); }
 
  private:
   struct Coming {
@@ -72,6 +83,7 @@ class AnswerOutflow {
 
   bool move(Courier& courier);
   bool isIdle() const;
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
   GrantRing* ring_;
@@ -88,6 +100,7 @@ class MessageInflow {
   void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
   bool move(Courier& courier);
   bool isIdle() const { return waiting_.empty() && coming_.empty() && here_.empty(); }
+  void giveUp(Errands& errands) const { collect(coming_, errands); }
   bool hasAny() const { return !here_.empty(); }
   Bytes take();
 
@@ -110,6 +123,7 @@ class AnswerInflow {
   // Throws std::runtime_error where the peer has sent something else than answers.
   bool move(Courier& courier);
   bool isIdle() const { return messages_.isIdle() && left_.empty(); }
+  void giveUp(Errands& errands) const { messages_.giveUp(errands); }
 
  private:
   GrantRing* ring_;
@@ -125,6 +139,7 @@ class TextOutflow {
   void send(Courier& courier, const std::string& text);
   bool move(Courier& courier);
   bool isIdle() const { return under_way_.empty(); }
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
   int to_;

@@ -13,7 +13,7 @@ class AgendaTest : public ::testing::Test {
   struct Side {
     Side(const Fd& memory, int rank)
         : members(membership(rank, 2)),
-          segments(Segment(memory, 2)),
+          segments(std::make_shared<const Segments>(Segment(memory, 2))),
           agenda(segments, members, Links(2), nullptr),
           peer(1 - rank) {}
 
@@ -53,7 +53,7 @@ class AgendaTest : public ::testing::Test {
     }
 
     Membership members;
-    Segments segments;
+    std::shared_ptr<const Segments> segments;
     Agenda agenda;
     int peer;
     uint64_t issued = 0;
@@ -144,7 +144,7 @@ class DamagedLaneTest : public AgendaTest {
     return frame;
   }
 
-  RingWriter lane_{zero_.segments.shared().lane(1, 0), Segment::laneShape()};
+  RingWriter lane_{zero_.segments->shared().lane(1, 0), Segment::laneShape()};
 };
 
 TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {

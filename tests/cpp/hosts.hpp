@@ -60,6 +60,10 @@ class Switchboard {
     const std::lock_guard lock(mutex_);
     dead_.push_back(rank);
   }
+  void keep(std::shared_ptr<void> memory) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(memory));
+  }
   std::vector<int> deadFrom(size_t index) {
     const std::lock_guard lock(mutex_);
     return {dead_.begin() + static_cast<std::ptrdiff_t>(index), dead_.end()};
@@ -71,6 +75,7 @@ class Switchboard {
   std::mutex mutex_;
   std::vector<std::deque<std::shared_ptr<Parcel>>> to_;
   std::vector<int> dead_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 class SwitchedCourier final : public Courier {
@@ -104,6 +109,14 @@ class SwitchedCourier final : public Courier {
     const std::vector<int> dead = board_->deadFrom(dead_seen_);
     dead_seen_ += dead.size();
     return dead;
+  }
+  // A large one is taken from where it is, so that must stay.
+  void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) override {
+    for (Errand& errand : errands) {
+      if (look(errand) == State::kUnderWay) {
+        board_->keep(memory);
+      }
+    }
   }
   bool hasLeftHost() const override { return true; }
 

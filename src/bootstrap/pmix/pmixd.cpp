@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -160,7 +161,7 @@ void run(MessageSocket& starter) {
 }
 
 // Out of the sight of the starter's terminal and of its wait().
-void detach() {
+void detach(int starters_end) {
   if (::fork() != 0) {
     ::_exit(0);
   }
@@ -169,6 +170,8 @@ void detach() {
   for (const int standard : {0, 1, 2}) {
     ::dup2(null.get(), standard);
   }
+  // What the starter has open and forgot to close on exec would stay open as long as this lives.
+  ::syscall(SYS_close_range, starters_end + 1, ~0U, 0);
 }
 
 }  // namespace
@@ -179,9 +182,10 @@ int main(int argc, char** argv) {
   if (argc != 2) {
     return 2;
   }
-  detach();
+  const int starters_end = std::atoi(argv[1]);
+  detach(starters_end);
   ::umask(077);
-  MessageSocket starter{bluefog::Fd(std::atoi(argv[1]))};
+  MessageSocket starter{bluefog::Fd(starters_end)};
   try {
     run(starter);
   } catch (const std::exception& error) {

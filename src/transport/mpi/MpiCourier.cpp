@@ -22,6 +22,10 @@ void MpiCourier::hearGreeting(const std::string& greeting) {
   sorter_.hearGreeting(greeting);
 }
 
+void MpiCourier::bury(std::vector<Errand> errands, std::shared_ptr<void> memory) {
+  sorter_.bury(std::move(errands), std::move(memory));
+}
+
 bool MpiCourier::hasLeftHost() const {
   return sorter_.hasLeftHost();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ class MpiCourier final : public Courier {
   Errand take(const Letter& letter, void* into) override;
   State look(Errand& errand) override;
   std::vector<int> takeDead() override;
+  void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) override;
   bool hasLeftHost() const override;
 
  private:

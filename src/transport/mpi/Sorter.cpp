@@ -76,13 +76,24 @@ void Sorter::takeIn() {
       of_groups_[group].push_back(arrival);
     }
   }
-  while (!discarded_.empty()) {
-    int done = 0;
-    if (mpi.test(&discarded_.front().request, &done, nullptr) == 0 && done == 0) {
-      break;
-    }
-    discarded_.pop_front();
+  tendGraves();
+}
+
+void Sorter::tendGraves() {
+  for (auto grave = graves_.begin(); grave != graves_.end();) {
+    std::erase_if(grave->requests, [this](Request& request) {
+      int done = 0;
+      return world_.mpi().test(&request, &done, nullptr) != 0 || done != 0;
+    });
+    grave = grave->requests.empty() ? graves_.erase(grave) : std::next(grave);
   }
+}
+
+void Sorter::bury(std::vector<Request> requests, std::shared_ptr<void> memory) {
+  std::erase(requests, nullptr);
+  const std::lock_guard lock(mutex_);
+  graves_.push_back({std::move(requests), std::move(memory)});
+  tendGraves();
 }
 
 // Until this is asked, no message from any rank is found.
@@ -107,12 +118,14 @@ void Sorter::learnWhoDied() {
 }
 
 void Sorter::discard(const Arrival& arrival) {
-  discarded_.push_back({nullptr, std::vector<std::byte>(arrival.bytes)});
-  Discarded& kept = discarded_.back();
+  const auto bytes = std::make_shared<std::vector<std::byte>>(arrival.bytes);
   Message message = arrival.message;
+  Request request = nullptr;
   const Library& mpi = world_.mpi();
-  mpi.imrecv(kept.bytes.data(), static_cast<int>(kept.bytes.size()), mpi.byte, &message,
-             &kept.request);
+  if (mpi.imrecv(bytes->data(), static_cast<int>(bytes->size()), mpi.byte, &message, &request) ==
+      0) {
+    graves_.push_back({{request}, bytes});
+  }
 }
 
 Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes) {

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <deque>
+#include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -43,24 +45,27 @@ class Sorter {
   Request send(int to, int group, int tag, const void* data, size_t bytes);
   Request receive(Message message, void* into, size_t bytes);
   State look(Request& request);
+  // Keeps that memory until those have ended.
+  void bury(std::vector<Request> requests, std::shared_ptr<void> memory);
   // Ranks of the world that have died.
   std::vector<int> dead();
 
  private:
-  struct Discarded {
-    Request request;
-    std::vector<std::byte> bytes;
+  struct Grave {
+    std::vector<Request> requests;
+    std::shared_ptr<void> memory;
   };
 
   void takeIn();
   void learnWhoDied();
   void discard(const Arrival& arrival);
+  void tendGraves();
 
   World& world_;
   std::mutex mutex_;
   std::map<int, std::deque<Arrival>> of_groups_;  // also of such as are still to be made here
   std::set<int> closed_;
-  std::deque<Discarded> discarded_;
+  std::list<Grave> graves_;
   std::vector<int> dead_;
 };
 
