@@ -354,6 +354,7 @@ void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
     giveUpOnTime(missing());
   }
   probe();
+  answerCalls();
   pollfd polled{listener_.get(), POLLIN, 0};
   ::poll(&polled, 1, static_cast<int>(pause_.count()));
   pause_ = std::min(pause_ * 2, kLongestPause);
@@ -371,7 +372,11 @@ void Rendezvous::sayWhy(Cause cause, const std::vector<int>& ranks, const std::s
       std::any_of(records_.begin(), records_.end(),
                   [this](const auto& record) { return record && record->place != me_.place; });
   if (some_are_elsewhere) {
-    published_.publish(kGaveUp, reason.encode());
+    try {
+      published_.publish(kGaveUp, reason.encode());
+    } catch (const std::exception&) {
+      // The store may have died with the rank that held it: what is thrown next says so.
+    }
   }
 }
 

@@ -395,7 +395,12 @@ void Agenda::failCollectives(const Failure& failure) {
 void Agenda::sayGoodbye() {
   links_.sayGoodbye();
   if (bridge_) {
-    bridge_->leave(Deadline::in(kLingering));
+    try {
+      bridge_->leave(Deadline::in(kLingering));
+    } catch (const Failure&) {
+      // A peer that cannot be relied on, or a death on an Open MPI that does not survive one: the
+      // others hear of this rank's end by itself.
+    }
   }
 }
 

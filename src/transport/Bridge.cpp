@@ -74,12 +74,12 @@ class Bridge::Peer {
                        [](const FrameInflow& flow) { return flow.isIdle(); });
   }
 
-  void giveUp(Errands& errands) const {
+  void giveUp(Courier& courier, Errands& errands) {
     for (const FrameOutflow& flow : outflows) {
       flow.giveUp(errands);
     }
-    for (const FrameInflow& flow : inflows) {
-      flow.giveUp(errands);
+    for (FrameInflow& flow : inflows) {
+      flow.giveUp(courier, errands);
     }
     answers_out.giveUp(errands);
     answers_in.giveUp(errands);
@@ -94,7 +94,8 @@ class Bridge::Peer {
   AnswerInflow answers_in;
   TextOutflow texts_out;
   MessageInflow texts_in;
-  bool says_goodbye = false;  // once all that it has sent is here
+  bool says_goodbye = false;
+  bool is_dead = false;
   bool is_gone = false;
 };
 
@@ -121,7 +122,7 @@ Bridge::~Bridge() {
   Errands errands;
   for (const auto& peer : remains->peers) {
     if (peer) {
-      peer->giveUp(errands);
+      peer->giveUp(*courier_, errands);
     }
   }
   courier_->bury(std::move(errands), remains);
@@ -129,6 +130,11 @@ Bridge::~Bridge() {
 
 bool Bridge::receive() {
   bool moved = false;
+  for (const int rank : courier_->takeDead()) {
+    if (const auto& peer = peers_[static_cast<size_t>(rank)]) {
+      peer->is_dead = true;
+    }
+  }
   while (const std::optional<Courier::Letter> letter = courier_->next()) {
     if (const auto& peer = peers_[static_cast<size_t>(letter->from)]) {
       peer->add(*letter);
@@ -138,13 +144,6 @@ bool Bridge::receive() {
   for (const auto& peer : peers_) {
     if (peer) {  // also what the dead have sent
       moved |= receiveFrom(*peer);
-    }
-  }
-  for (const int rank : courier_->takeDead()) {
-    if (const auto& peer = peers_[static_cast<size_t>(rank)]; peer && !peer->is_gone) {
-      peer->is_gone = true;
-      links_.noteElsewhere(rank, Departure::How::kDied);
-      moved = true;
     }
   }
   return moved;
@@ -161,12 +160,20 @@ bool Bridge::receiveFrom(Peer& peer) {
     const MessageInflow::Bytes bytes = peer.texts_in.take();
     hear(peer, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
-  if (peer.says_goodbye && !peer.is_gone && peer.hasReceivedAll()) {
-    peer.is_gone = true;
-    links_.noteElsewhere(peer.rank, Departure::How::kLeft);
-    moved = true;
+  return noteIfGone(peer, moved) || moved;
+}
+
+// What it has sent before counts first, as far as there is room for it.
+bool Bridge::noteIfGone(Peer& peer, bool moves) {
+  const bool has_left = peer.says_goodbye && peer.hasReceivedAll();
+  const bool has_died = peer.is_dead && (peer.hasReceivedAll() || !moves);
+  if (peer.is_gone || !(has_left || has_died)) {
+    return false;
   }
-  return moved;
+  peer.is_gone = true;
+  links_.noteElsewhere(peer.rank,
+                       peer.says_goodbye ? Departure::How::kLeft : Departure::How::kDied);
+  return true;
 }
 
 void Bridge::hear(Peer& peer, const std::string& text) {

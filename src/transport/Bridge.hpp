@@ -42,7 +42,7 @@ class Bridge {
 
   bool receiveFrom(Peer& peer);
   void hear(Peer& peer, const std::string& text);
-  void noteDeparted(Peer& peer);
+  bool noteIfGone(Peer& peer, bool moves);
   bool hasSentAll();
 
   const std::shared_ptr<const Segments> segments_;

@@ -29,8 +29,10 @@ class Courier {
   // What each rank has to tell each other one first, in a message.
   virtual std::string greeting() const = 0;
   virtual void hearGreeting(const std::string& greeting) = 0;
-  // The memory must stay as it is until the errand has ended.
-  virtual Errand send(int to, int stream, const void* data, size_t bytes) = 0;
+  // The memory must stay as it is until the errand has ended: with kWhenSeen not before its
+  // receiver has seen it.
+  enum class Ends { kSoon, kWhenSeen };
+  virtual Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) = 0;
   virtual std::optional<Letter> next() = 0;
   // Into memory for all its bytes, until the errand has ended.
   virtual Errand take(const Letter& letter, void* into) = 0;

@@ -18,9 +18,10 @@ size_t sweep(Courier& courier, Partings& partings) {
   return ended;
 }
 
-Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> bytes) {
+Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> bytes,
+                 Courier::Ends ends = Courier::Ends::kSoon) {
   Parting parting{nullptr, std::move(bytes)};
-  parting.errand = courier.send(to, stream, parting.copy.data(), parting.copy.size());
+  parting.errand = courier.send(to, stream, parting.copy.data(), parting.copy.size(), ends);
   return parting;
 }
 
@@ -42,15 +43,17 @@ bool FrameOutflow::move(Courier& courier) {
 Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
   const Board::Cut cut =
       board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
+  // A board's writer must not run ahead of its readers. A lane's waits for answers anyway.
+  const auto ends = board_ == nullptr ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
   if (cut.offset == 0 || cut.bytes == 0) {
-    return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes), {}};
+    return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes, ends), {}};
   }
   std::vector<std::byte> copy(sizeof frame + cut.bytes);
   Frame head = frame;
   head.offset = cut.offset;
   std::memcpy(copy.data(), &head, sizeof head);
   std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut.offset, cut.bytes);
-  return sendCopy(courier, to_, stream_, std::move(copy));
+  return sendCopy(courier, to_, stream_, std::move(copy), ends);
 }
 
 bool FrameInflow::move(Courier& courier) {
@@ -80,6 +83,15 @@ bool FrameInflow::move(Courier& courier) {
     moved = true;
   }
   return moved;
+}
+
+void FrameInflow::giveUp(Courier& courier, Errands& errands) {
+  collect(coming_, errands);
+  for (const Courier::Letter& letter : waiting_) {
+    unwanted_.emplace_back(letter.bytes);
+    errands.push_back(courier.take(letter, unwanted_.back().data()));
+  }
+  waiting_.clear();
 }
 
 void FrameInflow::place(Frame& frame, size_t bytes) const {

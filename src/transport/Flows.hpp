@@ -60,7 +60,8 @@ class FrameInflow {
   // Throws std::runtime_error where the peer has sent something else than a frame.
   bool move(Courier& courier);
   bool isIdle() const { return waiting_.empty() && coming_.empty(); }
-  void giveUp(Errands& errands) const { collect(coming_, errands); }
+  // Takes also what nobody wants any more: its sender keeps it until then.
+  void giveUp(Courier& courier, Errands& errands);
 
  private:
   struct Coming {
@@ -74,6 +75,7 @@ class FrameInflow {
   bool is_board_;
   std::deque<Courier::Letter> waiting_;
   std::deque<Coming> coming_;
+  std::deque<std::vector<std::byte>> unwanted_;
 };
 
 // The answers in a ring, several in a message.

@@ -62,8 +62,9 @@ struct Verdict {
   char text[kMostText];
 };
 
-// The memory that the ranks of one group share: one sealed memfd, made by group rank 0 and passed
-// to the others over unix sockets. It has no name anywhere, so nothing is left when all are killed.
+// The memory that the ranks of one group on one host share: one sealed memfd, made by the first of
+// them and passed to the others over unix sockets. It has no name anywhere, so nothing is left when
+// all are killed.
 //
 //   Verdict | Bell x n | Standing x n | Seats | board rings, two x n (read by the n - 1 others) |
 //   lane ring, GrantRing x n x n

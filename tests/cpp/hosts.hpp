@@ -31,13 +31,14 @@ class Switchboard {
 
   explicit Switchboard(int ranks) : to_(static_cast<size_t>(ranks)) {}
 
-  std::shared_ptr<Parcel> send(int from, int to, int stream, const void* data, size_t bytes) {
+  std::shared_ptr<Parcel> send(int from, int to, int stream, const void* data, size_t bytes,
+                               bool may_be_kept) {
     auto parcel = std::make_shared<Parcel>();
     parcel->from = from;
     parcel->stream = stream;
     parcel->data = static_cast<const std::byte*>(data);
     parcel->bytes = bytes;
-    if (bytes <= kMostKept) {
+    if (may_be_kept && bytes <= kMostKept) {
       parcel->kept.assign(parcel->data, parcel->data + bytes);
       parcel->data = parcel->kept.data();
       parcel->is_taken = true;
@@ -85,8 +86,8 @@ class SwitchedCourier final : public Courier {
 
   std::string greeting() const override { return "hello"; }
   void hearGreeting(const std::string& greeting) override { ++(greeting == "hello" ? met_ : odd_); }
-  Errand send(int to, int stream, const void* data, size_t bytes) override {
-    return keep(board_->send(rank_, to, stream, data, bytes));
+  Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override {
+    return keep(board_->send(rank_, to, stream, data, bytes, ends == Ends::kSoon));
   }
   std::optional<Letter> next() override {
     std::shared_ptr<Switchboard::Parcel> parcel = board_->next(rank_);

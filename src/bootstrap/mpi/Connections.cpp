@@ -15,11 +15,13 @@
 namespace bluefog::mpi {
 namespace {
 
-// A silent host is given up after ten seconds, with data under way or without.
+// A silent host is given up after ten seconds. Without data under way by the kernel; with data by
+// giveUpSilent(): TCP_USER_TIMEOUT would also give up one that acknowledges, but whose rank is
+// stopped and takes nothing.
 constexpr int kIdleSeconds = 4;
 constexpr int kProbeSeconds = 2;
 constexpr int kProbes = 3;
-constexpr int kUserTimeoutMs = 10'000;
+constexpr uint32_t kSilentMs = 10'000;
 
 using GetName = int (*)(int, sockaddr*, socklen_t*);
 
@@ -58,7 +60,11 @@ void giveUpWhenSilent(int fd) {
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+size_t unacknowledged(int fd) {
+  int bytes = 0;
+  return ::ioctl(fd, SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
 }
 
 }  // namespace
@@ -95,19 +101,26 @@ void Connections::add(const std::string& ports) {
 
 size_t Connections::underWay() const {
   size_t bytes = 0;
-  forEach([&bytes](int fd) {
-    int unsent = 0;
-    if (::ioctl(fd, SIOCOUTQ, &unsent) == 0) {
-      bytes += static_cast<size_t>(unsent);
+  forEach([&bytes](int fd) { bytes += unacknowledged(fd); });
+  return bytes;
+}
+
+void Connections::giveUpSilent() const {
+  forEach([](int fd) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (unacknowledged(fd) > 0 && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+        info.tcpi_last_ack_recv > kSilentMs && info.tcpi_last_data_sent > kSilentMs / 10) {
+      ::shutdown(fd, SHUT_RDWR);
     }
   });
-  return bytes;
 }
 
 void Connections::forEach(const std::function<void(int fd)>& visit) const {
   forEachDescriptor([&](int fd) {
     const std::optional<uint16_t> there = port(fd, ::getpeername);
-    if (there && (theirs_.count(*there) > 0 || own_.count(*port(fd, ::getsockname)) > 0)) {
+    const std::optional<uint16_t> here = port(fd, ::getsockname);
+    if (there && here && (theirs_.count(*there) > 0 || own_.count(*here) > 0)) {
       visit(fd);
     }
   });

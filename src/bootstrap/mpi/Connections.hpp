@@ -22,6 +22,8 @@ class Connections {
   // stopped.
   std::string ports() const;
   void add(const std::string& ports);
+  // Ends those whose host has not acknowledged for long what was sent to it.
+  void giveUpSilent() const;
   // Bytes that were sent and not yet received by the other hosts' kernels.
   size_t underWay() const;
 

@@ -41,13 +41,14 @@ pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std:
 
 // All hosts' blobs of a fence, each as the first rank of its host publishes it.
 std::string swapOverStore(Records& records, const pmix::Job& job, const std::string& topic,
-                          const std::string& blob, Deadline deadline) {
+                          const std::string& blob, Deadline deadline,
+                          const std::atomic<bool>& ends) {
   records.publish(topic, blob);
   std::string all;
   for (const pmix::Job::Host& host : job.hosts) {
     std::optional<std::string> theirs;
     while (!(theirs = records.look(topic, host.ranks.front()))) {
-      if (deadline.passed()) {
+      if (deadline.passed() || ends) {
         throw std::runtime_error("a host did not come to the fence in time");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -71,10 +72,10 @@ Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const
 
 void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {
   server_ = std::make_unique<pmix::ServerProcess>(home.server_program, job_);
-  server_->serveFences(
-      [this, deadline = rendezvous.deadline(), number = 0](const std::string& blob) mutable {
-        return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, deadline);
-      });
+  server_->serveFences([this, deadline = rendezvous.deadline(),
+                        number = 0](const std::string& blob) mutable {
+    return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, deadline, ends_);
+  });
   std::string all;
   for (const std::string& environment : server_->environments()) {
     all += environment + kBetweenRanks;

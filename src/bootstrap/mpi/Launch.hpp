@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,10 @@ class Launch {
  public:
   // Collective over ranks that have met.
   Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world);
+  // Waits for no other host.
+  ~Launch() { ends_ = true; }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
 
  private:
   void startServer(const Rendezvous& rendezvous, const Home& home);
@@ -26,6 +31,7 @@ class Launch {
 
   Records& records_;
   pmix::Job job_;
+  std::atomic<bool> ends_{false};
   std::unique_ptr<pmix::ServerProcess> server_;  // on the first rank of each host
   env::Variables variables_;
 };

@@ -10,6 +10,7 @@ Library::Library(const std::string& path) : library_(path) {
   library_.find("MPI_Comm_set_errhandler", comm_set_errhandler);
   library_.find("MPI_Error_string", error_string);
   library_.find("MPI_Isend", isend);
+  library_.find("MPI_Issend", issend);
   library_.find("MPI_Improbe", improbe);
   library_.find("MPI_Imrecv", imrecv);
   library_.find("MPI_Test", test);

@@ -36,6 +36,7 @@ class Library {
   int (*comm_set_errhandler)(Comm, ErrorHandler);
   int (*error_string)(int code, char* text, int* length);
   int (*isend)(const void*, int count, Type, int destination, int tag, Comm, Request*);
+  int (*issend)(const void*, int count, Type, int destination, int tag, Comm, Request*);
   int (*improbe)(int source, int tag, Comm, int* flag, Message*, Status*);
   int (*imrecv)(void*, int count, Type, Message*, Request*);
   int (*test)(Request*, int* flag, Status*);

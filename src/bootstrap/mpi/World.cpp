@@ -1,10 +1,11 @@
 #include "bootstrap/mpi/World.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -24,6 +25,8 @@ const std::string kUp = "mpi is up";
 
 // Lives as long as the process: threads of MPI do.
 std::atomic<World*> the_world{nullptr};
+// MPI_Init can be called once in a process.
+std::atomic<bool> was_begun{false};
 
 // All in one MPI world, each in a place of its own. Not so ranks that torchrun has started under
 // srun: they have the place of their torchrun.
@@ -45,12 +48,9 @@ void choose(env::Variables& variables, const Home& home) {
   }
   variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
   variables.setDefault("OMPI_MCA_osc", "^ucx");
-  std::error_code none;
-  if (!std::filesystem::exists("/sys/class/infiniband", none)) {
-    // Looking for fabrics takes a second.
-    variables.setDefault("OMPI_MCA_pml", "ob1");
-    variables.setDefault("OMPI_MCA_btl", "self,tcp");
-  }
+  // What survives the death of a process. Looking for fabrics would take a second, too.
+  variables.setDefault("OMPI_MCA_pml", "ob1");
+  variables.setDefault("OMPI_MCA_btl", "self,tcp");
 }
 
 // In a thread of its own: MPI_Init waits without limit.
@@ -65,6 +65,15 @@ std::future<World*> startInThread(const Home& home, const std::string& name, int
     }
   }).detach();
   return future;
+}
+
+Home findOrAllowAgain(const World::FindHome& find) {
+  try {
+    return find();
+  } catch (...) {
+    was_begun = false;  // nothing was
+    throw;
+  }
 }
 
 std::vector<int> others(const Rendezvous& rendezvous) {
@@ -96,6 +105,11 @@ uint32_t World::nextNumber() {
 World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& find) {
   const bool are_one_world = areOneWorld(rendezvous);
   if (World* world = running()) {
+    if (world->owner_ != ::getpid()) {
+      throw std::runtime_error(
+          "this process was forked from one that uses MPI; start it anew (spawn) to reach other "
+          "hosts");
+    }
     if (!are_one_world) {
       throw std::runtime_error(
           "MPI runs in this process for other ranks already; make the largest group that spans "
@@ -103,7 +117,12 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     }
     return *world;
   }
-  const Home home = find();
+  if (was_begun.exchange(true)) {
+    throw std::runtime_error(
+        "MPI_Init was begun in this process for a group that was given up, and cannot be called "
+        "again; start the process anew");
+  }
+  const Home home = findOrAllowAgain(find);
   env::Variables variables;
   choose(variables, home);
   const RankRecord& first = rendezvous.record(0);
@@ -137,7 +156,7 @@ std::vector<int> World::placesOf(const Rendezvous& rendezvous) const {
 }
 
 World::World(const Home& home, std::string name, int rank)
-    : mpi_(home.library), name_(std::move(name)), rank_(rank) {
+    : mpi_(home.library), name_(std::move(name)), rank_(rank), owner_(::getpid()) {
   const std::set<uint16_t> before = Connections::listening();
   int already = 0;
   mpi_.initialized(&already);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -47,6 +49,7 @@ class World {
   std::optional<Connections> connections_;
   std::string name_;
   int rank_;
+  const pid_t owner_;
 };
 
 }  // namespace bluefog::mpi

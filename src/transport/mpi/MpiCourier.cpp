@@ -1,14 +1,19 @@
 #include "transport/mpi/MpiCourier.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
+
+#include "transport/Failure.hpp"
 
 namespace bluefog::mpi {
 
 static_assert(Courier::kStreams <= Sorter::kTagsOfGroup);
 
 MpiCourier::MpiCourier(World& world, int number, std::vector<int> places)
-    : sorter_(Sorter::of(world)), number_(number), places_(std::move(places)) {}
+    : sorter_(Sorter::of(world)), number_(number), places_(std::move(places)) {
+  sorter_.open(number_);
+}
 
 MpiCourier::~MpiCourier() {
   sorter_.close(number_);
@@ -30,15 +35,20 @@ bool MpiCourier::hasLeftHost() const {
   return sorter_.hasLeftHost();
 }
 
-Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes) {
-  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes);
+Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
+  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes,
+                      ends == Ends::kSoon ? Sorter::Ahead::kAllowed : Sorter::Ahead::kNot);
 }
 
 std::optional<Courier::Letter> MpiCourier::next() {
-  while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
-    if (const std::optional<int> rank = rankAt(arrival->source)) {
-      return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
+  try {
+    while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
+      if (const std::optional<int> rank = rankAt(arrival->source)) {
+        return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
+      }
     }
+  } catch (const std::runtime_error& error) {  // of MPI
+    throw Failure{Cause::kPeerFailed, {}, error.what()};
   }
   return std::nullopt;
 }

@@ -29,7 +29,7 @@ class MpiCourier final : public Courier {
 
   std::string greeting() const override;
   void hearGreeting(const std::string& greeting) override;
-  Errand send(int to, int stream, const void* data, size_t bytes) override;
+  Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override;
   std::optional<Letter> next() override;
   Errand take(const Letter& letter, void* into) override;
   State look(Errand& errand) override;

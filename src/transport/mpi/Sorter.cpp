@@ -6,6 +6,11 @@
 #include <string>
 
 namespace bluefog::mpi {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAtHosts{1000};
+
+}  // namespace
 
 Sorter& Sorter::of(World& world) {
   static Sorter* const instance = std::make_unique<Sorter>(world).release();
@@ -25,6 +30,11 @@ void Sorter::hearGreeting(const std::string& greeting) {
 bool Sorter::hasLeftHost() {
   const std::lock_guard lock(mutex_);
   return world_.connections().underWay() == 0;
+}
+
+void Sorter::open(int group) {
+  const std::lock_guard lock(mutex_);
+  closed_.erase(group);  // numbers come again
 }
 
 void Sorter::close(int group) {
@@ -55,6 +65,11 @@ std::optional<Sorter::Arrival> Sorter::next(int group) {
 
 void Sorter::takeIn() {
   const Library& mpi = world_.mpi();
+  if (next_look_at_hosts_.passed()) {
+    next_look_at_hosts_ = Deadline::in(kLookAtHosts);
+    world_.connections().giveUpSilent();
+  }
+  int failures = 0;
   while (true) {
     int found = 0;
     Message message = nullptr;
@@ -63,7 +78,10 @@ void Sorter::takeIn() {
         mpi.improbe(Library::kAny, Library::kAny, mpi.world, &found, &message, &status);
     if (code != 0) {
       learnWhoDied();
-      return;
+      if (++failures > 1) {
+        break;
+      }
+      continue;  // what the dead have sent before may be here
     }
     if (found == 0) {
       break;
@@ -128,12 +146,13 @@ void Sorter::discard(const Arrival& arrival) {
   }
 }
 
-Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes) {
+Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes, Ahead ahead) {
   const std::lock_guard lock(mutex_);
   const Library& mpi = world_.mpi();
   Request request = nullptr;
-  const int code = mpi.isend(data, static_cast<int>(bytes), mpi.byte, to,
-                             group * kTagsOfGroup + tag, mpi.world, &request);
+  const auto isend = ahead == Ahead::kAllowed ? mpi.isend : mpi.issend;
+  const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
+                         mpi.world, &request);
   return code == 0 ? request : nullptr;  // the receiver is dead
 }
 

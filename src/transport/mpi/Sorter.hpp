@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bootstrap/mpi/World.hpp"
+#include "core/Deadline.hpp"
 
 namespace bluefog::mpi {
 
@@ -39,10 +40,13 @@ class Sorter {
   void hearGreeting(const std::string& greeting);
   bool hasLeftHost();
 
-  // Nothing is kept for the group of that number any more.
+  // What comes for the group of that number is kept, until it is closed.
+  void open(int group);
   void close(int group);
   std::optional<Arrival> next(int group);
-  Request send(int to, int group, int tag, const void* data, size_t bytes);
+  // Whether MPI may take it before its receiver has seen it.
+  enum class Ahead { kAllowed, kNot };
+  Request send(int to, int group, int tag, const void* data, size_t bytes, Ahead ahead);
   Request receive(Message message, void* into, size_t bytes);
   State look(Request& request);
   // Keeps that memory until those have ended.
@@ -67,6 +71,7 @@ class Sorter {
   std::set<int> closed_;
   std::list<Grave> graves_;
   std::vector<int> dead_;
+  Deadline next_look_at_hosts_ = Deadline::in(std::chrono::milliseconds(0));
 };
 
 }  // namespace bluefog::mpi
