@@ -25,7 +25,8 @@ namespace bluefog {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors. All methods may be called from any thread.
+// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors. All
+// methods may be called from any thread.
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
