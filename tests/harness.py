@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
-# Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 # Set to "mpi", ranks share no memory, as on hosts of their own.
 TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
+# Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
 # What takes long or needs much memory runs only when asked for.

@@ -67,7 +67,7 @@ void setEnvironment(const std::string& lines) {
   }
   ::setenv("OPAL_PREFIX", mpiHome().c_str(), 1);
   ::setenv("OMPI_MCA_pml", "ob1", 1);
-  ::setenv("OMPI_MCA_btl", "self,sm,tcp", 1);
+  ::setenv("OMPI_MCA_btl", "self,tcp", 1);
   ::setenv("OMPI_MCA_osc", "^ucx", 1);
   ::setenv("OMPI_MCA_mpi_ft_enable", "1", 1);
 }

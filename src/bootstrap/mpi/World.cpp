@@ -67,15 +67,6 @@ std::future<World*> startInThread(const Home& home, const std::string& name, int
   return future;
 }
 
-Home findOrAllowAgain(const World::FindHome& find) {
-  try {
-    return find();
-  } catch (...) {
-    was_begun = false;  // nothing was
-    throw;
-  }
-}
-
 std::vector<int> others(const Rendezvous& rendezvous) {
   std::vector<int> ranks;
   for (int rank = 0; rank < rendezvous.size(); ++rank) {
@@ -117,12 +108,12 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     }
     return *world;
   }
+  const Home home = find();
   if (was_begun.exchange(true)) {
     throw std::runtime_error(
         "MPI_Init was begun in this process for a group that was given up, and cannot be called "
         "again; start the process anew");
   }
-  const Home home = findOrAllowAgain(find);
   env::Variables variables;
   choose(variables, home);
   const RankRecord& first = rendezvous.record(0);

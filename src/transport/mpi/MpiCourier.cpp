@@ -36,8 +36,7 @@ bool MpiCourier::hasLeftHost() const {
 }
 
 Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
-  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes,
-                      ends == Ends::kSoon ? Sorter::Ahead::kAllowed : Sorter::Ahead::kNot);
+  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
 }
 
 std::optional<Courier::Letter> MpiCourier::next() {
@@ -58,14 +57,7 @@ Courier::Errand MpiCourier::take(const Letter& letter, void* into) {
 }
 
 Courier::State MpiCourier::look(Errand& errand) {
-  switch (sorter_.look(errand)) {
-    case Sorter::State::kUnderWay:
-      return State::kUnderWay;
-    case Sorter::State::kDone:
-      return State::kDone;
-    default:
-      return State::kFailed;
-  }
+  return sorter_.look(errand);
 }
 
 std::vector<int> MpiCourier::takeDead() {

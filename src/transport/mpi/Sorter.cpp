@@ -146,11 +146,12 @@ void Sorter::discard(const Arrival& arrival) {
   }
 }
 
-Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes, Ahead ahead) {
+Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
+                     Courier::Ends ends) {
   const std::lock_guard lock(mutex_);
   const Library& mpi = world_.mpi();
   Request request = nullptr;
-  const auto isend = ahead == Ahead::kAllowed ? mpi.isend : mpi.issend;
+  const auto isend = ends == Courier::Ends::kSoon ? mpi.isend : mpi.issend;
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
   return code == 0 ? request : nullptr;  // the receiver is dead
@@ -164,17 +165,17 @@ Request Sorter::receive(Message message, void* into, size_t bytes) {
   return code == 0 ? request : nullptr;
 }
 
-Sorter::State Sorter::look(Request& request) {
+Courier::State Sorter::look(Request& request) {
   if (request == nullptr) {
-    return State::kFailed;
+    return Courier::State::kFailed;
   }
   const std::lock_guard lock(mutex_);
   int done = 0;
   Status status{};
   if (world_.mpi().test(&request, &done, &status) != 0) {
-    return State::kFailed;
+    return Courier::State::kFailed;
   }
-  return done != 0 ? State::kDone : State::kUnderWay;
+  return done != 0 ? Courier::State::kDone : Courier::State::kUnderWay;
 }
 
 std::vector<int> Sorter::dead() {

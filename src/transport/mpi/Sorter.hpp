@@ -13,6 +13,7 @@
 
 #include "bootstrap/mpi/World.hpp"
 #include "core/Deadline.hpp"
+#include "transport/Courier.hpp"
 
 namespace bluefog::mpi {
 
@@ -29,7 +30,6 @@ class Sorter {
     size_t bytes;
     Message message;
   };
-  enum class State { kUnderWay, kDone, kFailed };
 
   // The process's.
   static Sorter& of(World& world);
@@ -44,11 +44,9 @@ class Sorter {
   void open(int group);
   void close(int group);
   std::optional<Arrival> next(int group);
-  // Whether MPI may take it before its receiver has seen it.
-  enum class Ahead { kAllowed, kNot };
-  Request send(int to, int group, int tag, const void* data, size_t bytes, Ahead ahead);
+  Request send(int to, int group, int tag, const void* data, size_t bytes, Courier::Ends ends);
   Request receive(Message message, void* into, size_t bytes);
-  State look(Request& request);
+  Courier::State look(Request& request);
   // Keeps that memory until those have ended.
   void bury(std::vector<Request> requests, std::shared_ptr<void> memory);
   // Ranks of the world that have died.
