@@ -11,16 +11,21 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import hosts as network
 
 # Shared memory only, and no pinning: four ranks may share two cores.
 MPIRUN = (
@@ -36,18 +41,30 @@ def find_mpirun() -> str | None:
 
 
 def run_ranks(
-    program: str, n: int, args: dict[str, Any], deadline: float, mpi: bool = False
+    program: str,
+    n: int,
+    args: dict[str, Any],
+    deadline: float,
+    mpi: bool = False,
+    hosts: Sequence[str] = (),
 ) -> Any:
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    """`hosts`: names of network namespaces, over which the ranks are spread evenly."""
+    address = network.outside(hosts[0]) if hosts else "127.0.0.1"
+    store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         out = Path(folder) / "out.json"
         env = os.environ | {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(n), "BENCH_OUT": str(out)}
-        env |= {"BENCH_PORT": str(store.port), "BENCH_DEADLINE": str(deadline)}
+        env |= {"BENCH_STORE": f"{address}:{store.port}", "BENCH_DEADLINE": str(deadline)}
+        if hosts:
+            env["GLOO_SOCKET_IFNAME"] = "eth0"  # it would take what the machine's name stands for
         command = [sys.executable, str(Path(__file__).with_name(program)), json.dumps(args)]
         if mpi:
             starts = [([find_mpirun() or "mpirun", *MPIRUN, "-np", str(n), *command], env)]
         else:
-            starts = [(command, env | {"RANK": str(rank)}) for rank in range(n)]
+            starts = []
+            for rank in range(n):
+                on = network.prefix(hosts[rank * len(hosts) // n]) if hosts else []
+                starts.append(([*on, *command], env | {"RANK": str(rank)}))
         procs = [subprocess.Popen(c, env=e, stdin=subprocess.DEVNULL) for c, e in starts]
         try:
             codes = wait_all(procs, deadline)
@@ -103,11 +120,18 @@ class Rank:
             Path(os.environ["BENCH_OUT"]).write_text(json.dumps(found))
 
 
+def own_address() -> str:
+    """Of this rank's host, where the others reach it."""
+    address, port = os.environ["BENCH_STORE"].split(":")
+    with socket.create_connection((address, int(port))) as to_store:
+        return str(to_store.getsockname()[0])
+
+
 def join() -> Rank:
     # A rank ends by itself, and says where it was, even when nobody is left to stop it.
     faulthandler.dump_traceback_later(float(os.environ["BENCH_DEADLINE"]), exit=True)
     torch.set_num_threads(1)
     rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
-    n, port = int(os.environ["WORLD_SIZE"]), int(os.environ["BENCH_PORT"])
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    n, (address, port) = int(os.environ["WORLD_SIZE"]), os.environ["BENCH_STORE"].split(":")
+    store = dist.TCPStore(address, int(port), is_master=False)
     return Rank(rank, n, store, json.loads(sys.argv[1]))

@@ -21,15 +21,17 @@ from peers import Call, Case
 SLICE, MOST_REPS = 0.02, 200  # seconds of calls in one turn
 
 
-def make_peers(names: list[str], gloo: dist.ProcessGroup, limit: timedelta) -> list[Any]:
+def make_peers(me: launch.Rank, gloo: dist.ProcessGroup, limit: timedelta) -> list[Any]:
     made: list[Any] = []
-    for name in names:
+    for name in me.args["backends"]:
         if name == "bluefog":
             made.append(peers.BluefogPeer(name, None))
         elif name == "gloo":
             made.append(peers.GlooPeer(name, gloo))
         elif name == "mpi":
             made.append(peers.MpiPeer())
+        elif name == "wire":
+            made.append(peers.WirePeer(me.rank, me.n, me.args["hosts"], me.store))
         elif name == "fake":
             importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
             made.append(peers.FakePeer(name, dist.new_group(backend="fake", timeout=limit)))
@@ -106,7 +108,7 @@ def main() -> None:
     default = "bluefog" if "bluefog" in args["backends"] else "gloo"
     dist.init_process_group(default, store=me.store, rank=me.rank, world_size=me.n, timeout=limit)
     gloo = dist.new_group(backend="gloo", timeout=limit)
-    all_peers = make_peers(args["backends"], gloo, limit)
+    all_peers = make_peers(me, gloo, limit)
     rows: list[Any] = []
     for op in args["ops"]:
         if me.rank == 0:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import hosts as network
 import inrank
 from inrank import Raised, Task
 
@@ -107,7 +108,7 @@ def stacks(pids: Iterable[int]) -> str:
 
 
 def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
-    return ["ip", "netns", "exec", hosts[rank * len(hosts) // n]] if hosts else []
+    return network.prefix(hosts[rank * len(hosts) // n]) if hosts else []
 
 
 LIVING: set[Ranks] = set()

@@ -1,4 +1,4 @@
-"""Hosts as network namespaces on one bridge."""
+"""Hosts as network namespaces on one bridge, each with a link `eth0` to all others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import itertools
 import os
 import shutil
 import subprocess
+import unittest
 from collections.abc import Iterator
-
-import pytest
 
 ADDRESS = "10.77.{net}.{host}"
 _made = itertools.count()
@@ -20,14 +19,29 @@ def ip(*args: str, check: bool = True) -> None:
 
 
 def inside(host: str, *args: str) -> None:
-    ip("netns", "exec", host, "ip", *args)
+    subprocess.run([*prefix(host), *args], check=True, capture_output=True, text=True)
+
+
+def prefix(host: str) -> list[str]:
+    """Before a command that shall run on that host."""
+    return ["ip", "netns", "exec", host]
+
+
+def limit(rate: str, link: str, host: str | None = None) -> None:
+    """What leaves by that link of a host, or of this machine, goes no faster."""
+    shape = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "100ms"]
+    command = [*(prefix(host) if host else []), "tc", "qdisc", "add", "dev", link, *shape]
+    subprocess.run(command, check=True, capture_output=True, text=True)
 
 
 @contextlib.contextmanager
-def network(n: int) -> Iterator[list[str]]:
-    """The names of n namespaces, each with a link `eth0` to all others; skips without the right."""
+def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
+    """The names of n hosts; each one's link carries `rate` (as tc says it) in each direction.
+
+    Skips where there is no right to make them.
+    """
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("hosts are network namespaces, which only root can make, with iproute2's `ip`")
+        raise unittest.SkipTest("only root can make network namespaces, with iproute2's `ip`")
     net = (os.getpid() + next(_made)) % 250
     bridge = f"bfb{net}"
     names = [f"bf{net}h{i}" for i in range(n)]
@@ -36,17 +50,21 @@ def network(n: int) -> Iterator[list[str]]:
     except subprocess.CalledProcessError as error:
         if "File exists" in error.stderr:  # another run's
             raise
-        pytest.skip(f"this kernel gives no network namespaces: {error.stderr.strip()}")
+        raise unittest.SkipTest(f"this kernel gives no bridge: {error.stderr.strip()}") from error
     try:
+        ip("addr", "add", f"{outside(names[0])}/24", "dev", bridge)
         ip("link", "set", bridge, "up")
-        for i, name in enumerate(names):
+        for name in names:
             ip("netns", "add", name)
             link = f"{name}l"
             ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
             ip("link", "set", link, "master", bridge, "up")
-            inside(name, "addr", "add", ADDRESS.format(net=net, host=i + 1) + "/24", "dev", "eth0")
-            inside(name, "link", "set", "eth0", "up")
-            inside(name, "link", "set", "lo", "up")
+            inside(name, "ip", "addr", "add", f"{address(name)}/24", "dev", "eth0")
+            inside(name, "ip", "link", "set", "eth0", "up")
+            inside(name, "ip", "link", "set", "lo", "up")
+            if rate:
+                limit(rate, link)
+                limit(rate, "eth0", name)
         yield names
     finally:
         for name in names:
@@ -56,9 +74,14 @@ def network(n: int) -> Iterator[list[str]]:
 
 def cut(host: str) -> None:
     """Nothing comes from that host any more, and nothing reaches it."""
-    inside(host, "link", "set", "eth0", "down")
+    inside(host, "ip", "link", "set", "eth0", "down")
 
 
 def address(host: str) -> str:
     net, index = host.removeprefix("bf").split("h")
     return ADDRESS.format(net=net, host=int(index) + 1)
+
+
+def outside(host: str) -> str:
+    """Where that host reaches the processes that are on no host."""
+    return ADDRESS.format(net=host.removeprefix("bf").split("h")[0], host=254)
