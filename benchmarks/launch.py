@@ -57,7 +57,7 @@ def run_ranks(
         env |= {"BENCH_STORE": f"{address}:{store.port}", "BENCH_DEADLINE": str(deadline)}
         if hosts:
             env["GLOO_SOCKET_IFNAME"] = "eth0"  # it would take what the machine's name stands for
-        command = [sys.executable, str(Path(__file__).with_name(program)), json.dumps(args)]
+        command = [sys.executable, str(Path(__file__).parent / program), json.dumps(args)]
         if mpi:
             starts = [([find_mpirun() or "mpirun", *MPIRUN, "-np", str(n), *command], env)]
         else:

@@ -51,6 +51,8 @@ void choose(env::Variables& variables, const Home& home) {
   // What survives the death of a process. Looking for fabrics would take a second, too.
   variables.setDefault("OMPI_MCA_pml", "ob1");
   variables.setDefault("OMPI_MCA_btl", "self,tcp");
+  // Send and send in place, not put: its two directions get one half of a link that both are on.
+  variables.setDefault("OMPI_MCA_btl_tcp_flags", "9");
 }
 
 // In a thread of its own: MPI_Init waits without limit.
