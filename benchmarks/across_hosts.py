@@ -22,7 +22,7 @@ import launch
 
 BACKENDS = ("bluefog", "gloo", "mpi", "wire")
 RATES = ("1gbit", "100mbit", "unlimited")
-SMALL, LARGE = "4,64,1K,4K", "1M,16M,64M"
+SIZES = {"unlimited": "4,64,1K,4K", "1gbit": "1M,16M,64M"}
 RESULTS = Path(__file__).parent / "results" / "across_hosts.json"
 QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "across_hosts.json"
 
@@ -35,7 +35,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--hosts", default="2,4,8")
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--ops", default="all_reduce,neighbor_one_peer")
-    parser.add_argument("--sizes", help=f"default {SMALL} where unlimited, {LARGE} elsewhere")
+    parser.add_argument("--sizes", help="in bytes, K or M")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
@@ -51,9 +51,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def sizes(args: argparse.Namespace, rate: str) -> list[int]:
-    text = args.sizes or (SMALL if rate == "unlimited" else LARGE)
-    if rate == "100mbit" and not args.sizes:
-        text = "1M,16M"
+    text = args.sizes or SIZES.get(rate, "1M,16M")
     return [collectives.parse_size(size) for size in text.split(",")]
 
 

@@ -148,8 +148,8 @@ def goals(found: dict[str, Any]) -> list[Goal]:
     return all_goals
 
 
-def goal_table(all_goals: list[Goal]) -> str:
-    lines = [f"\n{'goal':<50} {'ranks':>5}  {'limit':<18} {'found':<20} verdict"]
+def goal_table(all_goals: list[Goal], of: str = "ranks") -> str:
+    lines = [f"\n{'goal':<50} {of:>5}  {'limit':<18} {'found':<20} verdict"]
     lines += [
         f"{g.text:<50} {g.ranks:>5}  {g.limit:<18} {g.found:<20} {g.verdict}" for g in all_goals
     ]

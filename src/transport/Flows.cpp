@@ -25,7 +25,15 @@ Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> by
   return parting;
 }
 
+// A board's writer must not run far ahead of its readers, but each look costs a message. A lane's
+// writer waits for answers anyway.
+constexpr uint64_t kFramesPerLook = 4;
+
 }  // namespace
+
+bool FrameOutflow::mayGoUnseen(uint64_t number) const {
+  return board_ == nullptr || number % kFramesPerLook != 0;
+}
 
 bool FrameOutflow::move(Courier& courier) {
   size_t moved = 0;
@@ -43,8 +51,7 @@ bool FrameOutflow::move(Courier& courier) {
 Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
   const Board::Cut cut =
       board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
-  // A board's writer must not run ahead of its readers. A lane's waits for answers anyway.
-  const auto ends = board_ == nullptr ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
+  const auto ends = mayGoUnseen(number) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
   if (cut.offset == 0 || cut.bytes == 0) {
     return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes, ends), {}};
   }
