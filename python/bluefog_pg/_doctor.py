@@ -1,0 +1,149 @@
+"""What this machine offers, and whether two ranks get right results on it."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import platform
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from bluefog_pg import _mpi
+
+_DEADLINE = 60.0  # seconds for two ranks
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR of linux/sockios.h
+_LIBRARY_TEXT = 8192  # more than MPI_MAX_LIBRARY_VERSION_STRING
+
+
+class _LackError(Exception):
+    """What is missing, and what to do."""
+
+
+def report(tries: bool) -> bool:
+    """Print it, line by line; whether everything that a job on one host needs is there."""
+    good = True
+    for name, look, is_needed in _looks(tries):
+        try:
+            found = look()
+        except _LackError as lack:
+            good = good and not is_needed
+            found = f"no: {lack}"
+        print(f"{name:<24}{found}", flush=True)
+    return good
+
+
+def _looks(tries: bool) -> Iterator[tuple[str, Callable[[], str], bool]]:
+    yield "versions", _versions, True
+    yield "cores, memory, limits", _limits, True
+    yield "shared memory", _shared_memory, True
+    yield "Open MPI", _open_mpi, False
+    yield "network", _network, False
+    if tries:
+        yield "2 ranks, shared memory", lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}), True
+        yield "2 ranks, Open MPI", _try_mpi, False
+
+
+def _versions() -> str:
+    from bluefog_pg._loader import load
+
+    try:
+        load()
+    except ImportError as error:
+        raise _LackError(error) from error
+    parts = {name: version(name) for name in ("bluefog-pg", "torch")}
+    parts |= {"Python": platform.python_version(), "Linux": platform.release()}
+    return ", ".join(f"{name} {number}" for name, number in parts.items())
+
+
+def _limits() -> str:
+    usable, files = len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    free = next(
+        int(line.split()[1])
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.startswith("MemAvailable")
+    )
+    return f"{usable} of {os.cpu_count()} cores, {free / 2**20:.1f} GiB free, {files} open files"
+
+
+def _shared_memory() -> str:
+    try:
+        os.close(os.memfd_create("bluefog_pg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        raise _LackError(
+            f"{error.strerror}; this system, or its container's seccomp profile, must allow "
+            "memfd_create with sealing and pidfd_open"
+        ) from error
+    return "yes"
+
+
+def _open_mpi() -> str:
+    try:
+        home = _mpi.find()
+        library = ctypes.CDLL(home.library)
+    except (RuntimeError, ImportError, OSError) as error:
+        raise _LackError(error) from error
+    text, length = ctypes.create_string_buffer(_LIBRARY_TEXT), ctypes.c_int()
+    library.MPI_Get_library_version(text, ctypes.byref(length))
+    name = text.value.decode(errors="replace").split(",")[0]
+    dead = "names the dead" if hasattr(library, "MPIX_Comm_failure_ack") else "cannot name the dead"
+    return f"{name}, {dead}, {home.library}"
+
+
+def _network() -> str:
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            try:
+                answer = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, request)
+            except OSError:  # it has none
+                continue
+            found.append(f"{name} {socket.inet_ntoa(answer[20:24])}")
+    if all(link.startswith("lo ") for link in found):
+        raise _LackError("only this host can be reached, by " + (", ".join(found) or "nothing"))
+    return ", ".join(found)
+
+
+def _try_mpi() -> str:
+    _open_mpi()
+    return _try_two_ranks({"BLUEFOG_TRANSPORT": "mpi"})
+
+
+def _try_two_ranks(settings: dict[str, str]) -> str:
+    """Two processes average over a group of their own."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bluefog-doctor-") as folder:
+        ranks = [
+            subprocess.Popen(  # noqa: S603 (our own module)
+                [sys.executable, "-m", "bluefog_pg._selftest", f"{folder}/store", str(rank)],
+                env=os.environ | {"OMP_NUM_THREADS": "1"} | settings,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            said = [rank.communicate(timeout=_DEADLINE)[1] for rank in ranks]
+        except subprocess.TimeoutExpired as error:
+            raise _LackError(f"two ranks did not end within {_DEADLINE:.0f} s") from error
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+    for rank, text in zip(ranks, said, strict=True):
+        if rank.returncode:
+            last = text.strip().splitlines()[-1:] or [f"exit code {rank.returncode}"]
+            raise _LackError(last[0])
+    return f"right results in {time.monotonic() - begun:.1f} s"
