@@ -25,14 +25,15 @@ Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> by
   return parting;
 }
 
-// A board's writer must not run far ahead of its readers, but each look costs a message. A lane's
-// writer waits for answers anyway.
-constexpr uint64_t kFramesPerLook = 4;
+// A board's writer must not run far ahead of its readers, but to hear that a frame was seen costs
+// about as much as a small frame. A lane's writer waits for answers anyway.
+constexpr uint64_t kSmallFramesPerLook = 4;
+constexpr size_t kSmall = 4096;
 
 }  // namespace
 
-bool FrameOutflow::mayGoUnseen(uint64_t number) const {
-  return board_ == nullptr || number % kFramesPerLook != 0;
+bool FrameOutflow::mayGoUnseen(uint64_t number, size_t bytes) const {
+  return board_ == nullptr || (bytes <= kSmall && number % kSmallFramesPerLook != 0);
 }
 
 bool FrameOutflow::move(Courier& courier) {
@@ -51,7 +52,8 @@ bool FrameOutflow::move(Courier& courier) {
 Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
   const Board::Cut cut =
       board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
-  const auto ends = mayGoUnseen(number) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
+  const auto ends =
+      mayGoUnseen(number, cut.bytes) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
   if (cut.offset == 0 || cut.bytes == 0) {
     return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes, ends), {}};
   }

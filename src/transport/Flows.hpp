@@ -42,7 +42,7 @@ class FrameOutflow {
   void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
-  bool mayGoUnseen(uint64_t number) const;
+  bool mayGoUnseen(uint64_t number, size_t bytes) const;
   Parting sendOff(Courier& courier, const Frame& frame, uint64_t number) const;
 
   RingReader ring_;
