@@ -98,7 +98,7 @@ def main() -> None:
     print()
     for n in [] if args.no_probes else args.ranks:
         found["probes"][str(n)] = probes.run_all(n, backends, min(120, args.deadline), args.quick)
-    report.write(found, args.out)
+    report.COLLECTIVES.write(found, args.out)
     if any(row["wrong"] for row in found["rows"]):
         sys.exit("wrong results: see the column #wrong")
 

@@ -5,24 +5,17 @@ As a program: print the tables and goals and draw the plot again from a JSON fil
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import report
-from report import KIB, MIB, Goal, Row, judge
+from report import KIB, MIB, Goal, Report, Row, judge
 
 ONE_PEER = "neighbor_one_peer"
-COLOURS = {
-    "bluefog": "tab:blue",
-    "gloo": "tab:orange",
-    "mpi": "tab:green",
-    "wire": "black",
-}
+PEERS = ("bluefog", "gloo", "mpi", "wire")
 
 
 def times(rows: Iterable[Row], **wanted: Any) -> dict[tuple[Any, ...], float]:
@@ -119,10 +112,10 @@ def plot(rows: list[Row], path: Path) -> None:
         for rate, axes in zip(rates, line_of_axes, strict=True):
             own = [row for row in rows if (row["op"], row["rate"]) == (op, rate)]
             size = max(row["size"] for row in own)
-            for peer, colour in COLOURS.items():
+            for peer in PEERS:
                 points = [r for r in own if (r["peer"], r["size"]) == (peer, size)]
                 xs, ys = [r["hosts"] for r in points], [r["time_us"] / 1e3 for r in points]
-                axes.plot(xs, ys, marker=".", label=peer, color=colour)
+                axes.plot(xs, ys, marker=".", label=peer, color=report.COLOURS[peer])
             axes.set(title=f"{op}, {report.size_text(size)}, {rate}", ylim=(0, None))
             axes.set(xticks=sorted({r["hosts"] for r in own}), xlabel="hosts")
         line_of_axes[0].set_ylabel("time of a call, ms")
@@ -130,17 +123,7 @@ def plot(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=90)
 
 
-def write(found: dict[str, Any], path: Path) -> None:
-    """JSON at `path`, the plot beside it, the goals on stdout."""
-    found["goals"] = [asdict(goal) for goal in goals(found)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    plot(found["rows"], path.with_suffix(".png"))
-    print(report.goal_table(goals(found), "hosts"))
-
+ACROSS_HOSTS = Report(goals, tables, plot, of="hosts")
 
 if __name__ == "__main__":
-    results = Path(sys.argv[1])
-    stored = json.loads(results.read_text())
-    print(tables(stored["rows"]))
-    write(stored, results)
+    ACROSS_HOSTS.show_again(Path(sys.argv[1]))

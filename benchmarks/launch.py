@@ -61,10 +61,10 @@ def run_ranks(
         if mpi:
             starts = [([find_mpirun() or "mpirun", *MPIRUN, "-np", str(n), *command], env)]
         else:
-            starts = []
-            for rank in range(n):
-                on = network.prefix(hosts[rank * len(hosts) // n]) if hosts else []
-                starts.append(([*on, *command], env | {"RANK": str(rank)}))
+            starts = [
+                ([*network.on_host(hosts, rank, n), *command], env | {"RANK": str(rank)})
+                for rank in range(n)
+            ]
         procs = [subprocess.Popen(c, env=e, stdin=subprocess.DEVNULL) for c, e in starts]
         try:
             codes = wait_all(procs, deadline)

@@ -20,6 +20,7 @@ COLOURS = {
     "mpi": "tab:green",
     "fake": "tab:gray",
     "memcpy": "black",
+    "wire": "black",
 }
 
 
@@ -148,7 +149,7 @@ def goals(found: dict[str, Any]) -> list[Goal]:
     return all_goals
 
 
-def goal_table(all_goals: list[Goal], of: str = "ranks") -> str:
+def goal_table(all_goals: list[Goal], of: str) -> str:
     lines = [f"\n{'goal':<50} {of:>5}  {'limit':<18} {'found':<20} verdict"]
     lines += [
         f"{g.text:<50} {g.ranks:>5}  {g.limit:<18} {g.found:<20} {g.verdict}" for g in all_goals
@@ -195,18 +196,32 @@ def plot(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=90)
 
 
-def write(found: dict[str, Any], path: Path) -> None:
-    """JSON at `path`, the plot beside it, the goals on stdout."""
-    found["goals"] = [asdict(goal) for goal in goals(found)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    plot(found["rows"], path.with_suffix(".png"))
-    print(goal_table(goals(found)))
-    print(f"\n{path}\n{path.with_suffix('.png')}")
+@dataclass
+class Report:
+    """What becomes of the measurements of one program."""
 
+    goals: Callable[[dict[str, Any]], list[Goal]]
+    tables: Callable[[list[Row]], str]
+    plot: Callable[[list[Row], Path], None]
+    of: str = "ranks"  # what the goals count
+
+    def write(self, found: dict[str, Any], path: Path) -> None:
+        """JSON at `path`, the plot beside it, the goals on stdout."""
+        all_goals = self.goals(found)
+        found["goals"] = [asdict(goal) for goal in all_goals]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        self.plot(found["rows"], path.with_suffix(".png"))
+        print(goal_table(all_goals, self.of))
+        print(f"\n{path}\n{path.with_suffix('.png')}")
+
+    def show_again(self, path: Path) -> None:
+        stored = json.loads(path.read_text())
+        print(self.tables(stored["rows"]))
+        self.write(stored, path)
+
+
+COLLECTIVES = Report(goals, tables, plot)
 
 if __name__ == "__main__":
-    results = Path(sys.argv[1])
-    stored = json.loads(results.read_text())
-    print(tables(stored["rows"]))
-    write(stored, results)
+    COLLECTIVES.show_again(Path(sys.argv[1]))

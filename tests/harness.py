@@ -107,10 +107,6 @@ def stacks(pids: Iterable[int]) -> str:
     return "\n".join(said)
 
 
-def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
-    return network.prefix(hosts[rank * len(hosts) // n]) if hosts else []
-
-
 LIVING: set[Ranks] = set()
 
 
@@ -142,7 +138,7 @@ class Ranks:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
             with (self.dir / f"out.{rank}").open("wb") as out:
                 proc = subprocess.Popen(
-                    [*on_host(hosts, rank, n), sys.executable, str(HERE / "inrank.py")],
+                    [*network.on_host(hosts, rank, n), sys.executable, str(HERE / "inrank.py")],
                     env=environment(common | own | (env or {})),
                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                     pass_fds=[theirs.fileno()], start_new_session=True,

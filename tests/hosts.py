@@ -8,18 +8,22 @@ import os
 import shutil
 import subprocess
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 ADDRESS = "10.77.{net}.{host}"
 _made = itertools.count()
 
 
+def run(*command: str, check: bool = True) -> None:
+    subprocess.run(command, check=check, capture_output=True, text=True)
+
+
 def ip(*args: str, check: bool = True) -> None:
-    subprocess.run(["ip", *args], check=check, capture_output=True, text=True)
+    run("ip", *args, check=check)
 
 
 def inside(host: str, *args: str) -> None:
-    subprocess.run([*prefix(host), *args], check=True, capture_output=True, text=True)
+    run(*prefix(host), "ip", *args)
 
 
 def prefix(host: str) -> list[str]:
@@ -27,16 +31,17 @@ def prefix(host: str) -> list[str]:
     return ["ip", "netns", "exec", host]
 
 
-def limit(rate: str, link: str, host: str | None = None) -> None:
+def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
+    """Before the command of one of n ranks, which are spread evenly over hosts, if there are."""
+    return prefix(hosts[rank * len(hosts) // n]) if hosts else []
+
+
+def limit(rate: str, link: str, on: Sequence[str] = ()) -> None:
     """What leaves by that link of a host, or of this machine, goes no faster."""
-    on = prefix(host) if host else []
-    shape = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "100ms"]
+    shape = ("root", "tbf", "rate", rate, "burst", "64kb", "latency", "100ms")
     # tbf would cut what is larger than its burst into single packets: half of the cores' time.
-    for command in (
-        ["ip", "link", "set", link, "gso_max_size", "32768"],
-        ["tc", "qdisc", "add", "dev", link, *shape],
-    ):
-        subprocess.run([*on, *command], check=True, capture_output=True, text=True)
+    run(*on, "ip", "link", "set", link, "gso_max_size", "32768")
+    run(*on, "tc", "qdisc", "add", "dev", link, *shape)
 
 
 @contextlib.contextmanager
@@ -64,12 +69,12 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
             link = f"{name}l"
             ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
             ip("link", "set", link, "master", bridge, "up")
-            inside(name, "ip", "addr", "add", f"{address(name)}/24", "dev", "eth0")
-            inside(name, "ip", "link", "set", "eth0", "up")
-            inside(name, "ip", "link", "set", "lo", "up")
+            inside(name, "addr", "add", f"{address(name)}/24", "dev", "eth0")
+            inside(name, "link", "set", "eth0", "up")
+            inside(name, "link", "set", "lo", "up")
             if rate:
                 limit(rate, link)
-                limit(rate, "eth0", name)
+                limit(rate, "eth0", prefix(name))
         yield names
     finally:
         for name in names:
@@ -79,7 +84,7 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
 
 def cut(host: str) -> None:
     """Nothing comes from that host any more, and nothing reaches it."""
-    inside(host, "ip", "link", "set", "eth0", "down")
+    inside(host, "link", "set", "eth0", "down")
 
 
 def address(host: str) -> str:

@@ -271,7 +271,7 @@ def test_torchrun_on_two_hosts(three: list[str]) -> None:
     runs = [
         subprocess.Popen(
             [
-                *harness.on_host([host], 0, 1),
+                *hosts.prefix(host),
                 *[sys.executable, "-m", "torch.distributed.run"],
                 *[*common, "--node-rank", str(i), "--master-addr", hosts.address(three[0])],
                 str(script),
