@@ -10,6 +10,18 @@ namespace {
 
 // Up to here every rank folds everything: one exchange instead of two.
 constexpr size_t kMostWhole = 16 * 1024;
+// Across hosts the first and the last block have the network to themselves: so many, that these
+// count little, while each of their parts is worth a message.
+constexpr size_t kLeastBlocks = 16;
+constexpr size_t kLeastPart = 16 * 1024;
+
+size_t blockBytes(const Board& board, size_t bytes) {
+  if (!board.spansHosts()) {
+    return board.payload();
+  }
+  const size_t least = kLeastPart * static_cast<size_t>(board.size());
+  return std::clamp(bytes / kLeastBlocks, std::min(least, board.payload()), board.payload());
+}
 
 // One block of the tensor, cut into a part per rank.
 struct Block {
@@ -61,7 +73,8 @@ class InBlocks {
         data_(std::move(data)),
         width_(width(op.signature.dtype)),
         stores_(storesInPlace(op.signature.bytes(), board.bytesUnderWay())),
-        blocks_(op.signature.count, width_, board.payload(), board.size()) {}
+        blocks_(op.signature.count, width_, blockBytes(board, op.signature.bytes()), board.size()) {
+  }
 
   bool done() const { return collected_ == blocks_.size(); }
   bool canMove() { return canCollect() || canReduce() || canScatter(); }

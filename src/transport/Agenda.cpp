@@ -82,16 +82,21 @@ void Agenda::add(std::shared_ptr<Op> op) {
 }
 
 bool Agenda::pass() {
-  bool moved = bridge_ && bridge_->receive();
-  look_into_lanes_ |= moved;
-  moved |= stepCollectives();
+  bool moved = stepCollectives();
   if (look_into_lanes_ || !messages_.empty()) {
     look_into_lanes_ = mailbox_.drain();  // it may have left something
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
   bells_.ring();
-  moved |= bridge_ && bridge_->send();
+  if (bridge_) {
+    moved |= bridge_->send();
+    // What has finished is not to wait for that.
+    if (finished_.empty() && bridge_->receive()) {
+      look_into_lanes_ = true;
+      moved = true;
+    }
+  }
   if (moved) {
     rest_ = kShortestRest;
     nap_ = kShortestNap;

@@ -17,7 +17,7 @@ size_t ranksPerCore(size_t ranks) {
 Board::Board(const Segments& segments, int which, const Membership& members, Bells& bells)
     : members_(members),
       bells_(bells),
-      sharers_(ranksPerCore(static_cast<size_t>(members.size))),
+      sharers_(ranksPerCore(static_cast<size_t>(segments.ranksHere()))),
       writer_(segments.shared().board(which, members.rank), segments.shared().boardShape()),
       elsewhere_(segments.elsewhere()),
       cuts_(writer_.shape().slots) {

@@ -114,6 +114,7 @@ class Board {
   const Membership& members() const { return members_; }
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
+  bool spansHosts() const { return !elsewhere_.empty(); }
   size_t payload() const { return writer_.shape().payload; }
   // Of the ranks that share a core, at most, between being written and being read by all.
   size_t bytesUnderWay() const { return sharers_ * writer_.shape().slots * payload(); }

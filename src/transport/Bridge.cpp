@@ -125,7 +125,7 @@ Bridge::~Bridge() {
       peer->giveUp(*courier_, errands);
     }
   }
-  courier_->bury(std::move(errands), remains);
+  courier_->bury(errands, remains);
 }
 
 bool Bridge::receive() {
@@ -135,6 +135,7 @@ bool Bridge::receive() {
       peer->is_dead = true;
     }
   }
+  courier_->gather();
   while (const std::optional<Courier::Letter> letter = courier_->next()) {
     if (const auto& peer = peers_[static_cast<size_t>(letter->from)]) {
       peer->add(*letter);

@@ -33,15 +33,17 @@ class Courier {
   // receiver has seen it.
   enum class Ends { kSoon, kWhenSeen };
   virtual Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) = 0;
+  // Takes in what has come since the last time, for next(), and what has ended, for look().
+  virtual void gather() = 0;
   virtual std::optional<Letter> next() = 0;
   // Into memory for all its bytes, until the errand has ended.
   virtual Errand take(const Letter& letter, void* into) = 0;
   // An errand that has ended is not to be asked for again.
-  virtual State look(Errand& errand) = 0;
+  virtual State look(Errand errand) = 0;
   // The ranks that were found dead since the last time.
   virtual std::vector<int> takeDead() = 0;
   // Of errands that nobody looks after any more: the memory goes when they have ended.
-  virtual void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) = 0;
+  virtual void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) = 0;
   // Whether what was sent would arrive if this process ended now.
   virtual bool hasLeftHost() const = 0;
 };

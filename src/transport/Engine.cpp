@@ -35,9 +35,9 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
       agenda_(segments_, members_, std::move(links), std::move(courier)),
-      seat_(segment_.seats(), members_.rank, members_.size),
+      seat_(segment_.seats(), members_.rank, members_.size, segments_->ranksHere()),
       interrupt_(std::move(interrupt)),
-      own_core_(Cores::usable().count() >= members_.size),
+      own_core_(Cores::usable().count() >= segments_->ranksHere()),
       owner_(::getpid()) {
   if (agenda_.spansHosts()) {
     const std::lock_guard lock(mutex_);

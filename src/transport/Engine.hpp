@@ -112,7 +112,7 @@ class Engine {
   Agenda agenda_;           // the driving thread's
   Seat seat_;               // of a caller that drives
   const Interrupt interrupt_;
-  const bool own_core_;  // for each rank of the group
+  const bool own_core_;  // for each rank of this host
   const pid_t owner_;
 
   std::mutex mutex_;

@@ -37,16 +37,16 @@ bool FrameOutflow::mayGoUnseen(uint64_t number, size_t bytes) const {
 }
 
 bool FrameOutflow::move(Courier& courier) {
-  size_t moved = 0;
-  for (size_t left = sweep(courier, under_way_); left > 0; --left) {
-    ring_.pop();
-    ++moved;
-  }
+  bool moved = false;
   while (const Frame* frame = ring_.front(under_way_.size())) {
     under_way_.push_back(sendOff(courier, *frame, ring_.popped() + under_way_.size()));
-    ++moved;
+    moved = true;
   }
-  return moved > 0;
+  if (const size_t ended = sweep(courier, under_way_)) {
+    ring_.skip(ended);
+    moved = true;
+  }
+  return moved;
 }
 
 Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
@@ -67,7 +67,7 @@ Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t num
 
 bool FrameInflow::move(Courier& courier) {
   bool moved = false;
-  while (!waiting_.empty() && ring_.room(coming_.size())) {
+  while (!waiting_.empty() && !is_cut_ && ring_.room(coming_.size())) {
     const Courier::Letter& letter = waiting_.front();
     if (letter.bytes < sizeof(Frame) || letter.bytes > ring_.shape().stride()) {
       throw std::runtime_error("not a frame");
@@ -81,15 +81,14 @@ bool FrameInflow::move(Courier& courier) {
     if (state == Courier::State::kUnderWay) {
       break;
     }
-    if (state == Courier::State::kFailed) {  // its sender is dead, and nothing comes after it
-      coming_.clear();
-      waiting_.clear();
-      break;
-    }
-    place(*ring_.slot(), coming_.front().bytes - sizeof(Frame));
-    ring_.publish();
+    const size_t bytes = coming_.front().bytes;
     coming_.pop_front();
     moved = true;
+    is_cut_ |= state == Courier::State::kFailed;
+    if (!is_cut_) {
+      place(*ring_.slot(), bytes - sizeof(Frame));
+      ring_.publish();
+    }
   }
   return moved;
 }
@@ -122,19 +121,18 @@ bool AnswerOutflow::isIdle() const {
 }
 
 bool AnswerOutflow::move(Courier& courier) {
-  bool moved = sweep(courier, under_way_) > 0;
   const uint64_t written = ring_->written.load(std::memory_order_acquire);
   uint64_t read = ring_->read.load(std::memory_order_relaxed);
-  if (read == written) {
-    return moved;
+  const bool has_any = read != written;
+  if (has_any) {
+    std::vector<std::byte> copy((written - read) * sizeof(Grant));
+    for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(Grant)) {
+      std::memcpy(to, &ring_->entries[read % GrantRing::kEntries], sizeof(Grant));
+    }
+    ring_->read.store(read, std::memory_order_release);
+    under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
   }
-  std::vector<std::byte> copy((written - read) * sizeof(Grant));
-  for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(Grant)) {
-    std::memcpy(to, &ring_->entries[read % GrantRing::kEntries], sizeof(Grant));
-  }
-  ring_->read.store(read, std::memory_order_release);
-  under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
-  return true;
+  return sweep(courier, under_way_) > 0 || has_any;
 }
 
 bool MessageInflow::move(Courier& courier) {
@@ -150,11 +148,10 @@ bool MessageInflow::move(Courier& courier) {
     if (state == Courier::State::kUnderWay) {
       break;
     }
-    if (state == Courier::State::kFailed) {
-      coming_.clear();
-      break;
+    is_cut_ |= state == Courier::State::kFailed;
+    if (!is_cut_) {
+      here_.push_back(std::move(coming_.front().bytes));
     }
-    here_.push_back(std::move(coming_.front().bytes));
     coming_.pop_front();
     moved = true;
   }

@@ -60,7 +60,7 @@ class FrameInflow {
   void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
   // Throws std::runtime_error where the peer has sent something else than a frame.
   bool move(Courier& courier);
-  bool isIdle() const { return waiting_.empty() && coming_.empty(); }
+  bool isIdle() const { return (waiting_.empty() || is_cut_) && coming_.empty(); }
   // Takes also what nobody wants any more: its sender keeps it until then.
   void giveUp(Courier& courier, Errands& errands);
 
@@ -77,6 +77,7 @@ class FrameInflow {
   std::deque<Courier::Letter> waiting_;
   std::deque<Coming> coming_;
   std::deque<std::vector<std::byte>> unwanted_;
+  bool is_cut_ = false;  // its sender is dead: nothing comes after what has failed
 };
 
 // The answers in a ring, several in a message.
@@ -116,6 +117,7 @@ class MessageInflow {
   std::deque<Courier::Letter> waiting_;
   std::deque<Coming> coming_;
   std::deque<Bytes> here_;
+  bool is_cut_ = false;  // as FrameInflow's
 };
 
 class AnswerInflow {

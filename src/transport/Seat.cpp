@@ -4,9 +4,9 @@
 
 namespace bluefog {
 
-Seat::Seat(Seats& seats, int rank, int size) : seats_(seats), rank_(rank), size_(size) {
+Seat::Seat(Seats& seats, int rank, int size, int here) : seats_(seats), rank_(rank), size_(size) {
   const int cores = Cores::usable().count();
-  crowded_ = cores > 1 && size >= cores;
+  crowded_ = cores > 1 && here >= cores;
 }
 
 void Seat::takeOrMove(Time now) {

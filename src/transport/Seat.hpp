@@ -16,7 +16,8 @@ class Seat {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  Seat(Seats& seats, int rank, int size);
+  // `here`: as many of the group's `size` ranks are on this host.
+  Seat(Seats& seats, int rank, int size, int here);
 
   // By the waiting thread, as often as it likes.
   void look(Time now) {

@@ -22,6 +22,7 @@ class Segments {
   const Segment& shared() const { return shared_; }
   const Segment& with(int peer) const { return isElsewhere(peer) ? *own_ : shared_; }
   const std::vector<int>& elsewhere() const { return elsewhere_; }
+  int ranksHere() const { return shared_.size() - static_cast<int>(elsewhere_.size()); }
 
  private:
   bool isElsewhere(int peer) const {

@@ -89,6 +89,7 @@ class SwitchedCourier final : public Courier {
   Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override {
     return keep(board_->send(rank_, to, stream, data, bytes, ends == Ends::kSoon));
   }
+  void gather() override {}
   std::optional<Letter> next() override {
     std::shared_ptr<Switchboard::Parcel> parcel = board_->next(rank_);
     if (!parcel) {
@@ -102,7 +103,7 @@ class SwitchedCourier final : public Courier {
     parcel->is_taken.store(true, std::memory_order_release);
     return letter.message;
   }
-  State look(Errand& errand) override {
+  State look(Errand errand) override {
     const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(errand);
     return parcel->is_taken.load(std::memory_order_acquire) ? State::kDone : State::kUnderWay;
   }
@@ -112,8 +113,8 @@ class SwitchedCourier final : public Courier {
     return dead;
   }
   // A large one is taken from where it is, so that must stay.
-  void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) override {
-    for (Errand& errand : errands) {
+  void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) override {
+    for (Errand errand : errands) {
       if (look(errand) == State::kUnderWay) {
         board_->keep(memory);
       }

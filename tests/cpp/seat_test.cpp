@@ -58,7 +58,7 @@ class SeatTest : public ::testing::Test {
 };
 
 TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
-  Seat seat(seats(), 0, 2);
+  Seat seat(seats(), 0, 2, 2);
   const int core = settle(seat);
   seats().take(1, core);
   seat.look(now_ += microseconds(500));
@@ -68,7 +68,7 @@ TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
 }
 
 TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
-  Seat seat(seats(), 0, 4);
+  Seat seat(seats(), 0, 4, 4);
   const int core = settle(seat);
   seats().take(1, core);
   seats().take(2, core);
@@ -78,7 +78,7 @@ TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
 }
 
 TEST_F(SeatTest, StaysWhereNothingIsGained) {
-  Seat seat(seats(), 0, 3);
+  Seat seat(seats(), 0, 3, 3);
   const int core = settle(seat);
   seats().take(1, core);
   seats().take(2, other(core));
@@ -90,7 +90,7 @@ TEST_F(SeatTest, StaysWhereNothingIsGained) {
 }
 
 TEST_F(SeatTest, OneMovesAtATime) {
-  Seat seat(seats(), 0, 2);
+  Seat seat(seats(), 0, 2, 2);
   const int core = settle(seat);
   seats().take(1, core);
   now_ += microseconds(500);
@@ -101,13 +101,13 @@ TEST_F(SeatTest, OneMovesAtATime) {
 }
 
 TEST_F(SeatTest, WithACoreForEachTheKernelKnowsBest) {
-  Seat seat(seats(), 0, 1);
+  Seat seat(seats(), 0, 1, 1);
   seat.look(now_);
   EXPECT_EQ(seats().of(0), Seats::kNone);
 }
 
 TEST_F(SeatTest, NonsenseInSharedMemoryIsNotBelieved) {
-  Seat seat(seats(), 0, 3);
+  Seat seat(seats(), 0, 3, 3);
   settle(seat);
   seats().take(1, 1'000'000);
   seats().take(2, -7);

@@ -14,6 +14,7 @@ Library::Library(const std::string& path) : library_(path) {
   library_.find("MPI_Improbe", improbe);
   library_.find("MPI_Imrecv", imrecv);
   library_.find("MPI_Test", test);
+  library_.find("MPI_Testsome", testsome);
   library_.find("MPI_Comm_group", comm_group);
   library_.find("MPI_Group_size", group_size);
   library_.find("MPI_Group_free", group_free);

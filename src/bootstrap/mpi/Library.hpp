@@ -40,6 +40,7 @@ class Library {
   int (*improbe)(int source, int tag, Comm, int* flag, Message*, Status*);
   int (*imrecv)(void*, int count, Type, Message*, Request*);
   int (*test)(Request*, int* flag, Status*);
+  int (*testsome)(int count, Request*, int* ended_n, int* ended, Status*);
   int (*comm_group)(Comm, Group*);
   int (*group_size)(Group, int* size);
   int (*group_free)(Group*);

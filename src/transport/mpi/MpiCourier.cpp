@@ -27,8 +27,12 @@ void MpiCourier::hearGreeting(const std::string& greeting) {
   sorter_.hearGreeting(greeting);
 }
 
-void MpiCourier::bury(std::vector<Errand> errands, std::shared_ptr<void> memory) {
-  sorter_.bury(std::move(errands), std::move(memory));
+void MpiCourier::bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) {
+  std::vector<Requests::Entry*> requests;
+  for (Errand errand : errands) {
+    requests.push_back(static_cast<Requests::Entry*>(errand));
+  }
+  sorter_.bury(requests, memory);
 }
 
 bool MpiCourier::hasLeftHost() const {
@@ -39,15 +43,19 @@ Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t by
   return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
 }
 
-std::optional<Courier::Letter> MpiCourier::next() {
+void MpiCourier::gather() {
   try {
-    while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
-      if (const std::optional<int> rank = rankAt(arrival->source)) {
-        return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
-      }
-    }
+    sorter_.gather();
   } catch (const std::runtime_error& error) {  // of MPI
     throw Failure{Cause::kPeerFailed, {}, error.what()};
+  }
+}
+
+std::optional<Courier::Letter> MpiCourier::next() {
+  while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
+    if (const std::optional<int> rank = rankAt(arrival->source)) {
+      return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
+    }
   }
   return std::nullopt;
 }
@@ -56,8 +64,8 @@ Courier::Errand MpiCourier::take(const Letter& letter, void* into) {
   return sorter_.receive(letter.message, into, letter.bytes);
 }
 
-Courier::State MpiCourier::look(Errand& errand) {
-  return sorter_.look(errand);
+Courier::State MpiCourier::look(Errand errand) {
+  return sorter_.look(static_cast<Requests::Entry*>(errand));
 }
 
 std::vector<int> MpiCourier::takeDead() {

@@ -30,11 +30,12 @@ class MpiCourier final : public Courier {
   std::string greeting() const override;
   void hearGreeting(const std::string& greeting) override;
   Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override;
+  void gather() override;
   std::optional<Letter> next() override;
   Errand take(const Letter& letter, void* into) override;
-  State look(Errand& errand) override;
+  State look(Errand errand) override;
   std::vector<int> takeDead() override;
-  void bury(std::vector<Errand> errands, std::shared_ptr<void> memory) override;
+  void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) override;
   bool hasLeftHost() const override;
 
  private:

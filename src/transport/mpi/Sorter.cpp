@@ -9,6 +9,8 @@ namespace bluefog::mpi {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAtHosts{1000};
+// MPI sends so many bytes in one piece.
+constexpr size_t kShort = 32 * 1024;
 
 }  // namespace
 
@@ -53,9 +55,6 @@ std::optional<Sorter::Arrival> Sorter::next(int group) {
   const std::lock_guard lock(mutex_);
   std::deque<Arrival>& arrived = of_groups_[group];
   if (arrived.empty()) {
-    takeIn();
-  }
-  if (arrived.empty()) {
     return std::nullopt;
   }
   const Arrival first = arrived.front();
@@ -63,12 +62,18 @@ std::optional<Sorter::Arrival> Sorter::next(int group) {
   return first;
 }
 
-void Sorter::takeIn() {
-  const Library& mpi = world_.mpi();
+void Sorter::gather() {
+  const std::lock_guard lock(mutex_);
   if (next_look_at_hosts_.passed()) {
     next_look_at_hosts_ = Deadline::in(kLookAtHosts);
     world_.connections().giveUpSilent();
   }
+  takeIn();
+  requests_.askForAll();
+}
+
+void Sorter::takeIn() {
+  const Library& mpi = world_.mpi();
   int failures = 0;
   while (true) {
     int found = 0;
@@ -94,24 +99,12 @@ void Sorter::takeIn() {
       of_groups_[group].push_back(arrival);
     }
   }
-  tendGraves();
 }
 
-void Sorter::tendGraves() {
-  for (auto grave = graves_.begin(); grave != graves_.end();) {
-    std::erase_if(grave->requests, [this](Request& request) {
-      int done = 0;
-      return world_.mpi().test(&request, &done, nullptr) != 0 || done != 0;
-    });
-    grave = grave->requests.empty() ? graves_.erase(grave) : std::next(grave);
-  }
-}
-
-void Sorter::bury(std::vector<Request> requests, std::shared_ptr<void> memory) {
-  std::erase(requests, nullptr);
+void Sorter::bury(const std::vector<Requests::Entry*>& requests,
+                  const std::shared_ptr<void>& memory) {
   const std::lock_guard lock(mutex_);
-  graves_.push_back({std::move(requests), std::move(memory)});
-  tendGraves();
+  requests_.bury(requests, memory);
 }
 
 // Until this is asked, no message from any rank is found.
@@ -137,45 +130,36 @@ void Sorter::learnWhoDied() {
 
 void Sorter::discard(const Arrival& arrival) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(arrival.bytes);
-  Message message = arrival.message;
-  Request request = nullptr;
-  const Library& mpi = world_.mpi();
-  if (mpi.imrecv(bytes->data(), static_cast<int>(bytes->size()), mpi.byte, &message, &request) ==
-      0) {
-    graves_.push_back({{request}, bytes});
-  }
+  requests_.bury({begin(arrival.message, bytes->data(), bytes->size())}, bytes);
 }
 
-Request Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
-                     Courier::Ends ends) {
+Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
+                              Courier::Ends ends) {
   const std::lock_guard lock(mutex_);
   const Library& mpi = world_.mpi();
   Request request = nullptr;
   const auto isend = ends == Courier::Ends::kSoon ? mpi.isend : mpi.issend;
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
-  return code == 0 ? request : nullptr;  // the receiver is dead
+  const bool may_have_ended = ends == Courier::Ends::kSoon && bytes <= kShort;
+  return requests_.add(code == 0 ? request : nullptr, may_have_ended);  // else the receiver is dead
 }
 
-Request Sorter::receive(Message message, void* into, size_t bytes) {
+Requests::Entry* Sorter::receive(Message message, void* into, size_t bytes) {
   const std::lock_guard lock(mutex_);
+  return begin(message, into, bytes);
+}
+
+Requests::Entry* Sorter::begin(Message message, void* into, size_t bytes) {
   const Library& mpi = world_.mpi();
   Request request = nullptr;
   const int code = mpi.imrecv(into, static_cast<int>(bytes), mpi.byte, &message, &request);
-  return code == 0 ? request : nullptr;
+  return requests_.add(code == 0 ? request : nullptr, bytes <= kShort);
 }
 
-Courier::State Sorter::look(Request& request) {
-  if (request == nullptr) {
-    return Courier::State::kFailed;
-  }
+Courier::State Sorter::look(Requests::Entry* request) {
   const std::lock_guard lock(mutex_);
-  int done = 0;
-  Status status{};
-  if (world_.mpi().test(&request, &done, &status) != 0) {
-    return Courier::State::kFailed;
-  }
-  return done != 0 ? Courier::State::kDone : Courier::State::kUnderWay;
+  return requests_.look(request);
 }
 
 std::vector<int> Sorter::dead() {

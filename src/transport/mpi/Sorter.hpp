@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "bootstrap/mpi/World.hpp"
 #include "core/Deadline.hpp"
 #include "transport/Courier.hpp"
+#include "transport/mpi/Requests.hpp"
 
 namespace bluefog::mpi {
 
@@ -33,7 +33,7 @@ class Sorter {
 
   // The process's.
   static Sorter& of(World& world);
-  explicit Sorter(World& world) : world_(world) {}
+  explicit Sorter(World& world) : world_(world), requests_(world.mpi()) {}
 
   // See Connections.
   std::string greeting();
@@ -43,31 +43,29 @@ class Sorter {
   // What comes for the group of that number is kept, until it is closed.
   void open(int group);
   void close(int group);
+  // Has MPI move, and takes in what has come and what has ended, of all groups.
+  void gather();
   std::optional<Arrival> next(int group);
-  Request send(int to, int group, int tag, const void* data, size_t bytes, Courier::Ends ends);
-  Request receive(Message message, void* into, size_t bytes);
-  Courier::State look(Request& request);
+  Requests::Entry* send(int to, int group, int tag, const void* data, size_t bytes,
+                        Courier::Ends ends);
+  Requests::Entry* receive(Message message, void* into, size_t bytes);
+  Courier::State look(Requests::Entry* request);
   // Keeps that memory until those have ended.
-  void bury(std::vector<Request> requests, std::shared_ptr<void> memory);
+  void bury(const std::vector<Requests::Entry*>& requests, const std::shared_ptr<void>& memory);
   // Ranks of the world that have died.
   std::vector<int> dead();
 
  private:
-  struct Grave {
-    std::vector<Request> requests;
-    std::shared_ptr<void> memory;
-  };
-
   void takeIn();
   void learnWhoDied();
+  Requests::Entry* begin(Message message, void* into, size_t bytes);
   void discard(const Arrival& arrival);
-  void tendGraves();
 
   World& world_;
   std::mutex mutex_;
+  Requests requests_;
   std::map<int, std::deque<Arrival>> of_groups_;  // also of such as are still to be made here
   std::set<int> closed_;
-  std::list<Grave> graves_;
   std::vector<int> dead_;
   Deadline next_look_at_hosts_ = Deadline::in(std::chrono::milliseconds(0));
 };
