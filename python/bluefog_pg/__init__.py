@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bluefog_pg._C import Aborted, CollectiveTimeout, Mismatch, PeerFailed, ProcessGroupBluefog
     from bluefog_pg.flight import flight_log, write_flight_log
     from bluefog_pg.ops import monitored_barrier, neighbor_allreduce, stats
+    from bluefog_pg.start import init
     from bluefog_pg.topology import (
         in_neighbor_ranks,
         load_topology,
@@ -27,6 +28,7 @@ __all__ = [
     "ProcessGroupBluefog",
     "flight_log",
     "in_neighbor_ranks",
+    "init",
     "load_topology",
     "monitored_barrier",
     "neighbor_allreduce",
@@ -45,6 +47,7 @@ _HOME = {
     "ProcessGroupBluefog": "_C",
     "flight_log": "flight",
     "in_neighbor_ranks": "topology",
+    "init": "start",
     "load_topology": "topology",
     "monitored_barrier": "ops",
     "neighbor_allreduce": "ops",

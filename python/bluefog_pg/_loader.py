@@ -33,7 +33,10 @@ def load() -> ModuleType:
 
 def _leave(module: ModuleType) -> None:
     """Leave the groups that are still there, while the interpreter is."""
+    from bluefog_pg import _launcher
+
     module.shutdown_all()
+    _launcher.leave()
     # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
     # abort the process when the interpreter goes first. Our groups go so fast that it often does.
     time.sleep(0.02)

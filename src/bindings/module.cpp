@@ -4,11 +4,17 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <chrono>
 #include <optional>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bindings/Exceptions.hpp"
+#include "bootstrap/mpi/World.hpp"
+#include "bootstrap/pmix/Client.hpp"
+#include "core/Deadline.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
@@ -59,6 +65,22 @@ py::list described(const FlightLog::Shapes& shapes, bool as_types) {
     }
   }
   return list;
+}
+
+// In a process that mpirun or srun has started, before any group is made.
+void startMpi(std::chrono::milliseconds limit) {
+  using bluefog::mpi::World;
+  if (World::running() != nullptr) {
+    return;
+  }
+  const bluefog::Deadline deadline = bluefog::Deadline::in(limit);
+  World::start(findMpi(), [&deadline] {
+    if (deadline.passed()) {
+      throw std::runtime_error("not all of the launcher's processes came to MPI_Init in time");
+    }
+    checkSignals();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
 }
 
 // With the names of torch's flight recorder.
@@ -164,5 +186,24 @@ PYBIND11_MODULE(_C, module) {
           py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
           py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());
 
-  module.def("shutdown_all", &bluefog::registry::shutdownAll, Release());
+  module.def("start_mpi", &startMpi, py::arg("limit"), Release());
+
+  using Client = bluefog::pmix::Client;
+  py::class_<Client>(module, "PmixClient")
+      .def(py::init<const std::string&>(), py::arg("library"), Release())
+      .def_property_readonly("rank", &Client::rank)
+      .def_property_readonly("size", &Client::size)
+      .def_property_readonly("local_rank", &Client::localRank)
+      .def_property_readonly("local_size", &Client::localSize)
+      .def("publish", &Client::publish, py::arg("key"), py::arg("text"), Release())
+      .def("look", &Client::look, py::arg("rank"), py::arg("key"), py::arg("limit"), Release())
+      .def("leave", &Client::leave, Release());
+
+  module.def(
+      "shutdown_all",
+      [] {
+        bluefog::registry::shutdownAll();
+        bluefog::mpi::World::leave();
+      },
+      Release());
 }

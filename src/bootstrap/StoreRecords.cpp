@@ -1,5 +1,8 @@
 #include "bootstrap/StoreRecords.hpp"
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,15 @@ StoreRecords::StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int 
 
 std::string StoreRecords::key(const std::string& topic, int rank) const {
   return prefix_ + topic + "/" + std::to_string(rank);
+}
+
+std::string StoreRecords::keeper() const {
+  c10::intrusive_ptr<c10d::Store> store = store_;
+  while (const auto prefixed = c10::dynamic_intrusive_pointer_cast<c10d::PrefixStore>(store)) {
+    store = prefixed->getUnderlyingStore();
+  }
+  const auto tcp = c10::dynamic_intrusive_pointer_cast<c10d::TCPStore>(store);
+  return tcp ? tcp->getHost() : "";
 }
 
 void StoreRecords::publish(const std::string& topic, const std::string& record) {

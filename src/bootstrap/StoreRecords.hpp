@@ -15,6 +15,7 @@ class StoreRecords final : public Records {
   StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
   void publish(const std::string& topic, const std::string& record) override;
   std::optional<std::string> look(const std::string& topic, int rank) override;
+  std::string keeper() const override;
 
  private:
   std::string key(const std::string& topic, int rank) const;

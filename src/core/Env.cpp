@@ -1,6 +1,7 @@
 #include "core/Env.hpp"
 
 #include <cstdlib>
+#include <stdexcept>
 
 namespace bluefog::env {
 namespace {
@@ -17,7 +18,21 @@ std::string restartCount() {
 }
 
 bool isMpiForced() {
-  return read("BLUEFOG_TRANSPORT") == "mpi";
+  const std::string transport = read("BLUEFOG_TRANSPORT").value_or("");
+  if (!transport.empty() && transport != "mpi") {
+    throw std::invalid_argument("BLUEFOG_TRANSPORT=" + transport +
+                                ": it may be mpi, or not be set (shared memory, and MPI to other "
+                                "hosts)");
+  }
+  return transport == "mpi";
+}
+
+std::optional<std::string> mpiInterfaces() {
+  return read("OMPI_MCA_btl_tcp_if_include");
+}
+
+bool excludesMpiInterfaces() {
+  return read("OMPI_MCA_btl_tcp_if_exclude").has_value();
 }
 
 MpiPlace mpiPlace() {

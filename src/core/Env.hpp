@@ -12,8 +12,12 @@ namespace bluefog::env {
 // How many times torchrun has restarted this job: its attempts share one store, so their keys must
 // differ.
 std::string restartCount();
-// BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own.
+// BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own. Throws
+// std::invalid_argument where it is anything else.
 bool isMpiForced();
+// The interfaces that the user has MPI's TCP use; and whether he has named such as it shall not.
+std::optional<std::string> mpiInterfaces();
+bool excludesMpiInterfaces();
 // The MPI world, and the rank in it, that mpirun or srun has started this process in; or none.
 struct MpiPlace {
   std::string world;

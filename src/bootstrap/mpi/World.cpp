@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bootstrap/mpi/Launch.hpp"
+#include "bootstrap/mpi/interfaces.hpp"
 #include "bootstrap/pmix/Client.hpp"
 
 namespace bluefog::mpi {
@@ -42,7 +43,14 @@ bool areOneWorld(const Rendezvous& rendezvous) {
   return static_cast<int>(places.size()) == rendezvous.size();
 }
 
-void choose(env::Variables& variables, const Home& home) {
+// `network`: by which this host reaches the others, where that is known.
+void choose(env::Variables& variables, const Home& home,
+            const std::optional<std::string>& network) {
+  if (const auto interfaces = env::mpiInterfaces()) {
+    interfaces::requireAny(*interfaces);
+  } else if (network && !env::excludesMpiInterfaces()) {
+    variables.set("OMPI_MCA_btl_tcp_if_include", *network);
+  }
   if (!home.prefix.empty()) {
     variables.setDefault("OPAL_PREFIX", home.prefix);
   }
@@ -56,12 +64,13 @@ void choose(env::Variables& variables, const Home& home) {
 }
 
 // In a thread of its own: MPI_Init waits without limit.
-std::future<World*> startInThread(const Home& home, const std::string& name, int rank) {
+std::future<World*> startInThread(const Home& home, const std::string& name, int rank,
+                                  bool is_launched) {
   auto made = std::make_shared<std::promise<World*>>();
   std::future<World*> future = made->get_future();
-  std::thread([made, home, name, rank] {
+  std::thread([made, home, name, rank, is_launched] {
     try {
-      made->set_value(std::make_unique<World>(home, name, rank).release());
+      made->set_value(std::make_unique<World>(home, name, rank, is_launched).release());
     } catch (...) {
       made->set_exception(std::current_exception());
     }
@@ -95,6 +104,27 @@ uint32_t World::nextNumber() {
   return ++last;
 }
 
+void World::start(const Home& home, const std::function<void()>& meanwhile) {
+  start(home, env::mpiPlace(), true, std::nullopt, meanwhile);
+}
+
+void World::start(const Home& home, const env::MpiPlace& place, bool is_launched,
+                  const std::optional<std::string>& network,
+                  const std::function<void()>& meanwhile) {
+  if (was_begun.exchange(true)) {
+    throw std::runtime_error(
+        "MPI_Init was begun in this process for a group that was given up, and cannot be called "
+        "again; start the process anew");
+  }
+  env::Variables variables;
+  choose(variables, home, network);
+  std::future<World*> made = startInThread(home, place.world, place.rank, is_launched);
+  while (made.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    meanwhile();
+  }
+  the_world.store(made.get(), std::memory_order_release);
+}
+
 World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& find) {
   const bool are_one_world = areOneWorld(rendezvous);
   if (World* world = running()) {
@@ -111,32 +141,29 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     return *world;
   }
   const Home home = find();
-  if (was_begun.exchange(true)) {
-    throw std::runtime_error(
-        "MPI_Init was begun in this process for a group that was given up, and cannot be called "
-        "again; start the process anew");
-  }
-  env::Variables variables;
-  choose(variables, home);
-  const RankRecord& first = rendezvous.record(0);
-  const std::string name = are_one_world ? first.world : first.socket;
-  const int rank =
-      are_one_world ? rendezvous.record(rendezvous.rank()).world_rank : rendezvous.rank();
-  std::optional<Launch> launch;
-  if (!are_one_world) {
-    launch.emplace(rendezvous, records, home, name);
-  }
-  std::future<World*> made = startInThread(home, name, rank);
-  while (made.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+  const auto meanwhile = [&] {
     rendezvous.watch();
     rendezvous.pause([&] { return others(rendezvous); });
+  };
+  if (are_one_world) {
+    start(home, meanwhile);
+  } else {
+    const std::string& name = rendezvous.record(0).socket;
+    const Launch launch(rendezvous, records, home, name);
+    start(home, {name, rendezvous.rank()}, false, interfaces::toward(records.keeper()), meanwhile);
   }
-  the_world.store(made.get(), std::memory_order_release);
   records.publish(kUp, "");
   for (const int rank : others(rendezvous)) {
     rendezvous.await(kUp, rank);
   }
   return *running();
+}
+
+void World::leave() {
+  const World* world = running();
+  if (world != nullptr && world->owner_ == ::getpid() && !world->launcher_library_.empty()) {
+    pmix::Client(world->launcher_library_).leave();
+  }
 }
 
 std::vector<int> World::placesOf(const Rendezvous& rendezvous) const {
@@ -148,8 +175,12 @@ std::vector<int> World::placesOf(const Rendezvous& rendezvous) const {
   return places;
 }
 
-World::World(const Home& home, std::string name, int rank)
-    : mpi_(home.library), name_(std::move(name)), rank_(rank), owner_(::getpid()) {
+World::World(const Home& home, std::string name, int rank, bool is_launched)
+    : mpi_(home.library),
+      name_(std::move(name)),
+      rank_(rank),
+      launcher_library_(is_launched ? home.pmix_library : ""),
+      owner_(::getpid()) {
   const std::set<uint16_t> before = Connections::listening();
   int already = 0;
   mpi_.initialized(&already);

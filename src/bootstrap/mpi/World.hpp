@@ -32,11 +32,17 @@ class World {
   static uint32_t nextNumber();
   // Collective over ranks that have met.
   static World& join(Rendezvous& rendezvous, Records& records, const FindHome& find);
+  // In a process that mpirun or srun has started, before any group is made. Waits for the others:
+  // `meanwhile`, again and again, may throw to give up.
+  static void start(const Home& home, const std::function<void()>& meanwhile);
+  // Before the process ends: mpirun and srun take one that does not say so for one that has
+  // crashed.
+  static void leave();
   // Where its ranks are in the world that they have joined.
   std::vector<int> placesOf(const Rendezvous& rendezvous) const;
 
-  // By join(). `rank` is what this process must be in it.
-  World(const Home& home, std::string name, int rank);
+  // By start(). `rank` is what this process must be in it. `is_launched`: by mpirun or srun.
+  World(const Home& home, std::string name, int rank, bool is_launched);
   const Library& mpi() const { return mpi_; }
   Connections& connections() { return *connections_; }
   const std::string& name() const { return name_; }
@@ -45,10 +51,15 @@ class World {
   std::string describe(int code) const;
 
  private:
+  static void start(const Home& home, const env::MpiPlace& place, bool is_launched,
+                    const std::optional<std::string>& network,
+                    const std::function<void()>& meanwhile);
+
   Library mpi_;
   std::optional<Connections> connections_;
   std::string name_;
   int rank_;
+  std::string launcher_library_;  // libpmix, where mpirun or srun has started this process
   const pid_t owner_;
 };
 

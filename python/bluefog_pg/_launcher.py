@@ -1,0 +1,182 @@
+"""Ranks that mpirun or srun has started find each other without MASTER_ADDR and its like.
+
+torch's `env://` asks for RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Such a launcher sets none of
+them, but it serves PMIx: from there this process learns its rank, and where rank 0 has its store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlparse
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from bluefog_pg._C import PmixClient
+
+    Found = Iterator[tuple[dist.Store, int, int]]
+
+_KEY = "bluefog.store"
+_TOKEN = "bluefog/launcher"
+_SLICE = timedelta(seconds=1)  # so that Ctrl-C and the deadline are looked at
+_CONNECT_S = 2.0
+
+_asked: PmixClient | None = None
+_store: dist.Store | None = None  # serves the other ranks as long as this one lives
+
+
+def register() -> None:
+    """Have torch's `env://` ask the launcher, if there is one, for what the environment lacks."""
+    if "PMIX_RANK" not in os.environ:
+        return
+    # torch.distributed.rendezvous is also the name of a function in torch.distributed.
+    handlers: Any = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    original = handlers["env"]
+
+    def handler(url: str, timeout: timedelta, **options: Any) -> Found:
+        if _can_help(url):
+            _complete(timeout)
+        yield from original(url, timeout=timeout, **options)
+
+    handlers["env"] = handler
+
+
+def _can_help(url: str) -> bool:
+    """Whether something is missing that the launcher knows, and nothing contradicts it."""
+    given = {name: values[0] for name, values in parse_qs(urlparse(url).query).items()}
+    rank = given.get("rank", os.environ.get("RANK", os.environ["PMIX_RANK"]))
+    lacks = [v for v in ("RANK", "WORLD_SIZE") if v.lower() not in given and v not in os.environ]
+    lacks += [v for v in ("MASTER_ADDR", "MASTER_PORT") if v not in os.environ]
+    return bool(lacks) and rank == os.environ["PMIX_RANK"]
+
+
+def _complete(timeout: timedelta) -> None:
+    """Set what is missing of torchrun's variables. Collective over the launcher's processes."""
+    client = _client(timeout)
+    known = {
+        "RANK": client.rank,
+        "WORLD_SIZE": client.size,
+        "LOCAL_RANK": client.local_rank,
+        "LOCAL_WORLD_SIZE": client.local_size,
+    }
+    for name, value in known.items():
+        os.environ.setdefault(name, str(value))
+    if "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
+        return
+    if client.rank == 0:
+        address, port = _serve(client, timeout)
+    else:
+        address, port = _find(client, timeout)
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, str(port)
+
+
+def _client(timeout: timedelta) -> PmixClient:
+    global _asked
+    from bluefog_pg import _mpi
+    from bluefog_pg._loader import load
+
+    try:
+        if not _needs_no_mpi():
+            load().start_mpi(timeout)  # Open MPI does not start where PMIx was used before
+        client: PmixClient = load().PmixClient(_mpi.find().pmix_library)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"[bluefog] RANK, WORLD_SIZE, MASTER_ADDR or MASTER_PORT is not set, and the launcher "
+            f"of this process (PMIX_RANK={os.environ['PMIX_RANK']}) cannot be asked: {error}"
+        ) from error
+    _asked = client
+    return client
+
+
+def _needs_no_mpi() -> bool:
+    """Whether the launcher's variables say that all its processes are on this host."""
+    here, all_ = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE"), os.environ.get("OMPI_COMM_WORLD_SIZE")
+    are_here = here == all_ if here else os.environ.get("SLURM_STEP_NUM_NODES") == "1"
+    return are_here and os.environ.get("BLUEFOG_TRANSPORT") != "mpi"
+
+
+def leave() -> None:
+    """Before the process ends: the launcher takes one that does not say so for one that crashed."""
+    if _asked is not None:
+        _asked.leave()
+
+
+def _serve(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
+    global _store
+    from torch.distributed import TCPStore
+
+    port = int(os.environ.get("MASTER_PORT", "0"))
+    store = TCPStore(
+        "127.0.0.1", port, client.size, is_master=True, timeout=timeout,
+        wait_for_workers=False, multi_tenant=True,
+    )  # fmt: skip
+    token = secrets.token_hex(8)
+    store.set(_TOKEN, token)
+    client.publish(_KEY, " ".join([token, str(store.port), *_own_addresses(client)]))
+    _store = store
+    return "127.0.0.1", store.port
+
+
+def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
+    end = time.monotonic() + timeout.total_seconds()
+    told = None
+    while told is None:
+        if time.monotonic() > end:
+            raise TimeoutError(
+                f"[bluefog] rank {client.rank}/{client.size}: rank 0 has not come to "
+                f"init_process_group within {timeout.total_seconds():g} s"
+            )
+        told = client.look(0, _KEY, _SLICE)
+    token, port, *addresses = told.split()
+    if "MASTER_ADDR" in os.environ:
+        return os.environ["MASTER_ADDR"], int(port)
+    for address in addresses:
+        if _is_there(address, int(port), token):
+            return address, int(port)
+    raise RuntimeError(
+        f"[bluefog] rank {client.rank}/{client.size}: none of rank 0's addresses leads to its "
+        f"store from this host: port {port} of {', '.join(addresses)}; set MASTER_ADDR to one that "
+        "does"
+    )
+
+
+def _is_there(address: str, port: int, token: str) -> bool:
+    """Whether rank 0's store answers there: hosts may have an address of their own of that name."""
+    from torch.distributed import TCPStore
+
+    try:
+        socket.create_connection((address, port), _CONNECT_S).close()
+        store = TCPStore(address, port, is_master=False, timeout=timedelta(seconds=_CONNECT_S))
+        return store.get(_TOKEN) == token.encode()
+    except (OSError, RuntimeError):
+        return False
+
+
+def _own_addresses(client: PmixClient) -> list[str]:
+    if "MASTER_ADDR" in os.environ:
+        return [os.environ["MASTER_ADDR"]]
+    if client.local_size == client.size:
+        return ["127.0.0.1"]
+    found = [_ipv4_of(name) for _, name in socket.if_nameindex()]
+    own = [address for address in found if address and not address.startswith("127.")]
+    return [*own, os.environ.get("PMIX_HOSTNAME") or socket.gethostname()]
+
+
+def _ipv4_of(interface: str) -> str | None:
+    import fcntl
+
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        with contextlib.suppress(OSError):  # it has none
+            answer = fcntl.ioctl(any_socket, 0x8915, request)  # SIOCGIFADDR
+            return socket.inet_ntoa(answer[20:24])
+    return None

@@ -1,0 +1,48 @@
+"""The start of a program, in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg import topology
+from bluefog_pg._groups import backend_of, resolve
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def init(
+    topology_fn: Callable[[int], nx.DiGraph[int]] | None = None,
+    is_weighted: bool = False,
+    **options: Any,
+) -> None:
+    """Make the default process group with backend "bluefog", unless it is there, and its topology.
+
+    Under torchrun, mpirun, srun, or where RANK and its like are set, it has all ranks; in a process
+    that nothing of that kind has started, this one alone. Collective; may be called again, to set
+    another topology.
+
+    Args:
+        topology_fn: makes the topology from the number of ranks; None, exponential-2.
+        is_weighted: as in `set_topology`.
+        options: `timeout` and others of torch.distributed.init_process_group.
+
+    Raises:
+        TypeError: the default process group has another backend.
+    """
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        if not {"store", "init_method"} & set(options) and not _was_launched():
+            options |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+        dist.init_process_group("bluefog", **options)
+    group = resolve(None)
+    backend_of(group)
+    graph = None if topology_fn is None else topology_fn(group.size())
+    topology.set_topology(graph, is_weighted=is_weighted, group=group)
+
+
+def _was_launched() -> bool:
+    return any(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMIX_RANK"))

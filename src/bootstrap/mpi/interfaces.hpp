@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace bluefog::mpi::interfaces {
+
+// The network interface by which this host reaches that one, which may be given by its address.
+// None where that is not known, or is the loopback.
+std::optional<std::string> toward(const std::string& host);
+
+// Of names and networks (10.0.0.0/8) with commas between. Throws std::runtime_error where this host
+// has none of them: MPI would only warn, and then wait.
+void requireAny(const std::string& list);
+
+}  // namespace bluefog::mpi::interfaces

@@ -1,0 +1,172 @@
+"""Started by mpirun, by mp.spawn on two hosts, or by nothing: and which network MPI then uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import harness
+import hosts
+from programs import Ran, finish_script, run_script, start_script
+from test_launch import CHECK, assert_all_fine, write
+
+pytestmark = harness.only_bluefog
+
+MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
+INIT = CHECK + "import bluefog_pg\nbluefog_pg.init()\n"
+ENVIRONMENT = """
+import os
+assert int(os.environ["RANK"]) == dist.get_rank()
+assert int(os.environ["WORLD_SIZE"]) == dist.get_world_size()
+assert 0 <= int(os.environ["LOCAL_RANK"]) < int(os.environ["LOCAL_WORLD_SIZE"])
+"""
+# Once more: the store must outlive the first group.
+TWICE = (
+    INIT + ENVIRONMENT + "check()\n"
+    "dist.destroy_process_group()\ndist.init_process_group('bluefog')\ncheck()\n"
+)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[list[str]]:
+    with hosts.network(2) as names:
+        yield names
+
+
+@pytest.mark.parametrize("transport", ["", "mpi"])
+def test_mpirun_on_one_host(transport: str, tmp_path: Path) -> None:
+    env = {"BLUEFOG_TRANSPORT": transport}
+    command = [*MPIRUN, "-np", "3", sys.executable, write(tmp_path, TWICE)]
+    ran = run_script(command, env=env)
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 3, times=2)
+
+
+def mpirun_on(names: list[str], folder: Path, script: str, *options: str) -> Ran:
+    """Two ranks a host; in place of ssh, what enters a host's network and has its name."""
+    agent = folder / "agent"
+    entries = "".join(f"{hosts.address(name)}) host={name};;\n" for name in names)
+    agent.write_text(
+        f'#!/bin/sh\ncase "$1" in\n{entries}esac\nshift\n'
+        'exec ip netns exec $host unshare --uts sh -c "hostname $host; $*"\n'
+    )
+    agent.chmod(0o755)
+    where = ",".join(f"{hosts.address(name)}:2" for name in names)
+    command = [*MPIRUN, "--prtemca", "plm_ssh_agent", str(agent), "--host", where, *options]
+    command += ["--map-by", "ppr:2:node", sys.executable, script]
+    named = ["unshare", "--uts", "sh", "-c", f'hostname {names[0]}; exec "$@"', "sh", *command]
+    return run_script([*hosts.prefix(names[0]), *named])
+
+
+def test_mpirun_on_two_hosts(two: list[str], tmp_path: Path) -> None:
+    spread = "import os, socket\nassert os.environ['LOCAL_WORLD_SIZE'] == '2'\n"
+    ran = mpirun_on(two, tmp_path, write(tmp_path, TWICE + spread))
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 4, times=2)
+    assert servers() == [], "mpirun is the server"
+
+
+def servers() -> list[str]:
+    found = subprocess.run(["pgrep", "-f", "bluefog-pmixd"], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def test_a_rank_that_mpirun_starts_and_that_does_not_come(tmp_path: Path) -> None:
+    text = (
+        "import os, time, datetime, bluefog_pg\n"
+        "if os.environ['PMIX_RANK'] == '0': time.sleep(8)\n"
+        "else: bluefog_pg.init(timeout=datetime.timedelta(seconds=2))\n"
+    )
+    ran = run_script([*MPIRUN, "-np", "2", sys.executable, write(tmp_path, text)])
+    assert ran.code != 0
+    told = "rank 1/2: rank 0 has not come to init_process_group within 2 s"
+    assert told in ran.out, ran.out
+
+
+def test_init_of_a_process_that_nothing_has_started(tmp_path: Path) -> None:
+    text = INIT + (
+        "check()\n"
+        "bluefog_pg.init(bluefog_pg.topology_util.RingGraph)\n"
+        "assert bluefog_pg.load_topology().number_of_nodes() == 1\n"
+    )
+    ran = run_script([sys.executable, write(tmp_path, text)])
+    assert (ran.code, ran.out) == (0, "rank 0 of 1 fine\n")
+
+
+def test_init_beside_another_backend(tmp_path: Path) -> None:
+    text = (
+        "import bluefog_pg, torch.distributed as dist\n"
+        "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "bluefog_pg.init()\n"
+    )
+    ran = run_script([sys.executable, write(tmp_path, text)])
+    assert ran.code != 0 and 'make the group with backend="bluefog"' in ran.out, ran.out
+
+
+SPAWN = CHECK + """
+def run(local, node):
+    import os
+    os.environ["RANK"] = str(2 * node + local)
+    dist.init_process_group("bluefog", init_method="env://")
+    check()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(run, (int(sys.argv[1]),), nprocs=2)
+"""
+
+
+def on_each(names: list[str], script: str, env: dict[str, str]) -> list[Ran]:
+    """Two processes on each of two hosts, by mp.spawn."""
+    env = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431", "WORLD_SIZE": "4"} | env
+    runs = [
+        start_script([*hosts.prefix(name), sys.executable, script, str(node)], env=env)
+        for node, name in enumerate(names)
+    ]
+    return [finish_script(run) for run in runs]
+
+
+def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
+    told = on_each(two, write(tmp_path, SPAWN), {})
+    out = "".join(ran.out for ran in told)
+    assert [ran.code for ran in told] == [0, 0], out
+    assert_all_fine(out, 4)
+
+
+@pytest.fixture
+def with_another_network(two: list[str]) -> Iterator[list[str]]:
+    """Each host has a second address, the same on both, as docker0's is, and it leads nowhere."""
+    for name in two:
+        hosts.inside(name, "link", "add", "docker0", "type", "veth", "peer", "name", "docker1")
+        hosts.inside(name, "addr", "add", "172.17.0.1/16", "dev", "docker0")
+        hosts.inside(name, "link", "set", "docker0", "up")
+    yield two
+    for name in two:
+        hosts.inside(name, "link", "del", "docker0")
+
+
+def test_mpi_uses_the_network_that_leads_to_the_store(
+    with_another_network: list[str], tmp_path: Path
+) -> None:
+    told = on_each(with_another_network, write(tmp_path, SPAWN), {})
+    out = "".join(ran.out for ran in told)
+    assert [ran.code for ran in told] == [0, 0], out
+    assert_all_fine(out, 4)
+
+
+def test_an_interface_that_no_host_has(two: list[str], tmp_path: Path) -> None:
+    env = {"OMPI_MCA_btl_tcp_if_include": "ib7,192.168.99.0/24"}
+    for ran in on_each(two, write(tmp_path, SPAWN), env):
+        assert ran.code != 0
+        told = "names no network interface of this host; it has eth0"
+        assert f"OMPI_MCA_btl_tcp_if_include=ib7,192.168.99.0/24 {told}" in ran.out, ran.out
+
+
+def test_a_transport_that_is_none(tmp_path: Path) -> None:
+    ran = run_script([sys.executable, write(tmp_path, INIT)], env={"BLUEFOG_TRANSPORT": "tcp"})
+    assert ran.code != 0
+    assert "BLUEFOG_TRANSPORT=tcp: it may be mpi, or not be set" in ran.out, ran.out
