@@ -32,9 +32,14 @@ TWICE = (
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[list[str]]:
-    with hosts.network(2) as names:
+def three() -> Iterator[list[str]]:
+    with hosts.network(3) as names:
         yield names
+
+
+@pytest.fixture
+def two(three: list[str]) -> list[str]:
+    return three[:2]
 
 
 @pytest.mark.parametrize("transport", ["", "mpi"])
@@ -135,6 +140,65 @@ def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     out = "".join(ran.out for ran in told)
     assert [ran.code for ran in told] == [0, 0], out
     assert_all_fine(out, 4)
+
+
+OLD = """
+#include <string.h>
+int MPI_Get_library_version(char *text, int *length) {
+  strcpy(text, "Open MPI v0.9, of a museum");
+  *length = (int)strlen(text);
+  return 0;
+}
+"""
+MUTE = """
+#include <unistd.h>
+int MPI_Init_thread(int *a, char ***b, int c, int *d) { return sleep(60); }
+"""
+
+
+def odd_mpi(folder: Path, source: str) -> str:
+    """The prefix of an MPI that is the real one but for what `source` defines."""
+    from bluefog_pg import _mpi
+
+    real = _mpi.find()
+    (folder / "lib").mkdir()
+    (folder / "shim.c").write_text(source)
+    where = str(Path(real.library).parent)
+    command = ["cc", "-shared", "-fPIC", "-o", str(folder / "lib" / "libmpi.so.40")]
+    command += [str(folder / "shim.c"), "-Wl,--no-as-needed", real.library, f"-Wl,-rpath,{where}"]
+    subprocess.run(command, check=True)
+    (folder / "lib" / "libpmix.so.2").symlink_to(real.pmix_library)
+    return str(folder)
+
+
+def one_each(names: list[str], script: str, odd: dict[str, str]) -> list[Ran]:
+    """A process on each host; the second one has more in its environment."""
+    env = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29432"}
+    env["WORLD_SIZE"] = str(len(names))
+    runs = [
+        start_script(
+            [*hosts.prefix(name), sys.executable, script],
+            env=env | {"RANK": str(rank)} | (odd if rank == 1 else {}),
+        )
+        for rank, name in enumerate(names)
+    ]
+    return [finish_script(run) for run in runs]
+
+
+def test_hosts_with_different_mpi_libraries(two: list[str], tmp_path: Path) -> None:
+    odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, OLD)}
+    for ran in one_each(two, write(tmp_path, INIT), odd):
+        assert ran.code != 0
+        assert "hosts have different MPI libraries: Open MPI v0.9 on " in ran.out, ran.out
+
+
+def test_a_host_that_does_not_come_through_mpi_init(three: list[str], tmp_path: Path) -> None:
+    odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, MUTE)}
+    text = "import bluefog_pg, datetime as d\nbluefog_pg.init(timeout=d.timedelta(seconds=4))\n"
+    told = one_each(three, write(tmp_path, text), odd)
+    assert all(ran.code != 0 and ran.seconds < 20 for ran in told), told
+    for ran in (told[0], told[2]):
+        assert "nothing from rank 1" in ran.out, ran.out
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Ranks that mpirun or srun has started find each other without MASTER_ADDR and its like.
 
-torch's `env://` asks for RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Such a launcher sets none of
-them, but it serves PMIx: from there this process learns its rank, and where rank 0 has its store.
+torch's `env://` asks for RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Such a launcher sets none
+of them, but it serves PMIx: there this process learns its rank, and where rank 0 has its store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Found = Iterator[tuple[dist.Store, int, int]]
 
 _KEY = "bluefog.store"
-_TOKEN = "bluefog/launcher"
+_PROOF = "bluefog/launcher"  # in the store: what rank 0 has told of itself
 _SLICE = timedelta(seconds=1)  # so that Ctrl-C and the deadline are looked at
 _CONNECT_S = 2.0
 
@@ -99,9 +99,10 @@ def _client(timeout: timedelta) -> PmixClient:
 
 def _needs_no_mpi() -> bool:
     """Whether the launcher's variables say that all its processes are on this host."""
-    here, all_ = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE"), os.environ.get("OMPI_COMM_WORLD_SIZE")
-    are_here = here == all_ if here else os.environ.get("SLURM_STEP_NUM_NODES") == "1"
-    return are_here and os.environ.get("BLUEFOG_TRANSPORT") != "mpi"
+    env = os.environ
+    here = env.get("OMPI_COMM_WORLD_LOCAL_SIZE")
+    are_here = here == env["OMPI_COMM_WORLD_SIZE"] if here else env.get("SLURM_NNODES") == "1"
+    return are_here and env.get("BLUEFOG_TRANSPORT") != "mpi"
 
 
 def leave() -> None:
@@ -120,7 +121,7 @@ def _serve(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
         wait_for_workers=False, multi_tenant=True,
     )  # fmt: skip
     token = secrets.token_hex(8)
-    store.set(_TOKEN, token)
+    store.set(_PROOF, token)
     client.publish(_KEY, " ".join([token, str(store.port), *_own_addresses(client)]))
     _store = store
     return "127.0.0.1", store.port
@@ -156,7 +157,7 @@ def _is_there(address: str, port: int, token: str) -> bool:
     try:
         socket.create_connection((address, port), _CONNECT_S).close()
         store = TCPStore(address, port, is_master=False, timeout=timedelta(seconds=_CONNECT_S))
-        return store.get(_TOKEN) == token.encode()
+        return store.get(_PROOF) == token.encode()
     except (OSError, RuntimeError):
         return False
 

@@ -3,13 +3,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,6 +29,10 @@ using pmix::Job;
 using pmix::ServerProcess;
 
 constexpr int kRanks = 4;
+
+Deadline soon() {
+  return Deadline::in(std::chrono::seconds(30));
+}
 
 // The prefix of an Open MPI, or nothing.
 std::string mpiHome() {
@@ -147,11 +154,29 @@ TEST(Job, IsReadAsItWasWritten) {
   EXPECT_THROW(Job::decode("nonsense"), std::runtime_error);
 }
 
+TEST(ServerProcess, SaysThatItDoesNotAnswer) {
+  const fs::path program = fs::temp_directory_path() / ("mute-" + std::to_string(::getpid()));
+  std::ofstream(program) << "#!/bin/sh\nsleep 5 &\n";
+  fs::permissions(program, fs::perms::owner_all);
+  Job job;
+  job.hosts = {{"host0", {0}}};
+  const auto start = [&] {
+    ServerProcess(program.string(), job, Deadline::in(std::chrono::milliseconds(200)));
+  };
+  try {
+    start();
+    ADD_FAILURE() << "it answered";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("does not answer"), std::string::npos);
+  }
+  fs::remove(program);
+}
+
 TEST(ServerProcess, SaysWhatIsWrong) {
   Job job{.library = "/nowhere/libpmix.so", .nspace = "n", .hosts = {{"a", {0}}}, .pids = {1}};
-  EXPECT_THROW(ServerProcess("/nowhere/bluefog-pmixd", job), std::system_error);
+  EXPECT_THROW(ServerProcess("/nowhere/bluefog-pmixd", job, soon()), std::system_error);
   try {
-    ServerProcess(BLUEFOG_PMIXD, job);
+    ServerProcess(BLUEFOG_PMIXD, job, soon());
     FAIL() << "serves";
   } catch (const std::runtime_error& error) {
     EXPECT_NE(std::string(error.what()).find("/nowhere/libpmix.so"), std::string::npos);
@@ -178,7 +203,7 @@ TEST(ServerProcess, GivesTwoHostsOneWorld) {
     for (const int rank : job.host().ranks) {
       job.pids.push_back(ranks[static_cast<size_t>(rank)].pid());
     }
-    ServerProcess& server = servers.emplace_back(BLUEFOG_PMIXD, job);
+    ServerProcess& server = servers.emplace_back(BLUEFOG_PMIXD, job, soon());
     server.serveFences([&, here](const std::string& blob) { return swapping.swap(here, blob); });
     for (size_t local = 0; local < job.pids.size(); ++local) {
       ranks[static_cast<size_t>(job.host().ranks[local])].begin(server.environments()[local]);

@@ -6,11 +6,13 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 namespace bluefog::mpi {
 namespace {
@@ -103,6 +105,14 @@ size_t Connections::underWay() const {
   size_t bytes = 0;
   forEach([&bytes](int fd) { bytes += unacknowledged(fd); });
   return bytes;
+}
+
+void Connections::close() const {
+  std::vector<int> all;
+  forEach([&all](int fd) { all.push_back(fd); });
+  for (const int fd : all) {
+    ::close(fd);
+  }
 }
 
 void Connections::giveUpSilent() const {

@@ -24,6 +24,8 @@ class Connections {
   void add(const std::string& ports);
   // Ends those whose host has not acknowledged for long what was sent to it.
   void giveUpSilent() const;
+  // In a forked child: as long as it kept them, the peers would not see this process's end.
+  void close() const;
   // Bytes that were sent and not yet received by the other hosts' kernels.
   size_t underWay() const;
 

@@ -15,6 +15,7 @@ namespace {
 const std::string kEnvironments = "mpi environments";
 const std::string kFence = "mpi fence ";
 constexpr char kBetweenRanks = '\f';
+constexpr int kMostFences = 8;  // in MPI_Init
 
 pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std::string& world) {
   pmix::Job job;
@@ -70,8 +71,28 @@ Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const
   variables_.set("OMPI_MCA_orte_local_daemon_uri", "1.0;tcp://127.0.0.1:9");
 }
 
+std::vector<int> Launch::late() const {
+  std::vector<int> ranks;
+  for (int number = 0; number < kMostFences; ++number) {
+    std::vector<int> lacking;
+    size_t came = 0;
+    for (const pmix::Job::Host& host : job_.hosts) {
+      if (records_.look(kFence + std::to_string(number), host.ranks.front())) {
+        ++came;
+      } else {
+        lacking.insert(lacking.end(), host.ranks.begin(), host.ranks.end());
+      }
+    }
+    if (came == 0) {
+      break;
+    }
+    ranks = std::move(lacking);
+  }
+  return ranks;
+}
+
 void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {
-  server_ = std::make_unique<pmix::ServerProcess>(home.server_program, job_);
+  server_ = std::make_unique<pmix::ServerProcess>(home.server_program, job_, rendezvous.deadline());
   server_->serveFences([this, deadline = rendezvous.deadline(),
                         number = 0](const std::string& blob) mutable {
     return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, deadline, ends_);

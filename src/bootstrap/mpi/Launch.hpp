@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bootstrap/Records.hpp"
 #include "bootstrap/Rendezvous.hpp"
@@ -22,6 +23,8 @@ class Launch {
   Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world);
   // Waits for no other host.
   ~Launch() { ends_ = true; }
+  // The ranks whose hosts have not come to a fence that others have come to; none where all have.
+  std::vector<int> late() const;
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 

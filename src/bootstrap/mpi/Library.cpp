@@ -1,10 +1,13 @@
 #include "bootstrap/mpi/Library.hpp"
 
+#include <array>
+
 namespace bluefog::mpi {
 
 Library::Library(const std::string& path) : library_(path) {
   library_.find("MPI_Init_thread", init_thread);
   library_.find("MPI_Initialized", initialized);
+  library_.find("MPI_Get_library_version", get_library_version);
   library_.find("MPI_Query_thread", query_thread);
   library_.find("MPI_Comm_rank", comm_rank);
   library_.find("MPI_Comm_set_errhandler", comm_set_errhandler);
@@ -24,6 +27,14 @@ Library::Library(const std::string& path) : library_(path) {
   library_.find("ompi_mpi_comm_world", world);
   library_.find("ompi_mpi_byte", byte);
   library_.find("ompi_mpi_errors_return", errors_return);
+}
+
+std::string Library::version() const {
+  std::array<char, kMostText + 1> text{};
+  int length = 0;
+  get_library_version(text.data(), &length);
+  const std::string whole = text.data();
+  return whole.substr(0, whole.find(','));
 }
 
 }  // namespace bluefog::mpi

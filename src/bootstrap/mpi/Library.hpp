@@ -31,6 +31,7 @@ class Library {
 
   int (*init_thread)(int* argc, char*** argv, int required, int* provided);
   int (*initialized)(int* flag);
+  int (*get_library_version)(char* text, int* length);
   int (*query_thread)(int* provided);
   int (*comm_rank)(Comm, int* rank);
   int (*comm_set_errhandler)(Comm, ErrorHandler);
@@ -56,6 +57,9 @@ class Library {
   static constexpr int kThreadMultiple = 3;
   static constexpr int kAny = -1;  // source, tag
   static constexpr int kMostText = 256;
+
+  // "Open MPI v5.0.11"
+  std::string version() const;
 
  private:
   SharedLibrary library_;

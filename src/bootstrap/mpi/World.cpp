@@ -22,6 +22,7 @@
 namespace bluefog::mpi {
 namespace {
 
+const std::string kVersion = "mpi version";
 const std::string kUp = "mpi is up";
 
 // Lives as long as the process: threads of MPI do.
@@ -88,6 +89,17 @@ std::vector<int> others(const Rendezvous& rendezvous) {
   return ranks;
 }
 
+void requireSameLibrary(Rendezvous& rendezvous, Records& records, const std::string& own) {
+  records.publish(kVersion, own);
+  const std::string first = rendezvous.await(kVersion, 0);
+  if (first != own) {
+    const std::string& here = rendezvous.record(rendezvous.rank()).host;
+    throw std::runtime_error("hosts have different MPI libraries: " + own + " on " + here + ", " +
+                             first + " on " + rendezvous.record(0).host +
+                             "; all need the same one (BLUEFOG_MPI_HOME chooses)");
+  }
+}
+
 }  // namespace
 
 World* World::running() {
@@ -141,15 +153,20 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     return *world;
   }
   const Home home = find();
+  requireSameLibrary(rendezvous, records, Library(home.library).version());
+  std::optional<Launch> launch;
   const auto meanwhile = [&] {
     rendezvous.watch();
-    rendezvous.pause([&] { return others(rendezvous); });
+    rendezvous.pause([&] {
+      const std::vector<int> late = launch ? launch->late() : std::vector<int>();
+      return late.empty() ? others(rendezvous) : late;
+    });
   };
   if (are_one_world) {
     start(home, meanwhile);
   } else {
     const std::string& name = rendezvous.record(0).socket;
-    const Launch launch(rendezvous, records, home, name);
+    launch.emplace(rendezvous, records, home, name);
     start(home, {name, rendezvous.rank()}, false, interfaces::toward(records.keeper()), meanwhile);
   }
   records.publish(kUp, "");

@@ -1,8 +1,11 @@
 #include "bootstrap/pmix/MessageSocket.hpp"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 namespace bluefog::pmix {
 namespace {
@@ -61,6 +64,13 @@ std::optional<MessageSocket::Message> MessageSocket::receive() {
     return std::nullopt;
   }
   return message;
+}
+
+void MessageSocket::setPatience(std::chrono::nanoseconds patience) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  // 0 would be without limit.
+  const timeval limit{std::clamp<time_t>(seconds.count(), 1, INT_MAX), 0};
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
 void MessageSocket::shutDown() {

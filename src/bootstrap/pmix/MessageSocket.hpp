@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -27,8 +28,9 @@ class MessageSocket {
 
   // False where the other side is gone.
   bool send(Kind kind, const std::string& text);
-  // Waits; nothing where the other side is gone.
+  // Waits; nothing where the other side is gone, or has sent nothing for as long as its patience.
   std::optional<Message> receive();
+  void setPatience(std::chrono::nanoseconds patience);
   // Ends a receive() in another thread.
   void shutDown();
   int fd() const { return socket_.get(); }

@@ -60,18 +60,21 @@ Fd start(const std::string& program) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const std::string& program, const Job& job) : socket_(start(program)) {
+ServerProcess::ServerProcess(const std::string& program, const Job& job, Deadline limit)
+    : socket_(start(program)) {
+  socket_.setPatience(limit.left());
   socket_.send(MessageSocket::Kind::kJob, job.encode());
   while (environments_.size() < job.host().ranks.size()) {
     const auto message = socket_.receive();
     if (!message) {
-      throw std::runtime_error(program + " died");
+      throw std::runtime_error(program + (limit.passed() ? " does not answer" : " died"));
     }
     if (message->kind != MessageSocket::Kind::kEnvironment) {
       throw std::runtime_error(program + ": " + message->text);
     }
     environments_.push_back(message->text);
   }
+  socket_.setPatience(Deadline::never().left());
 }
 
 ServerProcess::~ServerProcess() {

@@ -8,6 +8,7 @@
 
 #include "bootstrap/pmix/Job.hpp"
 #include "bootstrap/pmix/MessageSocket.hpp"
+#include "core/Deadline.hpp"
 
 namespace bluefog::pmix {
 
@@ -18,8 +19,9 @@ class ServerProcess {
   // Swaps this host's blob for all hosts' in their order, or throws.
   using Swap = std::function<std::string(const std::string& blob)>;
 
-  // Throws std::runtime_error where there is no such program, or it cannot serve.
-  ServerProcess(const std::string& program, const Job& job);
+  // Throws std::runtime_error where there is no such program, or it cannot serve, or does not
+  // within the limit.
+  ServerProcess(const std::string& program, const Job& job, Deadline limit);
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;

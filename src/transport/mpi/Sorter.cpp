@@ -1,5 +1,7 @@
 #include "transport/mpi/Sorter.hpp"
 
+#include <pthread.h>
+
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -12,11 +14,22 @@ constexpr std::chrono::milliseconds kLookAtHosts{1000};
 // MPI sends so many bytes in one piece.
 constexpr size_t kShort = 32 * 1024;
 
+// Lives as long as the process, as its world does.
+Sorter* the_sorter = nullptr;
+
 }  // namespace
 
 Sorter& Sorter::of(World& world) {
-  static Sorter* const instance = std::make_unique<Sorter>(world).release();
-  return *instance;
+  static std::once_flag once;
+  std::call_once(once, [&world] {
+    the_sorter = std::make_unique<Sorter>(world).release();
+    ::pthread_atfork([] { the_sorter->mutex_.lock(); }, [] { the_sorter->mutex_.unlock(); },
+                     [] {
+                       the_sorter->world_.connections().close();
+                       the_sorter->mutex_.unlock();
+                     });
+  });
+  return *the_sorter;
 }
 
 std::string Sorter::greeting() {
