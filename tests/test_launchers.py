@@ -112,7 +112,9 @@ def test_init_beside_another_backend(tmp_path: Path) -> None:
     assert ran.code != 0 and 'make the group with backend="bluefog"' in ran.out, ran.out
 
 
-SPAWN = CHECK + """
+SPAWN = (
+    CHECK
+    + """
 def run(local, node):
     import os
     os.environ["RANK"] = str(2 * node + local)
@@ -123,6 +125,7 @@ def run(local, node):
 if __name__ == "__main__":
     torch.multiprocessing.spawn(run, (int(sys.argv[1]),), nprocs=2)
 """
+)
 
 
 def on_each(names: list[str], script: str, env: dict[str, str]) -> list[Ran]:
@@ -226,7 +229,7 @@ def test_an_interface_that_no_host_has(two: list[str], tmp_path: Path) -> None:
     env = {"OMPI_MCA_btl_tcp_if_include": "ib7,192.168.99.0/24"}
     for ran in on_each(two, write(tmp_path, SPAWN), env):
         assert ran.code != 0
-        told = "names no network interface of this host; it has eth0"
+        told = "names no network interface of this host; it has eth0, lo"
         assert f"OMPI_MCA_btl_tcp_if_include=ib7,192.168.99.0/24 {told}" in ran.out, ran.out
 
 

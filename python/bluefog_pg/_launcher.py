@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -29,6 +30,7 @@ _KEY = "bluefog.store"
 _PROOF = "bluefog/launcher"  # in the store: what rank 0 has told of itself
 _SLICE = timedelta(seconds=1)  # so that Ctrl-C and the deadline are looked at
 _CONNECT_S = 2.0
+_PAUSE_S = 0.01
 
 _asked: PmixClient | None = None
 _store: dist.Store | None = None  # serves the other ranks as long as this one lives
@@ -42,7 +44,9 @@ def register() -> None:
     handlers: Any = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
 
-    def handler(url: str, timeout: timedelta, **options: Any) -> Found:
+    from torch.distributed.constants import default_pg_timeout
+
+    def handler(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Found:
         if _can_help(url):
             _complete(timeout)
         yield from original(url, timeout=timeout, **options)
@@ -107,6 +111,11 @@ def _needs_no_mpi() -> bool:
 
 def leave() -> None:
     """Before the process ends: the launcher takes one that does not say so for one that crashed."""
+    from bluefog_pg._loader import load
+
+    if "mpi4py" in sys.modules:
+        return  # it finalizes MPI, later, and for that needs what would be left here
+    load().leave_launcher()
     if _asked is not None:
         _asked.leave()
 
@@ -137,12 +146,15 @@ def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
                 f"init_process_group within {timeout.total_seconds():g} s"
             )
         told = client.look(0, _KEY, _SLICE)
+        time.sleep(_PAUSE_S)
     token, port, *addresses = told.split()
     if "MASTER_ADDR" in os.environ:
         return os.environ["MASTER_ADDR"], int(port)
-    for address in addresses:
-        if _is_there(address, int(port), token):
-            return address, int(port)
+    while time.monotonic() < end:
+        for address in addresses:
+            if _is_there(address, int(port), token):
+                return address, int(port)
+        time.sleep(_PAUSE_S)
     raise RuntimeError(
         f"[bluefog] rank {client.rank}/{client.size}: none of rank 0's addresses leads to its "
         f"store from this host: port {port} of {', '.join(addresses)}; set MASTER_ADDR to one that "

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+_PLACES = {"store", "init_method", "rank", "world_size"}
+
+
 def init(
     topology_fn: Callable[[int], nx.DiGraph[int]] | None = None,
     is_weighted: bool = False,
@@ -31,11 +34,12 @@ def init(
 
     Raises:
         TypeError: the default process group has another backend.
+        RuntimeError: a launcher without PMIx has started several such processes.
     """
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        if not {"store", "init_method"} & set(options) and not _was_launched():
+        if not _PLACES & set(options) and not _was_launched():
             options |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group("bluefog", **options)
     group = resolve(None)
@@ -45,4 +49,13 @@ def init(
 
 
 def _was_launched() -> bool:
-    return any(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMIX_RANK"))
+    if any(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "PMIX_RANK")):
+        return True
+    for name in ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+        if os.environ.get(name, "1") != "1":
+            raise RuntimeError(
+                f"[bluefog] {name}={os.environ[name]}, but the launcher gives no PMIx: start with "
+                "srun --mpi=pmix or Open MPI's mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
+                "MASTER_PORT"
+            )
+    return False

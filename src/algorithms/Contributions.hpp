@@ -14,12 +14,17 @@ class Contributions {
  public:
   // Of this rank so many bytes, and of each other one what its frame has at that offset.
   void collect(Board& board, const Op& op, const std::byte* own, size_t bytes, size_t offset) {
-    data_.clear();
-    factors_.clear();
+    clear();
     for (int rank = 0; rank < board.size(); ++rank) {
-      const bool is_own = rank == board.rank();
-      data_.push_back(is_own ? own : board.from(rank, bytes, offset));
-      factors_.push_back(is_own ? op.factor : board.factorOf(rank));
+      add(board, op, rank, own, bytes, offset);
+    }
+  }
+  // Of those ranks alone.
+  void collect(Board& board, const Op& op, const std::vector<int>& ranks, const std::byte* own,
+               size_t bytes, size_t offset) {
+    clear();
+    for (const int rank : ranks) {
+      add(board, op, rank, own, bytes, offset);
     }
   }
   // `out` may be one of them.
@@ -32,6 +37,17 @@ class Contributions {
   }
 
  private:
+  void clear() {
+    data_.clear();
+    factors_.clear();
+  }
+  void add(Board& board, const Op& op, int rank, const std::byte* own, size_t bytes,
+           size_t offset) {
+    const bool is_own = rank == board.rank();
+    data_.push_back(is_own ? own : board.from(rank, bytes, offset));
+    factors_.push_back(is_own ? op.factor : board.factorOf(rank));
+  }
+
   std::vector<const void*> data_;
   std::vector<double> factors_;
 };

@@ -2,6 +2,8 @@
 #include <utility>
 
 #include "algorithms/Algorithms.hpp"
+#include "algorithms/Blocks.hpp"
+#include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
 #include "core/Reduce.hpp"
 
@@ -22,44 +24,6 @@ size_t blockBytes(const Board& board, size_t bytes) {
   const size_t least = kLeastPart * static_cast<size_t>(board.size());
   return std::clamp(bytes / kLeastBlocks, std::min(least, board.payload()), board.payload());
 }
-
-// One block of the tensor, cut into a part per rank.
-struct Block {
-  size_t begin;  // elements
-  size_t count;
-  size_t part;
-
-  size_t partBegin(int rank) const {
-    return begin + std::min(count, part * static_cast<size_t>(rank));
-  }
-  size_t partCount(int rank) const {
-    const size_t before = std::min(count, part * static_cast<size_t>(rank));
-    return std::min(part, count - before);
-  }
-};
-
-class Blocks {
- public:
-  Blocks(size_t count, size_t element_bytes, size_t payload, int ranks)
-      : count_(count),
-        ranks_(static_cast<size_t>(ranks)),
-        line_(RingShape::kLine / element_bytes),
-        part_(std::max(payload / (ranks_ * element_bytes) / line_ * line_, size_t{1})) {}
-
-  size_t size() const { return (count_ + part_ * ranks_ - 1) / (part_ * ranks_); }
-  Block at(size_t index) const {
-    const size_t begin = index * part_ * ranks_;
-    const size_t count = std::min(part_ * ranks_, count_ - begin);
-    const size_t even = (count + ranks_ - 1) / ranks_;
-    return {begin, count, std::min(part_, (even + line_ - 1) / line_ * line_)};
-  }
-
- private:
-  size_t count_;
-  size_t ranks_;
-  size_t line_;  // elements of a cache line
-  size_t part_;
-};
 
 // Each rank reduces its own part of every block and hands the result to all, over the second
 // board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
@@ -101,6 +65,7 @@ class InBlocks {
   }
 
  private:
+  static size_t index(int rank) { return static_cast<size_t>(rank); }
   bool canCollect() { return collected_ < reduced_ && returns_.hasArrivals(op_); }
   bool canReduce() {
     return reduced_ < scattered_ && returns_.hasRoom() && board_.hasArrivals(op_);
@@ -113,8 +78,8 @@ class InBlocks {
     size_t bytes = 0;
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        const size_t begin = block.partBegin(rank) * width_;
-        const size_t length = block.partCount(rank) * width_;
+        const size_t begin = block.partBegin(index(rank)) * width_;
+        const size_t length = block.partCount(index(rank)) * width_;
         std::byte* place = slot + begin - block.begin * width_;
         data_.forEach(begin, length, [&](const Spans::Span& span, size_t at) {
           board_.write(place + at, span.data, span.bytes);
@@ -123,21 +88,22 @@ class InBlocks {
       }
     }
     board_.publishCut(op_, bytes, [&](int peer) {
-      return Board::Cut{(block.partBegin(peer) - block.begin) * width_,
-                        block.partCount(peer) * width_};
+      return Board::Cut{(block.partBegin(index(peer)) - block.begin) * width_,
+                        block.partCount(index(peer)) * width_};
     });
   }
 
   void reduceOwnPart(const Block& block) {
     const int self = board_.rank();
-    const size_t in_block = (block.partBegin(self) - block.begin) * width_;
-    const size_t bytes = block.partCount(self) * width_;
+    const size_t in_block = (block.partBegin(index(self)) - block.begin) * width_;
+    const size_t bytes = block.partCount(index(self)) * width_;
     std::byte* slot = returns_.slot();
-    data_.forEach(block.partBegin(self) * width_, bytes, [&](const Spans::Span& own, size_t at) {
-      inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
-      inputs_.reduce(op_.signature, own.data, own.bytes / width_);
-      returns_.write(slot + at, own.data, own.bytes);
-    });
+    data_.forEach(block.partBegin(index(self)) * width_, bytes,
+                  [&](const Spans::Span& own, size_t at) {
+                    inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
+                    inputs_.reduce(op_.signature, own.data, own.bytes / width_);
+                    returns_.write(slot + at, own.data, own.bytes);
+                  });
     board_.pop();
     returns_.publish(op_, bytes, returns_.size() - 1);
   }
@@ -145,9 +111,9 @@ class InBlocks {
   void collect(const Block& block) {
     for (int rank = 0; rank < board_.size(); ++rank) {
       if (rank != board_.rank()) {
-        const size_t bytes = block.partCount(rank) * width_;
+        const size_t bytes = block.partCount(index(rank)) * width_;
         const std::byte* result = returns_.from(rank, bytes);
-        data_.forEach(block.partBegin(rank) * width_, bytes,
+        data_.forEach(block.partBegin(index(rank)) * width_, bytes,
                       [&](const Spans::Span& span, size_t at) {
                         copyBytes(span.data, result + at, span.bytes, stores_);
                       });
@@ -197,9 +163,14 @@ Script allreduceInBlocks(Board& board, Board& returns, const Op& op, Spans data)
 }  // namespace
 
 Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
-  return op.signature.bytes() <= kMostWhole
-             ? allreduceWhole(board, op, std::move(data))
-             : allreduceInBlocks(board, returns, op, std::move(data));
+  const size_t bytes = op.signature.bytes();
+  if (bytes <= kMostWhole) {
+    return allreduceWhole(board, op, std::move(data));
+  }
+  if (canReduceByHosts(board, op)) {
+    return allreduceByHosts(board, returns, op, std::move(data), blockBytes(board, bytes));
+  }
+  return allreduceInBlocks(board, returns, op, std::move(data));
 }
 
 }  // namespace bluefog

@@ -199,11 +199,6 @@ PYBIND11_MODULE(_C, module) {
       .def("look", &Client::look, py::arg("rank"), py::arg("key"), py::arg("limit"), Release())
       .def("leave", &Client::leave, Release());
 
-  module.def(
-      "shutdown_all",
-      [] {
-        bluefog::registry::shutdownAll();
-        bluefog::mpi::World::leave();
-      },
-      Release());
+  module.def("shutdown_all", &bluefog::registry::shutdownAll, Release());
+  module.def("leave_launcher", &bluefog::mpi::World::leave, Release());
 }

@@ -13,9 +13,9 @@ class Records {
   // This rank's.
   virtual void publish(const std::string& topic, const std::string& record) = 0;
   // The record of a rank, once it has published one. Does not wait.
+  virtual std::optional<std::string> look(const std::string& topic, int rank) = 0;
   // The host that keeps them, as this one calls it; empty where that is not known.
   virtual std::string keeper() const { return ""; }
-  virtual std::optional<std::string> look(const std::string& topic, int rank) = 0;
 };
 
 }  // namespace bluefog

@@ -28,11 +28,12 @@ bool isMpiForced() {
 }
 
 std::optional<std::string> mpiInterfaces() {
-  return read("OMPI_MCA_btl_tcp_if_include");
+  const auto list = read("OMPI_MCA_btl_tcp_if_include");
+  return list && !list->empty() ? list : std::nullopt;
 }
 
 bool excludesMpiInterfaces() {
-  return read("OMPI_MCA_btl_tcp_if_exclude").has_value();
+  return !read("OMPI_MCA_btl_tcp_if_exclude").value_or("").empty();
 }
 
 MpiPlace mpiPlace() {

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 
+#include <map>
 #include <numeric>
 
 #include "bootstrap/Rendezvous.hpp"
@@ -31,15 +32,15 @@ Membership membership(int rank, int size, const Options& options) {
   return members;
 }
 
-// Ranks of a group on several hosts.
-std::vector<int> ranksElsewhere(const Rendezvous& rendezvous) {
-  std::vector<int> ranks;
+// A number of the host of each rank.
+std::vector<int> hostsOf(const Rendezvous& rendezvous) {
+  std::vector<int> numbers;
+  std::map<std::string, int> known;
   for (int rank = 0; rank < rendezvous.size(); ++rank) {
-    if (!rendezvous.isHere(rank)) {
-      ranks.push_back(rank);
-    }
+    const auto next = static_cast<int>(known.size());
+    numbers.push_back(known.emplace(rendezvous.record(rank).place, next).first->second);
   }
-  return ranks;
+  return numbers;
 }
 
 // How they reach each other. Collective over them.
@@ -63,18 +64,19 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
     const Fd memory = rendezvous.share(leads ? Segment::create(members.size) : Fd());
     Segment shared(memory, members.size);
     if (!rendezvous.spansHosts()) {
-      return Engine::make(Segments(std::move(shared)), std::move(members), rendezvous.takeLinks(),
-                          nullptr, frontend.interrupt);
+      return Engine::make(Segments(std::move(shared), members.rank), std::move(members),
+                          rendezvous.takeLinks(), nullptr, frontend.interrupt);
     }
     std::unique_ptr<Courier> courier = courierOf(rendezvous, records, frontend.find_mpi);
     Segment own(Segment::create(members.size), members.size);
     Links links = rendezvous.takeLinks();
-    const std::vector<int> elsewhere = ranksElsewhere(rendezvous);
-    for (const int rank : elsewhere) {
+    HostMap hosts(members.rank, hostsOf(rendezvous));
+    for (const int rank : hosts.elsewhere()) {
       links.addElsewhere(rank, rendezvous.record(rank).pid, rendezvous.record(rank).host);
     }
-    return Engine::make(Segments(std::move(shared), std::move(own), elsewhere), std::move(members),
-                        std::move(links), std::move(courier), frontend.interrupt);
+    return Engine::make(Segments(std::move(shared), std::move(own), std::move(hosts)),
+                        std::move(members), std::move(links), std::move(courier),
+                        frontend.interrupt);
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const c10::Error& error) {  // the store's

@@ -20,6 +20,8 @@ constexpr size_t kMostKept = size_t{64} << 20;
 // Between looks for what ranks on other hosts send, while operations wait.
 constexpr std::chrono::microseconds kShortestNap{50};
 constexpr std::chrono::microseconds kLongestNap{1000};
+// After so many passes a rank takes in what has come from other hosts.
+constexpr int kMostUnreceived = 4;
 // So long a rank that leaves stays for what it has still to send to other hosts.
 constexpr milliseconds kLingering{2000};
 // So long two ranks must have waited for each other in different operations.
@@ -91,10 +93,12 @@ bool Agenda::pass() {
   bells_.ring();
   if (bridge_) {
     moved |= bridge_->send();
-    // What has finished is not to wait for that.
-    if (finished_.empty() && bridge_->receive()) {
-      look_into_lanes_ = true;
-      moved = true;
+    // What has finished is not to wait for that, if it was done lately.
+    if ((finished_.empty() || ++passes_unreceived_ >= kMostUnreceived)) {
+      passes_unreceived_ = 0;
+      const bool received = bridge_->receive();
+      look_into_lanes_ |= received;
+      moved |= received;
     }
   }
   if (moved) {

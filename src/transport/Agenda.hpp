@@ -102,7 +102,8 @@ class Agenda {
   Board returns_;
   Mailbox mailbox_;
   std::unique_ptr<Bridge> bridge_;  // to ranks on other hosts
-  std::chrono::microseconds nap_{50};
+  std::chrono::microseconds nap_{0};
+  int passes_unreceived_ = 0;
 
   std::deque<std::shared_ptr<Op>> collectives_;
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number

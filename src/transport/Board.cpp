@@ -17,11 +17,11 @@ size_t ranksPerCore(size_t ranks) {
 Board::Board(const Segments& segments, int which, const Membership& members, Bells& bells)
     : members_(members),
       bells_(bells),
-      sharers_(ranksPerCore(static_cast<size_t>(segments.ranksHere()))),
+      sharers_(ranksPerCore(segments.hosts().here().size())),
       writer_(segments.shared().board(which, members.rank), segments.shared().boardShape()),
-      elsewhere_(segments.elsewhere()),
+      hosts_(segments.hosts()),
       cuts_(writer_.shape().slots) {
-  if (!elsewhere_.empty()) {
+  if (spansHosts()) {
     for (auto& of_slot : cuts_) {
       of_slot.resize(static_cast<size_t>(members.size));
     }

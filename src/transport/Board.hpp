@@ -114,7 +114,8 @@ class Board {
   const Membership& members() const { return members_; }
   int rank() const { return members_.rank; }
   int size() const { return members_.size; }
-  bool spansHosts() const { return !elsewhere_.empty(); }
+  const HostMap& hosts() const { return hosts_; }
+  bool spansHosts() const { return !hosts_.elsewhere().empty(); }
   size_t payload() const { return writer_.shape().payload; }
   // Of the ranks that share a core, at most, between being written and being read by all.
   size_t bytesUnderWay() const { return sharers_ * writer_.shape().slots * payload(); }
@@ -125,7 +126,7 @@ class Board {
   void sendOff(const Op& op, size_t bytes, int readers);
   template <class CutOf>
   void cut(const CutOf& cutOf) {
-    for (const int peer : elsewhere_) {
+    for (const int peer : hosts_.elsewhere()) {
       cuts_[writer_.published() % cuts_.size()][static_cast<size_t>(peer)] = cutOf(peer);
     }
   }
@@ -137,7 +138,7 @@ class Board {
   size_t sharers_;
   RingWriter writer_;
   std::vector<RingReader> readers_;
-  const std::vector<int>& elsewhere_;
+  const HostMap& hosts_;
   std::vector<std::vector<Cut>> cuts_;  // by slot and peer
   Passage passage_;
   std::atomic<uint64_t> sent_{0};

@@ -106,7 +106,7 @@ Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& membe
       links_(links),
       courier_(std::move(courier)),
       peers_(static_cast<size_t>(members.size)) {
-  for (const int peer : segments_->elsewhere()) {
+  for (const int peer : segments_->hosts().elsewhere()) {
     auto& made = peers_[static_cast<size_t>(peer)];
     made = std::make_unique<Peer>(*segments_, members.rank, peer, boards);
     made->texts_out.send(*courier_, kHello + courier_->greeting());
@@ -221,7 +221,8 @@ void Bridge::leave(Deadline limit) {
       }
     }
     while (!hasSentAll() && !limit.passed()) {
-      if (!receive() && !send()) {
+      const bool sent = send();
+      if (!receive() && !sent) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
     }

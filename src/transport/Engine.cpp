@@ -35,14 +35,18 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
       agenda_(segments_, members_, std::move(links), std::move(courier)),
-      seat_(segment_.seats(), members_.rank, members_.size, segments_->ranksHere()),
+      seat_(segment_.seats(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
-      own_core_(Cores::usable().count() >= segments_->ranksHere()),
+      own_core_(Cores::usable().count() >= ranksHere()),
       owner_(::getpid()) {
   if (agenda_.spansHosts()) {
     const std::lock_guard lock(mutex_);
     ensureThread();
   }
+}
+
+int Engine::ranksHere() const {
+  return static_cast<int>(segments_->hosts().here().size());
 }
 
 std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
@@ -272,7 +276,7 @@ void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   if (own) {
     ++calling_back_;
     on_duty_ = {};
-    if (hasWork()) {
+    if (hasWork() || agenda_.spansHosts()) {
       rouseThread();
     }
   }

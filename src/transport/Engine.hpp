@@ -92,6 +92,7 @@ class Engine {
   // Has it look. False where there is none.
   bool rouseThread();
   bool isOwnThread() const;
+  int ranksHere() const;
   // The driver may sleep, and not know of what was posted.
   void wakeDriver();
   // The caller of drive() may sleep in it; the engine's own thread must not, so that a caller can

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/HostMap.hpp"
 #include "transport/Segment.hpp"
 
 namespace bluefog {
@@ -14,24 +15,24 @@ namespace bluefog {
 // Bridge carries what is written there to and from their hosts.
 class Segments {
  public:
-  explicit Segments(Segment shared) : shared_(std::move(shared)) {}
-  // `elsewhere`: ranks of other hosts.
-  Segments(Segment shared, Segment own, std::vector<int> elsewhere)
-      : shared_(std::move(shared)), own_(std::move(own)), elsewhere_(std::move(elsewhere)) {}
+  Segments(Segment shared, int rank) : shared_(std::move(shared)), hosts_(rank, shared_.size()) {}
+  // Where some ranks are elsewhere.
+  Segments(Segment shared, Segment own, HostMap hosts)
+      : shared_(std::move(shared)), own_(std::move(own)), hosts_(std::move(hosts)) {}
 
   const Segment& shared() const { return shared_; }
   const Segment& with(int peer) const { return isElsewhere(peer) ? *own_ : shared_; }
-  const std::vector<int>& elsewhere() const { return elsewhere_; }
-  int ranksHere() const { return shared_.size() - static_cast<int>(elsewhere_.size()); }
+  const HostMap& hosts() const { return hosts_; }
 
  private:
   bool isElsewhere(int peer) const {
-    return std::find(elsewhere_.begin(), elsewhere_.end(), peer) != elsewhere_.end();
+    const std::vector<int>& others = hosts_.elsewhere();
+    return std::binary_search(others.begin(), others.end(), peer);
   }
 
   Segment shared_;
   std::optional<Segment> own_;
-  std::vector<int> elsewhere_;
+  HostMap hosts_;
 };
 
 }  // namespace bluefog

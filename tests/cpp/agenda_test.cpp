@@ -13,7 +13,7 @@ class AgendaTest : public ::testing::Test {
   struct Side {
     Side(const Fd& memory, int rank)
         : members(membership(rank, 2)),
-          segments(std::make_shared<const Segments>(Segment(memory, 2))),
+          segments(std::make_shared<const Segments>(Segment(memory, 2), rank)),
           agenda(segments, members, Links(2), nullptr),
           peer(1 - rank) {}
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ranks.hpp"
@@ -175,6 +176,33 @@ TEST(CollectivesTest, AllreduceOfMemoryInPieces) {
     runRanks(n, [](Rank& me) {
       for (const size_t count : {0u, 1u, 3u, 1000u, 4096u, 4097u, 100'000u, 1'000'000u}) {
         tryAllreduceOfPieces(me, count);
+      }
+    });
+  }
+}
+
+// Several ranks a host, as many on each or not.
+TEST(CollectivesTest, AllreduceByHosts) {
+  const std::vector<std::pair<int, int>> layouts{{2, 4}, {2, 6}, {3, 6}, {2, 8}, {4, 8}, {2, 5}};
+  for (const auto& [hosts, n] : layouts) {
+    runRanksOn(hosts, n, [](Rank& me) {
+      for (const size_t count : {1u, 5000u, 30'001u, 400'000u, 1'000'003u}) {
+        tryAllreduce<float>(me, count, 3);
+        tryAllreduce<int16_t>(me, count, 4);
+        tryAllreduceOfPieces(me, count);
+        std::vector<float> data(count, static_cast<float>(me.self + 1));
+        me.run(me.allreduce(data, ReduceKind::kAverage));
+        const float mean = static_cast<float>(me.size + 1) / 2;
+        ASSERT_TRUE(holds(data, [mean](size_t) { return mean; }));
+        std::vector<int32_t> whole(count, me.self + 1);
+        me.run(me.allreduce(whole, ReduceKind::kAverage));
+        ASSERT_TRUE(holds(whole, [&me](size_t) { return (me.size + 1) / 2; }));
+        std::fill(data.begin(), data.end(), 1.0f);
+        const OpPtr op = me.allreduce(data, ReduceKind::kPremulSum);
+        op->factor = me.self;
+        me.run(op);
+        const auto sum = static_cast<float>(me.size * (me.size - 1) / 2);
+        ASSERT_TRUE(holds(data, [sum](size_t) { return sum; }));
       }
     });
   }

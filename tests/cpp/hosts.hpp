@@ -159,9 +159,13 @@ class Hosts {
   Segments segments(int rank) const {
     Segment shared(memory_[static_cast<size_t>(rank % hosts_)], ranks_);
     if (elsewhere(rank).empty()) {
-      return Segments(std::move(shared));
+      return {std::move(shared), rank};
     }
-    return {std::move(shared), Segment(Segment::create(ranks_), ranks_), elsewhere(rank)};
+    std::vector<int> host_of;
+    for (int each = 0; each < ranks_; ++each) {
+      host_of.push_back(each % hosts_);
+    }
+    return {std::move(shared), Segment(Segment::create(ranks_), ranks_), {rank, host_of}};
   }
   std::unique_ptr<Courier> courier(int rank) const {
     return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedCourier>(board_, rank);

@@ -50,7 +50,7 @@ class BareRank {
 };
 
 void onOneMapping(int n, const std::function<void(BareRank&)>& body) {
-  const Segments segments(Segment(Segment::create(n), n));
+  const Segments segments(Segment(Segment::create(n), n), 0);
   runThreads(n, [&](int rank) {
     BareRank me(segments, rank);
     body(me);

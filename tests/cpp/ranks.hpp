@@ -112,7 +112,7 @@ class Rank {
   Rank(const Fd& memory, Membership members, Engine::Interrupt interrupt = nullptr)
       : self(members.rank),
         size(members.size),
-        engine(Segments(Segment(memory, members.size)), members, Links(members.size), nullptr,
+        engine(Segments(Segment(memory, members.size), members.rank), members, Links(members.size), nullptr,
                std::move(interrupt)) {}
   Rank(const Hosts& hosts, Membership members)
       : self(members.rank),

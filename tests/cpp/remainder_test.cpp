@@ -21,7 +21,7 @@ class RemainderTest : public ::testing::Test {
   struct Side {
     Side(const Fd& memory, int rank, Links links)
         : members(membership(rank, 3)),
-          segments(std::make_shared<const Segments>(Segment(memory, 3))),
+          segments(std::make_shared<const Segments>(Segment(memory, 3), rank)),
           agenda(segments, members, std::move(links), nullptr) {}
 
     OpPtr average(std::vector<float>& input, std::vector<float>& output, std::vector<int> sources,

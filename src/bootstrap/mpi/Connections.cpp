@@ -119,8 +119,10 @@ void Connections::giveUpSilent() const {
   forEach([](int fd) {
     tcp_info info{};
     socklen_t length = sizeof info;
-    if (unacknowledged(fd) > 0 && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-        info.tcpi_last_ack_recv > kSilentMs && info.tcpi_last_data_sent > kSilentMs / 10) {
+    // What a stopped rank has no room for is not sent, and the questions for room are answered.
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+        (info.tcpi_unacked > 0 || info.tcpi_probes > 1) && info.tcpi_last_ack_recv > kSilentMs &&
+        info.tcpi_last_data_sent > kSilentMs / 10) {
       ::shutdown(fd, SHUT_RDWR);
     }
   });

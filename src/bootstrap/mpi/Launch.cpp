@@ -42,15 +42,14 @@ pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std:
 
 // All hosts' blobs of a fence, each as the first rank of its host publishes it.
 std::string swapOverStore(Records& records, const pmix::Job& job, const std::string& topic,
-                          const std::string& blob, Deadline deadline,
-                          const std::atomic<bool>& ends) {
+                          const std::string& blob, const std::atomic<bool>& ends) {
   records.publish(topic, blob);
   std::string all;
   for (const pmix::Job::Host& host : job.hosts) {
     std::optional<std::string> theirs;
     while (!(theirs = records.look(topic, host.ranks.front()))) {
-      if (deadline.passed() || ends) {
-        throw std::runtime_error("a host did not come to the fence in time");
+      if (ends) {
+        throw std::runtime_error("the group was given up");
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -61,14 +60,15 @@ std::string swapOverStore(Records& records, const pmix::Job& job, const std::str
 
 }  // namespace
 
-Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world)
+Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world,
+               env::Variables& variables)
     : records_(records), job_(describeJob(rendezvous, home, world)) {
   if (rendezvous.rank() == rendezvous.leader()) {
     startServer(rendezvous, home);
   }
-  enter(rendezvous.await(kEnvironments, rendezvous.leader()), rendezvous.rank());
+  enter(rendezvous.await(kEnvironments, rendezvous.leader()), rendezvous.rank(), variables);
   // Open MPI 4.1 believes that it was started alone unless this is set. It never calls there.
-  variables_.set("OMPI_MCA_orte_local_daemon_uri", "1.0;tcp://127.0.0.1:9");
+  variables.set("OMPI_MCA_orte_local_daemon_uri", "1.0;tcp://127.0.0.1:9");
 }
 
 std::vector<int> Launch::late() const {
@@ -93,9 +93,8 @@ std::vector<int> Launch::late() const {
 
 void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {
   server_ = std::make_unique<pmix::ServerProcess>(home.server_program, job_, rendezvous.deadline());
-  server_->serveFences([this, deadline = rendezvous.deadline(),
-                        number = 0](const std::string& blob) mutable {
-    return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, deadline, ends_);
+  server_->serveFences([this, number = 0](const std::string& blob) mutable {
+    return swapOverStore(records_, job_, kFence + std::to_string(number++), blob, ends_);
   });
   std::string all;
   for (const std::string& environment : server_->environments()) {
@@ -104,7 +103,7 @@ void Launch::startServer(const Rendezvous& rendezvous, const Home& home) {
   records_.publish(kEnvironments, all);
 }
 
-void Launch::enter(const std::string& environments, int rank) {
+void Launch::enter(const std::string& environments, int rank, env::Variables& variables) const {
   std::istringstream all(environments);
   std::string own;
   for (const int each : job_.host().ranks) {
@@ -116,7 +115,7 @@ void Launch::enter(const std::string& environments, int rank) {
   std::istringstream lines(own);
   for (std::string line; std::getline(lines, line);) {
     const size_t equal = line.find('=');
-    variables_.set(line.substr(0, equal), line.substr(equal + 1));
+    variables.set(line.substr(0, equal), line.substr(equal + 1));
   }
 }
 

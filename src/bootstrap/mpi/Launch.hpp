@@ -20,7 +20,8 @@ namespace bluefog::mpi {
 class Launch {
  public:
   // Collective over ranks that have met.
-  Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world);
+  Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world,
+         env::Variables& variables);
   // Waits for no other host.
   ~Launch() { ends_ = true; }
   // The ranks whose hosts have not come to a fence that others have come to; none where all have.
@@ -30,13 +31,12 @@ class Launch {
 
  private:
   void startServer(const Rendezvous& rendezvous, const Home& home);
-  void enter(const std::string& environments, int rank);
+  void enter(const std::string& environments, int rank, env::Variables& variables) const;
 
   Records& records_;
   pmix::Job job_;
   std::atomic<bool> ends_{false};
   std::unique_ptr<pmix::ServerProcess> server_;  // on the first rank of each host
-  env::Variables variables_;
 };
 
 }  // namespace bluefog::mpi

@@ -8,7 +8,6 @@ Library::Library(const std::string& path) : library_(path) {
   library_.find("MPI_Init_thread", init_thread);
   library_.find("MPI_Initialized", initialized);
   library_.find("MPI_Get_library_version", get_library_version);
-  library_.find("MPI_Query_thread", query_thread);
   library_.find("MPI_Comm_rank", comm_rank);
   library_.find("MPI_Comm_set_errhandler", comm_set_errhandler);
   library_.find("MPI_Error_string", error_string);

@@ -32,7 +32,6 @@ class Library {
   int (*init_thread)(int* argc, char*** argv, int required, int* provided);
   int (*initialized)(int* flag);
   int (*get_library_version)(char* text, int* length);
-  int (*query_thread)(int* provided);
   int (*comm_rank)(Comm, int* rank);
   int (*comm_set_errhandler)(Comm, ErrorHandler);
   int (*error_string)(int code, char* text, int* length);

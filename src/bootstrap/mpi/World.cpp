@@ -64,15 +64,18 @@ void choose(env::Variables& variables, const Home& home,
   variables.setDefault("OMPI_MCA_btl_tcp_flags", "9");
 }
 
-// In a thread of its own: MPI_Init waits without limit.
+// In a thread of its own: MPI_Init waits without limit. It reads the variables as long as it takes.
 std::future<World*> startInThread(const Home& home, const std::string& name, int rank,
-                                  bool is_launched) {
+                                  bool is_launched, std::shared_ptr<env::Variables> variables) {
   auto made = std::make_shared<std::promise<World*>>();
   std::future<World*> future = made->get_future();
-  std::thread([made, home, name, rank, is_launched] {
+  std::thread([made, home, name, rank, is_launched, variables = std::move(variables)]() mutable {
     try {
-      made->set_value(std::make_unique<World>(home, name, rank, is_launched).release());
+      auto world = std::make_unique<World>(home, name, rank, is_launched);
+      variables.reset();
+      made->set_value(world.release());
     } catch (...) {
+      variables.reset();
       made->set_exception(std::current_exception());
     }
   }).detach();
@@ -117,20 +120,20 @@ uint32_t World::nextNumber() {
 }
 
 void World::start(const Home& home, const std::function<void()>& meanwhile) {
-  start(home, env::mpiPlace(), true, std::nullopt, meanwhile);
+  const auto variables = std::make_shared<env::Variables>();
+  choose(*variables, home, std::nullopt);
+  start(home, env::mpiPlace(), true, variables, meanwhile);
 }
 
 void World::start(const Home& home, const env::MpiPlace& place, bool is_launched,
-                  const std::optional<std::string>& network,
+                  const std::shared_ptr<env::Variables>& variables,
                   const std::function<void()>& meanwhile) {
   if (was_begun.exchange(true)) {
     throw std::runtime_error(
         "MPI_Init was begun in this process for a group that was given up, and cannot be called "
         "again; start the process anew");
   }
-  env::Variables variables;
-  choose(variables, home, network);
-  std::future<World*> made = startInThread(home, place.world, place.rank, is_launched);
+  std::future<World*> made = startInThread(home, place.world, place.rank, is_launched, variables);
   while (made.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
     meanwhile();
   }
@@ -166,8 +169,10 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     start(home, meanwhile);
   } else {
     const std::string& name = rendezvous.record(0).socket;
-    launch.emplace(rendezvous, records, home, name);
-    start(home, {name, rendezvous.rank()}, false, interfaces::toward(records.keeper()), meanwhile);
+    const auto variables = std::make_shared<env::Variables>();
+    choose(*variables, home, interfaces::toward(records.keeper()));
+    launch.emplace(rendezvous, records, home, name, *variables);
+    start(home, {name, rendezvous.rank()}, false, variables, meanwhile);
   }
   records.publish(kUp, "");
   for (const int rank : others(rendezvous)) {
@@ -201,11 +206,13 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
   const std::set<uint16_t> before = Connections::listening();
   int already = 0;
   mpi_.initialized(&already);
+  if (already != 0) {
+    throw std::runtime_error(
+        "MPI is initialized in this process already (mpi4py?): make the group first, and use "
+        "another communicator than MPI_COMM_WORLD");
+  }
   int level = 0;
-  const int code = already != 0
-                       ? mpi_.query_thread(&level)
-                       : mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level);
-  if (code != 0) {
+  if (const int code = mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level)) {
     throw std::runtime_error("MPI_Init_thread: " + describe(code));
   }
   if (level != Library::kThreadMultiple) {

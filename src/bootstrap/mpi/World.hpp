@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@
 namespace bluefog::mpi {
 
 // MPI in this process: started once, by its first group that spans hosts, for the ranks of that
-// group; and never finalized, which could wait for the dead.
+// group, or before any group under mpirun; and never finalized, which could wait for the dead.
 class World {
  public:
   // Says where Open MPI is, or throws what to install.
@@ -52,7 +53,7 @@ class World {
 
  private:
   static void start(const Home& home, const env::MpiPlace& place, bool is_launched,
-                    const std::optional<std::string>& network,
+                    const std::shared_ptr<env::Variables>& variables,
                     const std::function<void()>& meanwhile);
 
   Library mpi_;

@@ -23,6 +23,7 @@ namespace {
 struct Interface {
   std::string name;
   std::string address;  // the bytes, in the network's order
+  bool leads_elsewhere;
 };
 
 std::string bytesOf(const sockaddr* address) {
@@ -34,19 +35,20 @@ std::string bytesOf(const sockaddr* address) {
   return {reinterpret_cast<const char*>(&in), sizeof in};
 }
 
-// One for each address that leads elsewhere.
-std::vector<Interface> own() {
+// One for each address of this host.
+std::vector<Interface> all() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) {
     return {};
   }
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, ::freeifaddrs);
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> freed(first, ::freeifaddrs);
   std::vector<Interface> found;
   for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
     const bool has_address = each->ifa_addr != nullptr && (each->ifa_addr->sa_family == AF_INET ||
                                                            each->ifa_addr->sa_family == AF_INET6);
-    if (has_address && (each->ifa_flags & IFF_LOOPBACK) == 0) {
-      found.push_back({each->ifa_name, bytesOf(each->ifa_addr)});
+    if (has_address) {
+      const bool leads_elsewhere = (each->ifa_flags & IFF_LOOPBACK) == 0;
+      found.push_back({each->ifa_name, bytesOf(each->ifa_addr), leads_elsewhere});
     }
   }
   return found;
@@ -95,11 +97,12 @@ std::optional<std::string> toward(const std::string& host) {
   if (host.empty() || ::getaddrinfo(host.c_str(), "9", &hints, &first) != 0) {
     return std::nullopt;
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(first, ::freeaddrinfo);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> freed(first, ::freeaddrinfo);
+  const std::vector<Interface> own = all();
   for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
     const std::optional<std::string> source = sourceFor(*each);
-    for (const Interface& interface : own()) {
-      if (source == interface.address) {
+    for (const Interface& interface : own) {
+      if (source == interface.address && interface.leads_elsewhere) {
         return interface.name;
       }
     }
@@ -108,17 +111,17 @@ std::optional<std::string> toward(const std::string& host) {
 }
 
 void requireAny(const std::string& list) {
-  const std::vector<Interface> all = own();
+  const std::vector<Interface> own = all();
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
-    for (const Interface& interface : all) {
+    for (const Interface& interface : own) {
       if (names(item, interface)) {
         return;
       }
     }
   }
   std::set<std::string> known;
-  for (const Interface& interface : all) {
+  for (const Interface& interface : own) {
     known.insert(interface.name);
   }
   std::string text;

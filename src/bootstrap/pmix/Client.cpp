@@ -1,5 +1,7 @@
 #include "bootstrap/pmix/Client.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -44,7 +46,7 @@ void surviveServer(const std::string& library) {
   }
 }
 
-Client::Client(const std::string& library) : library_(library) {
+Client::Client(const std::string& library) : library_(library), owner_(::getpid()) {
   Status (*init)(Proc*, Info*, size_t);
   library_.find("PMIx_Init", init);
   library_.find("PMIx_Put", put_);
@@ -74,7 +76,11 @@ std::optional<std::string> Client::look(int rank, const std::string& key,
   timeout.value.type = kTypeInt;
   timeout.value.data.integer = static_cast<int>(limit.count());
   Value* found = nullptr;
-  if (get_(&of, key.c_str(), &timeout, 1, &found) != kSuccess) {
+  const Status status = get_(&of, key.c_str(), &timeout, 1, &found);
+  if (status == kErrLostConnection || status == kErrUnreachable) {
+    check("PMIx_Get of " + key, status);
+  }
+  if (status != kSuccess) {  // of a rank on another host any error says that it is not there yet
     return std::nullopt;
   }
   const OwnValue value(found);
@@ -82,7 +88,7 @@ std::optional<std::string> Client::look(int rank, const std::string& key,
 }
 
 void Client::leave() const {
-  while (is_initialized_() != 0 && finalize_(nullptr, 0) == kSuccess) {
+  while (owner_ == ::getpid() && is_initialized_() != 0 && finalize_(nullptr, 0) == kSuccess) {
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -30,12 +32,13 @@ class Client {
 
   // What the others may look for.
   void publish(const std::string& key, const std::string& text) const;
-  // What that rank has published; none where it has not within that time.
+  // What that rank has published; none where it has not within that time. Throws
+  // std::runtime_error where the launcher cannot be reached.
   std::optional<std::string> look(int rank, const std::string& key,
                                   std::chrono::seconds limit) const;
 
   // Before the process ends: a launcher takes one that does not say so for one that has crashed.
-  // Also where MPI uses PMIx, too, and will not say so.
+  // Also where MPI uses PMIx, too, and will not say so. Nothing in a forked child.
   void leave() const;
 
  private:
@@ -51,6 +54,7 @@ class Client {
   int (*is_initialized_)();
   const char* (*error_string_)(Status);
   Proc self_{};
+  const pid_t owner_;
 };
 
 }  // namespace bluefog::pmix

@@ -67,7 +67,7 @@ std::optional<MessageSocket::Message> MessageSocket::receive() {
 }
 
 void MessageSocket::setPatience(std::chrono::nanoseconds patience) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience);
   // 0 would be without limit.
   const timeval limit{std::clamp<time_t>(seconds.count(), 1, INT_MAX), 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

@@ -17,7 +17,6 @@ class MessageSocket {
     kEnvironment = 'e',  // of one rank, a variable a line
     kFailed = 'x',       // why there is no server
     kFence = 'f',        // this host's blob, or all hosts'
-    kNoFence = 'n',
   };
   struct Message {
     Kind kind;

@@ -15,6 +15,7 @@ using Rank = uint32_t;
 constexpr Status kSuccess = 0;
 constexpr Status kErrProcAborted = -7;
 constexpr Status kErrTimeout = -24;
+constexpr Status kErrUnreachable = -25;
 constexpr Status kErrNotSupported = -47;
 constexpr Status kErrLostConnection = -61;
 // Of a call with a callback: it is done, and the callback will not come.

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+namespace bluefog {
+
+// On which host each rank of a group is, as seen by one of them.
+class HostMap {
+ public:
+  // All on one host.
+  HostMap(int rank, int size);
+  // `host_of` each rank: any numbers, alike where two are on one host.
+  HostMap(int rank, std::vector<int> host_of);
+
+  // The ranks of this host, with this one, and of the others; ascending.
+  const std::vector<int>& here() const { return here_; }
+  const std::vector<int>& elsewhere() const { return elsewhere_; }
+  // Where all hosts have as many ranks, of which this one is the k-th on its host: the k-th of
+  // each, hosts in the order of their first ranks. Otherwise none.
+  const std::vector<int>& counterparts() const { return counterparts_; }
+
+ private:
+  std::vector<int> here_;
+  std::vector<int> elsewhere_;
+  std::vector<int> counterparts_;
+};
+
+}  // namespace bluefog
