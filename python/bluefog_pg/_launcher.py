@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
+    from torch._C._distributed_c10d import Store
 
     from bluefog_pg._C import PmixClient
 
-    Found = Iterator[tuple[dist.Store, int, int]]
+    Found = Iterator[tuple[Store, int, int]]
 
 _KEY = "bluefog.store"
 _PROOF = "bluefog/launcher"  # in the store: what rank 0 has told of itself
@@ -33,7 +33,7 @@ _CONNECT_S = 2.0
 _PAUSE_S = 0.01
 
 _asked: PmixClient | None = None
-_store: dist.Store | None = None  # serves the other ranks as long as this one lives
+_store: Store | None = None  # serves the other ranks as long as this one lives
 
 
 def register() -> None:
@@ -122,7 +122,7 @@ def leave() -> None:
 
 def _serve(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
     global _store
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     port = int(os.environ.get("MASTER_PORT", "0"))
     store = TCPStore(
@@ -164,7 +164,7 @@ def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
 
 def _is_there(address: str, port: int, token: str) -> bool:
     """Whether rank 0's store answers there: hosts may have an address of their own of that name."""
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     try:
         socket.create_connection((address, port), _CONNECT_S).close()

@@ -37,10 +37,11 @@ def init(
         RuntimeError: a launcher without PMIx has started several such processes.
     """
     import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore
 
     if not dist.is_initialized():
         if not _PLACES & set(options) and not _was_launched():
-            options |= {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+            options |= {"store": HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group("bluefog", **options)
     group = resolve(None)
     backend_of(group)
