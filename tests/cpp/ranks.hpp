@@ -112,8 +112,8 @@ class Rank {
   Rank(const Fd& memory, Membership members, Engine::Interrupt interrupt = nullptr)
       : self(members.rank),
         size(members.size),
-        engine(Segments(Segment(memory, members.size), members.rank), members, Links(members.size), nullptr,
-               std::move(interrupt)) {}
+        engine(Segments(Segment(memory, members.size), members.rank), members, Links(members.size),
+               nullptr, std::move(interrupt)) {}
   Rank(const Hosts& hosts, Membership members)
       : self(members.rank),
         size(members.size),
