@@ -137,14 +137,18 @@ def _serve(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
 
 
 def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
+    from bluefog_pg._loader import load
+
     end = time.monotonic() + timeout.total_seconds()
     told = None
     while told is None:
         if time.monotonic() > end:
-            raise TimeoutError(
+            error = load().CollectiveTimeout(
                 f"[bluefog] rank {client.rank}/{client.size}: rank 0 has not come to "
                 f"init_process_group within {timeout.total_seconds():g} s"
             )
+            error.ranks = [0]
+            raise error
         told = client.look(0, _KEY, _SLICE)
         time.sleep(_PAUSE_S)
     token, port, *addresses = told.split()
