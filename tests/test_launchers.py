@@ -147,7 +147,7 @@ def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
 
 OLD = """
 #include <string.h>
-int MPI_Get_library_version(char *text, int *length) {
+extern "C" int MPI_Get_library_version(char *text, int *length) {
   strcpy(text, "Open MPI v0.9, of a museum");
   *length = (int)strlen(text);
   return 0;
@@ -155,7 +155,7 @@ int MPI_Get_library_version(char *text, int *length) {
 """
 MUTE = """
 #include <unistd.h>
-int MPI_Init_thread(int *a, char ***b, int c, int *d) { return sleep(60); }
+extern "C" int MPI_Init_thread(int *a, char ***b, int c, int *d) { return sleep(60); }
 """
 
 
@@ -165,10 +165,10 @@ def odd_mpi(folder: Path, source: str) -> str:
 
     real = _mpi.find()
     (folder / "lib").mkdir()
-    (folder / "shim.c").write_text(source)
+    (folder / "shim.cpp").write_text(source)
     where = str(Path(real.library).parent)
-    command = ["cc", "-shared", "-fPIC", "-o", str(folder / "lib" / "libmpi.so.40")]
-    command += [str(folder / "shim.c"), "-Wl,--no-as-needed", real.library, f"-Wl,-rpath,{where}"]
+    command = ["c++", "-shared", "-fPIC", "-o", str(folder / "lib" / "libmpi.so.40")]
+    command += [str(folder / "shim.cpp"), "-Wl,--no-as-needed", real.library, f"-Wl,-rpath,{where}"]
     subprocess.run(command, check=True)
     (folder / "lib" / "libpmix.so.2").symlink_to(real.pmix_library)
     return str(folder)
@@ -197,7 +197,11 @@ def test_hosts_with_different_mpi_libraries(two: list[str], tmp_path: Path) -> N
 
 def test_a_host_that_does_not_come_through_mpi_init(three: list[str], tmp_path: Path) -> None:
     odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, MUTE)}
-    text = "import bluefog_pg, datetime as d\nbluefog_pg.init(timeout=d.timedelta(seconds=4))\n"
+    text = (
+        "import bluefog_pg, datetime as d, time\n"
+        "try: bluefog_pg.init(timeout=d.timedelta(seconds=4))\n"
+        "finally: time.sleep(3)  # rank 0 has the store\n"
+    )
     told = one_each(three, write(tmp_path, text), odd)
     assert all(ran.code != 0 and ran.seconds < 20 for ran in told), told
     for ran in (told[0], told[2]):
