@@ -24,6 +24,11 @@ class Launch {
          env::Variables& variables);
   // Waits for no other host.
   ~Launch() { ends_ = true; }
+  void noteMpiIsUp() {
+    if (server_) {
+      server_->noteMpiIsUp();
+    }
+  }
   // The ranks whose hosts have not come to a fence that others have come to; none where all have.
   std::vector<int> late() const;
   Launch(const Launch&) = delete;

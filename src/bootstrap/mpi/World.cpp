@@ -178,6 +178,9 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
   for (const int rank : others(rendezvous)) {
     rendezvous.await(kUp, rank);
   }
+  if (launch) {
+    launch->noteMpiIsUp();
+  }
   return *running();
 }
 

@@ -17,6 +17,7 @@ class MessageSocket {
     kEnvironment = 'e',  // of one rank, a variable a line
     kFailed = 'x',       // why there is no server
     kFence = 'f',        // this host's blob, or all hosts'
+    kMpiIsUp = 'u',      // in all ranks of this host
   };
   struct Message {
     Kind kind;

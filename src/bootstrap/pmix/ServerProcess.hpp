@@ -30,6 +30,8 @@ class ServerProcess {
   const std::vector<std::string>& environments() const { return environments_; }
   // From now on, in a thread of its own, until this object goes.
   void serveFences(Swap swap);
+  // Later fences fail. (Where this object goes before, they are never over.)
+  void noteMpiIsUp() { socket_.send(MessageSocket::Kind::kMpiIsUp, ""); }
 
  private:
   MessageSocket socket_;

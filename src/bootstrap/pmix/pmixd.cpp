@@ -47,20 +47,22 @@ class Folder {
   std::string path_;
 };
 
-// Fences whose answers have not come. They are answered in the order asked.
+// Fences whose answers have not come. They are answered in the order asked. Those of MPI_Init never
+// fail: it would end its process, whose rank gives up by itself.
 class Fences {
  public:
   explicit Fences(MessageSocket& starter) : starter_(starter) {}
 
   void ask(const std::string& blob, Server::Answer answer) {
     const std::lock_guard lock(mutex_);
-    if (starter_is_gone_ || !starter_.send(MessageSocket::Kind::kFence, blob)) {
+    if (!mpi_is_up_) {
+      starter_.send(MessageSocket::Kind::kFence, blob);
+      pending_.push_back(std::move(answer));
+    } else {
       answer(nullptr);
-      return;
     }
-    pending_.push_back(std::move(answer));
   }
-  void answer(const std::string* all) {
+  void answer(const std::string& all) {
     Server::Answer first;
     {
       const std::lock_guard lock(mutex_);
@@ -70,25 +72,19 @@ class Fences {
       first = std::move(pending_.front());
       pending_.pop_front();
     }
-    first(all);
+    first(&all);
   }
-  void giveUp() {
-    std::deque<Server::Answer> left;
-    {
-      const std::lock_guard lock(mutex_);
-      starter_is_gone_ = true;
-      left.swap(pending_);
-    }
-    for (const Server::Answer& each : left) {
-      each(nullptr);
-    }
+  // From now on nobody swaps.
+  void noteMpiIsUp() {
+    const std::lock_guard lock(mutex_);
+    mpi_is_up_ = true;
   }
 
  private:
   MessageSocket& starter_;
   std::mutex mutex_;
   std::deque<Server::Answer> pending_;
-  bool starter_is_gone_ = false;
+  bool mpi_is_up_ = false;
 };
 
 // One descriptor per rank, readable once its process has ended.
@@ -128,10 +124,11 @@ void serve(const Job& job, const Server& server, MessageSocket& starter, Fences&
       if (!message) {
         polled.back().fd = -1;
         polled.back().revents = 0;
-        fences.giveUp();
-        folder.remove();  // all ranks are through MPI_Init, and nothing is left if this is killed
+        folder.remove();  // no rank needs it any more, and nothing is left if this is killed
+      } else if (message->kind == MessageSocket::Kind::kFence) {
+        fences.answer(message->text);
       } else {
-        fences.answer(message->kind == MessageSocket::Kind::kFence ? &message->text : nullptr);
+        fences.noteMpiIsUp();
       }
     }
   }
