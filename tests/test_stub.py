@@ -6,6 +6,7 @@ from pathlib import Path
 
 # What pybind11 gives every class and no stub can say.
 PYBIND11 = """
+bluefog_pg._C.PmixClient
 bluefog_pg._C.ProcessGroupBluefog
 bluefog_pg._C.ProcessGroupBluefog.Options
 bluefog_pg._C.WorkBluefog

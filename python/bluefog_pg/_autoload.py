@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import os
 
 
 @functools.cache  # one warning, not one from the package and one from torch
@@ -17,11 +18,13 @@ def register() -> None:
 
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
-        from bluefog_pg import _launcher
         from bluefog_pg._creator import create
 
         dist.Backend.register_backend("bluefog", create, extended_api=True, devices=["cpu"])
-        _launcher.register()
+        if "PMIX_RANK" in os.environ:  # of mpirun or srun
+            from bluefog_pg import _launcher
+
+            _launcher.register()
     except Exception as error:
         logging.getLogger("bluefog_pg").warning(
             'backend "bluefog" is not available: %s: %s', type(error).__name__, error

@@ -37,9 +37,7 @@ _store: Store | None = None  # serves the other ranks as long as this one lives
 
 
 def register() -> None:
-    """Have torch's `env://` ask the launcher, if there is one, for what the environment lacks."""
-    if "PMIX_RANK" not in os.environ:
-        return
+    """Have torch's `env://` ask the launcher for what the environment lacks."""
     # torch.distributed.rendezvous is also the name of a function in torch.distributed.
     handlers: Any = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]

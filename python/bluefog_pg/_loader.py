@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -33,10 +34,11 @@ def load() -> ModuleType:
 
 def _leave(module: ModuleType) -> None:
     """Leave the groups that are still there, while the interpreter is."""
-    from bluefog_pg import _launcher
-
     module.shutdown_all()
-    _launcher.leave()
+    if "PMIX_RANK" in os.environ:
+        from bluefog_pg import _launcher
+
+        _launcher.leave()
     # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
     # abort the process when the interpreter goes first. Our groups go so fast that it often does.
     time.sleep(0.02)
