@@ -337,7 +337,7 @@ void Engine::sleepUnlessMoved() {
   if (stands_) {
     agenda_.standStill();
   }
-  sleep(ticket);
+  bell.sleep(ticket, rest());
   agenda_.lookIntoLanes();
   const Clock::time_point now = Clock::now();
   if (!agenda_.spansHosts() || now >= agenda_.nextTick()) {
@@ -348,10 +348,9 @@ void Engine::sleepUnlessMoved() {
   }
 }
 
-void Engine::sleep(uint32_t ticket) {
+std::chrono::nanoseconds Engine::rest() {
   const std::chrono::nanoseconds rest = agenda_.rest();
-  segment_.bell(members_.rank)
-      .sleep(ticket, agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest);
+  return agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest;
 }
 
 bool Engine::isOwnThread() const {
@@ -419,8 +418,9 @@ void Engine::run() {
     if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
       continue;
     }
+    const std::chrono::nanoseconds limit = rest();  // of the agenda, which nobody drives now
     lock.unlock();
-    sleep(ticket);
+    bell.sleep(ticket, limit);
     lock.lock();
   }
 }

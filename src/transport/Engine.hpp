@@ -101,8 +101,8 @@ class Engine {
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
   void sleepUnlessMoved();
-  // Who has ranks elsewhere looks for what they send, since nothing wakes it.
-  void sleep(uint32_t ticket);
+  // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.
+  std::chrono::nanoseconds rest();
 
   bool pass();
   bool takeIncoming();
