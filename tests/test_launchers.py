@@ -112,6 +112,7 @@ def test_init_beside_another_backend(tmp_path: Path) -> None:
     assert ran.code != 0 and 'make the group with backend="bluefog"' in ran.out, ran.out
 
 
+FOUR = {"WORLD_SIZE": "4"}  # two of each SPAWN
 SPAWN = (
     CHECK
     + """
@@ -128,18 +129,27 @@ if __name__ == "__main__":
 )
 
 
-def on_each(names: list[str], script: str, env: dict[str, str]) -> list[Ran]:
-    """Two processes on each of two hosts, by mp.spawn."""
-    env = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431", "WORLD_SIZE": "4"} | env
+def on_each(
+    names: list[str], script: str, env: dict[str, str], odd: dict[str, str] | None = None
+) -> list[Ran]:
+    """A process on each host, which is told its number; the second one has more in its environment.
+
+    It is a rank itself, unless `env` says that there are more: then it starts them.
+    """
+    common = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431"}
+    common |= {"WORLD_SIZE": str(len(names))} | env
     runs = [
-        start_script([*hosts.prefix(name), sys.executable, script, str(node)], env=env)
+        start_script(
+            [*hosts.prefix(name), sys.executable, script, str(node)],
+            env=common | {"RANK": str(node)} | (odd if odd and node == 1 else {}),
+        )
         for node, name in enumerate(names)
     ]
     return [finish_script(run) for run in runs]
 
 
 def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
-    told = on_each(two, write(tmp_path, SPAWN), {})
+    told = on_each(two, write(tmp_path, SPAWN), FOUR)
     out = "".join(ran.out for ran in told)
     assert [ran.code for ran in told] == [0, 0], out
     assert_all_fine(out, 4)
@@ -174,23 +184,9 @@ def odd_mpi(folder: Path, source: str) -> str:
     return str(folder)
 
 
-def one_each(names: list[str], script: str, odd: dict[str, str]) -> list[Ran]:
-    """A process on each host; the second one has more in its environment."""
-    env = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29432"}
-    env["WORLD_SIZE"] = str(len(names))
-    runs = [
-        start_script(
-            [*hosts.prefix(name), sys.executable, script],
-            env=env | {"RANK": str(rank)} | (odd if rank == 1 else {}),
-        )
-        for rank, name in enumerate(names)
-    ]
-    return [finish_script(run) for run in runs]
-
-
 def test_hosts_with_different_mpi_libraries(two: list[str], tmp_path: Path) -> None:
     odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, OLD)}
-    for ran in one_each(two, write(tmp_path, INIT), odd):
+    for ran in on_each(two, write(tmp_path, INIT), {}, odd):
         assert ran.code != 0
         assert "hosts have different MPI libraries: Open MPI v0.9 on " in ran.out, ran.out
 
@@ -202,7 +198,7 @@ def test_a_host_that_does_not_come_through_mpi_init(three: list[str], tmp_path: 
         "try: bluefog_pg.init(timeout=d.timedelta(seconds=4))\n"
         "finally: time.sleep(3)  # rank 0 has the store\n"
     )
-    told = one_each(three, write(tmp_path, text), odd)
+    told = on_each(three, write(tmp_path, text), {}, odd)
     assert all(ran.code != 0 and ran.seconds < 20 for ran in told), told
     for ran in (told[0], told[2]):
         assert "nothing from rank 1" in ran.out, ran.out
@@ -223,14 +219,14 @@ def with_another_network(two: list[str]) -> Iterator[list[str]]:
 def test_mpi_uses_the_network_that_leads_to_the_store(
     with_another_network: list[str], tmp_path: Path
 ) -> None:
-    told = on_each(with_another_network, write(tmp_path, SPAWN), {})
+    told = on_each(with_another_network, write(tmp_path, SPAWN), FOUR)
     out = "".join(ran.out for ran in told)
     assert [ran.code for ran in told] == [0, 0], out
     assert_all_fine(out, 4)
 
 
 def test_an_interface_that_no_host_has(two: list[str], tmp_path: Path) -> None:
-    env = {"OMPI_MCA_btl_tcp_if_include": "ib7,192.168.99.0/24"}
+    env = FOUR | {"OMPI_MCA_btl_tcp_if_include": "ib7,192.168.99.0/24"}
     for ran in on_each(two, write(tmp_path, SPAWN), env):
         assert ran.code != 0
         told = "names no network interface of this host; it has eth0, lo"

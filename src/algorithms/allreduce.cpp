@@ -5,6 +5,7 @@
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
+#include "algorithms/Moves.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -30,15 +31,14 @@ size_t blockBytes(const Board& board, size_t bytes) {
 // first, and waits only when nothing can.
 class InBlocks {
  public:
-  InBlocks(Board& board, Board& returns, const Op& op, Spans data)
+  InBlocks(Board& board, Board& returns, const Op& op, Spans data, size_t block)
       : board_(board),
         returns_(returns),
         op_(op),
         data_(std::move(data)),
         width_(width(op.signature.dtype)),
         stores_(storesInPlace(op.signature.bytes(), board.bytesUnderWay())),
-        blocks_(op.signature.count, width_, blockBytes(board, op.signature.bytes()), board.size()) {
-  }
+        blocks_(op.signature.count, width_, block, board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }
   bool canMove() { return canCollect() || canReduce() || canScatter(); }
@@ -151,15 +151,6 @@ Script allreduceWhole(Board& board, const Op& op, Spans data) {
   board.pop();
 }
 
-Script allreduceInBlocks(Board& board, Board& returns, const Op& op, Spans data) {
-  InBlocks blocks(board, returns, op, std::move(data));
-  while (!blocks.done()) {
-    co_await Until([&] { return blocks.canMove(); }, [&] { return blocks.missing(); },
-                   [&] { return blocks.late(); });
-    blocks.move();
-  }
-}
-
 }  // namespace
 
 Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
@@ -167,10 +158,10 @@ Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
   if (bytes <= kMostWhole) {
     return allreduceWhole(board, op, std::move(data));
   }
-  if (canReduceByHosts(board, op)) {
-    return allreduceByHosts(board, returns, op, std::move(data), blockBytes(board, bytes));
-  }
-  return allreduceInBlocks(board, returns, op, std::move(data));
+  const size_t block = blockBytes(board, bytes);
+  return canReduceByHosts(board, op)
+             ? allreduceByHosts(board, returns, op, std::move(data), block)
+             : moveUntilDone(InBlocks(board, returns, op, std::move(data), block));
 }
 
 }  // namespace bluefog

@@ -5,6 +5,7 @@
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
+#include "algorithms/Moves.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -222,12 +223,7 @@ bool canReduceByHosts(const Board& board, const Op& op) {
 }
 
 Script allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block) {
-  InTurns turns(board, returns, op, std::move(data), block);
-  while (!turns.done()) {
-    co_await Until([&] { return turns.canMove(); }, [&] { return turns.missing(); },
-                   [&] { return turns.late(); });
-    turns.move();
-  }
+  return moveUntilDone(InTurns(board, returns, op, std::move(data), block));
 }
 
 }  // namespace bluefog

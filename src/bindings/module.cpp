@@ -6,8 +6,6 @@
 
 #include <chrono>
 #include <optional>
-#include <stdexcept>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,22 +63,6 @@ py::list described(const FlightLog::Shapes& shapes, bool as_types) {
     }
   }
   return list;
-}
-
-// In a process that mpirun or srun has started, before any group is made.
-void startMpi(std::chrono::milliseconds limit) {
-  using bluefog::mpi::World;
-  if (World::running() != nullptr) {
-    return;
-  }
-  const bluefog::Deadline deadline = bluefog::Deadline::in(limit);
-  World::start(findMpi(), [&deadline] {
-    if (deadline.passed()) {
-      throw std::runtime_error("not all of the launcher's processes came to MPI_Init in time");
-    }
-    checkSignals();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
 }
 
 // With the names of torch's flight recorder.
@@ -186,7 +168,12 @@ PYBIND11_MODULE(_C, module) {
           py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
           py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());
 
-  module.def("start_mpi", &startMpi, py::arg("limit"), Release());
+  module.def(
+      "start_mpi",
+      [](std::chrono::milliseconds limit) {
+        bluefog::mpi::World::startEarly(findMpi, bluefog::Deadline::in(limit), checkSignals);
+      },
+      py::arg("limit"), Release());
 
   using Client = bluefog::pmix::Client;
   py::class_<Client>(module, "PmixClient")

@@ -94,7 +94,7 @@ bool Agenda::pass() {
   if (bridge_) {
     moved |= bridge_->send();
     // What has finished is not to wait for that, if it was done lately.
-    if ((finished_.empty() || ++passes_unreceived_ >= kMostUnreceived)) {
+    if (finished_.empty() || ++passes_unreceived_ >= kMostUnreceived) {
       passes_unreceived_ = 0;
       const bool received = bridge_->receive();
       look_into_lanes_ |= received;

@@ -147,25 +147,13 @@ class Hosts {
     }
   }
 
-  std::vector<int> elsewhere(int rank) const {
-    std::vector<int> ranks;
-    for (int peer = 0; peer < ranks_; ++peer) {
-      if (peer % hosts_ != rank % hosts_) {
-        ranks.push_back(peer);
-      }
-    }
-    return ranks;
-  }
+  std::vector<int> elsewhere(int rank) const { return map(rank).elsewhere(); }
   Segments segments(int rank) const {
     Segment shared(memory_[static_cast<size_t>(rank % hosts_)], ranks_);
     if (elsewhere(rank).empty()) {
       return {std::move(shared), rank};
     }
-    std::vector<int> host_of;
-    for (int each = 0; each < ranks_; ++each) {
-      host_of.push_back(each % hosts_);
-    }
-    return {std::move(shared), Segment(Segment::create(ranks_), ranks_), {rank, host_of}};
+    return {std::move(shared), Segment(Segment::create(ranks_), ranks_), map(rank)};
   }
   std::unique_ptr<Courier> courier(int rank) const {
     return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedCourier>(board_, rank);
@@ -173,6 +161,14 @@ class Hosts {
   void die(int rank) const { board_->die(rank); }
 
  private:
+  HostMap map(int rank) const {
+    std::vector<int> host_of;
+    for (int each = 0; each < ranks_; ++each) {
+      host_of.push_back(each % hosts_);
+    }
+    return {rank, std::move(host_of)};
+  }
+
   int ranks_;
   int hosts_;
   std::vector<Fd> memory_;

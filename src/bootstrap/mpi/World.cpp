@@ -119,6 +119,20 @@ uint32_t World::nextNumber() {
   return ++last;
 }
 
+void World::startEarly(const FindHome& find, Deadline limit,
+                       const std::function<void()>& interrupt) {
+  if (running() != nullptr) {
+    return;
+  }
+  start(find(), [&] {
+    if (limit.passed()) {
+      throw std::runtime_error("not all of the launcher's processes came to MPI_Init in time");
+    }
+    interrupt();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+}
+
 void World::start(const Home& home, const std::function<void()>& meanwhile) {
   const auto variables = std::make_shared<env::Variables>();
   choose(*variables, home, std::nullopt);

@@ -14,6 +14,7 @@
 #include "bootstrap/mpi/Connections.hpp"
 #include "bootstrap/mpi/Home.hpp"
 #include "bootstrap/mpi/Library.hpp"
+#include "core/Deadline.hpp"
 #include "core/Env.hpp"
 
 namespace bluefog::mpi {
@@ -33,9 +34,10 @@ class World {
   static uint32_t nextNumber();
   // Collective over ranks that have met.
   static World& join(Rendezvous& rendezvous, Records& records, const FindHome& find);
-  // In a process that mpirun or srun has started, before any group is made. Waits for the others:
-  // `meanwhile`, again and again, may throw to give up.
-  static void start(const Home& home, const std::function<void()>& meanwhile);
+  // In a process that mpirun or srun has started, before any group is made. Waits for the others;
+  // `interrupt` is called now and then, and may throw.
+  static void startEarly(const FindHome& find, Deadline limit,
+                         const std::function<void()>& interrupt);
   // Before the process ends: mpirun and srun take one that does not say so for one that has
   // crashed.
   static void leave();
@@ -52,6 +54,8 @@ class World {
   std::string describe(int code) const;
 
  private:
+  // `meanwhile`, again and again, may throw to give up.
+  static void start(const Home& home, const std::function<void()>& meanwhile);
   static void start(const Home& home, const env::MpiPlace& place, bool is_launched,
                     const std::shared_ptr<env::Variables>& variables,
                     const std::function<void()>& meanwhile);

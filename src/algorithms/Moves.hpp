@@ -1,0 +1,17 @@
+#pragma once
+
+#include "transport/Script.hpp"
+
+namespace bluefog {
+
+// A collective whose steps overlap: moves whatever can be moved, and waits only when nothing can.
+template <class Steps>
+Script moveUntilDone(Steps steps) {
+  while (!steps.done()) {
+    co_await Until([&] { return steps.canMove(); }, [&] { return steps.missing(); },
+                   [&] { return steps.late(); });
+    steps.move();
+  }
+}
+
+}  // namespace bluefog
