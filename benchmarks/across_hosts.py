@@ -31,22 +31,23 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rates", default=",".join(RATES))
-    parser.add_argument("--hosts", default="2,4,8")
+    parser.add_argument("--rates", help=",".join(RATES))
+    parser.add_argument("--hosts", help="2,4,8")
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--ops", default="all_reduce,neighbor_one_peer")
     parser.add_argument("--sizes", help="in bytes, K or M")
     parser.add_argument("--backends", default=",".join(BACKENDS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--quick", action="store_true", help="few sizes, one round, 2 hosts, unless said")
     parser.add_argument("--no-start", action="store_true", help="without the times of init")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one network")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
-    if args.quick:
-        args.rounds, args.rates, args.hosts = 1, "1gbit,unlimited", "2"
-        args.sizes = args.sizes or "4,1M"
+    args.rounds = args.rounds or (1 if args.quick else 5)
+    args.rates = args.rates or ("1gbit,unlimited" if args.quick else ",".join(RATES))
+    args.hosts = args.hosts or ("2" if args.quick else "2,4,8")
+    args.sizes = args.sizes or ("4,1M" if args.quick else None)
     return args
 
 

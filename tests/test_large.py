@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import harness
+import hosts
 
 RANKS = 2
 N = (1 << 31) + 8
@@ -81,6 +82,17 @@ def available() -> int:
     return 0
 
 
-@pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB of free memory")
+enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB of free memory")
+
+
+@enough_memory
 def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
     assert pool.run(beyond, timeout=200) == [[], []]
+
+
+@enough_memory
+@harness.only_bluefog
+def test_more_than_two_gigabytes_between_hosts() -> None:
+    with hosts.network(RANKS) as pair, harness.Ranks(RANKS, hosts=pair, destroy=True) as ranks:
+        ranks.start(beyond, world=RANKS, store="s")
+        assert ranks.values(250) == {0: [], 1: []}

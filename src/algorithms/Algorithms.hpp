@@ -18,20 +18,21 @@ namespace bluefog {
 // memory. Every rank of a collective publishes at least one frame in it, so that every rank sees
 // what every other one called.
 
-// In place. `returns` is the group's second board.
+// In place. `returns` is the group's second board here and below.
 Script allreduce(Board& board, Board& returns, const Op& op, Spans data);
 
 // In place, from the signature's root.
-Script broadcast(Board& board, const Op& op, std::byte* data);
+Script broadcast(Board& board, Board& returns, const Op& op, std::byte* data);
 
 // outputs[r] gets the bytes[r] bytes of rank r. `input` may be outputs[own rank].
-Script allgather(Board& board, const Op& op, const std::byte* input,
+Script allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
                  std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // `output` gets the reduction over all ranks of their inputs[own rank], which has
 // counts[own rank] elements. `output` may be inputs[own rank].
-Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> inputs,
-                     std::vector<size_t> counts, std::byte* output);
+Script reduceScatter(Board& board, Board& returns, const Op& op,
+                     std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                     std::byte* output);
 
 // `output` of the signature's root gets the reduction over all ranks of their inputs; the others'
 // may be null. `output` may be `input`.

@@ -1,16 +1,38 @@
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "algorithms/Spans.hpp"
+#include "core/Reduce.hpp"
 #include "transport/Board.hpp"
 #include "transport/Op.hpp"
 #include "transport/Script.hpp"
 
 namespace bluefog {
 
-// all_reduce where hosts have several ranks each, and all as many: the ranks of a host reduce a
-// share each, its counterparts on the other hosts reduce that among themselves, and the ranks of
-// a host hand each other the results. So a host sends no more than one rank would.
-bool canReduceByHosts(const Board& board, const Op& op);
+// Collectives where hosts have several ranks each, and all as many (HostGrid): what crosses between
+// two hosts does so once, between counterparts, and goes on in shared memory. Arguments and results
+// are those of the functions without "ByHosts".
+
+// Up to so many bytes for one rank, all send to all: one exchange instead of two.
+constexpr size_t kMostAtOnce = 4 * 1024;
+
+// The mean of means is not the mean of integers.
+inline bool canReduceByHosts(const Signature& what) {
+  return what.reduce != ReduceKind::kAverage || isFloating(what.dtype);
+}
+
+// The ranks of a host reduce a share each, the counterparts reduce that among themselves, and the
+// ranks of a host hand each other the results.
 Script allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block);
+
+Script allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
+                        std::vector<std::byte*> outputs, std::vector<size_t> bytes);
+
+// A rank reduces over its host what its counterparts are to get.
+Script reduceScatterByHosts(Board& board, Board& returns, const Op& op,
+                            std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                            std::byte* output);
 
 }  // namespace bluefog

@@ -9,6 +9,14 @@
 
 namespace bluefog {
 
+// Of a second reduction, over what a first one gave: the factors were for the ranks' own data.
+inline Signature withoutFactors(Signature signature) {
+  if (signature.reduce == ReduceKind::kPremulSum) {
+    signature.reduce = ReduceKind::kSum;
+  }
+  return signature;
+}
+
 // What the ranks bring to a reduction, in the order of the ranks.
 class Contributions {
  public:

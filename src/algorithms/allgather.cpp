@@ -2,13 +2,17 @@
 #include <numeric>
 
 #include "algorithms/Algorithms.hpp"
+#include "algorithms/ByHosts.hpp"
+#include "algorithms/HostGrid.hpp"
 #include "algorithms/InFrames.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
 
-Script allgather(Board& board, const Op& op, const std::byte* input,
-                 std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+namespace {
+
+Script allgatherFlat(Board& board, const Op& op, const std::byte* input,
+                     std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   const auto self = static_cast<size_t>(board.rank());
   const size_t longest = *std::max_element(bytes.begin(), bytes.end());
   const Stores stores = storesFor(std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
@@ -32,6 +36,16 @@ Script allgather(Board& board, const Op& op, const std::byte* input,
     }
   };
   return inFrames(board, op, framesFor(longest, board.payload()), give, take);
+}
+
+}  // namespace
+
+Script allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
+                 std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+  if (HostGrid::isOne(board) && *std::max_element(bytes.begin(), bytes.end()) > kMostAtOnce) {
+    return allgatherByHosts(board, returns, op, input, std::move(outputs), std::move(bytes));
+  }
+  return allgatherFlat(board, op, input, std::move(outputs), std::move(bytes));
 }
 
 }  // namespace bluefog

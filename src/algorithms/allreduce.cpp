@@ -5,6 +5,7 @@
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
+#include "algorithms/HostGrid.hpp"
 #include "algorithms/Moves.hpp"
 #include "core/Reduce.hpp"
 
@@ -159,7 +160,7 @@ Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
     return allreduceWhole(board, op, std::move(data));
   }
   const size_t block = blockBytes(board, bytes);
-  return canReduceByHosts(board, op)
+  return HostGrid::isOne(board) && canReduceByHosts(op.signature)
              ? allreduceByHosts(board, returns, op, std::move(data), block)
              : moveUntilDone(InBlocks(board, returns, op, std::move(data), block));
 }

@@ -5,6 +5,8 @@
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
+#include "algorithms/HostGrid.hpp"
+#include "algorithms/Intake.hpp"
 #include "algorithms/Moves.hpp"
 #include "core/Reduce.hpp"
 
@@ -38,18 +40,6 @@ std::vector<Turn> turnsOf(size_t blocks) {
   return turns;
 }
 
-// They were for the ranks' own data.
-Signature withoutFactors(Signature signature) {
-  if (signature.reduce == ReduceKind::kPremulSum) {
-    signature.reduce = ReduceKind::kSum;
-  }
-  return signature;
-}
-
-size_t indexOf(int rank, const std::vector<int>& ranks) {
-  return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-}
-
 class InTurns {
  public:
   InTurns(Board& board, Board& returns, const Op& op, Spans data, size_t block)
@@ -58,12 +48,10 @@ class InTurns {
         op_(op),
         data_(std::move(data)),
         width_(width(op.signature.dtype)),
-        here_(board.hosts().here()),
-        counterparts_(board.hosts().counterparts()),
-        place_(indexOf(board.rank(), here_)),
-        host_(indexOf(board.rank(), counterparts_)),
+        grid_(board),
         blocks_(op.signature.count, width_, block, board.size()),
-        turns_(turnsOf(blocks_.size())) {}
+        turns_(turnsOf(blocks_.size())),
+        taken_(board, op, board.hosts().elsewhere()) {}
 
   bool done() const { return collected_ == turns_.size(); }
   bool canMove() { return canTakeReturn() || canTake() || canBegin(); }
@@ -71,37 +59,50 @@ class InTurns {
     if (canTakeReturn()) {
       takeReturn(turns_[collected_++]);
     } else if (canTake()) {
-      take(turns_[taken_++]);
+      take(turns_[taken_.turn()]);
     } else {
-      hand(blocks_.at(turns_[given_++].block));
+      hand(blocks_.at(turns_[given_].block));
+      ++given_;
     }
   }
   std::vector<int> missing() {
-    std::vector<int> ranks = returns_.lacking(op_);
-    const std::vector<int> others = board_.lacking(op_);
-    ranks.insert(ranks.end(), others.begin(), others.end());
+    std::vector<int> ranks = board_.room().missing();
+    append(ranks, returns_.room().missing());
+    if (taken_.turn() < given_) {
+      append(ranks, taken_.missing(givers()));
+    }
+    if (collected_ < taken_.turn()) {
+      append(ranks, returns_.missing(returners()));
+    }
     return ranks;
   }
   // Whose second frame is missing may lack another one's first.
   std::vector<int> late() {
-    const bool is_first = taken_ < given_ && !turns_[taken_].is_second;
-    const std::vector<int> first = is_first ? board_.arrivals(op_).missing() : std::vector<int>{};
+    const bool is_first = taken_.turn() < given_ && !isSecond(taken_.turn());
+    const std::vector<int> first = is_first ? taken_.missing(givers()) : std::vector<int>{};
     return first.empty() ? missing() : first;
   }
 
  private:
   bool isSecond(size_t turn) const { return turn < turns_.size() && turns_[turn].is_second; }
   bool canBegin() { return given_ < turns_.size() && !isSecond(given_) && board_.hasRoom(); }
-  bool canTake() { return taken_ < given_ && returns_.hasRoom() && board_.hasArrivals(op_); }
+  bool canTake() { return taken_.turn() < given_ && returns_.hasRoom() && taken_.isHere(givers()); }
   // To take a share is to give a part of it, when it is that one's turn.
   bool canTakeReturn() {
-    return collected_ < taken_ &&
+    return collected_ < taken_.turn() &&
            (isSecond(collected_) || (isSecond(given_) && board_.hasRoom())) &&
-           returns_.hasArrivals(op_);
+           returns_.hasArrivals(op_, returners());
+  }
+  // Whose frames come next.
+  const std::vector<int>& givers() const {
+    return isSecond(taken_.turn()) ? grid_.counterparts() : grid_.here();
+  }
+  const std::vector<int>& returners() const {
+    return isSecond(collected_) ? grid_.here() : grid_.counterparts();
   }
 
-  size_t first(size_t place) const { return place * counterparts_.size(); }
-  size_t own() const { return first(place_) + host_; }
+  size_t first(size_t place) const { return place * grid_.hosts(); }
+  size_t own() const { return first(grid_.place()) + grid_.host(); }
   size_t bytesOf(const Block& block, size_t part) const { return block.partCount(part) * width_; }
   // In the tensor, of that rank's share of the block.
   size_t shareBegin(const Block& block, size_t place) const {
@@ -114,66 +115,63 @@ class InTurns {
   void hand(const Block& block) {
     std::byte* slot = board_.slot();
     size_t bytes = 0;
-    for (size_t place = 0; place < here_.size(); ++place) {
-      if (place != place_) {
+    for (size_t place = 0; place < grid_.here().size(); ++place) {
+      if (place != grid_.place()) {
         const size_t begin = shareBegin(block, place);
         const size_t length = shareBytes(block, place);
         write(board_, slot + begin - block.begin * width_, begin, length);
         bytes += length;
       }
     }
-    board_.publishCut(op_, bytes, [](int) { return Board::Cut{0, 0}; });
+    board_.publishCut(op_, bytes, grid_.forNobody(given_ == 0));
   }
 
   void take(const Turn& turn) {
     const Block block = blocks_.at(turn.block);
-    const size_t begin = shareBegin(block, place_);
-    const size_t length = shareBytes(block, place_);
+    const size_t begin = shareBegin(block, grid_.place());
+    const size_t length = shareBytes(block, grid_.place());
     if (turn.is_second) {
-      for (size_t host = 0; host < counterparts_.size(); ++host) {
-        if (host != host_) {
-          const size_t part = first(place_) + host;
-          read(board_, counterparts_[host], block.partBegin(part) * width_, bytesOf(block, part));
+      for (size_t host = 0; host < grid_.hosts(); ++host) {
+        if (host != grid_.host()) {
+          const size_t part = first(grid_.place()) + host;
+          read(board_, grid_.counterparts()[host], block.partBegin(part) * width_,
+               bytesOf(block, part));
         }
       }
-      board_.pop();
+      taken_.pop(grid_.near());
       write(returns_, returns_.slot(), begin, length);
-      returns_.publishCut(op_, length, [](int) { return Board::Cut{0, 0}; });
+      returns_.publishHere(op_, length);
       return;
     }
-    reduce(board_, here_, begin, length, begin - block.begin * width_, op_.signature);
-    board_.pop();
+    reduce(board_, grid_.here(), begin, length, begin - block.begin * width_, op_.signature);
+    taken_.pop(grid_.here());
     write(returns_, returns_.slot(), begin, length);
-    returns_.publishCut(op_, length, [&](int peer) {
-      const size_t host = indexOf(peer, counterparts_);
-      const size_t part = first(place_) + host;
-      return host == counterparts_.size()
-                 ? Board::Cut{0, 0}
-                 : Board::Cut{block.partBegin(part) * width_ - begin, bytesOf(block, part)};
-    });
+    returns_.publishCut(op_, length, grid_.forCounterparts([&](size_t host) {
+      const size_t part = first(grid_.place()) + host;
+      return Board::Cut{block.partBegin(part) * width_ - begin, bytesOf(block, part)};
+    }));
   }
 
   void takeReturn(const Turn& turn) {
     const Block block = blocks_.at(turn.block);
     if (turn.is_second) {
-      for (size_t place = 0; place < here_.size(); ++place) {
-        if (place != place_) {
-          read(returns_, here_[place], shareBegin(block, place), shareBytes(block, place));
+      for (size_t place = 0; place < grid_.here().size(); ++place) {
+        if (place != grid_.place()) {
+          read(returns_, grid_.here()[place], shareBegin(block, place), shareBytes(block, place));
         }
       }
-      returns_.pop();
+      returns_.pop(grid_.here());
       return;
     }
     ++given_;
     const size_t begin = block.partBegin(own()) * width_;
     const size_t length = bytesOf(block, own());
-    reduce(returns_, counterparts_, begin, length, begin - shareBegin(block, place_),
+    reduce(returns_, grid_.counterparts(), begin, length, begin - shareBegin(block, grid_.place()),
            withoutFactors(op_.signature));
-    returns_.pop();
+    returns_.pop(grid_.near());
     write(board_, board_.slot(), begin, length);
-    board_.publishCut(op_, length, [&](int peer) {
-      return Board::Cut{0, indexOf(peer, counterparts_) < counterparts_.size() ? length : 0};
-    });
+    board_.publishCut(op_, length,
+                      grid_.forCounterparts([&](size_t) { return Board::Cut{0, length}; }));
   }
 
   void reduce(Board& from, const std::vector<int>& ranks, size_t begin, size_t bytes, size_t offset,
@@ -200,27 +198,16 @@ class InTurns {
   const Op& op_;
   Spans data_;
   size_t width_;
-  const std::vector<int>& here_;
-  const std::vector<int>& counterparts_;
-  size_t place_;  // of this rank, here
-  size_t host_;   // among the counterparts
+  HostGrid grid_;
   Blocks blocks_;
   std::vector<Turn> turns_;  // of both boards
   size_t given_ = 0;         // on the first board; on the second as many as were taken on the first
-  size_t taken_ = 0;
+  Intake taken_;             // from the first
   size_t collected_ = 0;
   Contributions inputs_;
 };
 
 }  // namespace
-
-bool canReduceByHosts(const Board& board, const Op& op) {
-  // The mean of means is not the mean of integers.
-  const bool has_stages =
-      op.signature.reduce != ReduceKind::kAverage || isFloating(op.signature.dtype);
-  return board.spansHosts() && board.hosts().here().size() > 1 &&
-         !board.hosts().counterparts().empty() && has_stages;
-}
 
 Script allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block) {
   return moveUntilDone(InTurns(board, returns, op, std::move(data), block));

@@ -1,56 +1,55 @@
 #include <algorithm>
+#include <utility>
 
 #include "algorithms/Algorithms.hpp"
+#include "algorithms/ByHosts.hpp"
 #include "algorithms/Contributions.hpp"
+#include "algorithms/HostGrid.hpp"
 #include "algorithms/InFrames.hpp"
+#include "algorithms/Parts.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
 namespace {
 
-// How the ranks' parts are cut: a frame holds as many elements of each, in the order of the ranks.
-struct Cut {
-  std::vector<size_t> counts;
-  size_t part;
-
-  size_t length(size_t rank, size_t frame) const {
-    return pieceAt(frame * part, counts[rank], part);
-  }
-  size_t frames() const { return framesFor(*std::max_element(counts.begin(), counts.end()), part); }
-};
-
-}  // namespace
-
-Script reduceScatter(Board& board, const Op& op, std::vector<const std::byte*> inputs,
-                     std::vector<size_t> counts, std::byte* output) {
+Script reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*> inputs,
+                         std::vector<size_t> counts, std::byte* output) {
   const auto self = static_cast<size_t>(board.rank());
-  const size_t width = bluefog::width(op.signature.dtype);
-  const size_t line = RingShape::kLine / width;
-  const size_t part = std::max(board.payload() / (counts.size() * width) / line * line, size_t{1});
-  const Cut cut{std::move(counts), part};
-  const auto give = [&board, &op, self, width, cut, inputs](size_t frame) {
+  const Parts parts(std::move(counts), width(op.signature.dtype), board.payload());
+  const auto give = [&board, &op, self, parts, inputs](size_t frame) {
     size_t bytes = 0;
     for (size_t rank = 0; rank < inputs.size(); ++rank) {
-      const size_t taking = cut.length(rank, frame) * width;
+      const size_t taking = parts.bytes(rank, frame);
       if (rank != self && taking > 0) {
-        board.write(board.slot() + rank * cut.part * width, inputs[rank] + frame * cut.part * width,
-                    taking);
+        board.write(board.slot() + parts.place(rank), inputs[rank] + parts.begin(frame), taking);
         bytes += taking;
       }
     }
     board.publishCut(op, bytes, [&](int peer) {
       const auto rank = static_cast<size_t>(peer);
-      return Board::Cut{rank * cut.part * width, cut.length(rank, frame) * width};
+      return Board::Cut{parts.place(rank), parts.bytes(rank, frame)};
     });
   };
-  const auto take = [&board, &op, self, width, cut, own = inputs[self], output,
+  const auto take = [&board, &op, self, parts, own = inputs[self], output,
                      contributions = Contributions()](size_t frame) mutable {
-    const size_t at = frame * cut.part * width;
-    const size_t count = cut.length(self, frame);
-    contributions.collect(board, op, own + at, count * width, self * cut.part * width);
-    contributions.reduce(op.signature, output + at, count);
+    const size_t at = parts.begin(frame);
+    const size_t bytes = parts.bytes(self, frame);
+    contributions.collect(board, op, own + at, bytes, parts.place(self));
+    contributions.reduce(op.signature, output + at, bytes / width(op.signature.dtype));
   };
-  return inFrames(board, op, cut.frames(), give, take);
+  return inFrames(board, op, parts.frames(), give, take);
+}
+
+}  // namespace
+
+Script reduceScatter(Board& board, Board& returns, const Op& op,
+                     std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                     std::byte* output) {
+  const size_t most = *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype);
+  if (HostGrid::isOne(board) && canReduceByHosts(op.signature) && most > kMostAtOnce) {
+    return reduceScatterByHosts(board, returns, op, std::move(inputs), std::move(counts), output);
+  }
+  return reduceScatterFlat(board, op, std::move(inputs), std::move(counts), output);
 }
 
 }  // namespace bluefog

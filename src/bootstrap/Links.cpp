@@ -55,10 +55,11 @@ void Links::add(int rank, Fd socket, pid_t pid) {
 }
 
 void Links::addElsewhere(int rank, pid_t pid, const std::string& host) {
-  add(rank, Fd(), pid);
-  Peer& peer = *peers_[static_cast<size_t>(rank)];
-  peer.process.reset();  // that pid is another process here
-  peer.departure.host = host;
+  auto peer = std::make_unique<Peer>();
+  peer->departure.rank = rank;
+  peer->departure.pid = pid;
+  peer->departure.host = host;
+  peers_[static_cast<size_t>(rank)] = std::move(peer);
 }
 
 void Links::noteElsewhere(int rank, Departure::How how) {

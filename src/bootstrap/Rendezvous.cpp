@@ -169,17 +169,7 @@ void Rendezvous::learn() {
     if (rank == rank_ || record) {
       continue;
     }
-    std::optional<std::string> text;
-    try {
-      text = published_.look(kRoster, rank);
-    } catch (...) {
-      // The store may have died with the rank that held it: then name that rank.
-      for (int tries = 0; tries < 20; ++tries) {
-        watch();
-        std::this_thread::sleep_for(kLongestPause);
-      }
-      throw;
-    }
+    const std::optional<std::string> text = look(kRoster, rank);
     if (!text) {
       continue;
     }
@@ -188,6 +178,22 @@ void Rendezvous::learn() {
     if (isHere(rank) && rank < rank_) {
       to_call_.push_back(rank);
     }
+  }
+}
+
+std::optional<std::string> Rendezvous::look(const std::string& topic, int rank) {
+  try {
+    return published_.look(topic, rank);
+  } catch (const Error& error) {  // the store does not answer
+    links_.sayFailed({error.cause(), error.ranks(), error.what()});
+    throw;
+  } catch (...) {
+    // The store may have died with the rank that held it: then name that rank.
+    for (int tries = 0; tries < 20; ++tries) {
+      watch();
+      std::this_thread::sleep_for(kLongestPause);
+    }
+    throw;
   }
 }
 
@@ -304,7 +310,7 @@ void Rendezvous::watchElsewhere() {
     if (!records_[static_cast<size_t>(rank)] || isHere(rank)) {
       continue;
     }
-    if (const std::optional<std::string> said = published_.look(kGaveUp, rank)) {
+    if (const std::optional<std::string> said = look(kGaveUp, rank)) {
       const Reason reason = Reason::decode(*said);
       giveUp(reason.cause, reason.ranks, reason.text);
     }
@@ -321,7 +327,7 @@ void Rendezvous::probe() {
   if (interrupt_) {
     interrupt_();
   }
-  rejectTwin(published_.look(kRoster, rank_));
+  rejectTwin(look(kRoster, rank_));
   watchElsewhere();
   for (int rank = 0; rank < size(); ++rank) {
     const auto& record = records_[static_cast<size_t>(rank)];
@@ -341,7 +347,7 @@ void Rendezvous::probe() {
 
 std::string Rendezvous::await(const std::string& topic, int rank) {
   while (true) {
-    if (std::optional<std::string> record = published_.look(topic, rank)) {
+    if (std::optional<std::string> record = look(topic, rank)) {
       return *record;
     }
     watch();

@@ -63,6 +63,7 @@ class Rendezvous {
   // Gives up where the store's record of this rank is another process's that lives.
   void rejectTwin(const std::optional<std::string>& found);
   void learn();
+  std::optional<std::string> look(const std::string& topic, int rank);
   RankRecord decode(int rank, const std::string& text);
   void checkVersion(int rank);
   bool isMet(int rank) const;

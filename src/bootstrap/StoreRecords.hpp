@@ -2,9 +2,12 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <functional>
 #include <string>
 
 #include "bootstrap/Records.hpp"
+#include "bootstrap/StoreThread.hpp"
+#include "core/Deadline.hpp"
 
 namespace bluefog {
 
@@ -12,15 +15,18 @@ namespace bluefog {
 // destroy and init again), so keys carry an incarnation.
 class StoreRecords final : public Records {
  public:
-  StoreRecords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
+  // See StoreThread.
+  StoreRecords(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Deadline deadline,
+               std::function<void()> interrupt);
   void publish(const std::string& topic, const std::string& record) override;
   std::optional<std::string> look(const std::string& topic, int rank) override;
-  std::string keeper() const override;
+  std::string keeper() const override { return keeper_; }
 
  private:
   std::string key(const std::string& topic, int rank) const;
 
-  c10::intrusive_ptr<c10d::Store> store_;
+  std::string keeper_;
+  StoreThread store_;
   int rank_;
   std::string prefix_;
 };

@@ -52,11 +52,9 @@ std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, Records& records,
   return std::make_unique<mpi::MpiCourier>(world, number, std::move(places));
 }
 
-std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
+std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, const Frontend& frontend) {
-  const std::string who =
-      members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
-  StoreRecords records(store, members.rank, members.size);
+  StoreRecords records(store, members.rank, members.size, deadline, frontend.interrupt);
   Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, frontend.interrupt);
   try {
     rendezvous.meet();
@@ -77,13 +75,29 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store, Membe
     return Engine::make(Segments(std::move(shared), std::move(own), std::move(hosts)),
                         std::move(members), std::move(links), std::move(courier),
                         frontend.interrupt);
-  } catch (const Error& error) {
-    throw Error(error.cause(), error.ranks(), who + error.what());
+  } catch (const Error&) {
+    throw;
   } catch (const c10::Error& error) {  // the store's
     rendezvous.abandon(error.what_without_backtrace());
     throw;
   } catch (const std::runtime_error& error) {
     rendezvous.abandon(error.what());
+    throw;
+  }
+}
+
+std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
+                             const Membership& members, Deadline deadline,
+                             const Frontend& frontend) {
+  const std::string who =
+      members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
+  try {
+    return meet(store, members, deadline, frontend);
+  } catch (const Error& error) {
+    throw Error(error.cause(), error.ranks(), who + error.what());
+  } catch (const c10::Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
     throw std::runtime_error(who + error.what());
   }
 }

@@ -31,8 +31,9 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   }
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
-                                           std::move(data), std::move(bytes)));
+  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
+                                           buffers->inputs[0].readable(), std::move(data),
+                                           std::move(bytes)));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", {input}, list};
 }
@@ -51,8 +52,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
                                  deadline(timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), *op, buffers->inputs[0].readable(),
-                                           std::move(data),
+  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
+                                           buffers->inputs[0].readable(), std::move(data),
                                            std::vector<size_t>(static_cast<size_t>(size_), bytes)));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output}};

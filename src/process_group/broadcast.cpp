@@ -14,7 +14,8 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
-  op->scripts.push_back(bluefog::broadcast(engine_->board(), *op, buffers->outputs[0].data()));
+  op->scripts.push_back(
+      bluefog::broadcast(engine_->board(), engine_->returns(), *op, buffers->outputs[0].data()));
   own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors},
               opts.asyncOp);

@@ -1,6 +1,7 @@
 #include "transport/Board.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/Cores.hpp"
 
@@ -38,7 +39,7 @@ bool Board::Arrivals::ready() {
   for (int peer = next_; peer < last_; ++peer) {
     const Frame* frame = peer == board_.rank() ? nullptr : board_.reader(peer).front();
     if (frame != nullptr) {
-      check(peer, *frame);
+      board_.check(op_, peer, *frame);
     }
     if (peer == next_ && (frame != nullptr || peer == board_.rank())) {
       ++next_;
@@ -47,14 +48,30 @@ bool Board::Arrivals::ready() {
   return next_ == last_;
 }
 
-bool Board::hasArrivals(const Op& op) {
-  return arrivals(op).ready();
+bool Board::hasArrivals(const Op& op, const std::vector<int>& peers) {
+  return std::all_of(peers.begin(), peers.end(),
+                     [&](int peer) { return peer == rank() || hasArrival(op, peer); });
+}
+
+bool Board::hasArrival(const Op& op, int peer) {
+  const Frame* frame = reader(peer).front();
+  if (frame != nullptr) {
+    check(op, peer, *frame);
+  }
+  return frame != nullptr;
 }
 
 std::vector<int> Board::lacking(const Op& op) {
   std::vector<int> ranks = arrivals(op).missing();
   const std::vector<int> slow = slowReaders();
   ranks.insert(ranks.end(), slow.begin(), slow.end());
+  return ranks;
+}
+
+std::vector<int> Board::missing(const std::vector<int>& peers) {
+  std::vector<int> ranks;
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(ranks),
+               [this](int peer) { return peer != rank() && reader(peer).front() == nullptr; });
   return ranks;
 }
 
@@ -68,9 +85,9 @@ std::vector<int> Board::Arrivals::missing() const {
   return ranks;
 }
 
-void Board::Arrivals::check(int peer, const Frame& frame) const {
-  if (!(frame.signature == op_.signature) || frame.id != op_.sequence) {
-    throw mismatch(board_.members_, op_, peer, frame.signature);
+void Board::check(const Op& op, int peer, const Frame& frame) const {
+  if (!(frame.signature == op.signature) || frame.id != op.sequence) {
+    throw mismatch(members_, op, peer, frame.signature);
   }
 }
 
@@ -99,6 +116,14 @@ void Board::pop() {
     reader.pop();
   }
   bells_.touchPeers(members_.rank);
+}
+
+void Board::pop(const std::vector<int>& peers) {
+  for (const int peer : peers) {
+    if (peer != rank()) {
+      skip(peer, 1);
+    }
+  }
 }
 
 void Board::skip(int peer, size_t frames) {

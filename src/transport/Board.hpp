@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transport/Bells.hpp"
@@ -28,6 +29,9 @@ class Board {
     size_t offset;
     size_t bytes;
   };
+  // None: it does without that frame, and one elsewhere does not get it.
+  using MaybeCut = std::optional<Cut>;
+  static MaybeCut headIf(bool is_wanted) { return is_wanted ? MaybeCut(Cut{0, 0}) : std::nullopt; }
 
   // Fulfilled when this rank's ring has a free slot.
   class Room final : public Awaitable {
@@ -52,8 +56,6 @@ class Board {
     void await_resume() {}
 
    private:
-    void check(int peer, const Frame& frame) const;
-
     Board& board_;
     const Op& op_;
     int last_;
@@ -63,9 +65,13 @@ class Board {
   Room room() { return Room(*this); }
   bool hasRoom() { return writer_.room(); }
   // Whether every peer's next frame is there; throws a mismatch as Arrivals does.
-  bool hasArrivals(const Op& op);
+  bool hasArrivals(const Op& op) { return arrivals(op).ready(); }
+  bool hasArrivals(const Op& op, const std::vector<int>& peers);
+  bool hasArrival(const Op& op, int peer);
   // Whom this rank waits for where it can go on neither with arrivals nor with room.
   std::vector<int> lacking(const Op& op);
+  // Those of the peers whose next frame is not there.
+  std::vector<int> missing(const std::vector<int>& peers);
   Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
   Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
 
@@ -76,6 +82,10 @@ class Board {
     passage_.write(place, from, bytes);
   }
   void publish(const Op& op, size_t bytes, int takers);
+  // For the ranks of this host.
+  void publishHere(const Op& op, size_t bytes) {
+    publishCut(op, bytes, [](int) { return MaybeCut(); });
+  }
   // Each peer makes use of a part of its own. All of them together are `bytes`.
   template <class CutOf>
   void publishCut(const Op& op, size_t bytes, const CutOf& cutOf) {
@@ -95,7 +105,7 @@ class Board {
     }
   }
   // Of the frame of that number, which has not been read by all: what a peer elsewhere is sent.
-  Cut cutFor(uint64_t frame, int peer) const {
+  MaybeCut cutFor(uint64_t frame, int peer) const {
     return cuts_[frame % cuts_.size()][static_cast<size_t>(peer)];
   }
 
@@ -107,8 +117,9 @@ class Board {
   }
   // The factor of that peer's Op.
   double factorOf(int peer) { return reader(peer).front()->weight; }
-  // Frees the frame of every peer, or so many of one, also such as are still to come.
+  // Frees the frame of every peer, or of those, or so many of one, also such as are still to come.
   void pop();
+  void pop(const std::vector<int>& peers);
   void skip(int peer, size_t frames);
 
   const Membership& members() const { return members_; }
@@ -130,6 +141,7 @@ class Board {
       cuts_[writer_.published() % cuts_.size()][static_cast<size_t>(peer)] = cutOf(peer);
     }
   }
+  void check(const Op& op, int peer, const Frame& frame) const;
   RingReader& reader(int peer) { return readers_[Segment::boardReader(rank(), peer)]; }
   std::vector<int> slowReaders() const;
 
@@ -139,7 +151,7 @@ class Board {
   RingWriter writer_;
   std::vector<RingReader> readers_;
   const HostMap& hosts_;
-  std::vector<std::vector<Cut>> cuts_;  // by slot and peer
+  std::vector<std::vector<MaybeCut>> cuts_;  // by slot and peer
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };

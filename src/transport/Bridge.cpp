@@ -97,6 +97,7 @@ class Bridge::Peer {
   bool says_goodbye = false;
   bool is_dead = false;
   bool is_gone = false;
+  bool is_damaged = false;  // heard of no more
 };
 
 Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
@@ -151,10 +152,14 @@ bool Bridge::receive() {
 }
 
 bool Bridge::receiveFrom(Peer& peer) {
+  if (peer.is_damaged) {
+    return false;
+  }
   bool moved = false;
   try {
     moved = peer.receive(*courier_);
   } catch (const std::runtime_error& error) {
+    peer.is_damaged = true;
     throw damaged(members_, peer.rank, error.what());
   }
   while (peer.texts_in.hasAny()) {
@@ -183,8 +188,22 @@ void Bridge::hear(Peer& peer, const std::string& text) {
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
   } else if (text[0] == kRuling) {
-    agreeOn(segments_->shared().verdict(), Ruling::decode(text.substr(1)));
+    agreeOn(segments_->shared().verdict(), heard(Ruling::decode(text.substr(1)), peer.rank));
   }
+}
+
+// Who hears that it has died was cut off for so long that others gave it up: of them it does not
+// know who lives, but of who says so that this one does without it.
+Ruling Bridge::heard(Ruling ruling, int from) const {
+  std::vector<int>& blamed = ruling.failure.ranks;
+  const bool is_of_this = ruling.failure.cause == Cause::kPeerFailed &&
+                          std::count(blamed.begin(), blamed.end(), members_.global(members_.rank));
+  if (is_of_this) {
+    blamed = {members_.global(from)};
+    ruling.failure.reason =
+        rankList(blamed) + " could not reach this rank's host for a while, and has given it up";
+  }
+  return ruling;
 }
 
 bool Bridge::send() {
@@ -207,7 +226,7 @@ void Bridge::tell(const Ruling& ruling) {
 
 bool Bridge::hasSentAll() {
   const bool is_with_courier = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-    return !peer || peer->is_gone || peer->hasSentAll();
+    return !peer || peer->is_gone || peer->is_damaged || peer->hasSentAll();
   });
   return is_with_courier && courier_->hasLeftHost();
 }

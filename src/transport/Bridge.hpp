@@ -42,6 +42,7 @@ class Bridge {
 
   bool receiveFrom(Peer& peer);
   void hear(Peer& peer, const std::string& text);
+  Ruling heard(Ruling ruling, int from) const;
   bool noteIfGone(Peer& peer, bool moves);
   bool hasSentAll();
 

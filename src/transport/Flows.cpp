@@ -8,10 +8,14 @@
 namespace bluefog {
 namespace {
 
+bool hasEnded(Courier& courier, const Parting& parting) {
+  return parting.errand == nullptr || courier.look(parting.errand) != Courier::State::kUnderWay;
+}
+
 // Forgets those that have ended, in their order; how many.
 size_t sweep(Courier& courier, Partings& partings) {
   size_t ended = 0;
-  while (!partings.empty() && courier.look(partings.front().errand) != Courier::State::kUnderWay) {
+  while (!partings.empty() && hasEnded(courier, partings.front())) {
     partings.pop_front();
     ++ended;
   }
@@ -32,8 +36,8 @@ constexpr size_t kSmall = 4096;
 
 }  // namespace
 
-bool FrameOutflow::mayGoUnseen(uint64_t number, size_t bytes) const {
-  return board_ == nullptr || (bytes <= kSmall && number % kSmallFramesPerLook != 0);
+bool FrameOutflow::mayGoUnseen(size_t bytes) {
+  return board_ == nullptr || (bytes <= kSmall && ++small_n_ % kSmallFramesPerLook != 0);
 }
 
 bool FrameOutflow::move(Courier& courier) {
@@ -49,19 +53,21 @@ bool FrameOutflow::move(Courier& courier) {
   return moved;
 }
 
-Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) const {
-  const Board::Cut cut =
+Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) {
+  const Board::MaybeCut cut =
       board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
-  const auto ends =
-      mayGoUnseen(number, cut.bytes) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
-  if (cut.offset == 0 || cut.bytes == 0) {
-    return {courier.send(to_, stream_, &frame, sizeof frame + cut.bytes, ends), {}};
+  if (!cut) {
+    return {nullptr, {}};
   }
-  std::vector<std::byte> copy(sizeof frame + cut.bytes);
+  const auto ends = mayGoUnseen(cut->bytes) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
+  if (cut->offset == 0 || cut->bytes == 0) {
+    return {courier.send(to_, stream_, &frame, sizeof frame + cut->bytes, ends), {}};
+  }
+  std::vector<std::byte> copy(sizeof frame + cut->bytes);
   Frame head = frame;
-  head.offset = cut.offset;
+  head.offset = cut->offset;
   std::memcpy(copy.data(), &head, sizeof head);
-  std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut.offset, cut.bytes);
+  std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut->offset, cut->bytes);
   return sendCopy(courier, to_, stream_, std::move(copy), ends);
 }
 

@@ -16,7 +16,7 @@ namespace bluefog {
 
 // What has been given to the courier and still lies here.
 struct Parting {
-  Courier::Errand errand;
+  Courier::Errand errand;       // null for a frame that nobody there makes use of
   std::vector<std::byte> copy;  // unless it is sent from where it was written
 };
 using Partings = std::deque<Parting>;
@@ -26,7 +26,9 @@ using Errands = std::vector<Courier::Errand>;
 template <class UnderWay>
 void collect(const UnderWay& under_way, Errands& errands) {
   for (const auto& each : under_way) {
-    errands.push_back(each.errand);
+    if (each.errand != nullptr) {
+      errands.push_back(each.errand);
+    }
   }
 }
 
@@ -42,13 +44,14 @@ class FrameOutflow {
   void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
-  bool mayGoUnseen(uint64_t number, size_t bytes) const;
-  Parting sendOff(Courier& courier, const Frame& frame, uint64_t number) const;
+  bool mayGoUnseen(size_t bytes);
+  Parting sendOff(Courier& courier, const Frame& frame, uint64_t number);
 
   RingReader ring_;
   int to_;
   int stream_;
   const Board* board_;
+  uint64_t small_n_ = 0;  // small frames so far
   Partings under_way_;
 };
 

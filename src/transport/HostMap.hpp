@@ -15,11 +15,14 @@ class HostMap {
   // The ranks of this host, with this one, and of the others; ascending.
   const std::vector<int>& here() const { return here_; }
   const std::vector<int>& elsewhere() const { return elsewhere_; }
+  // The ranks of each host; hosts in the order of their first ranks.
+  const std::vector<std::vector<int>>& all() const { return all_; }
   // Where all hosts have as many ranks, of which this one is the k-th on its host: the k-th of
-  // each, hosts in the order of their first ranks. Otherwise none.
+  // each. Otherwise none.
   const std::vector<int>& counterparts() const { return counterparts_; }
 
  private:
+  std::vector<std::vector<int>> all_;
   std::vector<int> here_;
   std::vector<int> elsewhere_;
   std::vector<int> counterparts_;

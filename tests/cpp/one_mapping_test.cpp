@@ -79,7 +79,7 @@ TEST(OneMappingTest, BroadcastHasNoRaces) {
       Signature signature = signatureOf<float>(OpKind::kBroadcast, data.size());
       signature.root = root;
       const Op op(Op::Kind::kCollective, signature, Deadline::never());
-      me.drive(broadcast(me.board, op, bytesOf(data)));
+      me.drive(broadcast(me.board, me.returns, op, bytesOf(data)));
       EXPECT_TRUE(holds(data, [&](size_t) { return static_cast<float>(root); }));
     }
   });

@@ -140,7 +140,7 @@ class Rank {
     Signature signature = signatureOf<T>(OpKind::kBroadcast, data.size());
     signature.root = root;
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::broadcast(engine.board(), *op, bytesOf(data)));
+    op->scripts.push_back(bluefog::broadcast(engine.board(), engine.returns(), *op, bytesOf(data)));
     return op;
   }
 
@@ -156,8 +156,8 @@ class Rank {
       signature.count += output.size();
     }
     OpPtr op = collective(signature);
-    op->scripts.push_back(
-        bluefog::allgather(engine.board(), *op, bytesOf(input), std::move(data), std::move(bytes)));
+    op->scripts.push_back(bluefog::allgather(engine.board(), engine.returns(), *op, bytesOf(input),
+                                             std::move(data), std::move(bytes)));
     return op;
   }
 
@@ -174,8 +174,9 @@ class Rank {
       signature.detail = signature.detail * 31 + input.size();
     }
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::reduceScatter(engine.board(), *op, std::move(data),
-                                                 std::move(counts), bytesOf(output)));
+    op->scripts.push_back(bluefog::reduceScatter(engine.board(), engine.returns(), *op,
+                                                 std::move(data), std::move(counts),
+                                                 bytesOf(output)));
     return op;
   }
 

@@ -2,17 +2,21 @@
 
 #include <dirent.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <vector>
+
+#include "bootstrap/mpi/interfaces.hpp"
 
 namespace bluefog::mpi {
 namespace {
@@ -24,23 +28,33 @@ constexpr int kIdleSeconds = 4;
 constexpr int kProbeSeconds = 2;
 constexpr int kProbes = 3;
 constexpr uint32_t kSilentMs = 10'000;
+// Bytes that MPI's side of a connection says first, each, at once.
+constexpr uint64_t kGreeting = 24;
 
 using GetName = int (*)(int, sockaddr*, socklen_t*);
 
-// Of the one end of a socket, or of the other. None where it is not on a network.
-std::optional<uint16_t> port(int fd, GetName getName) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  if (getName(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+struct Endpoint {
+  std::string address;
+  std::string port;
+};
+
+// The one end of a socket, or the other. None where it is not on a network.
+std::optional<Endpoint> endpoint(int fd, GetName getName) {
+  sockaddr_storage raw{};
+  socklen_t length = sizeof raw;
+  auto* name = reinterpret_cast<sockaddr*>(&raw);
+  std::array<char, NI_MAXHOST> address{};
+  std::array<char, NI_MAXSERV> port{};
+  if (getName(fd, name, &length) != 0 || (raw.ss_family != AF_INET && raw.ss_family != AF_INET6) ||
+      ::getnameinfo(name, length, address.data(), address.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
-  if (address.ss_family == AF_INET) {
-    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
-  }
-  if (address.ss_family == AF_INET6) {
-    return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
-  }
-  return std::nullopt;
+  return Endpoint{address.data(), port.data()};
+}
+
+std::string textOf(const Endpoint& endpoint) {
+  return endpoint.address + ' ' + endpoint.port;
 }
 
 void forEachDescriptor(const std::function<void(int fd)>& visit) {
@@ -71,32 +85,34 @@ size_t unacknowledged(int fd) {
 
 }  // namespace
 
-std::set<uint16_t> Connections::listening() {
-  std::set<uint16_t> ports;
+Connections::Ports Connections::listening() {
+  Ports ports;
   forEachDescriptor([&](int fd) {
     int listens = 0;
     socklen_t length = sizeof listens;
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
-      if (const std::optional<uint16_t> own = port(fd, ::getsockname)) {
-        ports.insert(*own);
+      if (const std::optional<Endpoint> own = endpoint(fd, ::getsockname)) {
+        ports.insert(own->port);
       }
     }
   });
   return ports;
 }
 
-std::string Connections::ports() const {
-  std::ostringstream text;
-  for (const uint16_t port : own_) {
-    text << port << ' ';
+std::string Connections::endpoints() const {
+  std::string text;
+  for (const std::string& address : interfaces::addresses()) {
+    for (const std::string& port : own_) {
+      text += textOf({address, port}) + '\n';
+    }
   }
-  return text.str();
+  return text;
 }
 
-void Connections::add(const std::string& ports) {
-  std::istringstream text(ports);
-  for (uint16_t port = 0; text >> port;) {
-    theirs_.insert(port);
+void Connections::add(const std::string& endpoints) {
+  std::istringstream text(endpoints);
+  for (std::string endpoint; std::getline(text, endpoint);) {
+    theirs_.insert(endpoint);
   }
   forEach(giveUpWhenSilent);
 }
@@ -128,11 +144,24 @@ void Connections::giveUpSilent() const {
   });
 }
 
+void Connections::endStrangers() const {
+  forEachDescriptor([this](int fd) {
+    const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
+    const bool is_to_here = here && own_.count(here->port) > 0 && endpoint(fd, ::getpeername);
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (is_to_here && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+        info.tcpi_bytes_received < kGreeting && info.tcpi_last_data_recv > kSilentMs / 10) {
+      ::shutdown(fd, SHUT_RDWR);
+    }
+  });
+}
+
 void Connections::forEach(const std::function<void(int fd)>& visit) const {
   forEachDescriptor([&](int fd) {
-    const std::optional<uint16_t> there = port(fd, ::getpeername);
-    const std::optional<uint16_t> here = port(fd, ::getsockname);
-    if (there && here && (theirs_.count(*there) > 0 || own_.count(*here) > 0)) {
+    const std::optional<Endpoint> there = endpoint(fd, ::getpeername);
+    const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
+    if (there && here && (theirs_.count(textOf(*there)) > 0 || own_.count(here->port) > 0)) {
       visit(fd);
     }
   });

@@ -48,7 +48,7 @@ bool areOneWorld(const Rendezvous& rendezvous) {
 void choose(env::Variables& variables, const Home& home,
             const std::optional<std::string>& network) {
   if (const auto interfaces = env::mpiInterfaces()) {
-    interfaces::requireAny(*interfaces);
+    interfaces::requireAny(*interfaces, !env::isMpiForced());
   } else if (network && !env::excludesMpiInterfaces()) {
     variables.set("OMPI_MCA_btl_tcp_if_include", *network);
   }
@@ -56,6 +56,8 @@ void choose(env::Variables& variables, const Home& home,
     variables.setDefault("OPAL_PREFIX", home.prefix);
   }
   variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
+  // What goes wrong in MPI_Init is an error here, not the end of the process.
+  variables.setDefault("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return");
   variables.setDefault("OMPI_MCA_osc", "^ucx");
   // What survives the death of a process. Looking for fabrics would take a second, too.
   variables.setDefault("OMPI_MCA_pml", "ob1");
@@ -220,7 +222,7 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
       rank_(rank),
       launcher_library_(is_launched ? home.pmix_library : ""),
       owner_(::getpid()) {
-  const std::set<uint16_t> before = Connections::listening();
+  const Connections::Ports before = Connections::listening();
   int already = 0;
   mpi_.initialized(&already);
   if (already != 0) {
@@ -230,7 +232,8 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
   }
   int level = 0;
   if (const int code = mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level)) {
-    throw std::runtime_error("MPI_Init_thread: " + describe(code));
+    throw std::runtime_error("MPI_Init_thread: " + describe(code) +
+                             (is_launched ? "" : "; was bluefog-pmixd killed, which serves it?"));
   }
   if (level != Library::kThreadMultiple) {
     throw std::runtime_error(home.library + " gives no MPI_THREAD_MULTIPLE");
@@ -243,8 +246,8 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
                              " of its world, not as rank " + std::to_string(rank_) +
                              ": it does not take what a PMIx server gives it");
   }
-  std::set<uint16_t> own = Connections::listening();
-  for (const uint16_t port : before) {
+  Connections::Ports own = Connections::listening();
+  for (const std::string& port : before) {
     own.erase(port);
   }
   connections_.emplace(std::move(own));

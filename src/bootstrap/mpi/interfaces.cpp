@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -110,12 +111,23 @@ std::optional<std::string> toward(const std::string& host) {
   return std::nullopt;
 }
 
-void requireAny(const std::string& list) {
+std::vector<std::string> addresses() {
+  std::vector<std::string> texts;
+  for (const Interface& interface : all()) {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const int family = interface.address.size() == sizeof(in_addr) ? AF_INET : AF_INET6;
+    ::inet_ntop(family, interface.address.data(), text.data(), text.size());
+    texts.emplace_back(text.data());
+  }
+  return texts;
+}
+
+void requireAny(const std::string& list, bool must_lead_elsewhere) {
   const std::vector<Interface> own = all();
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
     for (const Interface& interface : own) {
-      if (names(item, interface)) {
+      if (names(item, interface) && (interface.leads_elsewhere || !must_lead_elsewhere)) {
         return;
       }
     }
@@ -128,8 +140,9 @@ void requireAny(const std::string& list) {
   for (const std::string& name : known) {
     text += (text.empty() ? "" : ", ") + name;
   }
-  throw std::runtime_error("OMPI_MCA_btl_tcp_if_include=" + list +
-                           " names no network interface of this host; it has " + text);
+  throw std::runtime_error(
+      "OMPI_MCA_btl_tcp_if_include=" + list + " names no network interface of this host" +
+      (must_lead_elsewhere ? " that leads to others" : "") + "; it has " + text);
 }
 
 }  // namespace bluefog::mpi::interfaces

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bluefog::mpi::interfaces {
 
@@ -9,8 +10,12 @@ namespace bluefog::mpi::interfaces {
 // None where that is not known, or is the loopback.
 std::optional<std::string> toward(const std::string& host);
 
+// Of this host, as numbers: "10.0.0.1".
+std::vector<std::string> addresses();
+
 // Of names and networks (10.0.0.0/8) with commas between. Throws std::runtime_error where this host
-// has none of them: MPI would only warn, and then wait.
-void requireAny(const std::string& list);
+// has none of them, or none that leads to other hosts, if it must: MPI would only warn, and then
+// wait, or reach itself.
+void requireAny(const std::string& list, bool must_lead_elsewhere);
 
 }  // namespace bluefog::mpi::interfaces

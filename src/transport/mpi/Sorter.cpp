@@ -2,10 +2,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace bluefog::mpi {
 namespace {
@@ -23,6 +25,7 @@ Sorter& Sorter::of(World& world) {
   static std::once_flag once;
   std::call_once(once, [&world] {
     the_sorter = std::make_unique<Sorter>(world).release();
+    std::thread([] { the_sorter->watchStrangers(); }).detach();
     ::pthread_atfork([] { the_sorter->mutex_.lock(); }, [] { the_sorter->mutex_.unlock(); },
                      [] {
                        the_sorter->world_.connections().close();
@@ -32,9 +35,21 @@ Sorter& Sorter::of(World& world) {
   return *the_sorter;
 }
 
+// While MPI is stuck, this has the mutex.
+void Sorter::watchStrangers() {
+  while (true) {
+    std::this_thread::sleep_for(kLookAtHosts);
+    if (mutex_.try_lock()) {
+      mutex_.unlock();
+    } else {
+      world_.connections().endStrangers();
+    }
+  }
+}
+
 std::string Sorter::greeting() {
   const std::lock_guard lock(mutex_);
-  return world_.connections().ports();
+  return world_.connections().endpoints();
 }
 
 void Sorter::hearGreeting(const std::string& greeting) {
@@ -141,6 +156,13 @@ void Sorter::learnWhoDied() {
   mpi.group_free(&all);
 }
 
+void Sorter::requireDeadOf(int to, int code) {
+  learnWhoDied();
+  if (std::find(dead_.begin(), dead_.end(), to) == dead_.end()) {
+    throw std::runtime_error("MPI could not send to another host: " + world_.describe(code));
+  }
+}
+
 void Sorter::discard(const Arrival& arrival) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(arrival.bytes);
   requests_.bury({begin(arrival.message, bytes->data(), bytes->size())}, bytes);
@@ -154,8 +176,11 @@ Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size
   const auto isend = ends == Courier::Ends::kSoon ? mpi.isend : mpi.issend;
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
+  if (code != 0) {
+    requireDeadOf(to, code);
+  }
   const bool may_have_ended = ends == Courier::Ends::kSoon && bytes <= kShort;
-  return requests_.add(code == 0 ? request : nullptr, may_have_ended);  // else the receiver is dead
+  return requests_.add(code == 0 ? request : nullptr, may_have_ended);
 }
 
 Requests::Entry* Sorter::receive(Message message, void* into, size_t bytes) {

@@ -56,8 +56,11 @@ class Sorter {
   std::vector<int> dead();
 
  private:
+  [[noreturn]] void watchStrangers();
   void takeIn();
   void learnWhoDied();
+  // Throws, where something else than its end kept MPI from sending to that rank.
+  void requireDeadOf(int to, int code);
   Requests::Entry* begin(Message message, void* into, size_t bytes);
   void discard(const Arrival& arrival);
 

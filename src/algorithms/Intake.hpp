@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "transport/Board.hpp"
+#include "transport/Op.hpp"
+
+namespace bluefog {
+
+// The frames that a rank takes from a board turn by turn, of some ranks each time. The first turn
+// waits for all, which shows what they called.
+class Intake {
+ public:
+  // `only_heads`: whose first frames have nothing else for this rank.
+  Intake(Board& board, const Op& op, std::vector<int> only_heads)
+      : board_(board), op_(op), only_heads_(std::move(only_heads)) {}
+
+  size_t turn() const { return turn_; }
+  bool isHere(const std::vector<int>& givers) {
+    return turn_ == 0 ? board_.hasArrivals(op_) : board_.hasArrivals(op_, givers);
+  }
+  std::vector<int> missing(const std::vector<int>& givers) {
+    return turn_ == 0 ? board_.arrivals(op_).missing() : board_.missing(givers);
+  }
+  void pop(const std::vector<int>& givers) {
+    board_.pop(givers);
+    if (turn_++ == 0) {
+      board_.pop(only_heads_);
+    }
+  }
+
+ private:
+  Board& board_;
+  const Op& op_;
+  std::vector<int> only_heads_;
+  size_t turn_ = 0;
+};
+
+}  // namespace bluefog
