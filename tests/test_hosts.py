@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,8 +26,8 @@ SIZES = (1, 1000, 300_001)
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[list[str]]:
-    with hosts.network(3) as names:
+def four() -> Iterator[list[str]]:
+    with hosts.network(4) as names:
         yield names
 
 
@@ -91,11 +93,11 @@ def operations(rank: int, world: int) -> dict[str, int]:
     return bluefog_pg.stats()
 
 
-@pytest.mark.parametrize(("world", "hosts_n"), [(2, 2), (4, 2), (5, 3), (3, 3)])
+@pytest.mark.parametrize(("world", "hosts_n"), [(2, 2), (4, 2), (5, 3), (4, 4), (8, 4)])
 def test_every_operation_gives_what_it_gives_on_one_host(
-    three: list[str], world: int, hosts_n: int
+    four: list[str], world: int, hosts_n: int
 ) -> None:
-    with Ranks(world, hosts=three[:hosts_n], destroy=True) as ranks:
+    with Ranks(world, hosts=four[:hosts_n], destroy=True) as ranks:
         ranks.start(operations, world=world, store="s")
         assert all(stats["operations"] > 30 for stats in ranks.values(60).values())
         assert set(ranks.leave().values()) == {0}
@@ -117,8 +119,8 @@ def groups(rank: int, world: int) -> list[float]:
     return [float(t[-1]) for t in tensors]
 
 
-def test_groups_of_any_ranks(three: list[str]) -> None:
-    with Ranks(4, hosts=three[:2], destroy=True) as ranks:
+def test_groups_of_any_ranks(four: list[str]) -> None:
+    with Ranks(4, hosts=four[:2], destroy=True) as ranks:
         ranks.start(groups, world=4, store="s")
         got = ranks.values(60)
     assert got == {0: [1, 3, 5], 1: [1, 3], 2: [3, 5, 5], 3: [3, 5, 5]}
@@ -153,10 +155,10 @@ def working(rank: int, world: int, goes_on: list[int]) -> list[Any]:
     return [error, float(total[-1]), float(x[-1])]
 
 
-@pytest.mark.parametrize(("victim", "hosts_n"), [(0, 2), (1, 2), (3, 2), (3, 3)])
-def test_a_killed_rank_is_named_on_every_host(three: list[str], victim: int, hosts_n: int) -> None:
+@pytest.mark.parametrize(("victim", "hosts_n"), [(0, 2), (1, 2), (3, 2), (3, 4)])
+def test_a_killed_rank_is_named_on_every_host(four: list[str], victim: int, hosts_n: int) -> None:
     alive = [r for r in range(4) if r != victim]
-    with Ranks(4, hosts=three[:hosts_n]) as ranks:
+    with Ranks(4, hosts=four[:hosts_n]) as ranks:
         ranks.start(working, alive, world=4, store="s")
         ranks.at("up")
         time.sleep(0.3)
@@ -166,7 +168,7 @@ def test_a_killed_rank_is_named_on_every_host(three: list[str], victim: int, hos
             assert totals == [sum(alive)] * 2
 
 
-def test_a_host_that_falls_silent_is_given_up(three: list[str]) -> None:
+def test_a_host_that_falls_silent_is_given_up(four: list[str]) -> None:
     with hosts.network(2) as pair, Ranks(4, hosts=pair) as ranks:
         ranks.start(lonely, world=4, store="s")
         ranks.at("up")
@@ -201,8 +203,8 @@ def late(rank: int, world: int) -> inrank.Raised | None:
     return error
 
 
-def test_a_stopped_rank_is_late_not_dead(three: list[str]) -> None:
-    with Ranks(3, hosts=three) as ranks:
+def test_a_stopped_rank_is_late_not_dead(four: list[str]) -> None:
+    with Ranks(3, hosts=four) as ranks:
         ranks.start(late)
         ranks.at("up")
         ranks.stop(1)
@@ -227,8 +229,8 @@ def parting(rank: int, world: int) -> float:
     return float(x[-1])
 
 
-def test_what_was_sent_arrives_after_its_sender_has_left(three: list[str]) -> None:
-    with Ranks(2, hosts=three[:2]) as ranks:
+def test_what_was_sent_arrives_after_its_sender_has_left(four: list[str]) -> None:
+    with Ranks(2, hosts=four[:2]) as ranks:
         ranks.start(parting, world=2, store="s")
         ranks.answer(0)
         assert ranks.dismiss(0) == 0
@@ -236,8 +238,95 @@ def test_what_was_sent_arrives_after_its_sender_has_left(three: list[str]) -> No
         assert ranks.answer(1) == 7
 
 
-def test_the_server_is_not_needed_once_all_have_met(three: list[str]) -> None:
-    with Ranks(2, hosts=three[:2], destroy=True) as ranks:
+def asking(rank: int, world: int, where: list[Any]) -> inrank.Raised | None:
+    address, port = where
+    store = dist.TCPStore(address, port, world, rank == 0)
+    inrank.mark("at the store")
+    inrank.gate("go")
+    limit = timedelta(seconds=4)
+    error = inrank.catch(
+        dist.init_process_group, "bluefog", store=store, rank=rank, world_size=world, timeout=limit
+    )
+    inrank.mark("told")
+    inrank.gate("end")  # rank 0 has the store
+    return error
+
+
+def test_a_store_that_falls_silent(four: list[str]) -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        where = [hosts.address(pair[0]), harness.free_port()]
+        ranks.start(asking, where)
+        ranks.at("at the store")
+        hosts.cut(pair[1])
+        began = time.monotonic()
+        ranks.open("go")
+        ranks.at("told", limit=20)
+        assert time.monotonic() - began < 8 * SLOW
+        ranks.open("end")
+        errors = ranks.values(20)
+        harness.raised(errors[0], "CollectiveTimeout", ranks=[1])
+        told = f"the store at {where[0]}:{where[1]} does not answer"
+        harness.raised(errors[1], "CollectiveTimeout", ranks=[], text=told)
+
+
+def ports(host: str) -> list[int]:
+    """On which somebody listens there, to all."""
+    table = subprocess.check_output([*hosts.prefix(host), "cat", "/proc/net/tcp"], text=True)
+    rows = [line.split() for line in table.splitlines()[1:]]
+    listening = [row[1].split(":") for row in rows if row[3] == "0A"]
+    return [int(port, 16) for address, port in listening if address == "00000000"]
+
+
+def longest(rank: int, world: int) -> float:
+    """Seconds that one of many all_reduce has taken."""
+    most, ends = 0.0, torch.zeros(1)
+    dist.barrier()
+    inrank.mark("up")
+    while ends.item() == 0:
+        began = time.monotonic()
+        ends = torch.tensor([float((inrank.directory() / "gate.end").exists())])
+        dist.all_reduce(ends, dist.ReduceOp.MAX)
+        most = max(most, time.monotonic() - began)
+    return most
+
+
+def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
+    """Open MPI reads the rest of what one begins to say to it, and does nothing else meanwhile."""
+    with Ranks(2, hosts=four[:2], destroy=True) as ranks:
+        ranks.start(longest, world=2, store="s")
+        ranks.at("up")
+        (port,) = ports(four[1])
+        with socket.create_connection((hosts.address(four[1]), port)) as stranger:
+            stranger.send(b"hi")
+            time.sleep(8 * SLOW)
+            ranks.open("end")
+            assert all(0.5 < t < 5 * SLOW for t in ranks.values(30).values())
+
+
+def forking(rank: int, world: int, service: str) -> list[int]:
+    """Uses a connection of its own to a port that MPI has too, on another host, in a child."""
+    dist.all_reduce(torch.ones(100_000))
+    inrank.mark("up")
+    inrank.gate("go")
+    with socket.create_connection((service, 1024)) as own:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if own.send(b"x") == 1 and own.getpeername()[1] == 1024 else 1)
+        return [os.waitpid(child, 0)[1], own.send(b"y")]
+
+
+def test_a_child_keeps_the_connections_that_are_not_mpis(four: list[str]) -> None:
+    service = hosts.outside(four[0])
+    with socket.create_server((service, 1024)), Ranks(2, hosts=four[:2], destroy=True) as ranks:
+        ranks.start(forking, service, world=2, store="s")
+        ranks.at("up")
+        assert all(1024 in ports(host) for host in four[:2])
+        ranks.open("go")
+        assert list(ranks.values(30).values()) == [[0, 1], [0, 1]]
+
+
+def test_the_server_is_not_needed_once_all_have_met(four: list[str]) -> None:
+    with Ranks(2, hosts=four[:2], destroy=True) as ranks:
         ranks.start(after_the_server, world=2, store="s")
         ranks.at("up")
         here = ["--ns", str(ranks.procs[0].pid), "--nslist", "net"]
@@ -256,8 +345,8 @@ def after_the_server(rank: int, world: int) -> float:
     return float(x[-1])
 
 
-def test_what_to_install_where_there_is_no_mpi(three: list[str]) -> None:
-    with Ranks(2, hosts=three[:2], env={"BLUEFOG_MPI_HOME": "/nowhere"}) as ranks:
+def test_what_to_install_where_there_is_no_mpi(four: list[str]) -> None:
+    with Ranks(2, hosts=four[:2], env={"BLUEFOG_MPI_HOME": "/nowhere"}) as ranks:
         ranks.start(meeting)
         for error in ranks.values(30).values():
             text = harness.raised(error, "RuntimeError").text
@@ -268,7 +357,7 @@ def meeting(rank: int, world: int) -> inrank.Raised | None:
     return inrank.catch(inrank.init, "store", rank, world, 20)
 
 
-def test_torchrun_on_two_hosts(three: list[str]) -> None:
+def test_torchrun_on_two_hosts(four: list[str]) -> None:
     script = harness.HERE / "scripts" / "two_hosts.py"
     port = str(harness.free_port())
     common = ["--nnodes", "2", "--nproc-per-node", "2", "--master-port", port]
@@ -277,7 +366,7 @@ def test_torchrun_on_two_hosts(three: list[str]) -> None:
             [
                 *hosts.prefix(host),
                 *[sys.executable, "-m", "torch.distributed.run"],
-                *[*common, "--node-rank", str(i), "--master-addr", hosts.address(three[0])],
+                *[*common, "--node-rank", str(i), "--master-addr", hosts.address(four[0])],
                 str(script),
             ],
             env=harness.environment(),
@@ -285,7 +374,7 @@ def test_torchrun_on_two_hosts(three: list[str]) -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for i, host in enumerate(three[:2])
+        for i, host in enumerate(four[:2])
     ]
     said = [run.communicate(timeout=120)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], "\n".join(said)

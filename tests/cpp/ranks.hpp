@@ -291,12 +291,14 @@ class Rank {
   milliseconds limit{60'000};
 };
 
-inline void runRanksOn(int hosts_n, int n, const std::function<void(Rank&)>& body) {
-  const Hosts hosts(n, std::min(n, hosts_n));
+inline void runRanksOn(const Hosts& hosts, int n, const std::function<void(Rank&)>& body) {
   runThreads(n, [&](int rank) {
     Rank me(hosts, membership(rank, n));
     body(me);
   });
+}
+inline void runRanksOn(int hosts_n, int n, const std::function<void(Rank&)>& body) {
+  runRanksOn(Hosts(n, std::min(n, hosts_n)), n, body);
 }
 // On one host, or as many as BLUEFOG_TEST_HOSTS says.
 inline void runRanks(int n, const std::function<void(Rank&)>& body) {
