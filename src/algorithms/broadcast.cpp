@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -9,36 +10,57 @@
 namespace bluefog {
 namespace {
 
-// Where other hosts have several ranks, the first one of each gets what the root sends, and relays
-// it to the others there, over the second board.
+// The first rank of each other host gets what the root sends, and relays it over the second board:
+// to the ranks of its host and, where there are frames enough to be under way on all links at once,
+// to the first one of the next host, as the only one to whom the root, or the host before, sends.
 class Route {
  public:
-  Route(const Board& board, const Op& op) : rank_(board.rank()), here_(board.hosts().here()) {
+  Route(const Board& board, const Op& op)
+      : rank_(board.rank()), root_(op.signature.root), here_(board.hosts().here()) {
+    bool is_any_shared = false;
     for (const std::vector<int>& ranks : board.hosts().all()) {
-      const bool has_root = contains(ranks, op.signature.root);
-      has_relays_ |= !has_root && ranks.size() > 1 && op.signature.bytes() > kMostAtOnce;
-      if (!has_root) {
+      if (std::find(ranks.begin(), ranks.end(), root_) == ranks.end()) {
         firsts_.push_back(ranks.front());
+        is_any_shared |= ranks.size() > 1;
       }
     }
+    const size_t bytes = op.signature.bytes();
+    is_chain_ = firsts_.size() > 1 && bytes > board.payload();
+    has_relays_ = is_chain_ || (is_any_shared && bytes > kMostAtOnce);
+    place_ = std::find(firsts_.begin(), firsts_.end(), here_.front()) - firsts_.begin();
   }
 
-  // Whether the root's frames go to that rank elsewhere.
-  bool leadsTo(int peer) const { return !has_relays_ || contains(firsts_, peer); }
-  // Whether this rank relays them, or gets them from the one that does: the first one here.
-  bool isRelay() const { return isBeyond() && here_.size() > 1 && relay() == rank_; }
-  bool isRelayed() const { return isBeyond() && relay() != rank_; }
-  int relay() const { return here_.front(); }
+  // Whether the root's frames go to that rank elsewhere, or a relay's.
+  bool isRootsTo(int peer) const {
+    const auto end = is_chain_ ? firsts_.begin() + 1 : firsts_.end();
+    return !has_relays_ || std::find(firsts_.begin(), end, peer) != end;
+  }
+  bool isRelaysTo(int peer) const { return hasNext() && peer == firsts_[index() + 1]; }
+  // Where this rank's frames come from.
+  int giver() const {
+    if (!has_relays_ || !isBeyond()) {
+      return root_;
+    }
+    if (here_.front() != rank_) {
+      return here_.front();
+    }
+    return is_chain_ && place_ > 0 ? firsts_[index() - 1] : root_;
+  }
+  bool isRelay() const {
+    return has_relays_ && isBeyond() && here_.front() == rank_ && (here_.size() > 1 || hasNext());
+  }
 
  private:
-  static bool contains(const std::vector<int>& ranks, int rank) {
-    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-  }
-  bool isBeyond() const { return has_relays_ && contains(firsts_, relay()); }
+  size_t index() const { return static_cast<size_t>(place_); }
+  bool isBeyond() const { return index() < firsts_.size(); }
+  bool hasNext() const { return is_chain_ && index() + 1 < firsts_.size(); }
 
   int rank_;
+  int root_;
   const std::vector<int>& here_;
-  std::vector<int> firsts_;  // of the hosts without the root
+  std::vector<int> firsts_;   // of the hosts without the root
+  std::ptrdiff_t place_ = 0;  // among them, of the first one here
+  bool is_chain_ = false;
   bool has_relays_ = false;
 };
 
@@ -62,7 +84,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
       const size_t length = std::min(board.payload(), bytes - at);
       board.write(board.slot(), data + at, length);
       board.publishCut(op, length, [&](int peer) {
-        return route.leadsTo(peer) ? Board::Cut{0, length} : Board::headIf(!begun);
+        return route.isRootsTo(peer) ? Board::Cut{0, length} : Board::headIf(!begun);
       });
       begun = true;
       at += length;
@@ -77,12 +99,13 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
   co_await board.room();
   board.publish(op, 0, 0);
   co_await board.arrivals(op);
-  if (route.isRelayed()) {
+  const int giver = route.giver();
+  const bool is_roots = giver == op.signature.root;
+  if (!is_roots) {
     board.pop();
   }
-  Board& from = route.isRelayed() ? returns : board;
-  const int giver = route.isRelayed() ? route.relay() : op.signature.root;
-  bool is_among_first = !route.isRelayed();
+  Board& from = is_roots ? board : returns;
+  bool is_among_first = is_roots;
   size_t at = 0;
   do {
     const size_t length = std::min(board.payload(), bytes - at);
@@ -91,7 +114,9 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
     if (route.isRelay()) {
       co_await returns.room();
       returns.write(returns.slot(), piece, length);
-      returns.publishHere(op, length);
+      returns.publishCut(op, length, [&](int peer) {
+        return route.isRelaysTo(peer) ? Board::Cut{0, length} : Board::headIf(false);
+      });
     }
     copyBytes(data + at, piece, length, storesFor(bytes));
     if (std::exchange(is_among_first, false)) {
