@@ -38,7 +38,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--sizes", help="in bytes, K or M")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--quick", action="store_true", help="few sizes, one round, 2 hosts, unless said")
+    parser.add_argument("--quick", action="store_true", help="few sizes, one round, 2 hosts")
     parser.add_argument("--no-start", action="store_true", help="without the times of init")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one network")
     parser.add_argument("--out", type=Path)

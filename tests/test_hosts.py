@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -269,12 +270,13 @@ def test_a_store_that_falls_silent(four: list[str]) -> None:
         harness.raised(errors[1], "CollectiveTimeout", ranks=[], text=told)
 
 
-def ports(host: str) -> list[int]:
-    """On which somebody listens there, to all."""
-    table = subprocess.check_output([*hosts.prefix(host), "cat", "/proc/net/tcp"], text=True)
+def port_of_mpi(*prefix: str) -> int:
+    """On which the rank of this host, or that one, listens to all."""
+    table = subprocess.check_output([*prefix, "cat", "/proc/net/tcp"], text=True)
     rows = [line.split() for line in table.splitlines()[1:]]
     listening = [row[1].split(":") for row in rows if row[3] == "0A"]
-    return [int(port, 16) for address, port in listening if address == "00000000"]
+    (port,) = [int(port, 16) for address, port in listening if address == "00000000"]
+    return port
 
 
 def longest(rank: int, world: int) -> float:
@@ -295,7 +297,7 @@ def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
     with Ranks(2, hosts=four[:2], destroy=True) as ranks:
         ranks.start(longest, world=2, store="s")
         ranks.at("up")
-        (port,) = ports(four[1])
+        port = port_of_mpi(*hosts.prefix(four[1]))
         with socket.create_connection((hosts.address(four[1]), port)) as stranger:
             stranger.send(b"hi")
             time.sleep(8 * SLOW)
@@ -305,22 +307,26 @@ def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
 
 def forking(rank: int, world: int, service: str) -> list[int]:
     """Uses a connection of its own to a port that MPI has too, on another host, in a child."""
-    dist.all_reduce(torch.ones(100_000))
+    mine = torch.tensor([port_of_mpi()])
+    theirs = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(theirs, mine)
     inrank.mark("up")
     inrank.gate("go")
-    with socket.create_connection((service, 1024)) as own:
+    where = (service, int(theirs[1 - rank]))
+    with socket.create_connection(where) as own:
         child = os.fork()
         if child == 0:
-            os._exit(0 if own.send(b"x") == 1 and own.getpeername()[1] == 1024 else 1)
+            os._exit(0 if own.send(b"x") == 1 and own.getpeername() == where else 1)
         return [os.waitpid(child, 0)[1], own.send(b"y")]
 
 
 def test_a_child_keeps_the_connections_that_are_not_mpis(four: list[str]) -> None:
     service = hosts.outside(four[0])
-    with socket.create_server((service, 1024)), Ranks(2, hosts=four[:2], destroy=True) as ranks:
+    with Ranks(2, hosts=four[:2], destroy=True) as ranks, contextlib.ExitStack() as servers:
         ranks.start(forking, service, world=2, store="s")
         ranks.at("up")
-        assert all(1024 in ports(host) for host in four[:2])
+        for port in {port_of_mpi(*hosts.prefix(host)) for host in four[:2]}:
+            servers.enter_context(socket.create_server((service, port)))
         ranks.open("go")
         assert list(ranks.values(30).values()) == [[0, 1], [0, 1]]
 

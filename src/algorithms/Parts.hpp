@@ -25,7 +25,8 @@ class Parts {
   size_t frames() const {
     return framesFor(*std::max_element(counts_.begin(), counts_.end()), part_);
   }
-  // Bytes: of that piece, its place in a frame, and its place in what the rank gets.
+  // Bytes: of a rank's piece in that frame, where it begins in each frame, and where what the frame
+  // has begins in what the rank gets.
   size_t bytes(size_t rank, size_t frame) const {
     return pieceAt(frame * part_, counts_[rank], part_) * width_;
   }

@@ -44,9 +44,8 @@ class Relayed {
     }
   }
   std::vector<int> missing() {
-    std::vector<int> ranks = board_.room().missing();
-    append(ranks, returns_.room().missing());
-    append(ranks, late());
+    std::vector<int> ranks = slow();
+    append(ranks, lacking());
     if (collected_ < relays()) {
       append(ranks, returns_.missing(grid_.here()));
     }
@@ -54,14 +53,12 @@ class Relayed {
   }
   // Who has relayed nothing may only lack what it is to relay.
   std::vector<int> late() {
-    std::vector<int> ranks;
-    if (taken_.turn() < given_) {
-      append(ranks, taken_.missing(grid_.here()));
+    for (const std::vector<int>& ranks : {lacking(), slow()}) {
+      if (!ranks.empty()) {
+        return ranks;
+      }
     }
-    if (taken_.turn() > 0 && relayed_ < relays()) {
-      append(ranks, board_.missing({counterpart(relayed_)}));
-    }
-    return ranks.empty() ? returns_.missing(grid_.here()) : ranks;
+    return returns_.missing(grid_.here());
   }
 
  private:
@@ -79,6 +76,29 @@ class Relayed {
     return pieceAt(frame * board_.payload(), bytes_[index(rank)], board_.payload());
   }
 
+  // Whose own frames are missing.
+  std::vector<int> lacking() {
+    std::vector<int> ranks;
+    if (taken_.turn() < given_) {
+      append(ranks, taken_.missing(grid_.here()));
+    }
+    if (taken_.turn() > 0 && relayed_ < relays()) {
+      append(ranks, board_.missing({counterpart(relayed_)}));
+    }
+    return ranks;
+  }
+  // Who holds up what this rank has still to publish.
+  std::vector<int> slow() {
+    std::vector<int> ranks;
+    if (given_ < frames_) {
+      append(ranks, board_.room().missing());
+    }
+    if (relayed_ < relays()) {
+      append(ranks, returns_.room().missing());
+    }
+    return ranks;
+  }
+
   bool canGive() { return given_ < frames_ && board_.hasRoom(); }
   bool canTake() { return taken_.turn() < given_ && taken_.isHere(grid_.here()); }
   bool canRelay() {
@@ -90,9 +110,10 @@ class Relayed {
   void give() {
     const size_t bytes = length(board_.rank(), given_);
     board_.write(board_.slot(), input_ + given_ * board_.payload(), bytes);
+    const auto takers = static_cast<int>(grid_.near().size()) - 1;
     board_.publishCut(
         op_, bytes,
-        grid_.forCounterparts([&](size_t) { return Board::Cut{0, bytes}; }, given_ == 0));
+        grid_.forCounterparts([&](size_t) { return Board::Cut{0, bytes}; }, given_ == 0), takers);
     ++given_;
   }
   void take() {

@@ -66,8 +66,13 @@ class InTurns {
     }
   }
   std::vector<int> missing() {
-    std::vector<int> ranks = board_.room().missing();
-    append(ranks, returns_.room().missing());
+    std::vector<int> ranks;
+    if (given_ < turns_.size()) {
+      append(ranks, board_.room().missing());
+    }
+    if (taken_.turn() < turns_.size()) {
+      append(ranks, returns_.room().missing());
+    }
     if (taken_.turn() < given_) {
       append(ranks, taken_.missing(givers()));
     }

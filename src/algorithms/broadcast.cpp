@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
@@ -16,9 +15,12 @@ namespace {
 class Route {
  public:
   Route(const Board& board, const Op& op)
-      : rank_(board.rank()), root_(op.signature.root), here_(board.hosts().here()) {
+      : rank_(board.rank()),
+        root_(op.signature.root),
+        all_(board.hosts().all()),
+        here_(board.hosts().here()) {
     bool is_any_shared = false;
-    for (const std::vector<int>& ranks : board.hosts().all()) {
+    for (const std::vector<int>& ranks : all_) {
       if (std::find(ranks.begin(), ranks.end(), root_) == ranks.end()) {
         firsts_.push_back(ranks.front());
         is_any_shared |= ranks.size() > 1;
@@ -34,6 +36,17 @@ class Route {
   bool isRootsTo(int peer) const {
     const auto end = is_chain_ ? firsts_.begin() + 1 : firsts_.end();
     return !has_relays_ || std::find(firsts_.begin(), end, peer) != end;
+  }
+  // How many ranks take this rank's frames, the root's or a relay's.
+  int takers() const {
+    int taking = static_cast<int>(here_.size()) - 1;
+    for (const std::vector<int>& ranks : all_) {
+      for (const int rank : ranks) {
+        const bool is_elsewhere = ranks.front() != here_.front();
+        taking += is_elsewhere && (rank_ == root_ ? isRootsTo(rank) : isRelaysTo(rank)) ? 1 : 0;
+      }
+    }
+    return taking;
   }
   bool isRelaysTo(int peer) const { return hasNext() && peer == firsts_[index() + 1]; }
   // Where this rank's frames come from.
@@ -57,6 +70,7 @@ class Route {
 
   int rank_;
   int root_;
+  const std::vector<std::vector<int>>& all_;
   const std::vector<int>& here_;
   std::vector<int> firsts_;   // of the hosts without the root
   std::ptrdiff_t place_ = 0;  // among them, of the first one here
@@ -83,9 +97,12 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
     } else {
       const size_t length = std::min(board.payload(), bytes - at);
       board.write(board.slot(), data + at, length);
-      board.publishCut(op, length, [&](int peer) {
-        return route.isRootsTo(peer) ? Board::Cut{0, length} : Board::headIf(!begun);
-      });
+      board.publishCut(
+          op, length,
+          [&](int peer) {
+            return route.isRootsTo(peer) ? Board::Cut{0, length} : Board::headIf(!begun);
+          },
+          route.takers());
       begun = true;
       at += length;
     }
@@ -99,31 +116,34 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
   co_await board.room();
   board.publish(op, 0, 0);
   co_await board.arrivals(op);
+  const int root = op.signature.root;
   const int giver = route.giver();
-  const bool is_roots = giver == op.signature.root;
-  if (!is_roots) {
-    board.pop();
+  Board& from = giver == root ? board : returns;
+  for (int peer = 0; peer < board.size(); ++peer) {
+    if (peer != board.rank() && (peer != giver || giver != root)) {
+      board.skip(peer, 1);
+    }
   }
-  Board& from = is_roots ? board : returns;
-  bool is_among_first = is_roots;
   size_t at = 0;
   do {
     const size_t length = std::min(board.payload(), bytes - at);
-    co_await from.arrival(op, giver);
+    // A relay may only lack what the root is to send.
+    co_await Until([&] { return from.hasArrival(op, giver); },
+                   [&] { return std::vector<int>{giver}; },
+                   [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });
     const std::byte* piece = from.from(giver, length);
     if (route.isRelay()) {
       co_await returns.room();
       returns.write(returns.slot(), piece, length);
-      returns.publishCut(op, length, [&](int peer) {
-        return route.isRelaysTo(peer) ? Board::Cut{0, length} : Board::headIf(false);
-      });
+      returns.publishCut(
+          op, length,
+          [&](int peer) {
+            return route.isRelaysTo(peer) ? Board::Cut{0, length} : Board::headIf(false);
+          },
+          route.takers());
     }
     copyBytes(data + at, piece, length, storesFor(bytes));
-    if (std::exchange(is_among_first, false)) {
-      board.pop();
-    } else {
-      from.skip(giver, 1);
-    }
+    from.skip(giver, 1);
     at += length;
   } while (at < bytes);
 }

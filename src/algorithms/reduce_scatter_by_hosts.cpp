@@ -40,21 +40,37 @@ class InStages {
     }
   }
   std::vector<int> missing() {
-    std::vector<int> ranks = board_.room().missing();
-    append(ranks, returns_.room().missing());
-    append(ranks, late());
+    std::vector<int> ranks = slow();
+    append(ranks, lacking());
     append(ranks, returns_.missing(grid_.counterparts()));
     return ranks;
   }
   // Whose reduction is missing may only lack what another one gives.
   std::vector<int> late() {
-    const std::vector<int> first =
-        taken_.turn() < given_ ? taken_.missing(grid_.here()) : std::vector<int>{};
-    return first.empty() ? returns_.missing(grid_.counterparts()) : first;
+    for (const std::vector<int>& ranks : {lacking(), slow()}) {
+      if (!ranks.empty()) {
+        return ranks;
+      }
+    }
+    return returns_.missing(grid_.counterparts());
   }
 
  private:
   static size_t index(int rank) { return static_cast<size_t>(rank); }
+  std::vector<int> lacking() {
+    return taken_.turn() < given_ ? taken_.missing(grid_.here()) : std::vector<int>{};
+  }
+  // Who holds up what this rank has still to publish.
+  std::vector<int> slow() {
+    std::vector<int> ranks;
+    if (given_ < parts_.frames()) {
+      append(ranks, board_.room().missing());
+    }
+    if (taken_.turn() < parts_.frames()) {
+      append(ranks, returns_.room().missing());
+    }
+    return ranks;
+  }
   bool canGive() { return given_ < parts_.frames() && board_.hasRoom(); }
   bool canTake() {
     return taken_.turn() < given_ && returns_.hasRoom() && taken_.isHere(grid_.here());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/Error.hpp"
+#include "core/Thread.hpp"
 
 namespace bluefog {
 namespace {
@@ -23,7 +24,7 @@ StoreThread::StoreThread(c10::intrusive_ptr<c10d::Store> store, std::string name
       deadline_(deadline),
       interrupt_(std::move(interrupt)) {
   shared_->store = std::move(store);
-  thread_ = std::thread([shared = shared_] { serve(shared); });
+  thread_ = startThread([shared = shared_] { serve(shared); });
 }
 
 StoreThread::~StoreThread() {
@@ -57,36 +58,40 @@ void StoreThread::serve(const std::shared_ptr<Shared>& shared) {
       error = std::current_exception();
     }
     lock.lock();
-    shared->error = error;
+    shared->ended->error = error;
+    shared->ended->has = true;
     shared->call = nullptr;
     shared->changed.notify_all();
   }
 }
 
 void StoreThread::run(const Call& call) {
-  const std::lock_guard one(one_);
   const Deadline limit = Deadline::in(
       std::max(kLeastPatience, std::chrono::ceil<std::chrono::milliseconds>(deadline_.left())));
+  const auto ended = std::make_shared<Ended>();
   std::unique_lock lock(shared_->mutex);
-  if (shared_->call) {
-    giveUp();  // on an earlier one
-  }
+  await(lock, limit, [&] { return !shared_->call; });  // another thread's
   shared_->call = call;
-  shared_->error = nullptr;
+  shared_->ended = ended;
   shared_->changed.notify_all();
-  while (shared_->call) {
+  await(lock, limit, [&] { return ended->has; });
+  if (ended->error) {
+    std::rethrow_exception(ended->error);
+  }
+}
+
+void StoreThread::await(std::unique_lock<std::mutex>& lock, Deadline limit,
+                        const std::function<bool()>& ready) const {
+  while (!ready()) {
     if (limit.passed()) {
       giveUp();
     }
     shared_->changed.wait_for(lock, kBetweenInterrupts);
-    if (shared_->call && interrupt_) {
+    if (!ready() && interrupt_) {
       lock.unlock();
       interrupt_();
       lock.lock();
     }
-  }
-  if (shared_->error) {
-    std::rethrow_exception(shared_->error);
   }
 }
 

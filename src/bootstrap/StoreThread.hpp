@@ -31,23 +31,28 @@ class StoreThread {
   void run(const Call& call);
 
  private:
+  struct Ended {
+    bool has = false;
+    std::exception_ptr error;
+  };
   struct Shared {
     c10::intrusive_ptr<c10d::Store> store;
     std::mutex mutex;
     std::condition_variable changed;
-    Call call;  // under way; null between two
-    std::exception_ptr error;
+    Call call;                     // under way; null between two
+    std::shared_ptr<Ended> ended;  // of that
     bool is_over = false;
   };
 
   static void serve(const std::shared_ptr<Shared>& shared);
+  void await(std::unique_lock<std::mutex>& lock, Deadline limit,
+             const std::function<bool()>& ready) const;
   [[noreturn]] void giveUp() const;
 
   const std::shared_ptr<Shared> shared_;
   const std::string name_;
   const Deadline deadline_;
   const std::function<void()> interrupt_;
-  std::mutex one_;  // caller at a time
   std::thread thread_;
 };
 

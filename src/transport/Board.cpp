@@ -39,7 +39,7 @@ bool Board::Arrivals::ready() {
   for (int peer = next_; peer < last_; ++peer) {
     const Frame* frame = peer == board_.rank() ? nullptr : board_.reader(peer).front();
     if (frame != nullptr) {
-      board_.check(op_, peer, *frame);
+      check(peer, *frame);
     }
     if (peer == next_ && (frame != nullptr || peer == board_.rank())) {
       ++next_;
@@ -51,14 +51,6 @@ bool Board::Arrivals::ready() {
 bool Board::hasArrivals(const Op& op, const std::vector<int>& peers) {
   return std::all_of(peers.begin(), peers.end(),
                      [&](int peer) { return peer == rank() || hasArrival(op, peer); });
-}
-
-bool Board::hasArrival(const Op& op, int peer) {
-  const Frame* frame = reader(peer).front();
-  if (frame != nullptr) {
-    check(op, peer, *frame);
-  }
-  return frame != nullptr;
 }
 
 std::vector<int> Board::lacking(const Op& op) {
@@ -85,9 +77,9 @@ std::vector<int> Board::Arrivals::missing() const {
   return ranks;
 }
 
-void Board::check(const Op& op, int peer, const Frame& frame) const {
-  if (!(frame.signature == op.signature) || frame.id != op.sequence) {
-    throw mismatch(members_, op, peer, frame.signature);
+void Board::Arrivals::check(int peer, const Frame& frame) const {
+  if (!(frame.signature == op_.signature) || frame.id != op_.sequence) {
+    throw mismatch(board_.members_, op_, peer, frame.signature);
   }
 }
 

@@ -17,8 +17,9 @@
 namespace bluefog {
 
 // How the collectives of a group move bytes: each rank writes frames to its own ring, and every
-// other rank reads every frame, in order. All ranks run the same schedule, so a frame's place in
-// the ring says what it is; its header is there to be checked. Used by the driving thread alone.
+// other rank reads every frame that it gets, in order. All ranks run the same schedule, so a
+// frame's place in the ring says what it is; its header is there to be checked. Used by the driving
+// thread alone.
 class Board {
  public:
   // A group has Segment::kBoards of them, each in an order of its own.
@@ -56,6 +57,8 @@ class Board {
     void await_resume() {}
 
    private:
+    void check(int peer, const Frame& frame) const;
+
     Board& board_;
     const Op& op_;
     int last_;
@@ -67,7 +70,7 @@ class Board {
   // Whether every peer's next frame is there; throws a mismatch as Arrivals does.
   bool hasArrivals(const Op& op) { return arrivals(op).ready(); }
   bool hasArrivals(const Op& op, const std::vector<int>& peers);
-  bool hasArrival(const Op& op, int peer);
+  bool hasArrival(const Op& op, int peer) { return arrival(op, peer).ready(); }
   // Whom this rank waits for where it can go on neither with arrivals nor with room.
   std::vector<int> lacking(const Op& op);
   // Those of the peers whose next frame is not there.
@@ -82,16 +85,18 @@ class Board {
     passage_.write(place, from, bytes);
   }
   void publish(const Op& op, size_t bytes, int takers);
-  // For the ranks of this host.
+  // For the ranks of this host, all of it.
   void publishHere(const Op& op, size_t bytes) {
-    publishCut(op, bytes, [](int) { return MaybeCut(); });
+    publishCut(
+        op, bytes, [](int) { return MaybeCut(); }, static_cast<int>(hosts_.here().size()) - 1);
   }
-  // Each peer makes use of a part of its own. All of them together are `bytes`.
+  // Each peer makes use of a part of its own, all of them together of `bytes`; or so many takers of
+  // all of it.
   template <class CutOf>
-  void publishCut(const Op& op, size_t bytes, const CutOf& cutOf) {
+  void publishCut(const Op& op, size_t bytes, const CutOf& cutOf, int takers = 1) {
     cut(cutOf);
-    sendOff(op, bytes, 1);
-    sent_.fetch_add(bytes, std::memory_order_relaxed);
+    sendOff(op, bytes, takers);
+    sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
     bells_.touchPeers(members_.rank);
   }
   // The same, but the others than `takers` have skipped this frame, or will: they are not woken.
@@ -141,7 +146,6 @@ class Board {
       cuts_[writer_.published() % cuts_.size()][static_cast<size_t>(peer)] = cutOf(peer);
     }
   }
-  void check(const Op& op, int peer, const Frame& frame) const;
   RingReader& reader(int peer) { return readers_[Segment::boardReader(rank(), peer)]; }
   std::vector<int> slowReaders() const;
 

@@ -188,17 +188,26 @@ void Bridge::hear(Peer& peer, const std::string& text) {
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
   } else if (text[0] == kRuling) {
-    agreeOn(segments_->shared().verdict(), heard(Ruling::decode(text.substr(1)), peer.rank));
+    agreeOn(segments_->shared().verdict(), asSeenHere(Ruling::decode(text.substr(1)), peer.rank));
   }
 }
 
-// Who hears that it has died was cut off for so long that others gave it up: of them it does not
-// know who lives, but of who says so that this one does without it.
-Ruling Bridge::heard(Ruling ruling, int from) const {
+bool Bridge::livesHere(int global_rank) {
+  const std::vector<Departure>& departures = links_.look();
+  const std::vector<int>& here = segments_->hosts().here();
+  return std::any_of(here.begin(), here.end(), [&](int rank) {
+    return members_.global(rank) == global_rank &&
+           std::none_of(departures.begin(), departures.end(),
+                        [rank](const Departure& gone) { return gone.rank == rank; });
+  });
+}
+
+// A host whose ranks are said to have died, though they live, was cut off for so long that others
+// gave it up: of them it knows that who says so does without it.
+Ruling Bridge::asSeenHere(Ruling ruling, int from) {
   std::vector<int>& blamed = ruling.failure.ranks;
-  const bool is_of_this = ruling.failure.cause == Cause::kPeerFailed &&
-                          std::count(blamed.begin(), blamed.end(), members_.global(members_.rank));
-  if (is_of_this) {
+  if (ruling.failure.cause == Cause::kPeerFailed &&
+      std::any_of(blamed.begin(), blamed.end(), [this](int rank) { return livesHere(rank); })) {
     blamed = {members_.global(from)};
     ruling.failure.reason =
         rankList(blamed) + " could not reach this rank's host for a while, and has given it up";

@@ -42,7 +42,8 @@ class Bridge {
 
   bool receiveFrom(Peer& peer);
   void hear(Peer& peer, const std::string& text);
-  Ruling heard(Ruling ruling, int from) const;
+  bool livesHere(int global_rank);
+  Ruling asSeenHere(Ruling ruling, int from);
   bool noteIfGone(Peer& peer, bool moves);
   bool hasSentAll();
 

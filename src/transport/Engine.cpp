@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/Cores.hpp"
+#include "core/Thread.hpp"
 #include "transport/Patience.hpp"
 
 namespace bluefog {
@@ -361,15 +362,8 @@ void Engine::ensureThread() {
   if (threads_.size() > calling_back_ || end_) {
     return;
   }
-  // Signals are the Python thread's business: the new thread inherits a full mask.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const std::shared_ptr<void> restored(
-      nullptr, [&before](void*) { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
   try {
-    threads_.emplace_back([this] { run(); });
+    threads_.push_back(startThread([this] { run(); }));
   } catch (const std::system_error& error) {
     throw std::runtime_error(members_.who() +
                              ": the engine's thread cannot be started: " + error.what());

@@ -151,7 +151,8 @@ void Connections::endStrangers() const {
     tcp_info info{};
     socklen_t length = sizeof info;
     if (is_to_here && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-        info.tcpi_bytes_received < kGreeting && info.tcpi_last_data_recv > kSilentMs / 10) {
+        info.tcpi_bytes_received > 0 && info.tcpi_bytes_received < kGreeting &&
+        info.tcpi_last_data_recv > kSilentMs / 10) {
       ::shutdown(fd, SHUT_RDWR);
     }
   });

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/Env.hpp"
 #include "core/Fd.hpp"
 
 namespace bluefog::mpi::interfaces {
@@ -114,6 +115,9 @@ std::optional<std::string> toward(const std::string& host) {
 std::vector<std::string> addresses() {
   std::vector<std::string> texts;
   for (const Interface& interface : all()) {
+    if (!interface.leads_elsewhere && !env::isMpiForced()) {
+      continue;
+    }
     std::array<char, INET6_ADDRSTRLEN> text{};
     const int family = interface.address.size() == sizeof(in_addr) ? AF_INET : AF_INET6;
     ::inet_ntop(family, interface.address.data(), text.data(), text.size());

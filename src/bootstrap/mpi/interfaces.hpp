@@ -10,7 +10,7 @@ namespace bluefog::mpi::interfaces {
 // None where that is not known, or is the loopback.
 std::optional<std::string> toward(const std::string& host);
 
-// Of this host, as numbers: "10.0.0.1".
+// At which other ranks may reach this host, as numbers: "10.0.0.1".
 std::vector<std::string> addresses();
 
 // Of names and networks (10.0.0.0/8) with commas between. Throws std::runtime_error where this host

@@ -10,20 +10,6 @@ namespace bluefog::mpi {
 
 static_assert(Courier::kStreams <= Sorter::kTagsOfGroup);
 
-namespace {
-
-// An error of MPI is one of the group.
-template <class Call>
-auto orFailure(const Call& call) {
-  try {
-    return call();
-  } catch (const std::runtime_error& error) {
-    throw Failure{Cause::kPeerFailed, {}, error.what()};
-  }
-}
-
-}  // namespace
-
 MpiCourier::MpiCourier(World& world, int number, std::vector<int> places)
     : sorter_(Sorter::of(world)), number_(number), places_(std::move(places)) {
   sorter_.open(number_);
@@ -54,13 +40,15 @@ bool MpiCourier::hasLeftHost() const {
 }
 
 Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
-  return orFailure([&] {
-    return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
-  });
+  return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
 }
 
 void MpiCourier::gather() {
-  orFailure([this] { sorter_.gather(); });
+  try {
+    sorter_.gather();
+  } catch (const std::runtime_error& error) {  // of MPI
+    throw Failure{Cause::kPeerFailed, {}, error.what()};
+  }
 }
 
 std::optional<Courier::Letter> MpiCourier::next() {

@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "core/Thread.hpp"
+
 namespace bluefog::mpi {
 namespace {
 
@@ -25,7 +27,7 @@ Sorter& Sorter::of(World& world) {
   static std::once_flag once;
   std::call_once(once, [&world] {
     the_sorter = std::make_unique<Sorter>(world).release();
-    std::thread([] { the_sorter->watchStrangers(); }).detach();
+    startThread([] { the_sorter->watchStrangers(); }).detach();
     ::pthread_atfork([] { the_sorter->mutex_.lock(); }, [] { the_sorter->mutex_.unlock(); },
                      [] {
                        the_sorter->world_.connections().close();
@@ -35,15 +37,18 @@ Sorter& Sorter::of(World& world) {
   return *the_sorter;
 }
 
-// While MPI is stuck, this has the mutex.
+// While MPI is stuck, who called it has the mutex, and gathers nothing.
 void Sorter::watchStrangers() {
+  uint64_t before = 0;
   while (true) {
     std::this_thread::sleep_for(kLookAtHosts);
+    const uint64_t now = gathered_;
     if (mutex_.try_lock()) {
       mutex_.unlock();
-    } else {
+    } else if (now == before) {
       world_.connections().endStrangers();
     }
+    before = now;
   }
 }
 
@@ -98,6 +103,10 @@ void Sorter::gather() {
   }
   takeIn();
   requests_.askForAll();
+  ++gathered_;
+  if (!broken_.empty()) {
+    throw std::runtime_error(broken_);
+  }
 }
 
 void Sorter::takeIn() {
@@ -156,10 +165,10 @@ void Sorter::learnWhoDied() {
   mpi.group_free(&all);
 }
 
-void Sorter::requireDeadOf(int to, int code) {
+void Sorter::noteFailure(int to, int code) {
   learnWhoDied();
   if (std::find(dead_.begin(), dead_.end(), to) == dead_.end()) {
-    throw std::runtime_error("MPI could not send to another host: " + world_.describe(code));
+    broken_ = "MPI could not send to another host: " + world_.describe(code);
   }
 }
 
@@ -177,7 +186,7 @@ Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
   if (code != 0) {
-    requireDeadOf(to, code);
+    noteFailure(to, code);
   }
   const bool may_have_ended = ends == Courier::Ends::kSoon && bytes <= kShort;
   return requests_.add(code == 0 ? request : nullptr, may_have_ended);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -43,7 +45,8 @@ class Sorter {
   // What comes for the group of that number is kept, until it is closed.
   void open(int group);
   void close(int group);
-  // Has MPI move, and takes in what has come and what has ended, of all groups.
+  // Has MPI move, and takes in what has come and what has ended, of all groups. Throws
+  // std::runtime_error where MPI does not work any more.
   void gather();
   std::optional<Arrival> next(int group);
   Requests::Entry* send(int to, int group, int tag, const void* data, size_t bytes,
@@ -59,8 +62,8 @@ class Sorter {
   [[noreturn]] void watchStrangers();
   void takeIn();
   void learnWhoDied();
-  // Throws, where something else than its end kept MPI from sending to that rank.
-  void requireDeadOf(int to, int code);
+  // To send to that rank has failed: it has died, or MPI does not work.
+  void noteFailure(int to, int code);
   Requests::Entry* begin(Message message, void* into, size_t bytes);
   void discard(const Arrival& arrival);
 
@@ -70,6 +73,8 @@ class Sorter {
   std::map<int, std::deque<Arrival>> of_groups_;  // also of such as are still to be made here
   std::set<int> closed_;
   std::vector<int> dead_;
+  std::string broken_;  // why MPI cannot be used any more
+  std::atomic<uint64_t> gathered_{0};
   Deadline next_look_at_hosts_ = Deadline::in(std::chrono::milliseconds(0));
 };
 
