@@ -19,11 +19,12 @@ class HostGrid {
   }
 
   explicit HostGrid(const Board& board)
-      : rank_(board.rank()),
-        here_(board.hosts().here()),
+      : here_(board.hosts().here()),
         counterparts_(board.hosts().counterparts()),
-        near_(here_),
-        ranks_(board.hosts().all()) {
+        ranks_(board.hosts().all()),
+        place_(indexOf(board.rank(), here_)),
+        host_(indexOf(board.rank(), counterparts_)),
+        near_(here_) {
     for (const int rank : board.hosts().elsewhere()) {
       (indexOf(rank, counterparts_) < hosts() ? near_ : far_).push_back(rank);
     }
@@ -38,8 +39,8 @@ class HostGrid {
   // All others.
   const std::vector<int>& far() const { return far_; }
   int at(size_t host, size_t place) const { return ranks_[host][place]; }
-  size_t place() const { return indexOf(rank_, here_); }
-  size_t host() const { return indexOf(rank_, counterparts_); }
+  size_t place() const { return place_; }
+  size_t host() const { return host_; }
   size_t hosts() const { return counterparts_.size(); }
 
   // What those elsewhere get of a frame: each counterpart, what `cutFor(its host)` says, and the
@@ -61,12 +62,13 @@ class HostGrid {
     return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   }
 
-  int rank_;
-  std::vector<int> here_;
-  std::vector<int> counterparts_;
+  const std::vector<int>& here_;
+  const std::vector<int>& counterparts_;
+  const std::vector<std::vector<int>>& ranks_;
+  size_t place_;
+  size_t host_;
   std::vector<int> near_;
   std::vector<int> far_;
-  std::vector<std::vector<int>> ranks_;
 };
 
 }  // namespace bluefog

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
+#include "transport/Board.hpp"
 #include "transport/Script.hpp"
 
 namespace bluefog {
@@ -9,14 +11,34 @@ namespace bluefog {
 inline void append(std::vector<int>& ranks, const std::vector<int>& more) {
   ranks.insert(ranks.end(), more.begin(), more.end());
 }
+// The first of these that are any.
+inline std::vector<int> firstOf(std::initializer_list<std::vector<int>> groups) {
+  for (const std::vector<int>& ranks : groups) {
+    if (!ranks.empty()) {
+      return ranks;
+    }
+  }
+  return {};
+}
+// Who holds up what a rank has still to publish on its two boards.
+inline std::vector<int> slowReaders(Board& board, bool has_more, Board& returns,
+                                    bool returns_more) {
+  std::vector<int> ranks;
+  if (has_more) {
+    append(ranks, board.room().missing());
+  }
+  if (returns_more) {
+    append(ranks, returns.room().missing());
+  }
+  return ranks;
+}
 
 // A collective whose steps overlap: moves whatever can be moved, and waits only when nothing can.
 template <class Steps>
 Script moveUntilDone(Steps steps) {
   while (!steps.done()) {
-    co_await Until([&] { return steps.canMove(); }, [&] { return steps.missing(); },
+    co_await Until([&] { return steps.move(); }, [&] { return steps.missing(); },
                    [&] { return steps.late(); });
-    steps.move();
   }
 }
 

@@ -31,17 +31,19 @@ class Relayed {
         taken_(board, op, grid_.far()) {}
 
   bool done() const { return taken_.turn() == frames_ && collected_ == relays(); }
-  bool canMove() { return canCollect() || canRelay() || canTake() || canGive(); }
-  void move() {
+  bool move() {
     if (canCollect()) {
       collect();
     } else if (canRelay()) {
       relay();
     } else if (canTake()) {
       take();
-    } else {
+    } else if (canGive()) {
       give();
+    } else {
+      return false;
     }
+    return true;
   }
   std::vector<int> missing() {
     std::vector<int> ranks = slow();
@@ -52,14 +54,7 @@ class Relayed {
     return ranks;
   }
   // Who has relayed nothing may only lack what it is to relay.
-  std::vector<int> late() {
-    for (const std::vector<int>& ranks : {lacking(), slow()}) {
-      if (!ranks.empty()) {
-        return ranks;
-      }
-    }
-    return returns_.missing(grid_.here());
-  }
+  std::vector<int> late() { return firstOf({lacking(), slow(), returns_.missing(grid_.here())}); }
 
  private:
   static size_t index(int rank) { return static_cast<size_t>(rank); }
@@ -87,16 +82,8 @@ class Relayed {
     }
     return ranks;
   }
-  // Who holds up what this rank has still to publish.
   std::vector<int> slow() {
-    std::vector<int> ranks;
-    if (given_ < frames_) {
-      append(ranks, board_.room().missing());
-    }
-    if (relayed_ < relays()) {
-      append(ranks, returns_.room().missing());
-    }
-    return ranks;
+    return slowReaders(board_, given_ < frames_, returns_, relayed_ < relays());
   }
 
   bool canGive() { return given_ < frames_ && board_.hasRoom(); }

@@ -42,27 +42,28 @@ class InBlocks {
         blocks_(op.signature.count, width_, block, board.size()) {}
 
   bool done() const { return collected_ == blocks_.size(); }
-  bool canMove() { return canCollect() || canReduce() || canScatter(); }
-  void move() {
+  bool move() {
     if (canCollect()) {
       collect(blocks_.at(collected_++));
     } else if (canReduce()) {
       reduceOwnPart(blocks_.at(reduced_++));
-    } else {
+    } else if (canScatter()) {
       scatter(blocks_.at(scattered_++));
+    } else {
+      return false;
     }
+    return true;
   }
   std::vector<int> missing() {
     std::vector<int> ranks = returns_.lacking(op_);
-    const std::vector<int> slow = board_.room().missing();
-    ranks.insert(ranks.end(), slow.begin(), slow.end());
+    append(ranks, board_.room().missing());
     return ranks;
   }
   // Who has handed out nothing may only lack what another one has not scattered.
   std::vector<int> late() {
     const std::vector<int> first =
         reduced_ < scattered_ ? board_.arrivals(op_).missing() : std::vector<int>{};
-    return first.empty() ? returns_.arrivals(op_).missing() : first;
+    return firstOf({first, returns_.arrivals(op_).missing()});
   }
 
  private:

@@ -54,25 +54,22 @@ class InTurns {
         taken_(board, op, board.hosts().elsewhere()) {}
 
   bool done() const { return collected_ == turns_.size(); }
-  bool canMove() { return canTakeReturn() || canTake() || canBegin(); }
-  void move() {
+  bool move() {
     if (canTakeReturn()) {
       takeReturn(turns_[collected_++]);
     } else if (canTake()) {
       take(turns_[taken_.turn()]);
-    } else {
+    } else if (canBegin()) {
       hand(blocks_.at(turns_[given_].block));
       ++given_;
+    } else {
+      return false;
     }
+    return true;
   }
   std::vector<int> missing() {
-    std::vector<int> ranks;
-    if (given_ < turns_.size()) {
-      append(ranks, board_.room().missing());
-    }
-    if (taken_.turn() < turns_.size()) {
-      append(ranks, returns_.room().missing());
-    }
+    const size_t turns = turns_.size();
+    std::vector<int> ranks = slowReaders(board_, given_ < turns, returns_, taken_.turn() < turns);
     if (taken_.turn() < given_) {
       append(ranks, taken_.missing(givers()));
     }
@@ -84,8 +81,7 @@ class InTurns {
   // Whose second frame is missing may lack another one's first.
   std::vector<int> late() {
     const bool is_first = taken_.turn() < given_ && !isSecond(taken_.turn());
-    const std::vector<int> first = is_first ? taken_.missing(givers()) : std::vector<int>{};
-    return first.empty() ? missing() : first;
+    return firstOf({is_first ? taken_.missing(givers()) : std::vector<int>{}, missing()});
   }
 
  private:

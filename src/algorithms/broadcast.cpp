@@ -80,6 +80,7 @@ class Route {
 
 Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   const Route route(board, op);
+  const int takers = route.takers();
   const size_t bytes = op.signature.bytes();
   size_t at = 0;
   bool begun = false;
@@ -102,7 +103,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
           [&](int peer) {
             return route.isRootsTo(peer) ? Board::Cut{0, length} : Board::headIf(!begun);
           },
-          route.takers());
+          takers);
       begun = true;
       at += length;
     }
@@ -112,6 +113,8 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
 // Frame by frame from the root, or from the rank that relays it here.
 Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* data) {
   const Route route(board, op);
+  const bool is_relay = route.isRelay();
+  const int takers = is_relay ? route.takers() : 0;
   const size_t bytes = op.signature.bytes();
   co_await board.room();
   board.publish(op, 0, 0);
@@ -132,7 +135,7 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
                    [&] { return std::vector<int>{giver}; },
                    [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });
     const std::byte* piece = from.from(giver, length);
-    if (route.isRelay()) {
+    if (is_relay) {
       co_await returns.room();
       returns.write(returns.slot(), piece, length);
       returns.publishCut(
@@ -140,7 +143,7 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
           [&](int peer) {
             return route.isRelaysTo(peer) ? Board::Cut{0, length} : Board::headIf(false);
           },
-          route.takers());
+          takers);
     }
     copyBytes(data + at, piece, length, storesFor(bytes));
     from.skip(giver, 1);

@@ -45,8 +45,8 @@ Script reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte
 Script reduceScatter(Board& board, Board& returns, const Op& op,
                      std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                      std::byte* output) {
-  const size_t most = *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype);
-  if (HostGrid::isOne(board) && canReduceByHosts(op.signature) && most > kMostAtOnce) {
+  if (HostGrid::isOne(board) && canReduceByHosts(op.signature) &&
+      *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype) > kMostAtOnce) {
     return reduceScatterByHosts(board, returns, op, std::move(inputs), std::move(counts), output);
   }
   return reduceScatterFlat(board, op, std::move(inputs), std::move(counts), output);

@@ -29,15 +29,17 @@ class InStages {
         taken_(board, op, board.hosts().elsewhere()) {}
 
   bool done() const { return collected_ == parts_.frames(); }
-  bool canMove() { return canCollect() || canTake() || canGive(); }
-  void move() {
+  bool move() {
     if (canCollect()) {
       collect();
     } else if (canTake()) {
       take();
-    } else {
+    } else if (canGive()) {
       give();
+    } else {
+      return false;
     }
+    return true;
   }
   std::vector<int> missing() {
     std::vector<int> ranks = slow();
@@ -47,12 +49,7 @@ class InStages {
   }
   // Whose reduction is missing may only lack what another one gives.
   std::vector<int> late() {
-    for (const std::vector<int>& ranks : {lacking(), slow()}) {
-      if (!ranks.empty()) {
-        return ranks;
-      }
-    }
-    return returns_.missing(grid_.counterparts());
+    return firstOf({lacking(), slow(), returns_.missing(grid_.counterparts())});
   }
 
  private:
@@ -60,16 +57,9 @@ class InStages {
   std::vector<int> lacking() {
     return taken_.turn() < given_ ? taken_.missing(grid_.here()) : std::vector<int>{};
   }
-  // Who holds up what this rank has still to publish.
   std::vector<int> slow() {
-    std::vector<int> ranks;
-    if (given_ < parts_.frames()) {
-      append(ranks, board_.room().missing());
-    }
-    if (taken_.turn() < parts_.frames()) {
-      append(ranks, returns_.room().missing());
-    }
-    return ranks;
+    const size_t frames = parts_.frames();
+    return slowReaders(board_, given_ < frames, returns_, taken_.turn() < frames);
   }
   bool canGive() { return given_ < parts_.frames() && board_.hasRoom(); }
   bool canTake() {

@@ -83,6 +83,14 @@ size_t unacknowledged(int fd) {
   return ::ioctl(fd, SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
 }
 
+// Of a TCP socket.
+std::optional<tcp_info> infoOf(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? std::optional(info)
+                                                                      : std::nullopt;
+}
+
 }  // namespace
 
 Connections::Ports Connections::listening() {
@@ -133,12 +141,10 @@ void Connections::close() const {
 
 void Connections::giveUpSilent() const {
   forEach([](int fd) {
-    tcp_info info{};
-    socklen_t length = sizeof info;
+    const std::optional<tcp_info> info = infoOf(fd);
     // What a stopped rank has no room for is not sent, and the questions for room are answered.
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-        (info.tcpi_unacked > 0 || info.tcpi_probes > 1) && info.tcpi_last_ack_recv > kSilentMs &&
-        info.tcpi_last_data_sent > kSilentMs / 10) {
+    if (info && (info->tcpi_unacked > 0 || info->tcpi_probes > 1) &&
+        info->tcpi_last_ack_recv > kSilentMs && info->tcpi_last_data_sent > kSilentMs / 10) {
       ::shutdown(fd, SHUT_RDWR);
     }
   });
@@ -148,11 +154,9 @@ void Connections::endStrangers() const {
   forEachDescriptor([this](int fd) {
     const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
     const bool is_to_here = here && own_.count(here->port) > 0 && endpoint(fd, ::getpeername);
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    if (is_to_here && ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-        info.tcpi_bytes_received > 0 && info.tcpi_bytes_received < kGreeting &&
-        info.tcpi_last_data_recv > kSilentMs / 10) {
+    const std::optional<tcp_info> info = is_to_here ? infoOf(fd) : std::nullopt;
+    if (info && info->tcpi_bytes_received > 0 && info->tcpi_bytes_received < kGreeting &&
+        info->tcpi_last_data_recv > kSilentMs / 10) {
       ::shutdown(fd, SHUT_RDWR);
     }
   });

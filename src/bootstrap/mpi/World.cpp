@@ -48,7 +48,7 @@ bool areOneWorld(const Rendezvous& rendezvous) {
 void choose(env::Variables& variables, const Home& home,
             const std::optional<std::string>& network) {
   if (const auto interfaces = env::mpiInterfaces()) {
-    interfaces::requireAny(*interfaces, !env::isMpiForced());
+    interfaces::requireAny(*interfaces);
   } else if (network && !env::excludesMpiInterfaces()) {
     variables.set("OMPI_MCA_btl_tcp_if_include", *network);
   }

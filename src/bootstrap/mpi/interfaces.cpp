@@ -90,6 +90,11 @@ bool names(const std::string& item, const Interface& interface) {
          isIn(interface.address, bytes, static_cast<size_t>(bits));
 }
 
+// Ranks of one host meet by the loopback, where they use MPI all the same.
+bool mayBeUsed(const Interface& interface) {
+  return interface.leads_elsewhere || env::isMpiForced();
+}
+
 }  // namespace
 
 std::optional<std::string> toward(const std::string& host) {
@@ -115,7 +120,7 @@ std::optional<std::string> toward(const std::string& host) {
 std::vector<std::string> addresses() {
   std::vector<std::string> texts;
   for (const Interface& interface : all()) {
-    if (!interface.leads_elsewhere && !env::isMpiForced()) {
+    if (!mayBeUsed(interface)) {
       continue;
     }
     std::array<char, INET6_ADDRSTRLEN> text{};
@@ -126,12 +131,12 @@ std::vector<std::string> addresses() {
   return texts;
 }
 
-void requireAny(const std::string& list, bool must_lead_elsewhere) {
+void requireAny(const std::string& list) {
   const std::vector<Interface> own = all();
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
     for (const Interface& interface : own) {
-      if (names(item, interface) && (interface.leads_elsewhere || !must_lead_elsewhere)) {
+      if (names(item, interface) && mayBeUsed(interface)) {
         return;
       }
     }
@@ -146,7 +151,7 @@ void requireAny(const std::string& list, bool must_lead_elsewhere) {
   }
   throw std::runtime_error(
       "OMPI_MCA_btl_tcp_if_include=" + list + " names no network interface of this host" +
-      (must_lead_elsewhere ? " that leads to others" : "") + "; it has " + text);
+      (env::isMpiForced() ? "" : " that leads to others") + "; it has " + text);
 }
 
 }  // namespace bluefog::mpi::interfaces

@@ -14,8 +14,8 @@ std::optional<std::string> toward(const std::string& host);
 std::vector<std::string> addresses();
 
 // Of names and networks (10.0.0.0/8) with commas between. Throws std::runtime_error where this host
-// has none of them, or none that leads to other hosts, if it must: MPI would only warn, and then
-// wait, or reach itself.
-void requireAny(const std::string& list, bool must_lead_elsewhere);
+// has none of them, or none that leads to other hosts: MPI would only warn, and then wait, or reach
+// itself.
+void requireAny(const std::string& list);
 
 }  // namespace bluefog::mpi::interfaces
