@@ -31,16 +31,21 @@ class ProcessGroupBluefog(Backend):
     def __init__(
         self, store: Store, rank: int, size: int, options: ProcessGroupBluefog.Options
     ) -> None: ...
-    def neighbor_allreduce(
+    def edges(
         self,
-        tensor: torch.Tensor,
-        *,
         self_weight: float,
         sources: Sequence[tuple[int, float]],
         destinations: Sequence[tuple[int, float]],
         divisor: float,
-        async_op: bool,
-    ) -> WorkBluefog: ...
+    ) -> Edges: ...
+    @overload
+    def neighbor_allreduce(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
+    ) -> torch.Tensor: ...
+    @overload
+    def neighbor_allreduce(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
+    ) -> torch.Tensor | WorkBluefog: ...
     def perform_nocolor_split(self, device: torch.device) -> None: ...
     def flight_log(self) -> list[dict[str, Any]]: ...
     def _set_default_timeout(self, timeout: timedelta) -> None: ...

@@ -6,56 +6,113 @@ from typing import TYPE_CHECKING, Any
 from bluefog_pg import _autoload
 
 if TYPE_CHECKING:
-    from bluefog_pg import topology_util
-    from bluefog_pg._C import Aborted, CollectiveTimeout, Mismatch, PeerFailed, ProcessGroupBluefog
-    from bluefog_pg.flight import flight_log, write_flight_log
-    from bluefog_pg.ops import monitored_barrier, neighbor_allreduce, stats
-    from bluefog_pg.start import init
+    from bluefog_pg import topology_util as topology_util
+    from bluefog_pg._C import (
+        Aborted as Aborted,
+        CollectiveTimeout as CollectiveTimeout,
+        Mismatch as Mismatch,
+        PeerFailed as PeerFailed,
+        ProcessGroupBluefog as ProcessGroupBluefog,
+    )
+    from bluefog_pg._errors import (
+        ArgumentError as ArgumentError,
+        NotRunning as NotRunning,
+    )
+    from bluefog_pg.barrier import monitored_barrier as monitored_barrier
+    from bluefog_pg.flight import (
+        flight_log as flight_log,
+        write_flight_log as write_flight_log,
+    )
+    from bluefog_pg.neighbors import (
+        hierarchical_neighbor_allreduce as hierarchical_neighbor_allreduce,
+        neighbor_allgather as neighbor_allgather,
+        neighbor_allreduce as neighbor_allreduce,
+        neighbor_alltoall as neighbor_alltoall,
+        pair_gossip as pair_gossip,
+    )
+    from bluefog_pg.start import (
+        init as init,
+        shutdown as shutdown,
+    )
+    from bluefog_pg.stats import stats as stats
     from bluefog_pg.topology import (
-        in_neighbor_ranks,
-        load_topology,
-        out_neighbor_ranks,
-        set_topology,
+        in_neighbor_machine_ranks as in_neighbor_machine_ranks,
+        in_neighbor_ranks as in_neighbor_ranks,
+        is_machine_topo_weighted as is_machine_topo_weighted,
+        is_topo_weighted as is_topo_weighted,
+        load_machine_topology as load_machine_topology,
+        load_topology as load_topology,
+        out_neighbor_machine_ranks as out_neighbor_machine_ranks,
+        out_neighbor_ranks as out_neighbor_ranks,
+        set_machine_topology as set_machine_topology,
+        set_topology as set_topology,
+    )
+    from bluefog_pg.world import (
+        is_homogeneous as is_homogeneous,
+        local_rank as local_rank,
+        local_size as local_size,
+        machine_rank as machine_rank,
+        machine_size as machine_size,
+        rank as rank,
+        size as size,
     )
 
     __version__: str
 
-__all__ = [
-    "Aborted",
-    "CollectiveTimeout",
-    "Mismatch",
-    "PeerFailed",
-    "ProcessGroupBluefog",
-    "flight_log",
-    "in_neighbor_ranks",
-    "init",
-    "load_topology",
-    "monitored_barrier",
-    "neighbor_allreduce",
-    "out_neighbor_ranks",
-    "set_topology",
-    "stats",
-    "topology_util",
-    "write_flight_log",
-]
-
-_HOME = {
-    "Aborted": "_C",
-    "CollectiveTimeout": "_C",
-    "Mismatch": "_C",
-    "PeerFailed": "_C",
-    "ProcessGroupBluefog": "_C",
-    "flight_log": "flight",
-    "in_neighbor_ranks": "topology",
-    "init": "start",
-    "load_topology": "topology",
-    "monitored_barrier": "ops",
-    "neighbor_allreduce": "ops",
-    "out_neighbor_ranks": "topology",
-    "set_topology": "topology",
-    "stats": "ops",
-    "write_flight_log": "flight",
+_NAMES_IN = {
+    "_C": (
+        "Aborted",
+        "CollectiveTimeout",
+        "Mismatch",
+        "PeerFailed",
+        "ProcessGroupBluefog",
+    ),
+    "_errors": (
+        "ArgumentError",
+        "NotRunning",
+    ),
+    "barrier": ("monitored_barrier",),
+    "flight": (
+        "flight_log",
+        "write_flight_log",
+    ),
+    "neighbors": (
+        "hierarchical_neighbor_allreduce",
+        "neighbor_allgather",
+        "neighbor_allreduce",
+        "neighbor_alltoall",
+        "pair_gossip",
+    ),
+    "start": (
+        "init",
+        "shutdown",
+    ),
+    "stats": ("stats",),
+    "topology": (
+        "in_neighbor_machine_ranks",
+        "in_neighbor_ranks",
+        "is_machine_topo_weighted",
+        "is_topo_weighted",
+        "load_machine_topology",
+        "load_topology",
+        "out_neighbor_machine_ranks",
+        "out_neighbor_ranks",
+        "set_machine_topology",
+        "set_topology",
+    ),
+    "world": (
+        "is_homogeneous",
+        "local_rank",
+        "local_size",
+        "machine_rank",
+        "machine_size",
+        "rank",
+        "size",
+    ),
 }
+_HOME = {name: home for home, names in _NAMES_IN.items() for name in names}
+
+__all__ = sorted({*_HOME, "topology_util"})  # noqa: PLE0605
 
 
 # Every `import torch` of this environment imports this package (see _autoload), so what a name
@@ -66,8 +123,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value = version("bluefog-pg")
-    elif name == "topology_util":
-        value = importlib.import_module("bluefog_pg.topology_util")
+    elif name in ("topology_util", "torch"):
+        value = importlib.import_module(f"bluefog_pg.{name}")
     elif name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     elif _HOME[name] == "_C":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     except BaseException:
         _forget_failed_default_group()
         raise
+    importlib.import_module("bluefog_pg.functional")  # torch.ops.bluefog
     return group
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bluefog_pg._errors import NotRunning
+
 if TYPE_CHECKING:
     import torch.distributed as dist
 
@@ -11,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """The group, or the default one; TypeError where this rank has no part in it."""
+    """The group, or the default one.
+
+    Raises:
+        TypeError: this rank has no part in it.
+        NotRunning: there is no default group.
+    """
     from torch.distributed import distributed_c10d
 
     if group is not None:
@@ -24,6 +31,11 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
         if not isinstance(group, distributed_c10d.ProcessGroup):
             raise TypeError(f"[bluefog] group must be a process group of this rank, not {group!r}")
         return group
+    if not distributed_c10d.is_initialized():
+        raise NotRunning(
+            "[bluefog] there is no default process group; make it by bluefog_pg.init() or "
+            'init_process_group("bluefog"), or pass group='
+        )
     default: dist.ProcessGroup = distributed_c10d._get_default_group()
     return default
 

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import topology
-from bluefog_pg._groups import backend_of, resolve
+from bluefog_pg import _member, topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,10 +42,21 @@ def init(
         if not _PLACES & set(options) and not _was_launched():
             options |= {"store": HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group("bluefog", **options)
-    group = resolve(None)
-    backend_of(group)
-    graph = None if topology_fn is None else topology_fn(group.size())
-    topology.set_topology(graph, is_weighted=is_weighted, group=group)
+    size = _member.member_of(None).size
+    graph = None if topology_fn is None else topology_fn(size)
+    topology.set_topology(graph, is_weighted=is_weighted)
+
+
+def shutdown() -> None:
+    """Leave the default process group, if there is one; `init` may make another one.
+
+    `rank`, `size` and the like go on answering, for the last lines of a program.
+    """
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        _member.remember()
+        dist.destroy_process_group()
 
 
 def _was_launched() -> bool:

@@ -1,40 +1,26 @@
-"""The static topology of a process group: which ranks average with which, and how much."""
+"""The static topologies of a process group: of its ranks, and of its machines."""
 
 from __future__ import annotations
 
-import math
-import numbers
-import reprlib
-import weakref
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bluefog_pg import topology_util
-from bluefog_pg._groups import resolve, who
+from bluefog_pg._errors import ArgumentError
+from bluefog_pg._member import Member, member_of
+from bluefog_pg._topology import (
+    MachineTopology,
+    Neighborhood,
+    Topology,
+    check_graph,
+    neighborhood_of,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
     import torch.distributed as dist
 
-
-@dataclass(frozen=True)
-class Neighborhood:
-    """One rank's view of a topology. Ranks are group ranks, ascending, without the rank itself."""
-
-    sources: tuple[int, ...]
-    destinations: tuple[int, ...]
-    # None: uniform, 1 / (in-degree + 1).
-    self_weight: float | None
-    source_weights: dict[int, float] | None
-
-
-@dataclass(frozen=True)
-class _Topology:
-    graph: nx.DiGraph[int]
-    neighborhood: Neighborhood
-
-
-_topologies: weakref.WeakKeyDictionary[dist.ProcessGroup, _Topology] = weakref.WeakKeyDictionary()
+    from bluefog_pg._C import Edges
 
 
 def set_topology(
@@ -42,7 +28,7 @@ def set_topology(
     is_weighted: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> bool:
-    """Set the digraph that `neighbor_allreduce` averages over when it is given no weights.
+    """Set the digraph that the neighbour operations go over when a call names no neighbours.
 
     Local: no communication. Every rank of the group must set the same graph.
 
@@ -60,91 +46,120 @@ def set_topology(
         TypeError: `topology` is not a networkx.DiGraph, or its nodes are not the group's ranks.
         ValueError: a weight is not a finite number.
     """
-    group = resolve(group)
+    member = member_of(group)
     if topology is None:
-        topology = topology_util.ExponentialTwoGraph(group.size())
-    _check_graph(topology, group)
-    neighborhood = _neighborhood(topology, group.rank(), is_weighted)
-    _topologies[group] = _Topology(topology, neighborhood)
+        topology = topology_util.ExponentialTwoGraph(member.size)
+    check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
+    near = neighborhood_of(topology, member.rank, is_weighted)
+    member.topology = Topology(topology, near, _edges_over(member, near))
     return True
 
 
 def load_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int]:
     """The topology of the group: what was set, or exponential-2. A copy."""
-    graph: nx.DiGraph[int] = _topology(resolve(group)).graph.copy()
+    graph: nx.DiGraph[int] = topology_of(member_of(group)).graph.copy()
     return graph
+
+
+def is_topo_weighted(group: dist.ProcessGroup | None = None) -> bool:
+    """Whether the weights of the group's topology count."""
+    return topology_of(member_of(group)).neighborhood.self_weight is not None
 
 
 def in_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     """The group ranks that send to this rank in the group's topology, ascending."""
-    return list(neighborhood(resolve(group)).sources)
+    return list(topology_of(member_of(group)).neighborhood.sources)
 
 
 def out_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     """The group ranks that this rank sends to in the group's topology, ascending."""
-    return list(neighborhood(resolve(group)).destinations)
+    return list(topology_of(member_of(group)).neighborhood.destinations)
 
 
-def neighborhood(group: dist.ProcessGroup) -> Neighborhood:
-    """This rank's part of the group's topology."""
-    return _topology(group).neighborhood
+def set_machine_topology(
+    topology: nx.DiGraph[int],
+    is_weighted: bool = False,
+    group: dist.ProcessGroup | None = None,
+) -> bool:
+    """Set the digraph of machines that `hierarchical_neighbor_allreduce` averages over.
+
+    Local: no communication. Every rank of the group must set the same graph.
+
+    Args:
+        topology: nodes are the machines 0 .. `machine_size()` - 1; an edge k -> l means that
+            machine k sends to machine l.
+        is_weighted: as in `set_topology`.
+        group: the process group; None, the default one.
+
+    Returns:
+        True.
+
+    Raises:
+        TypeError: `topology` is not a networkx.DiGraph, or its nodes are not the machines.
+        ValueError: a weight is not a finite number; `topology` is None.
+        ArgumentError: the machines have different numbers of ranks.
+    """
+    member = member_of(group)
+    where = f"{member.who} set_machine_topology: "
+    if topology is None:
+        raise ValueError(f"{where}topology is None; machines have no default one")
+    require_alike(member, "set_machine_topology")
+    check_graph(topology, len(member.machines.all), "machines", where)
+    near = neighborhood_of(topology, member.machines.machine_rank, is_weighted)
+    edges = _edges_over(member, near, member.machines.counterpart)
+    member.machine_topology = MachineTopology(topology, near, edges)
+    return True
 
 
-def as_float(number: Any) -> float:
-    """`float(number)`, infinite where that would be too large; not of strings."""
-    if isinstance(number, str | bytes):
-        raise TypeError
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
+def load_machine_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int] | None:
+    """The topology of the group's machines; None where none was set. A copy."""
+    topology = member_of(group).machine_topology
+    return topology and topology.graph.copy()
 
 
-def _topology(group: dist.ProcessGroup) -> _Topology:
-    if group not in _topologies:
-        set_topology(group=group)
-    return _topologies[group]
+def is_machine_topo_weighted(group: dist.ProcessGroup | None = None) -> bool:
+    """Whether the weights of the machines' topology count."""
+    topology = member_of(group).machine_topology
+    return topology is not None and topology.neighborhood.self_weight is not None
 
 
-def _check_graph(topology: object, group: dist.ProcessGroup) -> None:
-    import networkx as nx
+def in_neighbor_machine_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
+    """The machines that send to this one, ascending; none where no topology was set."""
+    topology = member_of(group).machine_topology
+    return list(topology.neighborhood.sources) if topology else []
 
-    where = f"{who(group)} set_topology: "
-    if not isinstance(topology, nx.DiGraph) or topology.is_multigraph():
-        raise TypeError(
-            f"{where}topology must be a networkx.DiGraph, not {type(topology).__name__}"
-            f"{'; networkx.DiGraph(topology) makes one' if isinstance(topology, nx.Graph) else ''}"
+
+def out_neighbor_machine_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
+    """The machines that this one sends to, ascending; none where no topology was set."""
+    topology = member_of(group).machine_topology
+    return list(topology.neighborhood.destinations) if topology else []
+
+
+def topology_of(member: Member) -> Topology:
+    """What was set, or the default."""
+    if member.topology is None:
+        set_topology(group=member.group)
+    assert member.topology is not None  # noqa: S101
+    return member.topology
+
+
+def require_alike(member: Member, what: str) -> None:
+    """Raise ArgumentError unless all machines have as many ranks."""
+    if not member.machines.are_alike:
+        raise ArgumentError(
+            f"{member.who} {what}: the machines have ranks {member.machines.all}, which must be as "
+            "many on each"
         )
-    ranks = set(range(group.size()))
-    strangers = [n for n in topology if not isinstance(n, numbers.Integral) or n not in ranks]
-    if strangers:
-        raise TypeError(
-            f"{where}the nodes must be the ranks 0 to {group.size() - 1}; these are none: "
-            f"{reprlib.repr(strangers)}"
-        )
-    missing = sorted(ranks - set(topology))
-    if missing:
-        raise TypeError(
-            f"{where}the topology lacks ranks {reprlib.repr(missing)} of 0 to {group.size() - 1}; "
-            "a rank without edges needs add_node, too"
-        )
-    for source, destination, weight in topology.edges(data="weight", default=1.0):
-        number = as_float(weight) if isinstance(weight, numbers.Real) else weight
-        if not isinstance(number, float) or not math.isfinite(number):
-            raise ValueError(
-                f"{where}edge {source} -> {destination} has weight {number!r}; "
-                "weights must be finite numbers"
-            )
 
 
-def _neighborhood(graph: nx.DiGraph[int], rank: int, is_weighted: bool) -> Neighborhood:
-    sources = tuple(sorted(int(r) for r in graph.predecessors(rank) if r != rank))
-    destinations = tuple(sorted(int(r) for r in graph.successors(rank) if r != rank))
-    if not is_weighted:
-        return Neighborhood(sources, destinations, None, None)
-
-    def weight(source: int) -> float:
-        return float(graph.edges[source, rank].get("weight", 1.0))
-
-    own = weight(rank) if graph.has_edge(rank, rank) else 0.0
-    return Neighborhood(sources, destinations, own, {s: weight(s) for s in sources})
+def _edges_over(
+    member: Member, near: Neighborhood, rank_of: Callable[[int], int] = lambda node: node
+) -> Edges:
+    """`rank_of`: the group rank that a node stands for."""
+    destinations = [(rank_of(node), 1.0) for node in near.destinations]
+    if near.self_weight is None or near.source_weights is None:
+        # Sum, then divide: exact where all are equal.
+        sources = [(rank_of(node), 1.0) for node in near.sources]
+        return member.backend.edges(1.0, sources, destinations, len(sources) + 1.0)
+    sources = [(rank_of(node), weight) for node, weight in sorted(near.source_weights.items())]
+    return member.backend.edges(near.self_weight, sources, destinations, 1.0)

@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "algorithms/Spans.hpp"
+#include "algorithms/Expectations.hpp"
+#include "core/Spans.hpp"
 #include "transport/Board.hpp"
 #include "transport/Mailbox.hpp"
 #include "transport/Op.hpp"
@@ -57,23 +59,67 @@ Script barrier(Board& board, const Op& op);
 // A message that asks first is not taken by a receiver that comes when its operation has ended.
 enum class Manners { kMayGoUnasked, kAsksFirst };
 
-// What `op.outgoing` points to, also where that changes meanwhile; the receiver multiplies it by
-// `weight` where it sums.
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight = 1.0,
-            Manners manners = Manners::kMayGoUnasked);
+// Has the operation send this: to be called before it gets other scripts.
+void addSend(Mailbox& mailbox, Op& op, Outgoing message,
+             Manners manners = Manners::kMayGoUnasked);
 
 // `source` may be kAnySource; *sender gets who it was.
-Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
+Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
                std::shared_ptr<int> sender);
 
 struct WeightedRank {
   int rank;
   double weight;
 };
+std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted);
+
+// What a rank adds to a sum, and where the sum goes.
+struct Mix {
+  const std::byte* input;
+  std::byte* output;
+  size_t bytes;
+  Dtype dtype;
+
+  Mix part(size_t at, size_t length) const { return {input + at, output + at, length, dtype}; }
+};
 
 // output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor, summed in the
-// order of `sources`. One pass: the sum is formed as the peers' memory streams by.
-Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
-                   std::vector<WeightedRank> sources, double divisor, std::byte* output);
+// order of `sources`. No element may lie across a multiple of Mailbox::payload() bytes: those of
+// wider types go first.
+struct NeighborSum {
+  double self_weight = 1.0;
+  std::vector<WeightedRank> sources;
+  double divisor = 1.0;
+  InARow<Mix> mixes;
+};
+
+// One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already
+// expects the messages.
+Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
+                   Expectations early = {});
+
+// Where to put messages of those lengths, in bytes.
+using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>& bytes)>;
+
+// Takes one message from each of the sources, of any number of the signature's rows.
+Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
+                      Allocate allocate);
+
+// What a rank has to do with the ranks of its machine, and with its counterparts on other machines.
+struct Hierarchy {
+  std::vector<int> locals;  // the ranks of the machine, ascending
+  int local_rank = 0;
+  double divisor = 1.0;               // of the sum over the machine
+  NeighborSum between;                // of which `mixes` are left out
+  std::vector<WeightedRank> outward;  // counterparts that get this machine's sum
+};
+
+// output = what `between` says, where each rank has its machine's sum / divisor. The ranks of a
+// machine form a part of it each, and hand it out. `part` has room for this rank's. Adds all
+// scripts to the operation.
+void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std::byte* input,
+                        std::byte* part, std::byte* output, int64_t tag);
+// Elements of the largest part.
+size_t largestPart(size_t count, size_t locals);
 
 }  // namespace bluefog

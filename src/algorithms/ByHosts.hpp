@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "algorithms/Spans.hpp"
+#include "core/Spans.hpp"
 #include "core/Reduce.hpp"
 #include "transport/Board.hpp"
 #include "transport/Op.hpp"

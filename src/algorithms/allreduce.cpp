@@ -83,7 +83,7 @@ class InBlocks {
         const size_t begin = block.partBegin(index(rank)) * width_;
         const size_t length = block.partCount(index(rank)) * width_;
         std::byte* place = slot + begin - block.begin * width_;
-        data_.forEach(begin, length, [&](const Spans::Span& span, size_t at) {
+        data_.forEach(begin, length, [&](const Span& span, size_t at) {
           board_.write(place + at, span.data, span.bytes);
         });
         bytes += length;
@@ -101,7 +101,7 @@ class InBlocks {
     const size_t bytes = block.partCount(index(self)) * width_;
     std::byte* slot = returns_.slot();
     data_.forEach(block.partBegin(index(self)) * width_, bytes,
-                  [&](const Spans::Span& own, size_t at) {
+                  [&](const Span& own, size_t at) {
                     inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
                     inputs_.reduce(op_.signature, own.data, own.bytes / width_);
                     returns_.write(slot + at, own.data, own.bytes);
@@ -116,7 +116,7 @@ class InBlocks {
         const size_t bytes = block.partCount(index(rank)) * width_;
         const std::byte* result = returns_.from(rank, bytes);
         data_.forEach(block.partBegin(index(rank)) * width_, bytes,
-                      [&](const Spans::Span& span, size_t at) {
+                      [&](const Span& span, size_t at) {
                         copyBytes(span.data, result + at, span.bytes, stores_);
                       });
       }
@@ -140,13 +140,13 @@ class InBlocks {
 Script allreduceWhole(Board& board, const Op& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   co_await board.room();
-  data.forEach(0, bytes, [slot = board.slot()](const Spans::Span& span, size_t at) {
+  data.forEach(0, bytes, [slot = board.slot()](const Span& span, size_t at) {
     copyBytes(slot + at, span.data, span.bytes);
   });
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
   Contributions inputs;
-  data.forEach(0, bytes, [&](const Spans::Span& span, size_t at) {
+  data.forEach(0, bytes, [&](const Span& span, size_t at) {
     inputs.collect(board, op, span.data, span.bytes, at);
     inputs.reduce(op.signature, span.data, span.bytes / width(op.signature.dtype));
   });

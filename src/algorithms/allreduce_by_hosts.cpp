@@ -177,19 +177,19 @@ class InTurns {
 
   void reduce(Board& from, const std::vector<int>& ranks, size_t begin, size_t bytes, size_t offset,
               const Signature& what) {
-    data_.forEach(begin, bytes, [&](const Spans::Span& own, size_t at) {
+    data_.forEach(begin, bytes, [&](const Span& own, size_t at) {
       inputs_.collect(from, op_, ranks, own.data, own.bytes, offset + at);
       inputs_.reduce(what, own.data, own.bytes / width_);
     });
   }
   void write(Board& to, std::byte* slot, size_t begin, size_t bytes) {
-    data_.forEach(begin, bytes, [&](const Spans::Span& span, size_t at) {
+    data_.forEach(begin, bytes, [&](const Span& span, size_t at) {
       to.write(slot + at, span.data, span.bytes);
     });
   }
   void read(Board& from, int rank, size_t begin, size_t bytes) {
     const std::byte* result = from.from(rank, bytes);
-    data_.forEach(begin, bytes, [&](const Spans::Span& span, size_t at) {
+    data_.forEach(begin, bytes, [&](const Span& span, size_t at) {
       copyBytes(span.data, result + at, span.bytes);
     });
   }

@@ -1,40 +1,65 @@
 #include <algorithm>
+#include <utility>
 
 #include "algorithms/Algorithms.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
-Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, double self_weight,
-                   std::vector<WeightedRank> sources, double divisor, std::byte* output) {
-  const Dtype dtype = op.signature.dtype;
-  const size_t bytes = op.signature.bytes();
-  std::vector<Mailbox::Expected> messages;
-  messages.reserve(sources.size());
-  for (const WeightedRank& source : sources) {
-    messages.push_back(mailbox.expect(op, source.rank, 0));
+namespace {
+
+// Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
+class Adder {
+ public:
+  Adder(const NeighborSum& sum, const Expectations& messages) : sum_(sum), messages_(messages) {}
+
+  // Of `bytes` from `at` on; bytesOf(message) is where those lie of a message.
+  template <class BytesOf>
+  void add(size_t at, size_t bytes, const BytesOf& bytesOf) {
+    sum_.mixes.forEach(at, bytes, [&](const Mix& mix, size_t place) {
+      inputs_.assign(1, mix.input);
+      weights_.assign(1, sum_.self_weight);
+      for (size_t i = 0; i < messages_.size(); ++i) {
+        const double weight = sum_.sources[i].weight * messages_[i]->weight;
+        // What a rank is not to hear of must not reach it as 0 * infinity either.
+        if (weight != 0) {
+          inputs_.push_back(bytesOf(*messages_[i]) + place);
+          weights_.push_back(weight);
+        }
+      }
+      weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
+                  mix.bytes / width(mix.dtype), stores_);
+    });
   }
+
+ private:
+  const NeighborSum& sum_;
+  const Expectations& messages_;
+  const Stores stores_ = storesFor(sum_.mixes.bytes());
+  std::vector<const void*> inputs_;
+  std::vector<double> weights_;
+};
+
+}  // namespace
+
+std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
+  std::vector<int> ranks;
+  ranks.reserve(weighted.size());
+  for (const WeightedRank& it : weighted) {
+    ranks.push_back(it.rank);
+  }
+  return ranks;
+}
+
+Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
+                   Expectations early) {
+  const Expectations messages =
+      early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
+  const size_t bytes = sum.mixes.bytes();
   co_await mailbox.arrived(messages);
   for (const Mailbox::Expected& message : messages) {
-    mailbox.requireSame(*message, op);
+    mailbox.requireSame(*message, op, bytes);
   }
-
-  std::vector<const void*> inputs;
-  std::vector<double> weights;
-  const auto sum = [&](size_t at, size_t length, const auto& bytesOf) {
-    inputs.assign(1, input + at);
-    weights.assign(1, self_weight);
-    for (size_t i = 0; i < messages.size(); ++i) {
-      const double weight = sources[i].weight * messages[i]->weight;
-      // What a rank is not to hear of must not reach it as 0 * infinity either.
-      if (weight != 0) {
-        inputs.push_back(bytesOf(*messages[i]));
-        weights.push_back(weight);
-      }
-    }
-    weightedSum(dtype, output + at, inputs, weights, divisor, length / width(dtype),
-                storesFor(bytes));
-  };
-
+  Adder adder(sum, messages);
   if (messages.empty() || bytes <= Mailbox::payload()) {
     for (const Mailbox::Expected& message : messages) {
       if (message->state == Inbound::State::kAnnounced) {  // its sender is far ahead
@@ -43,7 +68,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, doubl
         co_await mailbox.completed(*message);
       }
     }
-    sum(0, bytes, [](const Inbound& message) { return message.payload.data(); });
+    adder.add(0, bytes, [](const Inbound& message) { return message.payload.data(); });
     co_return;
   }
   const auto floor = co_await mailbox.floor();
@@ -52,8 +77,8 @@ Script neighborSum(Mailbox& mailbox, const Op& op, const std::byte* input, doubl
   }
   for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
     co_await mailbox.heads(messages);
-    sum(at, std::min(Mailbox::payload(), bytes - at),
-        [&](const Inbound& message) { return mailbox.head(message); });
+    adder.add(at, std::min(Mailbox::payload(), bytes - at),
+              [&](const Inbound& message) { return mailbox.head(message); });
     for (const Mailbox::Expected& message : messages) {
       mailbox.pop(*message);
     }

@@ -1,40 +1,43 @@
-#include <algorithm>
+#include <utility>
 
 #include "algorithms/Algorithms.hpp"
-#include "core/Reduce.hpp"
 
 namespace bluefog {
+namespace {
 
-Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double weight,
-            Manners manners) {
-  const size_t bytes = op.signature.bytes();
-  Frame frame;
-  frame.tag = tag;
-  frame.weight = weight;
-  frame.signature = op.signature;
-  Mailbox::Departing message(mailbox, op, destination, frame);
+// Fulfilled when what is to be sent has been made.
+class Made final : public Awaitable {
+ public:
+  Made(const Op& op, size_t index) : op_(op), index_(index) {}
+  bool ready() override { return op_.outgoing[index_].is_ready; }
+  std::vector<int> missing() const override { return {}; }
+  void await_resume() {}
+
+ private:
+  const Op& op_;
+  size_t index_;
+};
+
+Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
+  // Looked at anew each time: where the operation fails, it is changed for a copy.
+  const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
+  Mailbox::Departing message(mailbox, op, outgoing());
   co_await mailbox.turn(message);
-  if (manners == Manners::kMayGoUnasked && mailbox.mayGoAtOnce(destination, op.signature)) {
-    frame.type = FrameType::kEager;
-    frame.bytes = static_cast<uint32_t>(bytes);
-    mailbox.write(destination, op.outgoing, bytes);
-    mailbox.publish(message, frame);
+  if (manners == Manners::kMayGoUnasked && mailbox.mayGoAtOnce(outgoing())) {
+    mailbox.sendWhole(message, outgoing());
     co_return;
   }
-  frame.type = FrameType::kAnnounce;
-  mailbox.publish(message, frame);
+  mailbox.announce(message);
   bool wanted = co_await mailbox.answered(message, op);
-  frame.type = FrameType::kData;
-  for (size_t at = 0; wanted && at < bytes; at += Mailbox::payload()) {
+  if (wanted) {
+    co_await Made(op, index);
+  }
+  for (size_t at = 0; wanted && at < outgoing().data.bytes();) {
     wanted = co_await mailbox.room(message);
-    if (!wanted) {
-      break;
+    if (wanted) {
+      at += mailbox.sendPart(message, outgoing(), at);
+      co_await Pause();
     }
-    frame.bytes = static_cast<uint32_t>(std::min(Mailbox::payload(), bytes - at));
-    frame.offset = at;
-    mailbox.write(destination, op.outgoing + at, frame.bytes);
-    mailbox.publish(message, frame);
-    co_await Pause();
   }
   // A neighbour's operation that failed has said so there: this rank's own does not need it.
   if (!wanted && op.signature.kind == OpKind::kPointToPoint) {
@@ -42,17 +45,20 @@ Script send(Mailbox& mailbox, const Op& op, int destination, int64_t tag, double
   }
 }
 
-Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, std::byte* data,
+}  // namespace
+
+void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners) {
+  op.outgoing.push_back(std::move(message));
+  op.scripts.push_back(send(mailbox, op, op.outgoing.size() - 1, manners));
+}
+
+Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
                std::shared_ptr<int> sender) {
   const Mailbox::Expected message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);
-  mailbox.requireSame(*message, op);
-  if (message->state == Inbound::State::kHere) {
-    copyBytes(data, message->payload.data(), message->payload.size());
-  } else {
-    mailbox.accept(message, data);
-    co_await mailbox.completed(*message);
-  }
+  mailbox.requireSame(*message, op, place.bytes);
+  mailbox.take(message, place.data);
+  co_await mailbox.completed(*message);
   *sender = message->source;
 }
 

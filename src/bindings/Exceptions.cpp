@@ -27,10 +27,15 @@ Types& types() {
   return *instance;
 }
 
-void add(py::module_& module, Cause cause, const char* name, const char* doc) {
-  const py::object base = py::module_::import("torch.distributed").attr("DistBackendError");
+void add(py::module_& module, Cause cause, const char* name, const char* doc,
+         PyObject* also = nullptr) {
+  py::list bases;
+  bases.append(py::module_::import("torch.distributed").attr("DistBackendError"));
+  if (also != nullptr) {
+    bases.append(py::handle(also));
+  }
   PyObject* type = PyErr_NewExceptionWithDoc((std::string("bluefog_pg.") + name).c_str(), doc,
-                                             base.ptr(), nullptr);
+                                             py::tuple(bases).ptr(), nullptr);
   module.attr(name) = py::handle(type);
   types().of_cause[cause] = type;
 }
@@ -89,7 +94,7 @@ void addExceptions(py::module_& module) {
   add(module, Cause::kTimeout, "CollectiveTimeout",
       "The operation's deadline passed: see `ranks` for who was late.");
   add(module, Cause::kMismatch, "Mismatch",
-      "Ranks that met in one operation called different things.");
+      "Ranks that met in one operation called different things.", PyExc_ValueError);
   add(module, Cause::kAborted, "Aborted",
       "The group was aborted or destroyed under the operation.");
   py::register_exception_translator(&translate);

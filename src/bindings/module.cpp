@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/Exceptions.hpp"
@@ -18,8 +19,10 @@
 #include "process_group/WorkBluefog.hpp"
 
 namespace py = pybind11;
+using bluefog::Edges;
 using bluefog::FlightLog;
 using bluefog::Op;
+using bluefog::OpKind;
 using bluefog::Options;
 using bluefog::ProcessGroupBluefog;
 using bluefog::WeightedRank;
@@ -103,13 +106,60 @@ py::list flightLog(ProcessGroupBluefog& group) {
   return list;
 }
 
-std::vector<WeightedRank> weighted(const std::vector<std::pair<int, double>>& pairs) {
+using Tensors = std::vector<at::Tensor>;
+using Weights = std::vector<std::pair<int, double>>;
+
+std::vector<WeightedRank> weighted(const Weights& pairs) {
   std::vector<WeightedRank> ranks;
   ranks.reserve(pairs.size());
   for (const auto& [rank, weight] : pairs) {
     ranks.push_back({rank, weight});
   }
   return ranks;
+}
+
+Weights paired(const std::vector<WeightedRank>& ranks) {
+  Weights pairs;
+  for (const WeightedRank& it : ranks) {
+    pairs.emplace_back(it.rank, it.weight);
+  }
+  return pairs;
+}
+
+// The Work of an asynchronous operation; otherwise what it has made, once that is there.
+using Result = std::variant<bluefog::WorkPtr, Tensors>;
+
+template <class Start>
+Result ended(bool async_op, const Start& start) {
+  const py::gil_scoped_release release;
+  bluefog::WorkPtr work = start();
+  if (async_op) {
+    return work;
+  }
+  work->wait();  // between startCoalescing and endCoalescing nothing else does
+  return work->result();
+}
+
+std::variant<bluefog::WorkPtr, at::Tensor> first(Result&& result) {
+  if (auto* tensors = std::get_if<Tensors>(&result)) {
+    return std::move(tensors->front());
+  }
+  return std::get<bluefog::WorkPtr>(std::move(result));
+}
+
+template <OpKind kind>
+auto sumOf(ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
+           bool async_op) {
+  return first(ended(
+      async_op, [&] { return self.neighborAllreduce(kind, {tensor}, edges, {tag, async_op}); }));
+}
+
+template <OpKind kind>
+auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& parts,
+             const Edges& edges, int64_t tag, bool async_op) {
+  return ended(async_op, [&] {
+    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false});
+  });
 }
 
 }  // namespace
@@ -127,6 +177,13 @@ PYBIND11_MODULE(_C, module) {
 
   py::class_<ProcessGroupBluefog, c10d::Backend, c10::intrusive_ptr<ProcessGroupBluefog>> group(
       module, "ProcessGroupBluefog");
+
+  py::class_<Edges, std::shared_ptr<Edges>>(module, "Edges")
+      .def_readonly("self_weight", &Edges::self_weight)
+      .def_readonly("divisor", &Edges::divisor)
+      .def_property_readonly("sources", [](const Edges& self) { return paired(self.sources); })
+      .def_property_readonly("destinations",
+                             [](const Edges& self) { return paired(self.destinations); });
 
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(group, "Options")
       .def(py::init<>())
@@ -156,17 +213,53 @@ PYBIND11_MODULE(_C, module) {
       .def("flight_log", &flightLog)
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
+      .def_property_readonly("hosts", &ProcessGroupBluefog::hosts)
       .def(
-          "neighbor_allreduce",
-          [](ProcessGroupBluefog& self, const at::Tensor& tensor, double self_weight,
-             const std::vector<std::pair<int, double>>& sources,
-             const std::vector<std::pair<int, double>>& destinations, double divisor,
-             bool async_op) {
-            return self.neighborAllreduce(tensor, {self_weight, weighted(sources),
-                                                   weighted(destinations), divisor, async_op});
+          "edges",
+          [](const ProcessGroupBluefog& self, double self_weight, const Weights& sources,
+             const Weights& destinations, double divisor) {
+            return self.edges({self_weight, weighted(sources), weighted(destinations), divisor});
           },
-          py::arg("tensor"), py::kw_only(), py::arg("self_weight"), py::arg("sources"),
-          py::arg("destinations"), py::arg("divisor"), py::arg("async_op"), Release());
+          py::arg("self_weight"), py::arg("sources"), py::arg("destinations"), py::arg("divisor"))
+      .def("neighbor_allreduce", sumOf<OpKind::kNeighborAllReduce>, py::arg("tensor"),
+           py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def("pair_gossip", sumOf<OpKind::kPairGossip>, py::arg("tensor"), py::arg("edges"),
+           py::arg("tag"), py::arg("async_op"))
+      .def(
+          "neighbor_allreduce_of_many",
+          [](ProcessGroupBluefog& self, const Tensors& tensors, const Edges& edges, int64_t tag,
+             bool async_op) {
+            return ended(async_op, [&] {
+              return self.neighborAllreduce(OpKind::kNeighborAllReduce, tensors, edges,
+                                            {tag, async_op});
+            });
+          },
+          py::arg("tensors"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def(
+          "neighbor_allgather",
+          [](ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
+             bool async_op) {
+            return first(ended(async_op, [&] {
+              return self.neighborGather(OpKind::kNeighborAllGather, tensor,
+                                         Tensors(edges.destinations.size(), tensor), edges,
+                                         {{tag, async_op}, true});
+            }));
+          },
+          py::arg("tensor"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def("neighbor_alltoall", partsOf<OpKind::kNeighborAllToAll>, py::arg("like"),
+           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def("neighbor_allgather_in_parts", partsOf<OpKind::kNeighborAllGather>, py::arg("like"),
+           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def(
+          "hierarchical_neighbor_allreduce",
+          [](ProcessGroupBluefog& self, const at::Tensor& tensor, const std::vector<int>& locals,
+             const Edges& between, int64_t tag, bool async_op) {
+            return first(ended(async_op, [&] {
+              return self.hierarchicalNeighborAllreduce(tensor, locals, between, {tag, async_op});
+            }));
+          },
+          py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("tag"),
+          py::arg("async_op"));
 
   module.def(
       "start_mpi",

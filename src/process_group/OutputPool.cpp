@@ -67,15 +67,17 @@ class OutputPool::Blocks {
 
 OutputPool::OutputPool() : blocks_(std::make_shared<Blocks>()) {}
 
-at::Tensor OutputPool::emptyLike(const at::Tensor& like) {
-  if (like.nbytes() < kSmallest) {
-    return at::empty_like(like, at::MemoryFormat::Contiguous);
+at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const size_t bytes =
+      static_cast<size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
+  if (bytes < kSmallest) {
+    return at::empty(sizes, options);
   }
-  auto block = std::make_shared<Mapping>(blocks_->take(like.nbytes()));
+  auto block = std::make_shared<Mapping>(blocks_->take(bytes));
   void* data = block->data();
   return at::from_blob(
-      data, like.sizes(), [blocks = blocks_, block](void*) { blocks->giveBack(std::move(*block)); },
-      like.options());
+      data, sizes, [blocks = blocks_, block](void*) { blocks->giveBack(std::move(*block)); },
+      options);
 }
 
 }  // namespace bluefog

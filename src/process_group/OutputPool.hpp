@@ -16,7 +16,8 @@ class OutputPool {
   OutputPool();
 
   // A new contiguous tensor of the shape and type of `like`, uninitialised.
-  at::Tensor emptyLike(const at::Tensor& like);
+  at::Tensor emptyLike(const at::Tensor& like) { return empty(like.sizes(), like.options()); }
+  at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options);
 
  private:
   class Blocks;

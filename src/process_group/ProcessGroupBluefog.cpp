@@ -151,6 +151,26 @@ void ProcessGroupBluefog::checkProcess(const char* op) const {
               ": this process was forked after the process group was made; make a new group in it");
 }
 
+std::shared_ptr<Edges> ProcessGroupBluefog::edges(Edges&& edges) const {
+  edges.check(Validate(engine_->members(), "edges"), rank_);
+  return std::make_shared<Edges>(std::move(edges));
+}
+
+const char* ProcessGroupBluefog::profilingTitle(OpKind kind) {
+  switch (kind) {
+    case OpKind::kNeighborAllGather:
+      return "bluefog:neighbor_allgather";
+    case OpKind::kNeighborAllToAll:
+      return "bluefog:neighbor_alltoall";
+    case OpKind::kPairGossip:
+      return "bluefog:pair_gossip";
+    case OpKind::kHierarchicalNeighborAllReduce:
+      return "bluefog:hierarchical_neighbor_allreduce";
+    default:
+      return "bluefog:neighbor_allreduce";
+  }
+}
+
 WorkPtr ProcessGroupBluefog::post(Call&& call, bool async_op) {
   return at::hasCallbacks() ? issueRecorded(std::move(call), async_op)
                             : issue(std::move(call), async_op);

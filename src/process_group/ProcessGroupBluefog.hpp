@@ -14,6 +14,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "process_group/Coalescing.hpp"
+#include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/Frontend.hpp"
 #include "process_group/Options.hpp"
@@ -88,16 +89,28 @@ class ProcessGroupBluefog : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  struct NeighborOptions {
-    double self_weight = 1.0;
-    std::vector<WeightedRank> sources;       // group ranks; summed in this order
-    std::vector<WeightedRank> destinations;  // group ranks
-    double divisor = 1.0;
+  // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
+  struct MessageOptions {
+    int64_t tag = 0;  // a multiple of kPhases
     bool async_op = false;
   };
-  // output = (self_weight * input + sum of weight_i * what source i sends) / divisor, a new tensor:
-  // the Work's result().
-  WorkPtr neighborAllreduce(const at::Tensor& input, const NeighborOptions& opts);
+  // Throws where they are none of this rank; to be called once for any number of operations.
+  std::shared_ptr<Edges> edges(Edges&& edges) const;
+  // The results are new tensors: the Work's result(). Here one for each input; all travel as one.
+  // `kind`: neighbor_allreduce, or what is one by another name.
+  WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
+                            const MessageOptions& opts);
+  struct GatherOptions : MessageOptions {
+    bool in_one = false;
+  };
+  // An input for each destination, of the type and shape of `like` but for the first dimension. A
+  // result for each source, or one that has their rows one after the other.
+  WorkPtr neighborGather(OpKind kind, const at::Tensor& like, const std::vector<at::Tensor>& inputs,
+                         const Edges& edges, const GatherOptions& opts);
+  // Averages machines' means: `locals` are the ranks of this one, ascending, and `between` has the
+  // ranks on other machines that have this rank's place there.
+  WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
+                                        const Edges& between, const MessageOptions& opts);
 
   // A group of those ranks of this one, in that order; null on the others. Collective over its
   // members only.
@@ -126,6 +139,8 @@ class ProcessGroupBluefog : public c10d::Backend {
            engine_->mailbox().bytesSent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
+  // The ranks of each host; hosts in the order of their first ranks.
+  const std::vector<std::vector<int>>& hosts() const { return engine_->hosts().all(); }
   FlightLog& flightLog() { return log_; }
 
  private:
@@ -156,6 +171,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,
                   const char* profiling_title);
+  static const char* profilingTitle(OpKind kind);
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
 

@@ -116,6 +116,12 @@ const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const c
   return tensors.front();
 }
 
+void Validate::summable(const at::Tensor& input) const {
+  tensor(input, "the input");
+  TORCH_CHECK_VALUE(isFloating(partOf(dtypeOf(input))), who(), "elements of type ", typeName(input),
+                   " cannot be averaged; use float16, bfloat16, float32, float64 or a complex type");
+}
+
 void Validate::sparse(const at::Tensor& tensor, const char* what) const {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kSparse, who(), what,
                     " is not a sparse COO tensor");

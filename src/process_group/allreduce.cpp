@@ -10,7 +10,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 Spans spansOf(const std::vector<Flat>& tensors) {
-  std::vector<Spans::Span> spans;
+  std::vector<Span> spans;
   spans.reserve(tensors.size());
   for (const Flat& flat : tensors) {
     spans.push_back({flat.data(), flat.tensor().nbytes()});

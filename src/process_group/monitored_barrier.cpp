@@ -38,14 +38,14 @@ struct Round {
   const int64_t tag;
 
   void send(Op& op, int rank, Missed& missed, Manners manners) const {
-    op.outgoing = missed.data();
-    op.scripts.push_back(bluefog::send(engine.mailbox(), op, rank, tag, 1.0, manners));
+    addSend(engine.mailbox(), op, {rank, tag, ConstSpans(ConstSpan{missed.data(), sizeof missed})},
+            manners);
     op.partners.push_back(rank);
-    ++op.sends;
   }
   std::shared_ptr<int> receive(Op& op, int rank, Missed& missed) const {
     auto sender = std::make_shared<int>(kAnySource);
-    op.scripts.push_back(bluefog::receive(engine.mailbox(), op, rank, tag, missed.data(), sender));
+    op.scripts.push_back(bluefog::receive(engine.mailbox(), op, rank, tag,
+                                          {missed.data(), sizeof missed}, sender));
     op.partners.push_back(rank);
     return sender;
   }

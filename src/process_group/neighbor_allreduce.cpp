@@ -1,53 +1,85 @@
-#include <set>
+#include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "process_group/Call.hpp"
 
 namespace bluefog {
 namespace {
 
-void requireRanks(const Validate& validate, int own, const std::vector<WeightedRank>& ranks,
-                  const char* what) {
-  std::set<int> seen;
-  for (const WeightedRank& it : ranks) {
-    validate.rank(it.rank, what);
-    TORCH_CHECK_VALUE(it.rank != own, validate.who(), what, " rank ", it.rank,
-                      " is this rank itself");
-    TORCH_CHECK_VALUE(seen.insert(it.rank).second, validate.who(), what, " rank ", it.rank,
-                      " is given twice");
+using Tensors = std::vector<at::Tensor>;
+
+// In that order no element lies across the end of a frame.
+std::vector<size_t> widestFirst(const Tensors& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return tensors[a].element_size() > tensors[b].element_size();
+  });
+  return order;
+}
+
+bool areOfOneType(const Tensors& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == tensors.front().scalar_type();
+  });
+}
+
+Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
+  Signature signature = signatureOf(kind, tensors.front());
+  if (tensors.size() == 1) {
+    return signature;
   }
+  std::vector<size_t> told;
+  signature.count = 0;
+  const bool of_one_type = areOfOneType(tensors);
+  for (const at::Tensor& tensor : tensors) {
+    told.push_back(static_cast<size_t>(tensor.numel()));
+    told.push_back(static_cast<size_t>(dtypeOf(tensor)));
+    signature.count += of_one_type ? static_cast<size_t>(tensor.numel()) : tensor.nbytes();
+  }
+  if (!of_one_type) {
+    signature.dtype = Dtype::kBytes;
+  }
+  signature.detail = digest(told);
+  return signature;
 }
 
 }  // namespace
 
-WorkPtr ProcessGroupBluefog::neighborAllreduce(const at::Tensor& input,
-                                               const NeighborOptions& opts) {
-  checkProcess("neighbor_allreduce");
-  const Validate validate(engine_->members(), "neighbor_allreduce");
-  validate.tensor(input, "the input");
-  TORCH_CHECK_TYPE(isFloating(dtypeOf(input)), validate.who(), "elements of type ", typeName(input),
-                   " cannot be averaged; use float16, bfloat16, float32 or float64");
-  requireRanks(validate, rank_, opts.sources, "source");
-  requireRanks(validate, rank_, opts.destinations, "destination");
-  const at::Tensor output = outputs_.emptyLike(input);
-  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(OpKind::kNeighborAllReduce, input),
+WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
+                                               const Edges& edges, const MessageOptions& opts) {
+  checkProcess(name(kind));
+  const Validate validate(engine_->members(), name(kind));
+  TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
+  Tensors outputs;
+  outputs.reserve(inputs.size());
+  Buffers buffers;
+  for (const at::Tensor& input : inputs) {
+    validate.summable(input);
+    outputs.push_back(outputs_.emptyLike(input));
+    buffers.inputs.push_back(Flat::input(input));
+    buffers.outputs.push_back(Flat::output(outputs.back()));
+  }
+  NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
+  ConstSpans data;
+  for (const size_t i : widestFirst(inputs)) {
+    const size_t bytes = inputs[i].nbytes();
+    data.add({buffers.inputs[i].readable(), bytes});
+    sum.mixes.add({buffers.inputs[i].readable(), buffers.outputs[i].data(), bytes,
+                   dtypeOf(inputs[i])});
+  }
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
                                  deadline(c10d::kUnsetTimeout));
-  op->outgoing = buffers->inputs[0].readable();
-  for (const WeightedRank& destination : opts.destinations) {
-    op->scripts.push_back(
-        bluefog::send(engine_->mailbox(), *op, destination.rank, 0, destination.weight));
-    ++op->sends;
-    op->partners.push_back(destination.rank);
+  for (const WeightedRank& destination : edges.destinations) {
+    addSend(engine_->mailbox(), *op, {destination.rank, opts.tag, data, destination.weight});
   }
-  for (const WeightedRank& source : opts.sources) {
-    op->partners.push_back(source.rank);
-  }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, op->outgoing, opts.self_weight,
-                                    opts.sources, opts.divisor, buffers->outputs[0].data()));
-  own(*op, std::move(buffers));
-  return post(
-      {std::move(op), c10d::OpType::UNKNOWN, "bluefog:neighbor_allreduce", {input}, {output}},
-      opts.async_op);
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), opts.tag));
+  op->partners = partnersOf(edges);
+  own(*op, std::make_shared<Buffers>(std::move(buffers)));
+  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs,
+               std::move(outputs)},
+              opts.async_op);
 }
 
 }  // namespace bluefog

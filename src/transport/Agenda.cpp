@@ -62,7 +62,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
-    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->id) == 0) {
+    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
       op->reproach = refusal->failure;
       break;
     }
@@ -350,7 +350,7 @@ void Agenda::watchPeers() {
     }
     Failure failure = peerFailed(members_, *op, gone);
     if (auto rest = kept_ < kMostKept ? remainderOf(op, departed_) : nullptr) {
-      kept_ += rest->signature.bytes();
+      kept_ += rest->outgoingBytes();
       remainders.push_back(std::move(rest));
     }
     return failure;
@@ -370,7 +370,7 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
   }
   if (op->is_remainder) {
     --remainders_;
-    kept_ -= op->signature.bytes();
+    kept_ -= op->outgoingBytes();
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }

@@ -52,6 +52,7 @@ class Engine {
   Board& returns() { return agenda_.returns(); }
   Mailbox& mailbox() { return agenda_.mailbox(); }
   const Membership& members() const { return members_; }
+  const HostMap& hosts() const { return segments_->hosts(); }
 
   enum class Who { kCaller, kEngine };
   // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at

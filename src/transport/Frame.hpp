@@ -27,6 +27,10 @@ enum class OpKind : uint8_t {
   kPointToPoint,
   kNeighborAllReduce,
   kMonitoredBarrier,
+  kNeighborAllGather,
+  kNeighborAllToAll,
+  kPairGossip,
+  kHierarchicalNeighborAllReduce,
 };
 
 const char* name(OpKind kind);
@@ -68,15 +72,25 @@ enum class FrameType : uint16_t { kCollective, kEager, kAnnounce, kData };
 // In which way, for readers to time it: see Passage.
 enum class Written : uint16_t { kUntimed, kCached, kStreamed };
 
+// A message is known by the operation that sends it, and by which one of its messages to that rank
+// it is.
+constexpr uint64_t kPhases = 4;
+constexpr uint64_t messageId(uint64_t sequence, uint32_t phase) {
+  return sequence * kPhases + phase;
+}
+constexpr uint64_t operationOf(uint64_t id) {
+  return id / kPhases;
+}
+
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
   Written written = Written::kUntimed;
   uint32_t bytes = 0;   // payload that follows
-  uint64_t id = 0;      // the operation's sequence number, on the rank that writes
+  uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages
-  uint64_t offset = 0;  // kData: where in the message the payload belongs
+  uint64_t offset = 0;  // kData: where in the message the payload belongs; kAnnounce: its length
   double weight = 1.0;  // what the sender wants its data scaled by
   Signature signature;
 };

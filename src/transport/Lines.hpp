@@ -35,6 +35,7 @@ struct Inbound {
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called
+  size_t bytes = 0;     // all of it
   std::vector<std::byte> payload;
   // Where the bytes of a large message go. Null: the script takes the frames from the lane.
   std::byte* sink = nullptr;

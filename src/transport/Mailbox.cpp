@@ -24,15 +24,19 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
   }
 }
 
-Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, int destination, const Frame& frame)
-    : mailbox_(mailbox), announcement_(frame) {
-  Lane& lane = mailbox.lane(destination);
-  outbound_.destination = destination;
-  outbound_.id = op.sequence;
+Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& message)
+    : mailbox_(mailbox), bytes_(message.data.bytes()) {
+  Lane& lane = mailbox.lane(message.destination);
+  outbound_.destination = message.destination;
+  outbound_.id = messageId(op.sequence, message.phase);
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
   announcement_.id = outbound_.id;
+  announcement_.tag = message.tag;
+  announcement_.offset = bytes_;
+  announcement_.weight = message.weight;
+  announcement_.signature = op.signature;
 }
 
 Mailbox::Departing::~Departing() {
@@ -185,27 +189,40 @@ Mailbox::Reached Mailbox::arrived(const Inbound& message) {
 }
 
 Mailbox::Reached Mailbox::arrived(const std::vector<Expected>& messages) {
-  std::vector<const Inbound*> all;
-  all.reserve(messages.size());
-  for (const Expected& message : messages) {
-    all.push_back(&*message);
-  }
-  return {*this, std::move(all), Inbound::State::kHere};
+  return reached(messages, Inbound::State::kHere);
 }
 
 Mailbox::Reached Mailbox::completed(const Inbound& message) {
   return {*this, {&message}, Inbound::State::kComplete};
 }
 
+Mailbox::Reached Mailbox::completed(const std::vector<Expected>& messages) {
+  return reached(messages, Inbound::State::kComplete);
+}
+
+Mailbox::Reached Mailbox::reached(const std::vector<Expected>& messages, Inbound::State state) {
+  std::vector<const Inbound*> all;
+  all.reserve(messages.size());
+  for (const Expected& message : messages) {
+    all.push_back(&*message);
+  }
+  return {*this, std::move(all), state};
+}
+
 void Mailbox::accept(const Expected& message, std::byte* sink) {
   message->sink = sink;
   message->state = Inbound::State::kStreaming;
   answer(message->source, {.id = message->id, .answer = Grant::kAccepted});
+  if (message->bytes == 0) {
+    message->state = Inbound::State::kComplete;
+    lane(message->source).coming.erase(message->id);
+  }
 }
 
-bool Mailbox::mayGoAtOnce(int destination, const Signature& signature) {
-  return signature.bytes() <= payload() &&
-         lane(destination).outstanding + charge(signature.bytes()) <= kCredit;
+bool Mailbox::mayGoAtOnce(const Outgoing& message) {
+  const size_t bytes = message.data.bytes();
+  return message.is_ready && bytes <= payload() &&
+         lane(message.destination).outstanding + charge(bytes) <= kCredit;
 }
 
 void Mailbox::credit(const Inbound& message) {
@@ -236,6 +253,29 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
   throw failure;
 }
 
+void Mailbox::requireSame(Inbound& message, const Op& op, size_t bytes) {
+  requireSame(message, op);
+  if (message.bytes != bytes) {
+    throw damaged(members_, message.source, "a message");
+  }
+}
+
+void Mailbox::requireRows(Inbound& message, const Op& op, size_t row) {
+  requireSame(message, op);
+  if (message.bytes > 0 && (row == 0 || message.bytes % row != 0)) {
+    throw damaged(members_, message.source, "a message");
+  }
+}
+
+void Mailbox::take(const Expected& message, std::byte* place) {
+  if (message->state == Inbound::State::kHere) {
+    copyBytes(place, message->payload.data(), message->bytes);
+    message->state = Inbound::State::kComplete;
+  } else {
+    accept(message, place);
+  }
+}
+
 const std::byte* Mailbox::head(const Inbound& message) {
   const Frame* frame = lane(message.source).in.front();
   passage_.look(frame->written, payloadOf(frame), payload());
@@ -246,20 +286,50 @@ void Mailbox::pop(Inbound& message) {
   Lane& from = lane(message.source);
   message.received += from.in.front()->bytes;
   popLane(message.source);
-  if (message.received >= message.signature.bytes()) {
+  if (message.received >= message.bytes) {
     message.state = Inbound::State::kComplete;
     from.coming.erase(message.id);
   }
+}
+
+void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
+  Frame frame = message.announcement_;
+  frame.type = FrameType::kEager;
+  frame.offset = 0;
+  frame.bytes = static_cast<uint32_t>(message.bytes_);
+  write(from.destination, from, 0, frame.bytes);
+  publish(message, frame);
+}
+
+void Mailbox::announce(Departing& message) {
+  publish(message, message.announcement_);
+}
+
+size_t Mailbox::sendPart(Departing& message, const Outgoing& from, size_t at) {
+  Frame frame = message.announcement_;
+  frame.type = FrameType::kData;
+  frame.offset = at;
+  frame.bytes = static_cast<uint32_t>(std::min(payload(), message.bytes_ - at));
+  write(from.destination, from, at, frame.bytes);
+  publish(message, frame);
+  return frame.bytes;
+}
+
+void Mailbox::write(int peer, const Outgoing& from, size_t at, size_t bytes) {
+  std::byte* to = payloadOf(lane(peer).out.slot());
+  from.data.forEach(at, bytes, [&](const ConstSpan& span, size_t place) {
+    passage_.write(to + place, span.data, span.bytes);
+  });
 }
 
 void Mailbox::publish(Departing& message, const Frame& frame) {
   const int peer = message->destination;
   Lane& to = lane(peer);
   *to.out.slot() = frame;
-  to.out.slot()->id = message->id;
   to.out.slot()->written = passage_.sendOff(1);
   to.out.publish();
-  message.outbound_.is_sent = frame.offset + frame.bytes >= frame.signature.bytes();
+  const size_t sent = frame.type == FrameType::kAnnounce ? 0 : frame.offset + frame.bytes;
+  message.outbound_.is_sent = sent >= message.bytes_;
   sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
   if (frame.type == FrameType::kEager) {
     to.outstanding += charge(frame.bytes);
@@ -291,7 +361,7 @@ bool Mailbox::owesAnything() const {
 void Mailbox::nextTurn(Lane& to) {
   to.departing.pop_front();
   if (!to.departing.empty()) {
-    stirred_.push_back(to.departing.front());
+    stirred_.push_back(operationOf(to.departing.front()));
   }
 }
 
@@ -367,6 +437,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {
     message.state = Inbound::State::kAnnounced;
+    message.bytes = frame.offset;
     // The map shares ownership with the script: frames may still come after the script has ended.
     from_peer.coming.emplace(message.id, inbound);
     if (const auto ended = from_peer.broken_off.extract(message.id)) {
@@ -374,12 +445,11 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
     }
     return;
   }
-  // As long as its signature says, whatever the frame says: who reads it relies on that.
-  const size_t bytes = frame.signature.bytes();
-  if (bytes > Mailbox::payload()) {
+  if (frame.bytes > Mailbox::payload()) {
     throw damaged(members_, peer, "a message");
   }
-  message.payload.assign(payload, payload + bytes);
+  message.bytes = frame.bytes;
+  message.payload.assign(payload, payload + frame.bytes);
   message.state = Inbound::State::kHere;
 }
 
@@ -394,7 +464,7 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   if (message.sink == nullptr) {
     return false;
   }
-  const size_t whole = message.signature.bytes();
+  const size_t whole = message.bytes;
   if (frame.bytes > Mailbox::payload() || frame.offset > whole ||
       frame.bytes > whole - frame.offset) {
     throw damaged(members_, peer, "a message");
@@ -467,7 +537,7 @@ void Mailbox::hear(int peer, const Grant& grant) {
   const auto found = from.unanswered.find(grant.id);
   if (found != from.unanswered.end()) {
     found->second->answer = grant;
-    stirred_.push_back(grant.id);
+    stirred_.push_back(operationOf(grant.id));
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);
   }
@@ -498,11 +568,11 @@ void Mailbox::giveUpOn(const RankSet& gone) {
 
 void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
   const int who = members_.global(peer);
-  tellLater({grant.id,
+  tellLater({operationOf(grant.id),
              {Cause::kMismatch,
               {who},
               "rank " + std::to_string(who) + " could not take this rank's message #" +
-                  std::to_string(grant.id) + ": it called " + name(grant.expected) +
+                  std::to_string(operationOf(grant.id)) + ": it called " + name(grant.expected) +
                   details(grant.expected)}});
 }
 

@@ -38,7 +38,7 @@ struct Elsewhere {
 
 // Of a message whose operation had already ended here.
 struct LateRefusal {
-  uint64_t id;
+  uint64_t sequence;
   Failure failure;
 };
 
@@ -76,8 +76,7 @@ class Mailbox {
   // receiver hears that it was broken off.
   class Departing {
    public:
-    // `op` sends one message at most to a rank.
-    Departing(Mailbox& mailbox, const Op& op, int destination, const Frame& frame);
+    Departing(Mailbox& mailbox, const Op& op, const Outgoing& message);
     ~Departing();
     Departing(const Departing&) = delete;
     Departing& operator=(const Departing&) = delete;
@@ -89,6 +88,7 @@ class Mailbox {
     Mailbox& mailbox_;
     Outbound outbound_;
     Frame announcement_;
+    size_t bytes_;
   };
 
   class Waiting : public Awaitable {
@@ -199,10 +199,17 @@ class Mailbox {
   Reached arrived(const Inbound& message);
   Reached arrived(const std::vector<Expected>& messages);
   Reached completed(const Inbound& message);
+  Reached completed(const std::vector<Expected>& messages);
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
   // Throws a mismatch, and tells the sender, where it called something else than `op`.
   void requireSame(Inbound& message, const Op& op);
+  // Throws, too, where the message has another length, or no multiple of it, though the calls are
+  // the same.
+  void requireSame(Inbound& message, const Op& op, size_t bytes);
+  void requireRows(Inbound& message, const Op& op, size_t row);
+  // Copies an arrived message there, or accepts it. completed() tells when it is there.
+  void take(const Expected& message, std::byte* place);
   Heads heads(const std::vector<Expected>& messages) { return {*this, messages}; }
   Floor floor() { return Floor(*this); }
   const std::byte* head(const Inbound& message);
@@ -216,18 +223,18 @@ class Mailbox {
   Room room(const Departing& message) { return Room(message); }
   // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
   // that the receiver does not expect yet would pile up there, and at last stop the lane.
-  bool mayGoAtOnce(int destination, const Signature& signature);
+  bool mayGoAtOnce(const Outgoing& message);
   // Whether that rank has taken in all frames from here.
   bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
   // Tells a rank that it waits for this one in vain.
   void tellElsewhere(int peer, const Elsewhere& here);
   // What that rank has told so, once.
   std::optional<Elsewhere> takeElsewhere(int peer);
-  // Copies what publish() sends off.
-  void write(int destination, const std::byte* from, size_t bytes) {
-    passage_.write(payloadOf(lane(destination).out.slot()), from, bytes);
-  }
-  void publish(Departing& message, const Frame& frame);
+  // One frame each: all of a small message; that a large one is there; its bytes from there on, of
+  // which it returns how many.
+  void sendWhole(Departing& message, const Outgoing& from);
+  void announce(Departing& message);
+  size_t sendPart(Departing& message, const Outgoing& from, size_t at);
 
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
@@ -317,7 +324,11 @@ class Mailbox {
   }
   void credit(const Inbound& message);
   bool takeData(int peer, const Frame& frame, const std::byte* payload);
+  // Copies what publish() sends off.
+  void write(int peer, const Outgoing& from, size_t at, size_t bytes);
+  void publish(Departing& message, const Frame& frame);
   void answer(int peer, const Grant& grant);
+  Reached reached(const std::vector<Expected>& messages, Inbound::State state);
   // Says that this rank's operation with the message of this id has ended too early.
   void breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why);
   GivenUp givenUpFor(const Failure& failure) const;

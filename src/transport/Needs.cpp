@@ -34,7 +34,7 @@ std::vector<int> missingFor(const Op& op) {
 std::vector<int> lateFor(const Op& op) {
   // Who has not taken what it sends may wait for the same rank as the last script, which receives.
   const Script& last = op.scripts.back();
-  const bool receives = op.sends < op.scripts.size() && !last.done() && last.waiting() != nullptr;
+  const bool receives = op.outgoing.size() < op.scripts.size() && !last.done() && last.waiting() != nullptr;
   return receives ? last.waiting()->late() : ranksOf(op, &Condition::late);
 }
 
@@ -55,7 +55,8 @@ bool sleeps(const Op& op) {
 }
 
 bool hasSent(const Op& op) {
-  return std::all_of(op.scripts.begin(), op.scripts.begin() + static_cast<std::ptrdiff_t>(op.sends),
+  const auto sends = static_cast<std::ptrdiff_t>(op.outgoing.size());
+  return std::all_of(op.scripts.begin(), op.scripts.begin() + sends,
                      [](const Script& script) { return script.done(); });
 }
 

@@ -5,16 +5,28 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/Deadline.hpp"
+#include "core/Spans.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Frame.hpp"
 #include "transport/Script.hpp"
 
 namespace bluefog {
+
+// One message that an operation sends.
+struct Outgoing {
+  int destination = 0;
+  int64_t tag = 0;
+  ConstSpans data;
+  double weight = 1.0;   // what its receiver multiplies it by, where it sums
+  uint32_t phase = 0;    // tells apart those to one rank
+  bool is_ready = true;  // else `data` is still to be made, by the operation itself
+};
 
 // One posted operation. The engine's driving thread steps its scripts; when all have ended, or one
 // has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
@@ -34,10 +46,9 @@ struct Op {
   Time issued{};
   Time ended{};         // written before `done`
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
-  std::vector<Script> scripts;
-  size_t sends = 0;                     // so many of the scripts, the first ones, send a message
-  const std::byte* outgoing = nullptr;  // the signature's bytes, which its sends read
-  std::vector<int> partners;            // the ranks that a message operation deals with
+  std::vector<Outgoing> outgoing;
+  std::vector<Script> scripts;  // the first ones send what is outgoing, one each
+  std::vector<int> partners;    // the ranks that a message operation deals with
   // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
   // for it.
   bool is_remainder = false;
@@ -55,6 +66,12 @@ struct Op {
   // program, by the engine's own.
   std::function<void(Op&)> finished;
   std::atomic<bool> calls_back{false};
+
+  size_t outgoingBytes() const {
+    return std::accumulate(
+        outgoing.begin(), outgoing.end(), size_t{0},
+        [](size_t sum, const Outgoing& message) { return sum + message.data.bytes(); });
+  }
 
   // Lets go of the caller's tensors, and of the Work, which holds this.
   void release() {

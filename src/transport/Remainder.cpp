@@ -1,38 +1,61 @@
 #include "transport/Remainder.hpp"
 
+#include <deque>
+#include <utility>
+#include <vector>
+
 #include "transport/Needs.hpp"
 
 namespace bluefog {
 namespace {
 
-std::shared_ptr<void> keepOutgoing(const std::shared_ptr<Op>& op) {
-  struct Kept {
-    std::shared_ptr<Op> op;  // its scripts refer to it
-    std::vector<std::byte> data;
-  };
-  auto kept =
-      std::make_shared<Kept>(Kept{op, {op->outgoing, op->outgoing + op->signature.bytes()}});
-  op->outgoing = kept->data.data();
-  return kept;
+// What the scripts of an operation refer to, when its caller has its memory back.
+struct Kept {
+  explicit Kept(std::shared_ptr<Op> failed) : op(std::move(failed)) {}
+
+  // The same bytes go to several ranks, most often.
+  void copy(Outgoing& message) {
+    if (copies.empty() || !(message.data == original)) {
+      original = message.data;
+      copies.emplace_back(original.bytes());
+      original.forEach(0, original.bytes(), [this](const ConstSpan& span, size_t at) {
+        std::copy_n(span.data, span.bytes, copies.back().begin() + static_cast<ptrdiff_t>(at));
+      });
+    }
+    message.data = ConstSpans(ConstSpan{copies.back().data(), copies.back().size()});
+  }
+
+  std::shared_ptr<Op> op;
+  ConstSpans original;  // of the last copy
+  std::deque<std::vector<std::byte>> copies;
+};
+
+bool goesOn(const Script& send, const Outgoing& message, const RankSet& gone) {
+  return message.is_ready && !send.done() && send.waiting() != nullptr &&
+         !lacks(*send.waiting(), gone);
 }
 
 }  // namespace
 
 std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone) {
   auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
-  for (size_t i = 0; i < op->sends; ++i) {
-    Script& send = op->scripts[i];
-    if (!send.done() && send.waiting() != nullptr && !lacks(*send.waiting(), gone)) {
-      rest->scripts.push_back(std::move(send));
+  auto kept = op->is_remainder ? nullptr : std::make_shared<Kept>(op);
+  for (size_t i = 0; i < op->outgoing.size(); ++i) {
+    if (!goesOn(op->scripts[i], op->outgoing[i], gone)) {
+      continue;
     }
+    if (kept) {
+      kept->copy(op->outgoing[i]);
+    }
+    rest->scripts.push_back(std::move(op->scripts[i]));
+    rest->outgoing.push_back(op->outgoing[i]);
   }
   if (rest->scripts.empty()) {
     return nullptr;
   }
-  rest->sends = rest->scripts.size();
   rest->sequence = op->sequence;
   rest->is_remainder = true;
-  rest->memory = op->is_remainder ? op->memory : keepOutgoing(op);
+  rest->memory = kept ? kept : op->memory;
   return rest;
 }
 

@@ -123,6 +123,7 @@ class Ended final : public Awaitable {
   bool moved() const override { return moved_; }
   std::vector<int> missing() const override { return script_.waiting()->missing(); }
   std::vector<int> late() const override { return script_.waiting()->late(); }
+  std::optional<Failure> brokenOff() const override { return script_.waiting()->brokenOff(); }
   void await_resume() {}
 
  private:

@@ -18,8 +18,7 @@ class AgendaTest : public ::testing::Test {
           peer(1 - rank) {}
 
     // As long as it runs, its data is `memory`.
-    OpPtr add(size_t count, const std::function<Script(const Op&, std::byte*)>& script,
-              size_t sends) {
+    OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& script) {
       Signature signature;
       signature.kind = OpKind::kPointToPoint;
       signature.dtype = kDtype<float>;
@@ -29,27 +28,20 @@ class AgendaTest : public ::testing::Test {
       const auto data = std::make_shared<std::vector<float>>(count);
       op->memory = data;
       op->sequence = ++issued;
-      op->sends = sends;
-      op->outgoing = bytesOf(*data);
-      op->scripts.push_back(script(*op, bytesOf(*data)));
+      script(*op, *data);
       agenda.add(op);
       return op;
     }
     OpPtr send(size_t count) {
-      return add(
-          count,
-          [&](const Op& op, std::byte*) {
-            return bluefog::send(agenda.mailbox(), op, peer, 0, 1.0);
-          },
-          1);
+      return add(count, [&](Op& op, const std::vector<float>& data) {
+        addSend(agenda.mailbox(), op, {peer, 0, spansOf(data)});
+      });
     }
     OpPtr receive(size_t count) {
-      return add(
-          count,
-          [&](const Op& op, std::byte* data) {
-            return bluefog::receive(agenda.mailbox(), op, peer, 0, data, std::make_shared<int>());
-          },
-          0);
+      return add(count, [&](Op& op, std::vector<float>& data) {
+        op.scripts.push_back(bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data),
+                                              std::make_shared<int>()));
+      });
     }
 
     Membership members;

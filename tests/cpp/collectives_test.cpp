@@ -81,7 +81,7 @@ void tryAllreduce(Rank& me, size_t count, int round) {
 // As tryAllreduce, of memory in pieces of uneven size.
 void tryAllreduceOfPieces(Rank& me, size_t count) {
   auto data = contribution<int32_t>(me.self, count, 1);
-  std::vector<Spans::Span> pieces;
+  std::vector<Span> pieces;
   for (size_t at = 0, length = 0; at < count; at += length, length = length * 3 + 1) {
     const size_t taken = std::min(length, count - at);
     pieces.push_back({bytesOf(data) + at * sizeof(int32_t), taken * sizeof(int32_t)});

@@ -66,7 +66,7 @@ TEST(OneMappingTest, AllreduceHasNoRaces) {
     for (size_t count : {10u, 4'000u, 60'000u, 300'000u, 7u}) {
       std::vector<float> data(count, static_cast<float>(me.members.rank + 1));
       const Op op = opOf(OpKind::kAllReduce, count, ReduceKind::kSum);
-      me.drive(allreduce(me.board, me.returns, op, {bytesOf(data), count * sizeof(float)}));
+      me.drive(allreduce(me.board, me.returns, op, Spans(spanOf(data))));
       EXPECT_TRUE(holds(data, [](size_t) { return 6.0f; }));
     }
   });
@@ -91,12 +91,10 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
     for (size_t count : {10u, 300'000u, 11u}) {
       Op op = opOf(OpKind::kPointToPoint, count);
       const std::vector<float> sent(count, static_cast<float>(me.members.rank));
-      op.outgoing = bytesOf(sent);
       std::vector<float> got(count, -1);
-      std::vector<Script> scripts;
-      scripts.push_back(send(me.mailbox, op, peer, 1, 1));
-      scripts.push_back(receive(me.mailbox, op, peer, 1, bytesOf(got), std::make_shared<int>()));
-      me.drive(std::move(scripts));
+      addSend(me.mailbox, op, {peer, 1, spansOf(sent)});
+      op.scripts.push_back(receive(me.mailbox, op, peer, 1, spanOf(got), std::make_shared<int>()));
+      me.drive(std::move(op.scripts));
       EXPECT_TRUE(holds(got, [&](size_t) { return static_cast<float>(peer); }));
     }
   });
@@ -106,18 +104,17 @@ TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
   onOneMapping(3, [](BareRank& me) {
     Op op = opOf(OpKind::kNeighborAllReduce, 200'000);
     const std::vector<float> input(200'000, static_cast<float>(me.members.rank));
-    op.outgoing = bytesOf(input);
     std::vector<float> output(input.size());
-    std::vector<Script> scripts;
     std::vector<WeightedRank> others;
     for (int rank = 0; rank < 3; ++rank) {
       if (rank != me.members.rank) {
         others.push_back({rank, 1});
-        scripts.push_back(send(me.mailbox, op, rank, 0, 1));
+        addSend(me.mailbox, op, {rank, 0, spansOf(input)});
       }
     }
-    scripts.push_back(neighborSum(me.mailbox, op, bytesOf(input), 1, others, 3, bytesOf(output)));
-    me.drive(std::move(scripts));
+    op.scripts.push_back(
+        neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
+    me.drive(std::move(op.scripts));
     EXPECT_TRUE(holds(output, [](size_t) { return 1.0f; }));
   });
 }

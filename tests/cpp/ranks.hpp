@@ -96,6 +96,19 @@ const std::byte* bytesOf(const std::vector<T>& data) {
 }
 
 template <class T>
+Span spanOf(std::vector<T>& data) {
+  return {bytesOf(data), data.size() * sizeof(T)};
+}
+template <class T>
+ConstSpans spansOf(const std::vector<T>& data) {
+  return ConstSpans(ConstSpan{bytesOf(data), data.size() * sizeof(T)});
+}
+template <class T>
+InARow<Mix> mixesOf(const std::vector<T>& input, std::vector<T>& output) {
+  return InARow<Mix>(Mix{bytesOf(input), bytesOf(output), input.size() * sizeof(T), kDtype<T>});
+}
+
+template <class T>
 Signature signatureOf(OpKind kind, size_t count, ReduceKind reduce = ReduceKind::kNone) {
   Signature signature;
   signature.kind = kind;
@@ -131,7 +144,7 @@ class Rank {
   OpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
     OpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
     op->scripts.push_back(bluefog::allreduce(engine.board(), engine.returns(), *op,
-                                             {bytesOf(data), data.size() * sizeof(T)}));
+                                             Spans(spanOf(data))));
     return op;
   }
 
@@ -215,9 +228,7 @@ class Rank {
   template <class T>
   OpPtr send(const std::vector<T>& data, int destination, int64_t tag = 0) {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
-    op->outgoing = bytesOf(data);
-    op->scripts.push_back(bluefog::send(engine.mailbox(), *op, destination, tag, 1.0));
-    op->sends = 1;
+    addSend(engine.mailbox(), *op, {destination, tag, spansOf(data)});
     return op;
   }
 
@@ -226,7 +237,7 @@ class Rank {
                 const std::shared_ptr<int>& sender = std::make_shared<int>(-2)) {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
     op->scripts.push_back(
-        bluefog::receive(engine.mailbox(), *op, source, tag, bytesOf(data), sender));
+        bluefog::receive(engine.mailbox(), *op, source, tag, spanOf(data), sender));
     if (source != kAnySource) {
       op->partners = {source};
     }
@@ -238,18 +249,16 @@ class Rank {
                     std::vector<WeightedRank> sources, double divisor, std::vector<T>& output,
                     const std::vector<WeightedRank>& destinations) {
     OpPtr op = message(signatureOf<T>(OpKind::kNeighborAllReduce, input.size()));
-    op->outgoing = bytesOf(input);
     for (const WeightedRank& destination : destinations) {
-      op->scripts.push_back(
-          bluefog::send(engine.mailbox(), *op, destination.rank, 0, destination.weight));
-      ++op->sends;
+      addSend(engine.mailbox(), *op, {destination.rank, 0, spansOf(input), destination.weight});
       op->partners.push_back(destination.rank);
     }
     for (const WeightedRank& source : sources) {
       op->partners.push_back(source.rank);
     }
-    op->scripts.push_back(bluefog::neighborSum(engine.mailbox(), *op, bytesOf(input), self_weight,
-                                               std::move(sources), divisor, bytesOf(output)));
+    op->scripts.push_back(bluefog::neighborSum(
+        engine.mailbox(), *op,
+        {self_weight, std::move(sources), divisor, mixesOf(input, output)}, 0));
     return op;
   }
 

@@ -30,17 +30,15 @@ class RemainderTest : public ::testing::Test {
           Op::Kind::kMessage, signatureOf<float>(OpKind::kNeighborAllReduce, input.size()),
           Deadline::in(std::chrono::minutes(1)));
       op->sequence = ++issued;
-      op->outgoing = bytesOf(input);
       for (int rank : destinations) {
-        op->scripts.push_back(send(agenda.mailbox(), *op, rank, 0));
-        ++op->sends;
+        addSend(agenda.mailbox(), *op, {rank, 0, spansOf(input)});
       }
       std::vector<WeightedRank> weighted;
       for (int rank : sources) {
         weighted.push_back({rank, 1});
       }
-      op->scripts.push_back(
-          neighborSum(agenda.mailbox(), *op, op->outgoing, 0, weighted, 1, bytesOf(output)));
+      op->scripts.push_back(neighborSum(agenda.mailbox(), *op,
+                                        {0, weighted, 1, mixesOf(input, output)}, 0));
       agenda.add(op);
       return op;
     }

@@ -1,0 +1,106 @@
+"""A call of a neighbour operation, while it is checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from bluefog_pg._topology import as_float
+
+if TYPE_CHECKING:
+    import torch
+
+    from bluefog_pg._member import Member
+
+    Tensors = torch.Tensor | Sequence[torch.Tensor]
+
+
+class Call:
+    """Who calls what: for what is raised, and for the nodes that it may name."""
+
+    def __init__(
+        self,
+        member: Member,
+        op: str,
+        tensors: Tensors,
+        nodes: tuple[int, int, str] | None = None,
+    ) -> None:
+        """`nodes`: how many there are, which one is this, what they are; None: the group's ranks."""
+        self.member = member
+        self._title = (op, tensors)
+        self._size, self._self, self._noun = nodes or (member.size, member.rank, "rank")
+
+    def fail(self, what: str) -> NoReturn:
+        op, tensors = self._title
+        raise ValueError(f"{self.member.who} {op} {described(tensors)}: {what}")
+
+    def weights(self, name: str, given: Any) -> dict[int, float]:
+        """Of a mapping from nodes."""
+        if not hasattr(given, "items"):
+            self.fail(f"{name} must be a dict {{{self._noun}: weight}}, not {type(given).__name__}")
+        return {
+            self._node(name, node): self.number(f"{name}[{node}]", weight)
+            for node, weight in given.items()
+        }
+
+    def destinations(self, name: str, given: Any) -> dict[int, float]:
+        """Of a mapping from nodes, or a list of them, which weigh 1."""
+        if hasattr(given, "items"):
+            return self.weights(name, given)
+        if not isinstance(given, Iterable):
+            self.fail(
+                f"{name} must be a dict {{{self._noun}: weight}} or a list of {self._noun}s, "
+                f"not {type(given).__name__}"
+            )
+        return dict.fromkeys(self.ranks(name, given), 1.0)
+
+    def ranks(self, name: str, given: Iterable[Any]) -> list[int]:
+        """Different nodes, without this one."""
+        nodes = [self._node(name, node) for node in given]
+        if len(set(nodes)) != len(nodes):
+            self.fail(f"{name} names a {self._noun} twice: {nodes}")
+        return nodes
+
+    def require_neighbors(
+        self,
+        name: str,
+        given: Iterable[int],
+        which: str,
+        neighbors: Sequence[int],
+        otherwise: str = "",
+    ) -> None:
+        strangers = sorted(set(given) - set(neighbors))
+        if strangers:
+            self.fail(
+                f"{name} names {self._noun}s {strangers}, which are no {which} "
+                f"(those are {list(neighbors)}){otherwise}"
+            )
+
+    def number(self, name: str, given: Any) -> float:
+        try:
+            number = as_float(given)
+        except (TypeError, ValueError):
+            self.fail(f"{name} is {given!r}, not a number")
+        if not math.isfinite(number):
+            self.fail(f"{name} is {number}; weights must be finite")
+        return number
+
+    def _node(self, name: str, given: Any) -> int:
+        try:
+            node = int(given.__index__())
+        except (AttributeError, TypeError):
+            self.fail(f"{name} has {given!r} where a {self._noun} belongs")
+        if not 0 <= node < self._size:
+            noun = "group rank" if self._noun == "rank" else self._noun
+            self.fail(f"{name} names {noun} {node}; there are 0 to {self._size - 1}")
+        if node == self._self:
+            self.fail(f"{name} names this {self._noun} itself; its weight is self_weight")
+        return node
+
+
+def described(tensors: Any) -> str:
+    """`float32[3, 4]`; of a list, how many."""
+    if hasattr(tensors, "dtype"):
+        return f"{str(tensors.dtype).removeprefix('torch.')}{list(tensors.shape)}"
+    return f"of {len(tensors)} tensors"

@@ -1,0 +1,169 @@
+"""Whom a call averages with, and how: every form that users give, as the backend takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg._call import Call
+from bluefog_pg._errors import ArgumentError
+from bluefog_pg.topology import require_alike, topology_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from bluefog_pg._C import Edges
+    from bluefog_pg._member import Member
+
+    SrcWeights = Mapping[int, float]
+    DstWeights = Mapping[int, float] | Iterable[int]
+    Tensors = torch.Tensor | Sequence[torch.Tensor]
+
+_MOST_KNOWN = 1024
+
+
+def averaging(
+    member: Member,
+    op: str,
+    tensors: Tensors,
+    self_weight: float | None,
+    src_weights: SrcWeights | None,
+    dst_weights: DstWeights | None,
+) -> Edges:
+    """Of a call that may name weights and neighbours."""
+    topology = member.topology or topology_of(member)
+    if self_weight is None and src_weights is None and dst_weights is None:
+        return topology.edges
+    # What was checked once need not be again: most programs give a few weights over and over.
+    key = _key(self_weight, src_weights, dst_weights)
+    edges = topology.known.get(key) if key else None
+    if edges is None:
+        edges = _checked(
+            Call(member, op, tensors),
+            topology.neighborhood.sources,
+            topology.neighborhood.destinations,
+            self_weight,
+            src_weights,
+            dst_weights,
+        )
+        if len(topology.known) >= _MOST_KNOWN:
+            topology.known.clear()
+        if key:
+            topology.known[key] = edges
+    return edges
+
+
+def gathering(
+    member: Member,
+    op: str,
+    tensors: Tensors,
+    src_ranks: Iterable[int] | None,
+    dst_ranks: Iterable[int] | None,
+) -> Edges:
+    """Of a call that weighs nothing. Sources in the order given, or ascending."""
+    topology = member.topology or topology_of(member)
+    if src_ranks is None and dst_ranks is None:
+        return topology.edges
+    call = Call(member, op, tensors)
+    if src_ranks is None or dst_ranks is None:
+        call.fail("src_ranks and dst_ranks must be given together")
+    sources = [(rank, 1.0) for rank in call.ranks("src_ranks", src_ranks)]
+    destinations = [(rank, 1.0) for rank in call.ranks("dst_ranks", dst_ranks)]
+    return member.backend.edges(1.0, sources, destinations, 1.0)
+
+
+def gossiping(
+    member: Member,
+    tensor: torch.Tensor,
+    target_rank: int,
+    self_weight: float | None,
+    pair_weight: float | None,
+) -> Edges:
+    """Between two ranks."""
+    call = Call(member, "pair_gossip", tensor)
+    (target,) = call.ranks("target_rank", [target_rank])
+    if self_weight is None and pair_weight is None:
+        return member.backend.edges(1.0, [(target, 1.0)], [(target, 1.0)], 2.0)
+    if self_weight is None or pair_weight is None:
+        call.fail("self_weight and pair_weight must be given together")
+    own = call.number("self_weight", self_weight)
+    sources = [(target, call.number("pair_weight", pair_weight))]
+    return member.backend.edges(own, sources, [(target, 1.0)], 1.0)
+
+
+def between_machines(
+    member: Member,
+    tensor: torch.Tensor,
+    self_weight: float | None,
+    src_weights: SrcWeights | None,
+    dst_weights: DstWeights | None,
+) -> Edges:
+    """With the ranks on other machines that have this one's place there."""
+    op = "hierarchical_neighbor_allreduce"
+    require_alike(member, op)
+    machines = member.machines
+    if len(machines.locals) == 1:
+        raise ArgumentError(
+            f"{member.who} {op}: machines of one rank have nothing to average inside; "
+            "use neighbor_allreduce"
+        )
+    topology = member.machine_topology
+    if topology is None:
+        raise RuntimeError(f"{member.who} {op}: no topology; call set_machine_topology first")
+    if self_weight is None and src_weights is None and dst_weights is None:
+        return topology.edges
+    call = Call(member, op, tensor, nodes=(len(machines.all), machines.machine_rank, "machine"))
+    if self_weight is None or src_weights is None or dst_weights is None:
+        call.fail("self_weight, src_machine_weights and dst_machine_weights must be given together")
+    sources = call.weights("src_machine_weights", src_weights)
+    destinations = call.destinations("dst_machine_weights", dst_weights)
+    near = topology.neighborhood
+    call.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
+    call.require_neighbors("dst_machine_weights", destinations, "out-neighbours", near.destinations)
+    own = call.number("self_weight", self_weight)
+    return member.backend.edges(
+        own,
+        [(machines.counterpart(node), weight) for node, weight in sorted(sources.items())],
+        [(machines.counterpart(node), weight) for node, weight in sorted(destinations.items())],
+        1.0,
+    )
+
+
+def _key(self_weight: Any, src_weights: Any, dst_weights: Any) -> Any:
+    try:
+        to = dst_weights
+        if to is not None:
+            to = tuple(to.items() if hasattr(to, "items") else to)
+        key = (self_weight, tuple(src_weights.items()), to)
+        hash(key)
+    except (AttributeError, TypeError):
+        return None
+    return key
+
+
+def _checked(
+    call: Call,
+    in_neighbors: Sequence[int],
+    out_neighbors: Sequence[int],
+    self_weight: Any,
+    src_weights: Any,
+    dst_weights: Any,
+) -> Edges:
+    if (self_weight is None) != (src_weights is None):
+        call.fail("self_weight and src_weights must be given together")
+    if src_weights is None:
+        call.fail("dst_weights needs self_weight and src_weights")
+    own = call.number("self_weight", self_weight)
+    weights = call.weights("src_weights", src_weights)
+    if dst_weights is not None:
+        to = sorted(call.destinations("dst_weights", dst_weights).items())
+        return call.member.backend.edges(own, sorted(weights.items()), to, 1.0)
+    call.require_neighbors(
+        "src_weights",
+        weights,
+        "in-neighbours",
+        in_neighbors,
+        "; give dst_weights for a dynamic graph",
+    )
+    sources = [(rank, weights.get(rank, 0.0)) for rank in in_neighbors]
+    return call.member.backend.edges(own, sources, [(rank, 1.0) for rank in out_neighbors], 1.0)

@@ -1,0 +1,58 @@
+"""Which ranks share a machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bluefog_pg._errors import ArgumentError
+
+# BlueFog's name. It is the number of ranks on each machine.
+_SIZE = "BLUEFOG_NODES_PER_MACHINE"
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of a group, as one of its ranks sees them. Ranks are group ranks."""
+
+    all: list[list[int]]
+    machine_rank: int
+    local_rank: int
+
+    @classmethod
+    def of(cls, hosts: Sequence[Sequence[int]], rank: int, who: str) -> Machines:
+        """The hosts; or blocks of consecutive ranks, where the environment says how many each."""
+        machines = [list(ranks) for ranks in hosts]
+        if given := os.environ.get(_SIZE):
+            machines = _blocks(given, sum(map(len, machines)), who)
+        for number, ranks in enumerate(machines):
+            if rank in ranks:
+                return cls(machines, number, ranks.index(rank))
+        raise AssertionError(f"{who}: on no machine of {machines}")
+
+    @property
+    def locals(self) -> list[int]:
+        return self.all[self.machine_rank]
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all have as many ranks."""
+        return len({len(ranks) for ranks in self.all}) == 1
+
+    @property
+    def are_blocks(self) -> bool:
+        """Whether all have as many ranks, consecutive ones."""
+        one_by_one = [rank for ranks in self.all for rank in ranks]
+        return self.are_alike and one_by_one == list(range(len(one_by_one)))
+
+    def counterpart(self, machine: int) -> int:
+        """The rank that has this one's place there."""
+        return self.all[machine][self.local_rank]
+
+
+def _blocks(given: str, size: int, who: str) -> list[list[int]]:
+    if not given.isdecimal() or int(given) < 1:
+        raise ArgumentError(f"{who}: {_SIZE}={given} is no positive number of ranks")
+    each = int(given)
+    return [list(range(first, min(first + each, size))) for first in range(0, size, each)]

@@ -1,0 +1,80 @@
+"""This rank's part in a process group: what the operations need to know of it, at hand."""
+
+from __future__ import annotations
+
+import weakref
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch.distributed import distributed_c10d
+
+from bluefog_pg._groups import backend_of, resolve, who
+from bluefog_pg._machines import Machines
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from bluefog_pg._topology import MachineTopology, Topology
+
+
+class Member:
+    """Lives as long as the group, and does not hold it."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = weakref.ref(group)
+        self.backend = backend_of(group)
+        self.rank: int = group.rank()
+        self.size: int = group.size()
+        self.who: str = who(group)
+        self.topology: Topology | None = None
+        self.machine_topology: MachineTopology | None = None
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        group = self._group()
+        assert group is not None, "a member outlives its group"  # noqa: S101
+        return group
+
+    @cached_property
+    def machines(self) -> Machines:
+        return Machines.of(self.backend.hosts, self.rank, self.who)
+
+
+class _Past:
+    """The default group's member when that was left by `shutdown`."""
+
+    member: Member | None = None
+
+
+_past = _Past()
+_world = distributed_c10d._world
+_members: weakref.WeakKeyDictionary[dist.ProcessGroup, Member] = weakref.WeakKeyDictionary()
+
+
+def member_of(group: dist.ProcessGroup | None) -> Member:
+    """Of the group, or of the default one.
+
+    Raises:
+        TypeError: this rank has no part in the group, or its backend is another one.
+        NotRunning: there is no default group.
+    """
+    try:
+        return _members[_world.default_pg if group is None else group]
+    except (KeyError, TypeError):
+        resolved = resolve(group)
+        member = _members[resolved] = Member(resolved)
+        return member
+
+
+def remember() -> None:
+    """Let `known_member` answer when the default group is gone."""
+    member = member_of(None)
+    _ = member.machines
+    _past.member = member
+
+
+def known_member(group: dist.ProcessGroup | None) -> Member:
+    """`member_of`, or whom `remember` has kept."""
+    if group is None and _world.default_pg is None and _past.member is not None:
+        return _past.member
+    return member_of(group)

@@ -1,0 +1,104 @@
+"""A digraph as one rank of it sees it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import reprlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from bluefog_pg._C import Edges
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """What a node has to know. Nodes ascend; the node itself is none of its neighbours."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+    # None: alike for all, 1 / (in-degree + 1).
+    self_weight: float | None
+    source_weights: dict[int, float] | None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The static topology of a group."""
+
+    graph: nx.DiGraph[int]
+    neighborhood: Neighborhood
+    edges: Edges
+    # What calls gave, to be checked once: see `_edges`.
+    known: dict[Any, Edges] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MachineTopology:
+    """The static topology of a group's machines."""
+
+    graph: nx.DiGraph[int]
+    neighborhood: Neighborhood
+    edges: Edges
+
+
+def neighborhood_of(graph: nx.DiGraph[int], node: int, is_weighted: bool) -> Neighborhood:
+    sources = tuple(sorted(int(n) for n in graph.predecessors(node) if n != node))
+    destinations = tuple(sorted(int(n) for n in graph.successors(node) if n != node))
+    if not is_weighted:
+        return Neighborhood(sources, destinations, None, None)
+
+    def weight(source: int) -> float:
+        return float(graph.edges[source, node].get("weight", 1.0))
+
+    own = weight(node) if graph.has_edge(node, node) else 0.0
+    return Neighborhood(sources, destinations, own, {s: weight(s) for s in sources})
+
+
+def as_float(number: Any) -> float:
+    """`float(number)`, infinite where that would be too large; not of strings."""
+    if isinstance(number, str | bytes):
+        raise TypeError
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def check_graph(topology: object, size: int, nodes: str, where: str) -> None:
+    """`nodes`: what they stand for. `where`: the beginning of what is raised.
+
+    Raises:
+        TypeError: no digraph, or one of other nodes than 0 to size - 1.
+        ValueError: a weight is not a finite number.
+    """
+    import networkx as nx
+
+    if not isinstance(topology, nx.DiGraph) or topology.is_multigraph():
+        raise TypeError(
+            f"{where}topology must be a networkx.DiGraph, not {type(topology).__name__}"
+            f"{'; networkx.DiGraph(topology) makes one' if isinstance(topology, nx.Graph) else ''}"
+        )
+    expected = set(range(size))
+    strangers = [n for n in topology if not isinstance(n, numbers.Integral) or n not in expected]
+    if strangers:
+        raise TypeError(
+            f"{where}the nodes must be the {nodes} 0 to {size - 1}; these are none: "
+            f"{reprlib.repr(strangers)}"
+        )
+    missing = sorted(expected - set(topology))
+    if missing:
+        raise TypeError(
+            f"{where}the topology lacks {nodes} {reprlib.repr(missing)} of 0 to {size - 1}; "
+            f"one of the {nodes} without edges needs add_node, too"
+        )
+    for source, destination, weight in topology.edges(data="weight", default=1.0):
+        number = as_float(weight) if isinstance(weight, numbers.Real) else weight
+        if not isinstance(number, float) or not math.isfinite(number):
+            raise ValueError(
+                f"{where}edge {source} -> {destination} has weight {number!r}; "
+                "weights must be finite numbers"
+            )

@@ -1,0 +1,48 @@
+"""A barrier that says who did not come."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from bluefog_pg._groups import backend_of, resolve, who
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import torch.distributed as dist
+
+_LONGEST = datetime.timedelta(days=3650)  # the backend cannot count timedelta.max
+
+
+def monitored_barrier(
+    group: dist.ProcessGroup | None = None,
+    timeout: datetime.timedelta | None = None,
+    wait_all_ranks: bool = False,
+) -> None:
+    """Wait until all ranks are here, or say who is not; the group is as it was afterwards.
+
+    torch keeps its function of this name, `torch.distributed.monitored_barrier`, to gloo.
+
+    Args:
+        group: the process group; None, the default one.
+        timeout: how long, the same on all ranks; None, the group's timeout.
+        wait_all_ranks: wait out the time and name all that did not come, not the first. (A rank 0
+            that comes when others have given up is named alone.)
+
+    Raises:
+        CollectiveTimeout: on every rank, also on those that come later: ranks did not come in time.
+        PeerFailed: a rank died, or left.
+        Mismatch: a rank waits for this one in another operation. If that is a collective, the
+            group's collectives have failed.
+        TypeError: a group of another backend.
+    """
+    resolved = resolve(group)
+    backend: Any = backend_of(resolved)  # torch's stub lacks the method
+    limit = backend.options._timeout if timeout is None else timeout
+    if not isinstance(limit, datetime.timedelta):
+        raise TypeError(
+            f"{who(resolved)} monitored_barrier: "
+            f"timeout must be a datetime.timedelta, not {limit!r}"
+        )
+    backend.monitored_barrier(max(min(limit, _LONGEST), datetime.timedelta(0)), wait_all_ranks)

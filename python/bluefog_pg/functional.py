@@ -1,0 +1,351 @@
+"""torch.ops.bluefog.*: the neighbour operations as functions that autograd and compilers know.
+
+Forms of `bluefog_pg.neighbor_allreduce` and the others that take lists instead of mappings, and the
+group by its name ("" is the default one):
+
+    torch.ops.bluefog.neighbor_allreduce(x)
+    torch.ops.bluefog.neighbor_allreduce(
+        x, self_weight=0.5, src_ranks=[1], src_weights=[0.5], dst_ranks=[2], group_name=name)
+
+They are there as soon as a group is. Where a model is compiled, the topology is that of the time of
+its compilation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed import distributed_c10d
+
+from bluefog_pg import _edges
+from bluefog_pg._member import Member, member_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bluefog_pg._C import Edges
+
+_library = torch.library.Library("bluefog", "DEF")
+_EDGES = (
+    "float self_weight, int[] src_ranks, float[] src_weights, int[] dst_ranks, "
+    "float[] dst_weights, float divisor, int tag, str group_name"
+)
+_library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
+_library.define(f"_parts(Tensor like, Tensor[] parts, {_EDGES}) -> Tensor[]")
+# Also the number of rows of each source; and what its gradient is.
+_library.define(f"_rows(Tensor tensor, {_EDGES}) -> (Tensor, Tensor)")
+_library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
+_library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
+
+
+def sum_of(
+    op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: Member
+) -> list[Tensor]:
+    """Differentiable `neighbor_allreduce` and `pair_gossip`, of a list."""
+    summed: list[Tensor] = torch.ops.bluefog._sum(tensors, op, *_listed(edges, tag, member))
+    return summed
+
+
+def parts_of(
+    like: Tensor, parts: Sequence[Tensor], edges: Edges, tag: int, member: Member
+) -> list[Tensor]:
+    """Differentiable `neighbor_alltoall`."""
+    got: list[Tensor] = torch.ops.bluefog._parts(like, parts, *_listed(edges, tag, member))
+    return got
+
+
+def rows_of(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+    """Differentiable `neighbor_allgather`."""
+    rows: Tensor
+    rows, _ = torch.ops.bluefog._rows(tensor, *_listed(edges, tag, member))
+    return rows
+
+
+def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+    """Differentiable `hierarchical_neighbor_allreduce`."""
+    mean: Tensor = torch.ops.bluefog._mean_of_machines(tensor, *_listed(edges, tag, member))
+    return mean
+
+
+def _listed(edges: Edges, tag: int, member: Member) -> tuple[Any, ...]:
+    sources, destinations = edges.sources, edges.destinations
+    return (
+        edges.self_weight,
+        [rank for rank, _ in sources],
+        [weight for _, weight in sources],
+        [rank for rank, _ in destinations],
+        [weight for _, weight in destinations],
+        edges.divisor,
+        tag,
+        member.group.group_name,
+    )
+
+
+def _reversed(listed: Sequence[Any]) -> tuple[Any, ...]:
+    """The edges along which gradients go, with the weights that they had."""
+    own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
+    scaled = [weight / divisor for weight in src_weights]
+    return own / divisor, dst_ranks, dst_weights, src_ranks, scaled, 1.0, tag, group_name
+
+
+def _member(group_name: str) -> Member:
+    if not group_name:
+        return member_of(None)
+    return member_of(distributed_c10d._resolve_process_group(group_name))
+
+
+def _unlisted(listed: Sequence[Any]) -> tuple[Member, Edges, int]:
+    own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
+    member = _member(group_name)
+    edges = member.backend.edges(
+        own,
+        list(zip(src_ranks, src_weights, strict=True)),
+        list(zip(dst_ranks, dst_weights, strict=True)),
+        divisor,
+    )
+    return member, edges, tag
+
+
+def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
+    member, edges, tag = _unlisted(listed)
+    if op == "pair_gossip":
+        return [member.backend.pair_gossip(tensors[0], edges, tag, False)]
+    if len(tensors) == 1:  # as one that was given by itself
+        return [member.backend.neighbor_allreduce(tensors[0], edges, tag, False)]
+    return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, False)
+
+
+def _run_parts(like: Tensor, parts: list[Tensor], *listed: Any) -> list[Tensor]:
+    member, edges, tag = _unlisted(listed)
+    return member.backend.neighbor_alltoall(like, parts, edges, tag, False)
+
+
+def _run_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
+    member, edges, tag = _unlisted(listed)
+    same = [tensor] * len(edges.destinations)
+    parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, tag, False)
+    counts = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+    return torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts
+
+
+def _run_rows_back(grad: Tensor, tensor: Tensor, counts: Tensor, *listed: Any) -> Tensor:
+    member, edges, tag = _unlisted(listed)
+    parts = list(grad.split(counts.tolist())) if len(counts) else []
+    back = member.backend.neighbor_allgather_in_parts(grad, parts, edges, tag, False)
+    return torch.stack(back).sum(0) if back else torch.zeros_like(tensor)
+
+
+def _run_mean(tensor: Tensor, *listed: Any) -> Tensor:
+    member, edges, tag = _unlisted(listed)
+    return member.backend.hierarchical_neighbor_allreduce(
+        tensor, member.machines.locals, edges, tag, False
+    )
+
+
+def _alike(tensors: list[Tensor], *_: Any) -> list[Tensor]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
+
+
+def _alike_one(tensor: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _some_rows(like: Tensor) -> Tensor:
+    """Of how many, only the sources know."""
+    return like.new_empty((torch.library.get_ctx().new_dynamic_size(), *like.shape[1:]))
+
+
+def _fake_parts(like: Tensor, _: list[Tensor], *listed: Any) -> list[Tensor]:
+    return [_some_rows(like) for _ in listed[1]]
+
+
+def _fake_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
+    return _some_rows(tensor), torch.empty(len(listed[1]), dtype=torch.int64)
+
+
+def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    _, ctx.op, *ctx.listed = inputs
+
+
+def _sum_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    back = torch.ops.bluefog._sum(grads, ctx.op, *_reversed(ctx.listed))
+    return back, None, *_no_gradients(ctx.listed)
+
+
+def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    like, _, *ctx.listed = inputs
+    ctx.save_for_backward(like)
+
+
+def _parts_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    (like,) = ctx.saved_tensors
+    listed = _reversed(ctx.listed)
+    back = torch.ops.bluefog._parts(like.detach(), grads, *listed)
+    return None, back, *_no_gradients(ctx.listed)
+
+
+def _keep_rows(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    tensor, *ctx.listed = inputs
+    ctx.save_for_backward(tensor, output[1])
+
+
+def _rows_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    tensor, counts = ctx.saved_tensors
+    listed = _reversed(ctx.listed)
+    back = torch.ops.bluefog._rows_back(grad, tensor.detach(), counts, *listed)
+    return back, *[None] * len(ctx.listed)
+
+
+def _keep_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    _, *ctx.listed = inputs
+
+
+def _mean_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    back = torch.ops.bluefog._mean_of_machines(grad, *_reversed(ctx.listed))
+    return back, *[None] * len(ctx.listed)
+
+
+def _no_gradients(listed: Sequence[Any]) -> list[Any]:
+    """torch takes an empty list of ranks for one of tensors."""
+    return [[] if value == [] else None for value in listed]
+
+
+_library.impl("_rows_back", _run_rows_back, "CompositeExplicitAutograd")
+torch.library.register_fake("bluefog::_rows_back", _fake_rows_back, lib=_library)
+
+
+def _register(op: str, run: Any, fake: Any, keep: Any, backward: Any) -> None:
+    _library.impl(op, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"bluefog::{op}", fake, lib=_library)
+    torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=_library)
+
+
+_register("_sum", _run_sum, _alike, _keep_sum, _sum_backward)
+_register("_parts", _run_parts, _fake_parts, _keep_parts, _parts_backward)
+_register("_rows", _run_rows, _fake_rows, _keep_rows, _rows_backward)
+_register("_mean_of_machines", _run_mean, _alike_one, _keep_mean, _mean_backward)
+
+
+_LISTS = (
+    "float? self_weight=None, int[]? src_ranks=None, float[]? src_weights=None, "
+    "int[]? dst_ranks=None, float[]? dst_weights=None, str group_name=''"
+)
+_RANKS = "int[]? src_ranks=None, int[]? dst_ranks=None, str group_name=''"
+
+
+def _mapping(ranks: list[int] | None, weights: list[float] | None) -> Any:
+    """Weights that are left out are 1."""
+    if ranks is None or weights is None:
+        return ranks
+    return dict(zip(ranks, weights, strict=True))
+
+
+def _neighbor_allreduce(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_ranks: list[int] | None = None,
+    src_weights: list[float] | None = None,
+    dst_ranks: list[int] | None = None,
+    dst_weights: list[float] | None = None,
+    group_name: str = "",
+) -> Tensor:
+    member = _member(group_name)
+    edges = _edges.averaging(
+        member,
+        "neighbor_allreduce",
+        tensor,
+        self_weight,
+        _mapping(src_ranks, src_weights),
+        _mapping(dst_ranks, dst_weights),
+    )
+    return sum_of("neighbor_allreduce", [tensor], edges, 0, member)[0]
+
+
+def _neighbor_allgather(
+    tensor: Tensor,
+    *,
+    src_ranks: list[int] | None = None,
+    dst_ranks: list[int] | None = None,
+    group_name: str = "",
+) -> Tensor:
+    member = _member(group_name)
+    edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
+    return rows_of(tensor, edges, 0, member)
+
+
+def _neighbor_alltoall(
+    tensors: list[Tensor],
+    *,
+    src_ranks: list[int] | None = None,
+    dst_ranks: list[int] | None = None,
+    group_name: str = "",
+) -> list[Tensor]:
+    member = _member(group_name)
+    edges = _edges.gathering(member, "neighbor_alltoall", tensors, src_ranks, dst_ranks)
+    return parts_of(tensors[0], tensors, edges, 0, member)
+
+
+def _pair_gossip(
+    tensor: Tensor,
+    target_rank: int,
+    *,
+    self_weight: float | None = None,
+    pair_weight: float | None = None,
+    group_name: str = "",
+) -> Tensor:
+    member = _member(group_name)
+    edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
+    return sum_of("pair_gossip", [tensor], edges, 0, member)[0]
+
+
+def _hierarchical_neighbor_allreduce(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_machine_ranks: list[int] | None = None,
+    src_machine_weights: list[float] | None = None,
+    dst_machine_ranks: list[int] | None = None,
+    dst_machine_weights: list[float] | None = None,
+    group_name: str = "",
+) -> Tensor:
+    member = _member(group_name)
+    edges = _edges.between_machines(
+        member,
+        tensor,
+        self_weight,
+        _mapping(src_machine_ranks, src_machine_weights),
+        _mapping(dst_machine_ranks, dst_machine_weights),
+    )
+    return mean_of_machines(tensor, edges, 0, member)
+
+
+_MACHINES = (
+    "float? self_weight=None, int[]? src_machine_ranks=None, float[]? src_machine_weights=None, "
+    "int[]? dst_machine_ranks=None, float[]? dst_machine_weights=None, str group_name=''"
+)
+# As Python's functions of these names: the tensor by its place, the others by keyword.
+for _function, _arguments, _result in (
+    (_neighbor_allreduce, f"Tensor tensor, *, {_LISTS}", "Tensor"),
+    (_neighbor_allgather, f"Tensor tensor, *, {_RANKS}", "Tensor"),
+    (_neighbor_alltoall, f"Tensor[] tensors, *, {_RANKS}", "Tensor[]"),
+    (
+        _pair_gossip,
+        "Tensor tensor, int target_rank, *, float? self_weight=None, float? pair_weight=None, "
+        "str group_name=''",
+        "Tensor",
+    ),
+    (_hierarchical_neighbor_allreduce, f"Tensor tensor, *, {_MACHINES}", "Tensor"),
+):
+    _name = _function.__name__.removeprefix("_")
+    _library.define(f"{_name}({_arguments}) -> {_result}")
+    _library.impl(_name, _function, "CompositeImplicitAutograd")

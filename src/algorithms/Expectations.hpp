@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "transport/Mailbox.hpp"
+
+namespace bluefog {
+
+// The messages that an operation expects, by their sources' places in a list.
+using Expectations = std::vector<Mailbox::Expected>;
+
+inline Expectations expectFrom(Mailbox& mailbox, const Op& op, const std::vector<int>& sources,
+                               int64_t tag) {
+  Expectations messages;
+  messages.reserve(sources.size());
+  for (const int source : sources) {
+    messages.push_back(mailbox.expect(op, source, tag));
+  }
+  return messages;
+}
+
+}  // namespace bluefog

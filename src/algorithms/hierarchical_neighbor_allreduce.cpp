@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <utility>
+
+#include "algorithms/Algorithms.hpp"
+
+namespace bluefog {
+namespace {
+
+// The messages of the operation to one rank.
+enum Phase : uint32_t { kInward, kBetween, kHandOut };
+
+int64_t tagOf(int64_t tag, Phase phase) {
+  return tag + phase;
+}
+
+// The parts of a tensor that the ranks of a machine work on.
+class Shares {
+ public:
+  Shares(const Signature& signature, size_t n)
+      : count_(signature.count), width_(width(signature.dtype)), n_(n) {}
+
+  size_t at(size_t index) const { return index * count_ / n_ * width_; }
+  size_t bytes(size_t index) const { return at(index + 1) - at(index); }
+
+ private:
+  size_t count_;
+  size_t width_;
+  size_t n_;
+};
+
+void makeReady(Op& op, Phase phase) {
+  for (Outgoing& message : op.outgoing) {
+    message.is_ready |= message.phase == phase;
+  }
+}
+
+Script hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byte* input,
+                       std::byte* part, std::byte* output, int64_t tag) {
+  const auto self = static_cast<size_t>(machine.local_rank);
+  const Shares shares(op.signature, machine.locals.size());
+  std::vector<int> others = machine.locals;
+  others.erase(others.begin() + machine.local_rank);
+
+  Expectations inward = expectFrom(mailbox, op, others, tagOf(tag, kInward));
+  Expectations between =
+      expectFrom(mailbox, op, ranksOf(machine.between.sources), tagOf(tag, kBetween));
+  const Expectations handed_out = expectFrom(mailbox, op, others, tagOf(tag, kHandOut));
+
+  const Dtype dtype = op.signature.dtype;
+  const size_t at = shares.at(self);
+  const size_t bytes = shares.bytes(self);
+  NeighborSum within;
+  within.divisor = machine.divisor;
+  within.mixes.add({input + at, part, bytes, dtype});
+  for (const int other : others) {
+    within.sources.push_back({other, 1.0});
+  }
+  co_await Ended(neighborSum(mailbox, op, std::move(within), 0, std::move(inward)));
+  makeReady(op, kBetween);
+
+  machine.between.mixes.add({part, output + at, bytes, dtype});
+  co_await Ended(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
+  makeReady(op, kHandOut);
+
+  co_await mailbox.arrived(handed_out);
+  for (size_t i = 0; i < others.size(); ++i) {
+    const size_t index = i < self ? i : i + 1;
+    mailbox.requireSame(*handed_out[i], op, shares.bytes(index));
+    mailbox.take(handed_out[i], output + shares.at(index));
+  }
+  co_await mailbox.completed(handed_out);
+}
+
+}  // namespace
+
+size_t largestPart(size_t count, size_t locals) {
+  return (count + locals - 1) / locals;
+}
+
+void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std::byte* input,
+                        std::byte* part, std::byte* output, int64_t tag) {
+  const Shares shares(op.signature, hierarchy.locals.size());
+  const auto self = static_cast<size_t>(hierarchy.local_rank);
+  const auto add = [&](int rank, Phase phase, ConstSpan data, double weight) {
+    addSend(mailbox, op,
+            {rank, tagOf(tag, phase), ConstSpans(data), weight, phase, phase == kInward});
+  };
+  for (size_t i = 0; i < hierarchy.locals.size(); ++i) {
+    if (i != self) {
+      add(hierarchy.locals[i], kInward, {input + shares.at(i), shares.bytes(i)}, 1.0);
+    }
+  }
+  for (const WeightedRank& counterpart : hierarchy.outward) {
+    add(counterpart.rank, kBetween, {part, shares.bytes(self)}, counterpart.weight);
+  }
+  for (size_t i = 0; i < hierarchy.locals.size(); ++i) {
+    if (i != self) {
+      add(hierarchy.locals[i], kHandOut, {output + shares.at(self), shares.bytes(self)}, 1.0);
+    }
+  }
+  op.scripts.push_back(
+      hierarchicalSum(mailbox, op, std::move(hierarchy), input, part, output, tag));
+}
+
+}  // namespace bluefog

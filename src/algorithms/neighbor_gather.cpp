@@ -1,0 +1,23 @@
+#include "algorithms/Algorithms.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
+                      Allocate allocate) {
+  const Expectations messages = expectFrom(mailbox, op, sources, tag);
+  co_await mailbox.arrived(messages);
+  const size_t row = op.signature.bytes();
+  std::vector<size_t> sizes;
+  for (const Mailbox::Expected& message : messages) {
+    mailbox.requireRows(*message, op, row);
+    sizes.push_back(message->bytes);
+  }
+  const std::vector<std::byte*> places = allocate(sizes);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    mailbox.take(messages[i], places[i]);
+  }
+  co_await mailbox.completed(messages);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,37 @@
+#include "process_group/Edges.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <set>
+
+namespace bluefog {
+namespace {
+
+void require(const Validate& validate, int own, const std::vector<WeightedRank>& ranks,
+             const char* what) {
+  std::set<int> seen;
+  for (const WeightedRank& it : ranks) {
+    validate.rank(it.rank, what);
+    TORCH_CHECK_VALUE(it.rank != own, validate.who(), what, " rank ", it.rank,
+                      " is this rank itself");
+    TORCH_CHECK_VALUE(seen.insert(it.rank).second, validate.who(), what, " rank ", it.rank,
+                      " is given twice");
+  }
+}
+
+}  // namespace
+
+void Edges::check(const Validate& validate, int own) const {
+  require(validate, own, sources, "source");
+  require(validate, own, destinations, "destination");
+}
+
+std::vector<int> partnersOf(const Edges& edges) {
+  std::vector<int> partners = ranksOf(edges.destinations);
+  for (const WeightedRank& source : edges.sources) {
+    partners.push_back(source.rank);
+  }
+  return partners;
+}
+
+}  // namespace bluefog

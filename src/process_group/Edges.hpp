@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "algorithms/Algorithms.hpp"
+#include "process_group/Validate.hpp"
+
+namespace bluefog {
+
+// Whom a rank averages with, and how: group ranks. A result is
+// (self_weight * own + sum of weight_i * what source i sends) / divisor, summed in that order.
+struct Edges {
+  double self_weight = 1.0;
+  std::vector<WeightedRank> sources;
+  std::vector<WeightedRank> destinations;
+  double divisor = 1.0;
+
+  // Throws ValueError where they are no edges of rank `own` in that group.
+  void check(const Validate& validate, int own) const;
+};
+
+// First those that it sends to.
+std::vector<int> partnersOf(const Edges& edges);
+
+}  // namespace bluefog

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "process_group/Call.hpp"
+
+namespace bluefog {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// What two ranks must agree on: all of the shape but the number of rows.
+Signature rowsOf(OpKind kind, const at::Tensor& like) {
+  std::vector<size_t> sizes;
+  Signature signature = signatureOf(kind, like);
+  signature.count = 1;
+  for (const int64_t size : like.sizes().slice(1)) {
+    sizes.push_back(static_cast<size_t>(size));
+    signature.count *= static_cast<size_t>(size);
+  }
+  signature.detail = digest(sizes);
+  return signature;
+}
+
+void requireRows(const Validate& validate, const at::Tensor& tensor) {
+  validate.tensor(tensor, "the input");
+  TORCH_CHECK_VALUE(tensor.dim() > 0, validate.who(),
+                    "a tensor without dimensions cannot be gathered; reshape(1) gives it one");
+  TORCH_CHECK_VALUE(tensor.numel() > 0 || tensor.size(0) == 0, validate.who(),
+                    "a tensor whose rows have no elements cannot be gathered");
+}
+
+// The result's place is made by the thread that drives, when its size is known.
+void become(const at::Tensor& result, const at::Tensor& like, size_t bytes, OutputPool& pool) {
+  std::vector<int64_t> sizes = like.sizes().vec();
+  const size_t row = like.nbytes() / static_cast<size_t>(std::max<int64_t>(1, like.size(0)));
+  sizes[0] = row == 0 ? 0 : static_cast<int64_t>(bytes / row);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  result.set_(pool.empty(sizes, like.options()));
+}
+
+// Where the rows of all sources lie one after the other.
+std::vector<std::byte*> inOne(const at::Tensor& result, const at::Tensor& like,
+                              const std::vector<size_t>& sizes, OutputPool& pool) {
+  become(result, like, std::accumulate(sizes.begin(), sizes.end(), size_t{0}), pool);
+  std::vector<std::byte*> places;
+  auto* place = static_cast<std::byte*>(result.mutable_data_ptr());
+  for (const size_t bytes : sizes) {
+    places.push_back(place);
+    place += bytes;
+  }
+  return places;
+}
+
+// A result for each source.
+std::vector<std::byte*> inEach(const Tensors& results, const at::Tensor& like,
+                               const std::vector<size_t>& sizes, OutputPool& pool) {
+  std::vector<std::byte*> places;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    become(results[i], like, sizes[i], pool);
+    places.push_back(static_cast<std::byte*>(results[i].mutable_data_ptr()));
+  }
+  return places;
+}
+
+}  // namespace
+
+WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
+                                            const Tensors& inputs, const Edges& edges,
+                                            const GatherOptions& opts) {
+  checkProcess(name(kind));
+  const Validate validate(engine_->members(), name(kind));
+  requireRows(validate, like);
+  const Signature signature = rowsOf(kind, like);
+  validate.sameLength(inputs.size(), "tensors", edges.destinations.size(), "out-neighbours");
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  auto buffers = std::make_shared<Buffers>();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_new = i == 0 || !inputs[i].is_same(inputs[i - 1]);
+    if (is_new) {
+      requireRows(validate, inputs[i]);
+      TORCH_CHECK_VALUE(rowsOf(kind, inputs[i]) == signature, validate.who(),
+                        "tensors must have one type and one shape but for the first dimension");
+      buffers->inputs.push_back(Flat::input(inputs[i]));
+    }
+    const Flat& flat = buffers->inputs.back();
+    addSend(engine_->mailbox(), *op,
+            {edges.destinations[i].rank, opts.tag,
+             ConstSpans(ConstSpan{flat.readable(), flat.tensor().nbytes()})});
+  }
+  Tensors outputs;
+  for (size_t i = 0; i < (opts.in_one ? 1 : edges.sources.size()); ++i) {
+    outputs.push_back(at::empty({0}, like.options()));
+  }
+  const auto allocate = [outputs, like, in_one = opts.in_one,
+                         this](const std::vector<size_t>& sizes) {
+    return in_one ? inOne(outputs.front(), like, sizes, outputs_)
+                  : inEach(outputs, like, sizes, outputs_);
+  };
+  op->scripts.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
+                                                opts.tag, allocate));
+  op->partners = partnersOf(edges);
+  own(*op, std::move(buffers));
+  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs,
+               std::move(outputs)},
+              opts.async_op);
+}
+
+}  // namespace bluefog
