@@ -1,4 +1,4 @@
-"""InferSourceFromDestinationRanks and its mirror: who sends to me, as all ranks together know."""
+"""What takes several ranks in topology_util: Infer*, and a schedule that is carried out."""
 
 from __future__ import annotations
 
@@ -102,3 +102,23 @@ def test_bad_ranks_are_refused_before_the_collective(pool: harness.Pool) -> None
         assert error.text.startswith("[bluefog] rank 0/4: ")
         assert ("dst_ranks", "src_ranks")[number] in error.text
     assert [t[1] for t in told] == [[3], [0], [1], [2]]
+
+
+def run_base_k(rank: int, world: int) -> float:
+    import torch
+
+    import bluefog_pg
+    from bluefog_pg import topology_util as tu
+
+    x = torch.tensor([float(rank**2)], dtype=torch.float64)
+    for graph in tu.BaseKGraphs(world):  # of three: in each step one of them rests
+        own, sources = tu.GetRecvWeights(graph, rank)
+        _, destinations = tu.GetSendWeights(graph, rank)
+        x = bluefog_pg.neighbor_allreduce(
+            x, self_weight=own, src_weights=sources, dst_weights=list(destinations)
+        )
+    return x.item()
+
+
+def test_base_k_among_ranks(pool: harness.Pool) -> None:
+    assert pool.run(run_base_k, world=3) == [pytest.approx(5 / 3, abs=1e-12)] * 3

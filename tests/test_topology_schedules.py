@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import harness
 from bluefog_pg import topology_util as tu
 from bluefog_pg._errors import ArgumentError
 
@@ -174,7 +173,7 @@ def test_base_k_is_as_short_as_in_the_paper() -> None:
 
 
 def test_base_k_of_many() -> None:
-    for size, base in ((1000, 2), (997, 2), (625, 3)):
+    for size, base in ((360, 2), (499, 2), (625, 3)):
         np.testing.assert_allclose(round_of(tu.BaseKGraphs(size, base)), 1 / size, atol=1e-12)
 
 
@@ -213,23 +212,3 @@ def test_what_each_rank_does_with_a_step(size: int, base: int, seed: int) -> Non
             assert all(rank in tu.GetSendWeights(graph, s)[1] for s in sources)
         x = received
     np.testing.assert_allclose(x, want, rtol=0, atol=1e-12)
-
-
-def run_base_k(rank: int, world: int) -> float:
-    import torch
-
-    import bluefog_pg
-
-    x = torch.tensor([float(rank**2)], dtype=torch.float64)
-    for graph in tu.BaseKGraphs(world):  # of three: in each step one of them rests
-        own, sources = tu.GetRecvWeights(graph, rank)
-        _, destinations = tu.GetSendWeights(graph, rank)
-        x = bluefog_pg.neighbor_allreduce(
-            x, self_weight=own, src_weights=sources, dst_weights=list(destinations)
-        )
-    return x.item()
-
-
-@harness.only_bluefog
-def test_base_k_among_ranks(pool: harness.Pool) -> None:
-    assert pool.run(run_base_k, world=3) == [pytest.approx(5 / 3, abs=1e-12)] * 3
