@@ -1,10 +1,10 @@
-"""python -m bluefog_pg: what this machine can do, and whether it works."""
+"""python -m bluefog_pg: what this machine can do, and whether it works; or what a topology can."""
 
 from __future__ import annotations
 
 import argparse
 
-from bluefog_pg import _doctor
+from bluefog_pg import _doctor, _topology_command
 
 
 def main() -> None:
@@ -13,7 +13,13 @@ def main() -> None:
         description="Say what this machine offers to bluefog_pg, and try it with two ranks.",
     )
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
+    parser.set_defaults(run=_examine)
+    _topology_command.add_to(parser.add_subparsers(title="other commands", metavar=""))
     args = parser.parse_args()
+    args.run(args)
+
+
+def _examine(args: argparse.Namespace) -> None:
     raise SystemExit(0 if _doctor.report(tries=not args.no_test) else 1)
 
 

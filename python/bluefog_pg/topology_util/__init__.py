@@ -1,0 +1,88 @@
+"""Weighted digraphs of ranks: builders, schedules, what one rank needs of them, how fast they mix.
+
+The edge i -> j means that i sends to j, with weight A[i, j]; nodes are the ranks 0 .. n-1. Rank j
+averages with column j: x_j <- A[j, j] x_j + sum_i A[i, j] x_i, that is x <- A^T x. In all graphs
+built here rows and columns sum to one, so that averaging keeps the mean of all ranks.
+
+Names in CamelCase are BlueFog's, or of its kind.
+"""
+
+from bluefog_pg.topology_util.base_k import BaseKGraphs
+from bluefog_pg.topology_util.graphs import (
+    DeBruijnGraph,
+    ErdosRenyiGraph,
+    ExponentialGraph,
+    ExponentialTwoGraph,
+    FullyConnectedGraph,
+    HypercubeGraph,
+    MeshGrid2DGraph,
+    PowerTwoRingGraph,
+    RingGraph,
+    StarGraph,
+    SymmetricExponentialGraph,
+    TorusGraph,
+)
+from bluefog_pg.topology_util.infer import (
+    InferDestinationFromSourceRanks,
+    InferSourceFromDestinationRanks,
+)
+from bluefog_pg.topology_util.metropolis import MetropolisHastingsWeights
+from bluefog_pg.topology_util.plot import plot
+from bluefog_pg.topology_util.schedules import (
+    GetDynamicOnePeerSendRecvRanks,
+    GetDynamicSendRecvRanks,
+    GetExp2DynamicSendRecvMachineRanks,
+    GetInnerOuterExpo2DynamicSendRecvRanks,
+    GetInnerOuterRingDynamicSendRecvRanks,
+    OnePeerExponentialTwoGraphs,
+)
+from bluefog_pg.topology_util.spectral import (
+    is_doubly_stochastic,
+    mixing_time,
+    second_singular_value,
+    simulate_consensus,
+    spectral_gap,
+)
+from bluefog_pg.topology_util.weights import (
+    GetRecvWeights,
+    GetSendWeights,
+    IsRegularGraph,
+    IsTopologyEquivalent,
+    isPowerOf,
+)
+
+__all__ = [
+    "BaseKGraphs",
+    "DeBruijnGraph",
+    "ErdosRenyiGraph",
+    "ExponentialGraph",
+    "ExponentialTwoGraph",
+    "FullyConnectedGraph",
+    "GetDynamicOnePeerSendRecvRanks",
+    "GetDynamicSendRecvRanks",
+    "GetExp2DynamicSendRecvMachineRanks",
+    "GetInnerOuterExpo2DynamicSendRecvRanks",
+    "GetInnerOuterRingDynamicSendRecvRanks",
+    "GetRecvWeights",
+    "GetSendWeights",
+    "HypercubeGraph",
+    "InferDestinationFromSourceRanks",
+    "InferSourceFromDestinationRanks",
+    "IsRegularGraph",
+    "IsTopologyEquivalent",
+    "MeshGrid2DGraph",
+    "MetropolisHastingsWeights",
+    "OnePeerExponentialTwoGraphs",
+    "PowerTwoRingGraph",
+    "RingGraph",
+    "StarGraph",
+    "SymmetricExponentialGraph",
+    "TorusGraph",
+    "isPowerOf",
+    "is_doubly_stochastic",
+    "mixing_time",
+    "plot",
+    "second_singular_value",
+    "simulate_consensus",
+    "spectral_gap",
+]

@@ -1,0 +1,45 @@
+"""From weighted edges to the digraphs of this package: ranks and neighbours in ascending order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import networkx as nx
+
+
+def digraph(size: int, edges: Iterable[tuple[int, int, float]]) -> nx.DiGraph[int]:
+    """A digraph of nodes 0 .. size-1; the weights of parallel edges add up."""
+    import networkx as nx
+
+    weights: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for source, destination, weight in edges:
+        weights[source, destination] += weight
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(size))
+    graph.add_weighted_edges_from((*edge, weights[edge]) for edge in sorted(weights))
+    return graph
+
+
+def circulant(size: int, distances: Iterable[int]) -> nx.DiGraph[int]:
+    """Each rank sends to itself and to those at `distances` (mod size), all with one weight."""
+    offsets = {0} | {distance % size for distance in distances}
+    share = 1.0 / len(offsets)
+    return digraph(
+        size,
+        ((rank, (rank + offset) % size, share) for rank in range(size) for offset in offsets),
+    )
+
+
+def symmetric(size: int, pairs: Iterable[tuple[int, int, float]]) -> nx.DiGraph[int]:
+    """Both directions of each pair with its weight; a self-loop has what is left of one."""
+    left = [1.0] * size
+    edges = []
+    for one, other, weight in pairs:
+        edges += [(one, other, weight), (other, one, weight)]
+        left[one] -= weight
+        left[other] -= weight
+    return digraph(size, [*edges, *((rank, rank, weight) for rank, weight in enumerate(left))])

@@ -1,0 +1,139 @@
+"""A picture of a topology: who sends to whom, and how fast that averages."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg.topology_util._facts import facts
+from bluefog_pg.topology_util.spectral import graphs_of, simulate_consensus
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import networkx as nx
+
+_COLOURS = [f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "brown")]
+_CIRCUMFERENCE = 850.0  # points of the circle of ranks
+_FLOOR = 1e-17  # what is left of an exact mean is rounding, or 0, which a log axis cannot show
+
+
+def plot(
+    topology: nx.DiGraph[int] | Sequence[nx.DiGraph[int]],
+    path: str | os.PathLike[str],
+    title: str | None = None,
+    steps: int = 30,
+) -> None:
+    """Draw the ranks on a circle with their edges, and the consensus distance over steps.
+
+    Needs matplotlib, and no display.
+
+    Args:
+        topology: a DiGraph of nodes 0 .. n-1, or the graphs of a round, each in a colour.
+        path: the file to write; its ending says the format, as .png, .svg or .pdf.
+        title: over the picture.
+        steps: how many averagings are played.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plot needs matplotlib, which is missing: pip install 'bluefog_pg[examples]'"
+        ) from error
+    graphs = graphs_of(topology, 0)
+    told = facts(graphs)
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    circle, curve = figure.subplots(1, 2)
+    _draw_circle(circle, graphs)
+    _draw_distance(curve, graphs, steps)
+    _write(curve, [f"{name}: {value}" for name, value in told.items()])
+    figure.suptitle(title or f"{told['ranks']} ranks", fontsize=14)
+    figure.savefig(path, dpi=120)
+
+
+def _write(axes: Any, lines: list[str]) -> None:
+    """In the upper right corner, which a falling curve leaves free."""
+    axes.text(
+        *(0.98, 0.97, "\n".join(lines)),
+        transform=axes.transAxes,
+        ha="right",
+        va="top",
+        fontsize=9.5,
+        linespacing=1.5,
+        bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "lightgrey"},
+    )
+
+
+def _draw_circle(axes: Any, graphs: Sequence[nx.DiGraph[int]]) -> None:
+    size = len(graphs[0])
+    places = [_place(rank, size) for rank in range(size)]
+    diameter = min(26.0, 0.62 * _CIRCUMFERENCE / size)  # points
+    for step, graph in enumerate(graphs):
+        _draw_edges(axes, graph, places, diameter, step)
+    xs, ys = zip(*places, strict=True)
+    axes.scatter(xs, ys, s=diameter**2, color="white", edgecolors="black", zorder=3)
+    if diameter >= 12:
+        for rank, place in enumerate(places):
+            axes.annotate(
+                str(rank), place, ha="center", va="center", fontsize=0.45 * diameter, zorder=4
+            )
+    if len(graphs) > 1:
+        for step in range(min(len(graphs), len(_COLOURS))):
+            again = "" if step + len(_COLOURS) >= len(graphs) else " …"
+            axes.plot([], [], color=_COLOURS[step], label=f"step {step}{again}")
+        axes.legend(loc="upper left", fontsize=8, frameon=False, borderaxespad=0)
+    axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
+    axes.set_axis_off()
+
+
+def _place(rank: int, size: int) -> tuple[float, float]:
+    """Clockwise from the top."""
+    angle = 2 * math.pi * rank / size
+    return math.sin(angle), math.cos(angle)
+
+
+def _draw_edges(
+    axes: Any,
+    graph: nx.DiGraph[int],
+    places: Sequence[tuple[float, float]],
+    diameter: float,
+    step: int,
+) -> None:
+    """One line for both directions of a pair, with two heads; lines of one direction are bent.
+
+    Those of later steps are bent more, lest they hide the earlier ones.
+    """
+    from matplotlib.patches import FancyArrowPatch
+
+    degree = graph.number_of_edges() / len(graph)
+    for i, j in graph.edges:
+        goes_back = graph.has_edge(j, i)
+        if i == j or (goes_back and i > j):
+            continue
+        head = "-" if degree > 16 else "<|-|>" if goes_back else "-|>"
+        axes.add_patch(
+            FancyArrowPatch(
+                places[i],
+                places[j],
+                arrowstyle=head,
+                connectionstyle=f"arc3,rad={0.07 * (step % 6) + 0.1 * (not goes_back)}",
+                mutation_scale=min(11.0, 0.45 * diameter),
+                shrinkA=diameter / 2,
+                shrinkB=diameter / 2,
+                linewidth=1.0 if degree <= 4 else 0.7,
+                color=_COLOURS[step % len(_COLOURS)],
+                alpha=min(0.85, max(0.1, 3.5 / degree)),
+            )
+        )
+
+
+def _draw_distance(axes: Any, graphs: Sequence[nx.DiGraph[int]], steps: int) -> None:
+    distances = simulate_consensus(graphs, len(graphs[0]), steps)
+    axes.semilogy(distances.clip(_FLOOR), marker="o", markersize=3, color="tab:blue")
+    axes.set(xlabel="averagings", ylabel="consensus distance")
+    axes.grid(which="major", alpha=0.3)

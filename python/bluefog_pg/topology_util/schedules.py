@@ -1,0 +1,208 @@
+"""Schedules: whom a rank sends to and receives from, step after step, so that all ranks agree."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg._errors import ArgumentError
+from bluefog_pg.topology_util._arguments import integer, positive, rank_below, size_of
+from bluefog_pg.topology_util._digraph import circulant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import networkx as nx
+
+# The ranks to send to and those to receive from, ascending.
+SendRecvRanks = tuple[list[int], list[int]]
+
+
+def GetDynamicOnePeerSendRecvRanks(
+    topo: nx.DiGraph[int], self_rank: int
+) -> Iterator[SendRecvRanks]:
+    """Each step every rank sends to one of its out-neighbours: clockwise, the next one each time.
+
+    Clockwise means by (neighbour - rank) mod n. Where all ranks send to the same distances, as in
+    rings and exponential graphs, each receives from one peer a step, elsewhere from none or
+    several. A rank without out-neighbours sends to nobody.
+
+    Args:
+        topo: nodes 0 .. n-1; self-loops do not matter, nor do weights.
+        self_rank: whose part it is.
+
+    Returns:
+        An endless iterator of ([send rank], [receive ranks]).
+
+    Raises:
+        TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
+        ArgumentError: `self_rank` is none of its ranks.
+    """
+    size = size_of(topo)
+    rank = rank_below(size, "self_rank", self_rank)
+
+    def clockwise(source: int) -> list[int]:
+        others = [int(other) for other in topo.successors(source) if other != source]
+        return sorted(others, key=lambda other: (other - source) % size)
+
+    mine = clockwise(rank)
+    theirs = {int(r): clockwise(r) for r in sorted(topo.predecessors(rank))}
+    return (
+        (
+            _turn(mine, step),
+            [source for source, near in theirs.items() if _turn(near, step) == [rank]],
+        )
+        for step in count()
+    )
+
+
+GetDynamicSendRecvRanks = GetDynamicOnePeerSendRecvRanks  # its name in BlueFog's first versions
+
+
+def GetExp2DynamicSendRecvMachineRanks(
+    world_size: int, local_size: int, self_rank: int, local_rank: int
+) -> Iterator[SendRecvRanks]:
+    """One-peer exponential-2 between machines: m sends to m + 1, m + 2, m + 4, ... in turn.
+
+    Args:
+        world_size: number of ranks.
+        local_size: ranks of one machine, which are consecutive.
+        self_rank: whose part it is.
+        local_rank: its place on its machine, self_rank mod local_size.
+
+    Returns:
+        An endless iterator of ([send machine], [receive machine]).
+
+    Raises:
+        ArgumentError: the ranks are not `local_size` consecutive ones on each of two or more
+            machines.
+    """
+    machines, machine, local = _place(world_size, local_size, self_rank)
+    if local != integer("local_rank", local_rank):
+        raise ArgumentError(
+            f"local_rank must be self_rank mod local_size, {local}, got {local_rank}: "
+            "each machine must have consecutive ranks"
+        )
+    if machines < 2:
+        raise ArgumentError(
+            f"machines must be at least two, but local_size {local_size} is world_size {world_size}"
+        )
+    return (_exchange(range(machines), machine, _exp2(machines, step)) for step in count())
+
+
+def GetInnerOuterRingDynamicSendRecvRanks(
+    world_size: int, local_size: int, self_rank: int
+) -> Iterator[SendRecvRanks]:
+    """Rings inside and between machines: one rank of each goes outside, the next one each step.
+
+    At step t local rank t mod L sends to its like on the next machine, and the other L - 1 ranks
+    of a machine to the next one among them. On a single machine, who would go outside rests.
+
+    Args:
+        world_size: number of ranks.
+        local_size: L, ranks of one machine, which are consecutive; at least 3.
+        self_rank: whose part it is.
+
+    Returns:
+        An endless iterator of ([send rank], [receive rank]); ([], []) where it rests.
+
+    Raises:
+        ArgumentError: `world_size` is no multiple of `local_size`, or that is below 3.
+    """
+    return _inner_outer(world_size, local_size, self_rank, lambda _members, _step: 1)
+
+
+def GetInnerOuterExpo2DynamicSendRecvRanks(
+    world_size: int, local_size: int, self_rank: int
+) -> Iterator[SendRecvRanks]:
+    """As the rings, with one-peer exponential-2 in place of each ring: distance 2^t in turn.
+
+    Where the number of distances between machines and L have a common factor, a local rank goes
+    the same few distances outside all the time; the averages spread by way of the other ranks.
+
+    Args:
+        world_size: number of ranks.
+        local_size: L, ranks of one machine, which are consecutive; at least 3.
+        self_rank: whose part it is.
+
+    Returns:
+        An endless iterator of ([send rank], [receive rank]); ([], []) where it rests.
+
+    Raises:
+        ArgumentError: `world_size` is no multiple of `local_size`, or that is below 3.
+    """
+    return _inner_outer(world_size, local_size, self_rank, _exp2)
+
+
+def OnePeerExponentialTwoGraphs(size: int) -> list[nx.DiGraph[int]]:
+    """The steps of one-peer exponential-2: at step t each rank averages, half and half, with one.
+
+    Rank i sends to i + 2^t (mod `size`). For a power of two one round of log2(size) steps is the
+    exact mean, from whichever step it begins (Ying et al., NeurIPS 2021); for other sizes it is
+    not: `BaseKGraphs` are exact for all.
+
+    Args:
+        size: number of ranks.
+
+    Returns:
+        One doubly stochastic DiGraph for each 2^t below `size`; for one rank a single one, without
+        neighbours. Step t of a training takes `graphs[t % len(graphs)]`.
+
+    Raises:
+        ValueError: `size` is not positive.
+    """
+    size = positive("size", size)
+    return [circulant(size, [2**t]) for t in range(max(1, (size - 1).bit_length()))]
+
+
+def _turn(near: Sequence[int], step: int) -> list[int]:
+    return [near[step % len(near)]] if near else []
+
+
+def _inner_outer(
+    world_size: int, local_size: int, self_rank: int, distance: Callable[[int, int], int]
+) -> Iterator[SendRecvRanks]:
+    """`distance(members, step)` is how far ranks send on a circle of so many."""
+    _, machine, local = _place(world_size, local_size, self_rank)
+    if local_size < 3:
+        raise ArgumentError(
+            f"local_size must be at least 3, got {local_size}: one rank goes outside and those "
+            "that stay need a peer"
+        )
+
+    def ranks_at(step: int) -> SendRecvRanks:
+        outside = step % local_size
+        circle: Sequence[int]
+        if local == outside:
+            circle, place = range(local, world_size, local_size), machine
+        else:
+            first = machine * local_size
+            circle = [r for r in range(first, first + local_size) if r != first + outside]
+            place = circle.index(self_rank)
+        return _exchange(circle, place, distance(len(circle), step))
+
+    return (ranks_at(step) for step in count())
+
+
+def _exchange(circle: Sequence[int], place: int, distance: int) -> SendRecvRanks:
+    size = len(circle)
+    if size == 1:
+        return [], []
+    return [circle[(place + distance) % size]], [circle[(place - distance) % size]]
+
+
+def _exp2(members: int, step: int) -> int:
+    """The step's one of the powers of two below `members`."""
+    return 1 << step % max(1, (members - 1).bit_length())
+
+
+def _place(world_size: Any, local_size: Any, self_rank: Any) -> tuple[int, int, int]:
+    """(number of machines, own machine, own place on it)."""
+    world_size, local_size = positive("world_size", world_size), positive("local_size", local_size)
+    if world_size % local_size:
+        raise ArgumentError(
+            f"world_size must be a multiple of local_size, got {world_size} and {local_size}: "
+            "each machine must have as many ranks"
+        )
+    machine, local = divmod(rank_below(world_size, "self_rank", self_rank), local_size)
+    return world_size // local_size, machine, local

@@ -1,0 +1,187 @@
+"""How fast a topology averages: spectral gap, mixing time, and averaging played on one machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bluefog_pg.topology_util._arguments import integer, positive, size_of
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import numpy as np
+    import numpy.typing as npt
+
+    Matrix = npt.NDArray[np.float64]
+    Steps = Sequence[nx.DiGraph[int]]
+    Topology = nx.DiGraph[int] | Steps | Callable[[int], nx.DiGraph[int] | Steps]
+
+# Powers beyond this lie in the dust of rounding: who has not met by then never will.
+_LONGEST = 2**40
+
+
+def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
+    """A, float64 (n, n): A[i, j] is the weight of the edge i -> j (1 where it has none).
+
+    One averaging of the ranks' values x is A^T x.
+
+    Raises:
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
+    """
+    import networkx as nx
+    import numpy as np
+
+    matrix: Matrix = nx.to_numpy_array(topology, range(size_of(topology)), np.dtype(np.float64))
+    return matrix
+
+
+def is_doubly_stochastic(topology: nx.DiGraph[int], tolerance: float = 1e-9) -> bool:
+    """Whether no weight is negative and all rows and columns of the weights sum to one.
+
+    Repeated averaging then keeps the mean of all ranks' values. `tolerance` is how far each of
+    them may be off.
+    """
+    return doubly_stochastic(weight_matrix(topology), tolerance)
+
+
+def second_singular_value(topology: nx.DiGraph[int]) -> float:
+    """The most that one averaging leaves of the distance from the mean: ||W - 11^T/n||_2.
+
+    For doubly stochastic W it is the second largest singular value. It bounds every step; where W
+    is normal (symmetric, or a circulant as exponential-2), it is the second largest |eigenvalue|,
+    too, the factor of the long run. For one rank it is 0.
+
+    Raises:
+        ValueError: the weights are not doubly stochastic.
+    """
+    return _norm(_deviation(averaging_matrix(topology)))
+
+
+def spectral_gap(topology: nx.DiGraph[int]) -> float:
+    """1 - ||W - 11^T/n||_2, from 0 (never agree) to 1 (one averaging is the mean).
+
+    The definition of Ying et al., NeurIPS 2021; others take the second largest |eigenvalue|, which
+    is the same for normal W and less for others. A graph whose steps are exact only together, as
+    de Bruijn's, has gap 0: see `mixing_time`.
+
+    Raises:
+        ValueError: the weights are not doubly stochastic.
+    """
+    return gap(averaging_matrix(topology))
+
+
+def mixing_time(topology: nx.DiGraph[int], tolerance: float = 1e-3) -> int | float:
+    """The smallest t with ||W^t - 11^T/n||_2 <= `tolerance`; infinity where there is none.
+
+    Counted in averagings. Needs about 2 log2(t) products of n x n matrices.
+
+    Raises:
+        ValueError: the weights are not doubly stochastic, or `tolerance` is not positive.
+    """
+    return steps_to_mean(averaging_matrix(topology), tolerance)
+
+
+def simulate_consensus(topology: Topology, n: int, steps: int, seed: int = 0) -> Matrix:
+    """Average random numbers over `topology` and tell how far the ranks are from their mean.
+
+    Args:
+        topology: one DiGraph; a list of them, taken in turn; or what makes one of the two from
+            the number of ranks, as the builders of this package do.
+        n: number of ranks, each with one number from the normal distribution.
+        steps: number of averagings.
+        seed: of the numbers.
+
+    Returns:
+        float64 (steps + 1,): sqrt(mean over ranks of (x_i - mean at the start)^2) before the first
+        averaging and after each. Where the weights do not keep the mean it does not go to 0.
+
+    Raises:
+        ValueError: the graphs are not of `n` ranks, there is none, or `steps` is negative.
+    """
+    import numpy as np
+
+    n, steps = positive("n", n), integer("steps", steps)
+    if steps < 0:
+        raise ValueError(f"steps must not be negative, got {steps}")
+    matrices = [weight_matrix(graph) for graph in graphs_of(topology, n)]
+    for matrix in matrices:
+        if len(matrix) != n:
+            raise ValueError(f"topology must be of n = {n} ranks, got one of {len(matrix)}")
+    values = np.random.default_rng(seed).standard_normal(n)
+    mean = values.mean()
+    distances = np.empty(steps + 1)
+    for step in range(steps + 1):
+        distances[step] = np.sqrt(np.square(values - mean).mean())
+        values = matrices[step % len(matrices)].T @ values
+    return distances
+
+
+def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
+    """The graphs of one round of steps: a builder is called, a single graph is a round of one."""
+    import networkx as nx
+
+    made = topology(size) if callable(topology) else topology
+    graphs = [made] if isinstance(made, nx.Graph) else list(made)
+    if not graphs:
+        raise ValueError("topology must have at least one graph, got an empty sequence")
+    return graphs
+
+
+def averaging_matrix(topology: nx.DiGraph[int]) -> Matrix:
+    """The weights; ValueError where they are not doubly stochastic."""
+    matrix = weight_matrix(topology)
+    if not doubly_stochastic(matrix):
+        raise ValueError(
+            "topology must have doubly stochastic weights: none negative, all rows and columns "
+            f"with sum 1, got rows {matrix.sum(axis=1)} and columns {matrix.sum(axis=0)}; "
+            "MetropolisHastingsWeights gives such weights"
+        )
+    return matrix
+
+
+def doubly_stochastic(matrix: Matrix, tolerance: float = 1e-9) -> bool:
+    """Of a matrix what `is_doubly_stochastic` is of a graph."""
+    worst = max(abs(matrix.sum(axis=axis) - 1.0).max() for axis in (0, 1))
+    return bool(matrix.min() >= -tolerance and worst <= tolerance)
+
+
+def gap(matrix: Matrix) -> float:
+    """Of a doubly stochastic matrix what `spectral_gap` is of a graph."""
+    return max(0.0, 1.0 - _norm(_deviation(matrix)))
+
+
+def steps_to_mean(matrix: Matrix, tolerance: float) -> int | float:
+    """Of a doubly stochastic matrix what `mixing_time` is of a graph.
+
+    The norm never grows with t, so t is found by its binary digits: the largest power that is not
+    there yet, then one step more. Of a doubly stochastic W is W^t - 11^T/n = (W - 11^T/n)^t.
+    """
+    import numpy as np
+
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, got {tolerance}")
+    reached = np.eye(len(matrix)) - 1.0 / len(matrix)
+    if _norm(reached) <= tolerance:
+        return 0
+    powers = [_deviation(matrix)]
+    while _norm(powers[-1]) > tolerance:
+        if 2 ** len(powers) > _LONGEST:
+            return math.inf
+        powers.append(powers[-1] @ powers[-1])
+    steps = 0
+    for digit in range(len(powers) - 2, -1, -1):
+        further = reached @ powers[digit]
+        if _norm(further) > tolerance:
+            reached, steps = further, steps + 2**digit
+    return steps + 1
+
+
+def _deviation(matrix: Matrix) -> Matrix:
+    return matrix - 1.0 / len(matrix)
+
+
+def _norm(matrix: Matrix) -> float:
+    import numpy as np
+
+    return float(np.linalg.norm(matrix, 2))

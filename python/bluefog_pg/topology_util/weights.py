@@ -1,0 +1,95 @@
+"""What a weighted digraph says to one rank, and whether two of them say the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg._errors import ArgumentError
+from bluefog_pg.topology_util._arguments import base_above_one, integer, rank_below, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import networkx as nx
+
+
+def GetRecvWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
+    """What `rank` multiplies with: column `rank` of the weights matrix.
+
+    Args:
+        topo: nodes 0 .. n-1; an edge without "weight" weighs 1.
+        rank: one of them.
+
+    Returns:
+        (self_weight, {source rank: weight}), sources ascending; self_weight is 0 without self-loop.
+        As neighbor_allreduce takes them: `self_weight` and `src_weights`.
+
+    Raises:
+        TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
+        ArgumentError: `rank` is none of its ranks.
+    """
+    rank = rank_below(size_of(topo), "rank", rank)
+    return _split(rank, ((j, _weight(topo, j, rank)) for j in topo.predecessors(rank)))
+
+
+def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
+    """What `rank` gives to others: row `rank` of the weights matrix.
+
+    Args:
+        topo: nodes 0 .. n-1; an edge without "weight" weighs 1.
+        rank: one of them.
+
+    Returns:
+        (self_weight, {destination rank: weight}), destinations ascending. Beside the receivers'
+        weights give neighbor_allreduce `list(...)` of it as `dst_weights`: the mapping itself would
+        scale the data a second time.
+
+    Raises:
+        TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
+        ArgumentError: `rank` is none of its ranks.
+    """
+    rank = rank_below(size_of(topo), "rank", rank)
+    return _split(rank, ((j, _weight(topo, rank, j)) for j in topo.successors(rank)))
+
+
+def IsTopologyEquivalent(a: nx.DiGraph[int] | None, b: nx.DiGraph[int] | None) -> bool:
+    """Whether both have the same nodes, edges and weights, in whatever order; False for None."""
+    if a is None or b is None:
+        return False
+    return _rows(a) == _rows(b)
+
+
+def IsRegularGraph(topo: nx.DiGraph[int]) -> bool:
+    """Whether in-degree + out-degree is the same at all nodes (a self-loop counts in both)."""
+    return len({degree for _, degree in topo.degree()}) <= 1
+
+
+def isPowerOf(x: int, base: int) -> bool:
+    """Whether x is base^k for an integer k >= 0; exact, however large.
+
+    Raises:
+        ArgumentError: `base` is not an integer of at least 2, or `x` is not positive.
+        TypeError: `x` is not an integer.
+    """
+    base, x = base_above_one(base), integer("x", x)
+    if x < 1:
+        raise ArgumentError(f"x must be at least 1, got {x}")
+    while x % base == 0:
+        x //= base
+    return x == 1
+
+
+def _weight(topo: nx.DiGraph[int], source: int, destination: int) -> float:
+    return float(topo.edges[source, destination].get("weight", 1.0))
+
+
+def _split(rank: int, weights: Iterable[tuple[int, float]]) -> tuple[float, dict[int, float]]:
+    others = {int(other): weight for other, weight in sorted(weights)}
+    return others.pop(rank, 0.0), others
+
+
+def _rows(topo: nx.DiGraph[int]) -> dict[int, dict[int, Any]]:
+    return {
+        node: {other: edge.get("weight", 1.0) for other, edge in topo[node].items()}
+        for node in topo
+    }
