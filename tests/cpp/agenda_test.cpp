@@ -141,13 +141,26 @@ class DamagedLaneTest : public AgendaTest {
 
 TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {
   zero_.receive(kMuch);
-  write(frame(FrameType::kEager, kMuch));
+  Frame small = frame(FrameType::kEager, kMuch);
+  small.bytes = kMuch * sizeof(float);
+  write(small);
   EXPECT_EQ(failure().ranks, Ranks{1});
+}
+
+TEST_F(DamagedLaneTest, AMessageOfAnotherLengthThanItSaysBlamesItsSender) {
+  const OpPtr op = zero_.receive(4);
+  write(frame(FrameType::kEager, 4));
+  zero_.agenda.pass();
+  const std::optional<Error> error = errorOf(*op);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->ranks(), Ranks{1});
 }
 
 TEST_F(DamagedLaneTest, AFrameThatBelongsNowhereBlamesItsSender) {
   zero_.receive(kMuch);
-  write(frame(FrameType::kAnnounce, kMuch));
+  Frame announced = frame(FrameType::kAnnounce, kMuch);
+  announced.offset = kMuch * sizeof(float);
+  write(announced);
   zero_.agenda.pass();
   Frame data = frame(FrameType::kData, kMuch);
   data.offset = kMuch * sizeof(float) - 1;
