@@ -26,7 +26,7 @@ class Call:
         tensors: Tensors,
         nodes: tuple[int, int, str] | None = None,
     ) -> None:
-        """`nodes`: how many there are, which one is this, what they are; None: the group's ranks."""
+        """`nodes`: how many there are, which is this one, what they are; None: the group's ranks."""
         self.member = member
         self._title = (op, tensors)
         self._size, self._self, self._noun = nodes or (member.size, member.rank, "rank")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from bluefog_pg import _agreement, _edges
+from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
 
@@ -117,11 +117,11 @@ def neighbor_allreduce(
     tag = 0 if name is None else tag_of(name)
     if isinstance(tensor, torch.Tensor):
         if tensor.requires_grad and not async_op and torch.is_grad_enabled():
-            return _differentiable().sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
+            return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
         return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
     tensors = _list_of(member, "neighbor_allreduce", tensor)
     if not async_op and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return _differentiable().sum_of("neighbor_allreduce", tensors, edges, tag, member)
+        return functional.sum_of("neighbor_allreduce", tensors, edges, tag, member)
     return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, async_op)
 
 
@@ -183,7 +183,7 @@ def neighbor_allgather(
         _agreement.require(member, "neighbor_allgather", edges)
     tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and not async_op and torch.is_grad_enabled():
-        return _differentiable().rows_of(tensor, edges, tag, member)
+        return functional.rows_of(tensor, edges, tag, member)
     return member.backend.neighbor_allgather(tensor, edges, tag, async_op)
 
 
@@ -245,7 +245,7 @@ def neighbor_alltoall(
     tag = 0 if name is None else tag_of(name)
     like, parts = _parts(member, tensor, len(edges.destinations))
     if not async_op and torch.is_grad_enabled() and any(part.requires_grad for part in parts):
-        return _differentiable().parts_of(like, parts, edges, tag, member)
+        return functional.parts_of(like, parts, edges, tag, member)
     return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)
 
 
@@ -302,7 +302,7 @@ def pair_gossip(
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
     tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and not async_op and torch.is_grad_enabled():
-        return _differentiable().sum_of("pair_gossip", [tensor], edges, tag, member)[0]
+        return functional.sum_of("pair_gossip", [tensor], edges, tag, member)[0]
     return member.backend.pair_gossip(tensor, edges, tag, async_op)
 
 
@@ -374,7 +374,7 @@ def hierarchical_neighbor_allreduce(
         _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
     tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and not async_op and torch.is_grad_enabled():
-        return _differentiable().mean_of_machines(tensor, edges, tag, member)
+        return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(
         tensor, member.machines.locals, edges, tag, async_op
     )
@@ -414,9 +414,3 @@ def _parts(
             "an empty list does not say of what type and shape; pass torch.empty(0, ...)"
         )
     return parts[0], parts
-
-
-def _differentiable() -> Any:
-    from bluefog_pg import functional
-
-    return functional

@@ -97,13 +97,13 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)
                   : inEach(outputs, like, sizes, outputs_);
   };
-  op->scripts.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
-                                                opts.tag, allocate));
+  op->scripts.push_back(
+      bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources), opts.tag, allocate));
   op->partners = partnersOf(edges);
   own(*op, std::move(buffers));
-  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs,
-               std::move(outputs)},
-              opts.async_op);
+  return post(
+      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
+      opts.async_op);
 }
 
 }  // namespace bluefog
