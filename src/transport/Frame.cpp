@@ -26,6 +26,10 @@ const char* name(OpKind kind) {
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
+bool isBetweenNeighbors(OpKind kind) {
+  return kind == OpKind::kNeighborAllReduce || kind >= OpKind::kNeighborAllGather;
+}
+
 // FNV-1a.
 uint64_t digest(std::span<const size_t> sizes) {
   uint64_t hash = 14695981039346656037ull;
