@@ -19,10 +19,10 @@ export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest bench lint fmt clean
+.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest bench bench-neighbors lint fmt clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 dev: $(INSTALLED) ## Build, and install in editable mode
 
@@ -61,10 +61,16 @@ ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitize
 	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
 
 bench: dev ## Compare the collectives with gloo and MPI
-	python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'
+	$(BENCH_NEEDS)
 	python3 benchmarks/collectives.py
 
-CPP_FILES = $(shell find $(wildcard src tests/cpp) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl')
+bench-neighbors: dev ## Compare averaging with neighbours with raw MPI, in C
+	$(BENCH_NEEDS)
+	python3 benchmarks/neighbors.py
+
+BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'
+
+CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c')
 
 lint: | $(INSTALLED) ## Check style, types and spelling
 	ruff check

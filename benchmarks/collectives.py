@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import cases
 import launch
-import peers
 import probes
 import report
 import torch
@@ -42,7 +42,7 @@ def parse_args() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--ops", default=",".join(peers.OPS))
+    parser.add_argument("--ops", default=",".join(cases.OPS))
     parser.add_argument("--sizes", help=f"in bytes, K or M; default {SIZES}")
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
@@ -57,7 +57,7 @@ def parse_args() -> argparse.Namespace:
     args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
     args.rounds = args.rounds or (3 if args.quick else 9)
     args.ops, args.backends = args.ops.split(","), args.backends.split(",")
-    for given, known in ((args.ops, peers.OPS), (args.backends, BACKENDS)):
+    for given, known in ((args.ops, cases.OPS), (args.backends, BACKENDS)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if min(args.ranks) < 2:

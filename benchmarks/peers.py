@@ -1,7 +1,7 @@
 """Who is compared, and what each one calls for each operation.
 
-A peer binds a case to a call without arguments that returns the tensor holding the result,
-or to None where it has no such operation.
+A peer binds a case to a call without arguments that returns the tensor (or the list of them) with
+the result, or to None where it has no such operation.
 """
 
 from __future__ import annotations
@@ -11,102 +11,20 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import launch
 import numpy as np
 import torch
 import torch.distributed as dist
+from cases import COALESCED, GRAPHS, NEIGHBOR, PAIR, Call, Case, Result
 from torch import Tensor
-
-Call = Callable[[], Tensor]
 
 warnings.filterwarnings("ignore", "`torch.distributed.all_reduce_coalesced`", FutureWarning)
 
 # torch 2.13 names these two anew and warns about the old names.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-
-NEIGHBOR = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer")
-# By op: which of send and recv holds one rank's share, where the other one holds n of them.
-SHARE = {"all_gather": "send", "gather": "send", "reduce_scatter": "recv", "scatter": "recv"}
-# 100 tensors in one call.
-COALESCED = "all_reduce_coalesced"
-OPS = (
-    "all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
-    "all_to_all", COALESCED, *NEIGHBOR,
-)  # fmt: skip
-
-
-@dataclass
-class Case:
-    """One operation at one size; the buffers are the same for every peer."""
-
-    op: str
-    rank: int
-    n: int
-    size: int  # bytes of the larger buffer, as nccl-tests counts
-    send: Tensor = field(init=False)
-    recv: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        share = max(1, self.size // 4 // self.n)
-        count = self.size // 4
-        if self.op == COALESCED:
-            count = max(count, 100)  # none of them empty
-        if self.op in SHARE or self.op == "all_to_all":
-            count = share * self.n
-        self.size = 4 * count
-        self.send = torch.zeros(share if SHARE.get(self.op) == "send" else count)
-        self.recv = torch.zeros(share if SHARE.get(self.op) == "recv" else count)
-
-    def edges(self) -> list[tuple[list[int], list[int]]]:
-        """(sources, destinations) of one call after the other, then again from the start."""
-        n, at = self.n, self.rank
-        distances = [1 << k for k in range(n.bit_length()) if 1 << k < n]
-        if self.op == "neighbor_ring":
-            distances = sorted({1, n - 1})
-        turns = [[d] for d in distances] if self.op == "neighbor_one_peer" else [distances]
-        return [([(at - d) % n for d in ds], [(at + d) % n for d in ds]) for ds in turns]
-
-    def values(self, rank: int) -> Tensor:
-        """Small integers, so that float32 sums are exact whatever their order."""
-        return rank + 1.0 + torch.arange(self.send.numel()) % 7
-
-    def expected(self) -> Tensor:
-        if self.op == "broadcast":
-            return self.values(0)
-        if self.op in ("all_gather", "gather"):
-            return torch.cat([self.values(r) for r in range(self.n)])
-        if self.op == "scatter":
-            return self.values(0).chunk(self.n)[self.rank]
-        if self.op == "all_to_all":
-            return torch.cat([self.values(r).chunk(self.n)[self.rank] for r in range(self.n)])
-        if self.op in NEIGHBOR:
-            sources = self.edges()[0][0]
-            return torch.stack([self.values(r) for r in (self.rank, *sources)]).mean(0)
-        total = torch.stack([self.values(r) for r in range(self.n)]).sum(0)
-        return total.chunk(self.n)[self.rank] if self.op == "reduce_scatter" else total
-
-    def wrong(self, call: Call) -> int:
-        """Elements that one call, the first one of this binding, gets wrong."""
-        self.send.copy_(self.values(self.rank))
-        self.recv.fill_(-1)
-        got = call()
-        bad = torch.isclose(got, self.expected(), rtol=1e-6).logical_not().sum().item()
-        if self.op in ("reduce", "gather") and self.rank != 0:
-            bad = 0  # the root's alone says something
-        self.send.zero_()  # an all_reduce in place, repeated, must not grow without bound
-        return int(bad)
-
-    def bus_factor(self) -> float:
-        """busbw / algbw: nccl-tests' factors; what a rank receives for the neighbour operations."""
-        if self.op in NEIGHBOR:
-            return float(len(self.edges()[0][0]))
-        share = (self.n - 1) / self.n
-        whole = {"all_reduce": 2 * share, COALESCED: 2 * share, "broadcast": 1.0, "reduce": 1.0}
-        return whole.get(self.op, share)
 
 
 class TorchPeer:
@@ -152,26 +70,54 @@ class FakePeer(TorchPeer):
 
 
 class BluefogPeer(TorchPeer):
+    def averaged(self, case: Case) -> Tensor | list[Tensor]:
+        return case.send
+
     def bind(self, case: Case) -> Call | None:
         if case.op not in NEIGHBOR:
             return super().bind(case)
         import bluefog_pg
 
-        send = case.send
+        send, group = case.send, self.group
+        if case.op == PAIR:
+            partner = case.rank ^ 1
+            return lambda: bluefog_pg.pair_gossip(send, partner, group=group)
+        x = self.averaged(case)
         if case.op == "neighbor_one_peer":
             turns = itertools.cycle(case.edges())
 
-            def call() -> Tensor:
+            def call() -> Result:
                 (source,), to = next(turns)
                 return bluefog_pg.neighbor_allreduce(
-                    send, self_weight=0.5, src_weights={source: 0.5}, dst_weights=to
+                    x, self_weight=0.5, src_weights={source: 0.5}, dst_weights=to, group=group
                 )
 
             return call
         graphs = bluefog_pg.topology_util
         ring = case.op == "neighbor_ring"
-        bluefog_pg.set_topology((graphs.RingGraph if ring else graphs.ExponentialTwoGraph)(case.n))
-        return lambda: bluefog_pg.neighbor_allreduce(send)
+        graph = (graphs.RingGraph if ring else graphs.ExponentialTwoGraph)(case.n)
+        bluefog_pg.set_topology(graph, group=group)
+        return lambda: bluefog_pg.neighbor_allreduce(x, group=group)
+
+
+class ListPeer(BluefogPeer):
+    """A hundred tensors averaged as one list: all of the case's buffer."""
+
+    def averaged(self, case: Case) -> list[Tensor]:
+        return list(case.send.tensor_split(100))
+
+    def bind(self, case: Case) -> Call | None:
+        return super().bind(case) if case.op in GRAPHS else None
+
+
+class AddPeer:
+    """The floor of an averaging in Python: a call of torch's that makes a tensor and adds two."""
+
+    name, checked = "torch.add", False
+
+    def bind(self, case: Case) -> Call:
+        send = case.send
+        return lambda: torch.add(send, send, out=torch.empty_like(send))
 
 
 class GlooPeer(TorchPeer):
@@ -199,6 +145,15 @@ class GlooPeer(TorchPeer):
         return call
 
 
+def start_mpi() -> Any:
+    import mpi4py
+
+    mpi4py.rc.thread_level = "funneled"  # the least locking: no other thread calls MPI
+    from mpi4py import MPI
+
+    return MPI
+
+
 class MpiPeer:
     """Open MPI through mpi4py's buffer calls; neighbours by point-to-point, then numpy."""
 
@@ -206,13 +161,9 @@ class MpiPeer:
     BLOCK = 32768  # elements averaged at a time: sum and scaling while they are in the L2 cache
 
     def __init__(self) -> None:
-        import mpi4py
-
-        mpi4py.rc.thread_level = "funneled"  # the least locking: no other thread calls MPI
-        from mpi4py import MPI
-
-        self.mpi: Any = MPI
-        self.world = MPI.COMM_WORLD.Dup()  # across hosts, bluefog takes what comes in the world
+        self.mpi = start_mpi()
+        # Across hosts, bluefog takes what comes in COMM_WORLD.
+        self.world = self.mpi.COMM_WORLD.Dup()
 
     def bind(self, case: Case) -> Call | None:
         if case.op in NEIGHBOR:

@@ -18,7 +18,9 @@ COLOURS = {
     "bluefog": "tab:blue",
     "gloo": "tab:orange",
     "mpi": "tab:green",
+    "raw_mpi": "tab:red",
     "fake": "tab:gray",
+    "torch.add": "tab:gray",
     "memcpy": "black",
     "wire": "black",
 }
@@ -32,20 +34,25 @@ def size_text(size: int) -> str:
 
 
 def heading(op: str, ranks: int) -> str:
-    columns = f"{'size':>10} {'count':>10} {'type':>8} {'peer':>8} {'time':>11} {'algbw':>8}"
-    units = f"{'(B)':>10} {'(elements)':>10} {'':>8} {'':>8} {'(us)':>11} {'(GB/s)':>8}"
+    columns = f"{'size':>10} {'count':>10} {'type':>8} {'peer':>9} {'time':>11} {'least':>11}"
+    units = f"{'(B)':>10} {'(elements)':>10} {'':>8} {'':>9} {'(us)':>11} {'(us)':>11}"
     return (
-        f"\n{op}, {ranks} ranks\n{columns} {'busbw':>8} {'#wrong':>7}\n"
-        f"{units} {'(GB/s)':>8} {'':>7}"
+        f"\n{op}, {ranks} ranks\n{columns} {'algbw':>8} {'busbw':>8} {'#wrong':>7}\n"
+        f"{units} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
     )
+
+
+def least_us(row: Row) -> float:
+    """Of all turns: what others on the machine disturbed least."""
+    return min(row["rounds_us"])
 
 
 def line(row: Row) -> str:
     alg, bus = ("-" if row[k] is None else f"{row[k]:.2f}" for k in ("algbw", "busbw"))
     wrong = "-" if row["wrong"] is None else row["wrong"]
     return (
-        f"{row['size']:>10} {row['count']:>10} {row['type']:>8} {row['peer']:>8} "
-        f"{row['time_us']:>11.2f} {alg:>8} {bus:>8} {wrong:>7}"
+        f"{row['size']:>10} {row['count']:>10} {row['type']:>8} {row['peer']:>9} "
+        f"{row['time_us']:>11.2f} {least_us(row):>11.2f} {alg:>8} {bus:>8} {wrong:>7}"
     )
 
 
@@ -150,9 +157,10 @@ def goals(found: dict[str, Any]) -> list[Goal]:
 
 
 def goal_table(all_goals: list[Goal], of: str) -> str:
-    lines = [f"\n{'goal':<50} {of:>5}  {'limit':<18} {'found':<20} verdict"]
+    wide = max([20, *(len(g.found) for g in all_goals)])
+    lines = [f"\n{'goal':<50} {of:>5}  {'limit':<18} {'found':<{wide}} verdict"]
     lines += [
-        f"{g.text:<50} {g.ranks:>5}  {g.limit:<18} {g.found:<20} {g.verdict}" for g in all_goals
+        f"{g.text:<50} {g.ranks:>5}  {g.limit:<18} {g.found:<{wide}} {g.verdict}" for g in all_goals
     ]
     return "\n".join(lines)
 
@@ -204,14 +212,17 @@ class Report:
     tables: Callable[[list[Row]], str]
     plot: Callable[[list[Row], Path], None]
     of: str = "ranks"  # what the goals count
+    more: Callable[[dict[str, Any]], str] = lambda _: ""  # tables of what is not in the rows
 
     def write(self, found: dict[str, Any], path: Path) -> None:
-        """JSON at `path`, the plot beside it, the goals on stdout."""
+        """JSON at `path`, the plot beside it, further tables and the goals on stdout."""
         all_goals = self.goals(found)
         found["goals"] = [asdict(goal) for goal in all_goals]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found, indent=1) + "\n")
         self.plot(found["rows"], path.with_suffix(".png"))
+        if tables := self.more(found):
+            print(tables)
         print(goal_table(all_goals, self.of))
         print(f"\n{path}\n{path.with_suffix('.png')}")
 

@@ -8,36 +8,48 @@ import statistics
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import launch
 import peers
+import raw_mpi
 import report
 import torch
 import torch.distributed as dist
-from peers import Call, Case
+from cases import Call, Case, Repeating
 
-SLICE, MOST_REPS = 0.02, 200  # seconds of calls in one turn
+LIMIT = timedelta(seconds=60)
 
 
-def make_peers(me: launch.Rank, gloo: dist.ProcessGroup, limit: timedelta) -> list[Any]:
-    made: list[Any] = []
-    for name in me.args["backends"]:
-        if name == "bluefog":
-            made.append(peers.BluefogPeer(name, None))
-        elif name == "gloo":
-            made.append(peers.GlooPeer(name, gloo))
-        elif name == "mpi":
-            made.append(peers.MpiPeer())
-        elif name == "wire":
-            made.append(peers.WirePeer(me.rank, me.n, me.args["hosts"], me.store))
-        elif name == "fake":
-            importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
-            made.append(peers.FakePeer(name, dist.new_group(backend="fake", timeout=limit)))
-        else:
-            made.append(peers.MemcpyPeer())
-    return made
+@dataclass
+class Plan:
+    """How often is timed, and how long."""
+
+    rounds: int
+    slice: float = 0.02  # seconds of calls in one turn
+    most: int = 200  # calls in one turn
+
+
+def make_peers(me: launch.Rank, backends: list[str], gloo: dist.ProcessGroup) -> list[Any]:
+    def fake() -> peers.FakePeer:
+        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
+        return peers.FakePeer("fake", dist.new_group(backend="fake", timeout=LIMIT))
+
+    makers: dict[str, Callable[[], Any]] = {
+        "bluefog": lambda: peers.BluefogPeer("bluefog", None),
+        "list": lambda: peers.ListPeer("list", None),
+        "gloo": lambda: peers.GlooPeer("gloo", gloo),
+        "mpi": peers.MpiPeer,
+        "raw_mpi": lambda: raw_mpi.RawMpiPeer(me.args["raw_mpi"]),
+        "wire": lambda: peers.WirePeer(me.rank, me.n, me.args["hosts"], me.store),
+        "fake": fake,
+        "memcpy": peers.MemcpyPeer,
+        "torch.add": peers.AddPeer,
+    }
+    return [makers[name]() for name in backends]
 
 
 def slowest(seconds: list[float], gloo: dist.ProcessGroup) -> list[float]:
@@ -48,82 +60,101 @@ def slowest(seconds: list[float], gloo: dist.ProcessGroup) -> list[float]:
 
 
 def turn(call: Call, reps: int, gloo: dist.ProcessGroup) -> float:
+    repeat = call.repeat if isinstance(call, Repeating) else None
     dist.barrier(group=gloo)
+    if repeat:
+        return repeat(reps)
     start = time.perf_counter()
     for _ in range(reps):
         call()
     return (time.perf_counter() - start) / reps
 
 
+def repetitions(call: Call, plan: Plan, gloo: dist.ProcessGroup) -> int:
+    """The calls that fill a turn. A few after a barrier say little about many: it asks again."""
+    turn(call, 2, gloo)
+    reps = 3
+    while True:
+        (seconds,) = slowest([turn(call, reps, gloo)], gloo)
+        wanted = max(1, min(plan.most, round(plan.slice / seconds)))
+        if wanted <= 3 * reps:
+            return wanted
+        reps = min(wanted, 10 * reps)
+
+
 def time_peer_by_peer(
-    calls: list[Call], rounds: int, gloo: dist.ProcessGroup
+    calls: list[Call], plan: Plan, gloo: dist.ProcessGroup
 ) -> tuple[list[int], list[list[float]]]:
-    for call in calls:
-        turn(call, 2, gloo)
-    guesses = slowest([turn(call, 3, gloo) for call in calls], gloo)
-    reps = [max(1, min(MOST_REPS, round(SLICE / guess))) for guess in guesses]
+    reps = [repetitions(call, plan, gloo) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
-    for done in range(rounds):
+    for done in range(plan.rounds):
         for k in range(len(calls)):
             at = (done + k) % len(calls)  # so that nobody always follows the same other one
             times[at].append(turn(calls[at], reps[at], gloo))
     return reps, [slowest(each, gloo) for each in times]
 
 
-def run_case(case: Case, all_peers: list[Any], rounds: int, gloo: dist.ProcessGroup) -> list[Any]:
+def row_of(case: Case, peer: Any, times: list[float], wrong: int) -> dict[str, Any]:
+    seconds = statistics.median(times)
+    algbw = case.size / seconds / 1e9
+    bus = 1.0 if peer.name == "memcpy" else case.bus_factor()
+    moves = peer.name not in ("fake", "torch.add")  # no bytes, no bandwidth
+    return {
+        "ranks": case.n,
+        "op": case.op,
+        "size": case.size,
+        "count": case.size // 4,
+        "type": "float32",
+        "peer": peer.name,
+        "time_us": seconds * 1e6,
+        "algbw": algbw if moves else None,
+        "busbw": algbw * bus if moves else None,
+        "wrong": wrong if peer.checked else None,
+        "rounds_us": [t * 1e6 for t in times],
+    }
+
+
+def run_case(case: Case, all_peers: list[Any], plan: Plan, gloo: dist.ProcessGroup) -> list[Any]:
     bound = [(peer, peer.bind(case)) for peer in all_peers]
     bound = [(peer, call) for peer, call in bound if call is not None]
-    wrong = [case.wrong(call) if peer.checked else None for peer, call in bound]
-    counts = torch.tensor([w or 0 for w in wrong])
+    wrong = [case.wrong(call) if peer.checked else 0 for peer, call in bound]
+    counts = torch.tensor(wrong)
     dist.all_reduce(counts, group=gloo)
-    reps, times = time_peer_by_peer([call for _, call in bound], rounds, gloo)
-    rows = []
-    for at, (peer, _) in enumerate(bound):
-        seconds = statistics.median(times[at])
-        algbw = case.size / seconds / 1e9
-        bus = 1.0 if peer.name == "memcpy" else case.bus_factor()
-        moves = peer.name != "fake"  # no bytes, no bandwidth
-        rows.append(
-            {
-                "ranks": case.n,
-                "op": case.op,
-                "size": case.size,
-                "count": case.size // 4,
-                "type": "float32",
-                "peer": peer.name,
-                "time_us": seconds * 1e6,
-                "algbw": algbw if moves else None,
-                "busbw": algbw * bus if moves else None,
-                "wrong": int(counts[at]) if peer.checked else None,
-                "reps": reps[at],
-                "rounds_us": [t * 1e6 for t in times[at]],
-            }
-        )
+    reps, times = time_peer_by_peer([call for _, call in bound], plan, gloo)
+    return [
+        row_of(case, peer, times[at], int(counts[at])) | {"reps": reps[at]}
+        for at, (peer, _) in enumerate(bound)
+    ]
+
+
+def run_cases(
+    me: launch.Rank,
+    gloo: dist.ProcessGroup,
+    cases: Iterable[Case],
+    backends: list[str],
+    plan: Plan,
+) -> list[Any]:
+    """The rows of all cases, which rank 0 prints as they come."""
+    all_peers = make_peers(me, backends, gloo)
+    rows: list[Any] = []
+    for case in cases:
+        found = run_case(case, all_peers, plan, gloo)
+        if me.rank == 0:
+            starts = not rows or rows[-1]["op"] != case.op
+            said = [report.heading(case.op, me.n)] if starts else []
+            print("\n".join([*said, *map(report.line, found)]), flush=True)
+        rows += found
     return rows
 
 
-def main() -> None:
-    me = launch.join()
-    args, limit = me.args, timedelta(seconds=60)
-    default = "bluefog" if "bluefog" in args["backends"] else "gloo"
-    dist.init_process_group(default, store=me.store, rank=me.rank, world_size=me.n, timeout=limit)
-    gloo = dist.new_group(backend="gloo", timeout=limit)
-    all_peers = make_peers(me, gloo, limit)
-    rows: list[Any] = []
-    for op in args["ops"]:
-        if me.rank == 0:
-            print(report.heading(op, me.n), flush=True)
-        for size in args["sizes"]:
-            found = run_case(Case(op, me.rank, me.n, size), all_peers, args["rounds"], gloo)
-            if me.rank == 0:
-                print("\n".join(map(report.line, found)), flush=True)
-            rows += found
-    me.give_back(rows)
-    dist.barrier(group=gloo)
-    dist.destroy_process_group()
+def start(me: launch.Rank, backends: list[str]) -> dist.ProcessGroup:
+    """The groups of all ranks; gloo's also keeps the turns in step."""
+    default = "bluefog" if "bluefog" in backends else "gloo"
+    dist.init_process_group(default, store=me.store, rank=me.rank, world_size=me.n, timeout=LIMIT)
+    return dist.new_group(backend="gloo", timeout=LIMIT)
 
 
-if __name__ == "__main__":
+def run_rank(main: Callable[[], None]) -> None:
     try:
         main()
     except BaseException:
@@ -131,3 +162,17 @@ if __name__ == "__main__":
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
+
+
+def main() -> None:
+    me = launch.join()
+    args = me.args
+    gloo = start(me, args["backends"])
+    cases = (Case(op, me.rank, me.n, size) for op in args["ops"] for size in args["sizes"])
+    me.give_back(run_cases(me, gloo, cases, args["backends"], Plan(args["rounds"])))
+    dist.barrier(group=gloo)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run_rank(main)

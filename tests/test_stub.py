@@ -6,6 +6,8 @@ from pathlib import Path
 
 # What pybind11 gives every class and no stub can say.
 PYBIND11 = """
+bluefog_pg._C.Edges
+bluefog_pg._C.Edges.__init__
 bluefog_pg._C.PmixClient
 bluefog_pg._C.ProcessGroupBluefog
 bluefog_pg._C.ProcessGroupBluefog.Options

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,7 @@ class PeerFailed(dist.DistBackendError):
 class CollectiveTimeout(dist.DistBackendError):
     ranks: list[int]
 
-class Mismatch(dist.DistBackendError):
+class Mismatch(dist.DistBackendError, ValueError):
     ranks: list[int]
 
 class Aborted(dist.DistBackendError):
@@ -22,6 +22,16 @@ class Aborted(dist.DistBackendError):
 
 class WorkBluefog(dist.Work):
     def result(self) -> list[torch.Tensor]: ...
+
+class Edges:
+    @property
+    def self_weight(self) -> float: ...
+    @property
+    def sources(self) -> list[tuple[int, float]]: ...
+    @property
+    def destinations(self) -> list[tuple[int, float]]: ...
+    @property
+    def divisor(self) -> float: ...
 
 class ProcessGroupBluefog(Backend):
     class Options(Backend.Options):
@@ -46,11 +56,86 @@ class ProcessGroupBluefog(Backend):
     def neighbor_allreduce(
         self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
     ) -> torch.Tensor | WorkBluefog: ...
+    @overload
+    def neighbor_allreduce_of_many(
+        self, tensors: Sequence[torch.Tensor], edges: Edges, tag: int, async_op: Literal[False]
+    ) -> list[torch.Tensor]: ...
+    @overload
+    def neighbor_allreduce_of_many(
+        self, tensors: Sequence[torch.Tensor], edges: Edges, tag: int, async_op: bool
+    ) -> list[torch.Tensor] | WorkBluefog: ...
+    @overload
+    def pair_gossip(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
+    ) -> torch.Tensor: ...
+    @overload
+    def pair_gossip(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
+    ) -> torch.Tensor | WorkBluefog: ...
+    @overload
+    def neighbor_allgather(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
+    ) -> torch.Tensor: ...
+    @overload
+    def neighbor_allgather(
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
+    ) -> torch.Tensor | WorkBluefog: ...
+    @overload
+    def neighbor_allgather_in_parts(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: Literal[False],
+    ) -> list[torch.Tensor]: ...
+    @overload
+    def neighbor_allgather_in_parts(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: bool,
+    ) -> list[torch.Tensor] | WorkBluefog: ...
+    @overload
+    def neighbor_alltoall(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: Literal[False],
+    ) -> list[torch.Tensor]: ...
+    @overload
+    def neighbor_alltoall(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: bool,
+    ) -> list[torch.Tensor] | WorkBluefog: ...
+    @overload
+    def hierarchical_neighbor_allreduce(
+        self,
+        tensor: torch.Tensor,
+        locals: Sequence[int],
+        between: Edges,
+        tag: int,
+        async_op: Literal[False],
+    ) -> torch.Tensor: ...
+    @overload
+    def hierarchical_neighbor_allreduce(
+        self, tensor: torch.Tensor, locals: Sequence[int], between: Edges, tag: int, async_op: bool
+    ) -> torch.Tensor | WorkBluefog: ...
     def perform_nocolor_split(self, device: torch.device) -> None: ...
     def flight_log(self) -> list[dict[str, Any]]: ...
     def _set_default_timeout(self, timeout: timedelta) -> None: ...
     @property
     def options(self) -> ProcessGroupBluefog.Options: ...
+    @property
+    def hosts(self) -> list[list[int]]: ...
     @property
     def bytes_sent(self) -> int: ...
     @property

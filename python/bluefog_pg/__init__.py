@@ -9,51 +9,103 @@ if TYPE_CHECKING:
     from bluefog_pg import topology_util as topology_util
     from bluefog_pg._C import (
         Aborted as Aborted,
+    )
+    from bluefog_pg._C import (
         CollectiveTimeout as CollectiveTimeout,
+    )
+    from bluefog_pg._C import (
         Mismatch as Mismatch,
+    )
+    from bluefog_pg._C import (
         PeerFailed as PeerFailed,
+    )
+    from bluefog_pg._C import (
         ProcessGroupBluefog as ProcessGroupBluefog,
     )
     from bluefog_pg._errors import (
         ArgumentError as ArgumentError,
+    )
+    from bluefog_pg._errors import (
         NotRunning as NotRunning,
     )
     from bluefog_pg.barrier import monitored_barrier as monitored_barrier
     from bluefog_pg.flight import (
         flight_log as flight_log,
+    )
+    from bluefog_pg.flight import (
         write_flight_log as write_flight_log,
     )
     from bluefog_pg.neighbors import (
         hierarchical_neighbor_allreduce as hierarchical_neighbor_allreduce,
+    )
+    from bluefog_pg.neighbors import (
         neighbor_allgather as neighbor_allgather,
+    )
+    from bluefog_pg.neighbors import (
         neighbor_allreduce as neighbor_allreduce,
+    )
+    from bluefog_pg.neighbors import (
         neighbor_alltoall as neighbor_alltoall,
+    )
+    from bluefog_pg.neighbors import (
         pair_gossip as pair_gossip,
     )
     from bluefog_pg.start import (
         init as init,
+    )
+    from bluefog_pg.start import (
         shutdown as shutdown,
     )
     from bluefog_pg.stats import stats as stats
     from bluefog_pg.topology import (
         in_neighbor_machine_ranks as in_neighbor_machine_ranks,
+    )
+    from bluefog_pg.topology import (
         in_neighbor_ranks as in_neighbor_ranks,
+    )
+    from bluefog_pg.topology import (
         is_machine_topo_weighted as is_machine_topo_weighted,
+    )
+    from bluefog_pg.topology import (
         is_topo_weighted as is_topo_weighted,
+    )
+    from bluefog_pg.topology import (
         load_machine_topology as load_machine_topology,
+    )
+    from bluefog_pg.topology import (
         load_topology as load_topology,
+    )
+    from bluefog_pg.topology import (
         out_neighbor_machine_ranks as out_neighbor_machine_ranks,
+    )
+    from bluefog_pg.topology import (
         out_neighbor_ranks as out_neighbor_ranks,
+    )
+    from bluefog_pg.topology import (
         set_machine_topology as set_machine_topology,
+    )
+    from bluefog_pg.topology import (
         set_topology as set_topology,
     )
     from bluefog_pg.world import (
         is_homogeneous as is_homogeneous,
+    )
+    from bluefog_pg.world import (
         local_rank as local_rank,
+    )
+    from bluefog_pg.world import (
         local_size as local_size,
+    )
+    from bluefog_pg.world import (
         machine_rank as machine_rank,
+    )
+    from bluefog_pg.world import (
         machine_size as machine_size,
+    )
+    from bluefog_pg.world import (
         rank as rank,
+    )
+    from bluefog_pg.world import (
         size as size,
     )
 
@@ -112,7 +164,7 @@ _NAMES_IN = {
 }
 _HOME = {name: home for home, names in _NAMES_IN.items() for name in names}
 
-__all__ = sorted({*_HOME, "topology_util"})  # noqa: PLE0605
+__all__ = sorted({*_HOME, "topology_util"})
 
 
 # Every `import torch` of this environment imports this package (see _autoload), so what a name

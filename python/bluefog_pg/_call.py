@@ -26,7 +26,7 @@ class Call:
         tensors: Tensors,
         nodes: tuple[int, int, str] | None = None,
     ) -> None:
-        """`nodes`: how many there are, which one is this, what they are; None: the group's ranks."""
+        """`nodes`: how many there are, which is this one, what they are; None: the ranks."""
         self.member = member
         self._title = (op, tensors)
         self._size, self._self, self._noun = nodes or (member.size, member.rank, "rank")
@@ -95,7 +95,8 @@ class Call:
             noun = "group rank" if self._noun == "rank" else self._noun
             self.fail(f"{name} names {noun} {node}; there are 0 to {self._size - 1}")
         if node == self._self:
-            self.fail(f"{name} names this {self._noun} itself; its weight is self_weight")
+            weight = "; its weight is self_weight" if name.endswith("weights") else ""
+            self.fail(f"{name} names this {self._noun} itself{weight}")
         return node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.distributed import distributed_c10d
 
@@ -58,8 +58,9 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
         TypeError: this rank has no part in the group, or its backend is another one.
         NotRunning: there is no default group.
     """
+    wanted: Any = _world.default_pg if group is None else group
     try:
-        return _members[_world.default_pg if group is None else group]
+        return _members[wanted]
     except (KeyError, TypeError):
         resolved = resolve(group)
         member = _members[resolved] = Member(resolved)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bluefog_pg._C import Edges
 
-_library = torch.library.Library("bluefog", "DEF")
+_library: Any = torch.library.Library("bluefog", "DEF")  # type: ignore[no-untyped-call]
 _EDGES = (
     "float self_weight, int[] src_ranks, float[] src_weights, int[] dst_ranks, "
     "float[] dst_weights, float divisor, int tag, str group_name"
@@ -93,7 +93,8 @@ def _reversed(listed: Sequence[Any]) -> tuple[Any, ...]:
 def _member(group_name: str) -> Member:
     if not group_name:
         return member_of(None)
-    return member_of(distributed_c10d._resolve_process_group(group_name))
+    resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
+    return member_of(resolve(group_name))
 
 
 def _unlisted(listed: Sequence[Any]) -> tuple[Member, Edges, int]:
@@ -132,7 +133,7 @@ def _run_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
 
 def _run_rows_back(grad: Tensor, tensor: Tensor, counts: Tensor, *listed: Any) -> Tensor:
     member, edges, tag = _unlisted(listed)
-    parts = list(grad.split(counts.tolist())) if len(counts) else []
+    parts = list(torch.split(grad, counts.tolist())) if len(counts) else []
     back = member.backend.neighbor_allgather_in_parts(grad, parts, edges, tag, False)
     return torch.stack(back).sum(0) if back else torch.zeros_like(tensor)
 
@@ -333,17 +334,16 @@ _MACHINES = (
     "float? self_weight=None, int[]? src_machine_ranks=None, float[]? src_machine_weights=None, "
     "int[]? dst_machine_ranks=None, float[]? dst_machine_weights=None, str group_name=''"
 )
+_GOSSIP = (
+    "Tensor tensor, int target_rank, *, float? self_weight=None, float? pair_weight=None, "
+    "str group_name=''"
+)
 # As Python's functions of these names: the tensor by its place, the others by keyword.
 for _function, _arguments, _result in (
     (_neighbor_allreduce, f"Tensor tensor, *, {_LISTS}", "Tensor"),
     (_neighbor_allgather, f"Tensor tensor, *, {_RANKS}", "Tensor"),
     (_neighbor_alltoall, f"Tensor[] tensors, *, {_RANKS}", "Tensor[]"),
-    (
-        _pair_gossip,
-        "Tensor tensor, int target_rank, *, float? self_weight=None, float? pair_weight=None, "
-        "str group_name=''",
-        "Tensor",
-    ),
+    (_pair_gossip, _GOSSIP, "Tensor"),
     (_hierarchical_neighbor_allreduce, f"Tensor tensor, *, {_MACHINES}", "Tensor"),
 ):
     _name = _function.__name__.removeprefix("_")

@@ -114,7 +114,10 @@ def set_machine_topology(
 def load_machine_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int] | None:
     """The topology of the group's machines; None where none was set. A copy."""
     topology = member_of(group).machine_topology
-    return topology and topology.graph.copy()
+    if topology is None:
+        return None
+    graph: nx.DiGraph[int] = topology.graph.copy()
+    return graph
 
 
 def is_machine_topo_weighted(group: dist.ProcessGroup | None = None) -> bool:

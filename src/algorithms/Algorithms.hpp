@@ -60,8 +60,7 @@ Script barrier(Board& board, const Op& op);
 enum class Manners { kMayGoUnasked, kAsksFirst };
 
 // Has the operation send this: to be called before it gets other scripts.
-void addSend(Mailbox& mailbox, Op& op, Outgoing message,
-             Manners manners = Manners::kMayGoUnasked);
+void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners = Manners::kMayGoUnasked);
 
 // `source` may be kAnySource; *sender gets who it was.
 Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/Spans.hpp"
 #include "core/Reduce.hpp"
+#include "core/Spans.hpp"
 #include "transport/Board.hpp"
 #include "transport/Op.hpp"
 #include "transport/Script.hpp"

@@ -100,12 +100,11 @@ class InBlocks {
     const size_t in_block = (block.partBegin(index(self)) - block.begin) * width_;
     const size_t bytes = block.partCount(index(self)) * width_;
     std::byte* slot = returns_.slot();
-    data_.forEach(block.partBegin(index(self)) * width_, bytes,
-                  [&](const Span& own, size_t at) {
-                    inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
-                    inputs_.reduce(op_.signature, own.data, own.bytes / width_);
-                    returns_.write(slot + at, own.data, own.bytes);
-                  });
+    data_.forEach(block.partBegin(index(self)) * width_, bytes, [&](const Span& own, size_t at) {
+      inputs_.collect(board_, op_, own.data, own.bytes, in_block + at);
+      inputs_.reduce(op_.signature, own.data, own.bytes / width_);
+      returns_.write(slot + at, own.data, own.bytes);
+    });
     board_.pop();
     returns_.publish(op_, bytes, returns_.size() - 1);
   }

@@ -183,9 +183,8 @@ class InTurns {
     });
   }
   void write(Board& to, std::byte* slot, size_t begin, size_t bytes) {
-    data_.forEach(begin, bytes, [&](const Span& span, size_t at) {
-      to.write(slot + at, span.data, span.bytes);
-    });
+    data_.forEach(begin, bytes,
+                  [&](const Span& span, size_t at) { to.write(slot + at, span.data, span.bytes); });
   }
   void read(Board& from, int rank, size_t begin, size_t bytes) {
     const std::byte* result = from.from(rank, bytes);

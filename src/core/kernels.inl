@@ -529,8 +529,20 @@ void foldTyped(Dtype dtype, ReduceKind kind, void* out, const void* const* input
   }
 }
 
-template <size_t N, class A>
-void weighAll(A* out, const A* const* terms, const A* factors, size_t n) {
+// By a power of two, multiplying gives the same bits as dividing.
+bool hasExactInverse(double divisor) {
+  double power = 1;
+  while (power < divisor) {
+    power *= 2;
+  }
+  return power == divisor;
+}
+
+// The last turn multiplies by `scale`, or divides by it.
+enum class Last { kNo, kTimes, kOver };
+
+template <size_t N, Last last, class A>
+void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n) {
   const A* from[N];
   A factor[N];
   for (size_t k = 0; k < N; ++k) {
@@ -543,7 +555,24 @@ void weighAll(A* out, const A* const* terms, const A* factors, size_t n) {
     for (size_t k = 1; k < N; ++k) {
       value += factor[k] * from[k][i];
     }
+    if constexpr (last == Last::kTimes) {
+      value *= scale;
+    } else if constexpr (last == Last::kOver) {
+      value /= scale;
+    }
     out[i] = value;
+  }
+}
+
+template <size_t N, class A>
+void weighAll(A* out, const A* const* terms, const A* factors, Last last, A scale, size_t n) {
+  switch (last) {
+    case Last::kTimes:
+      return weighAll<N, Last::kTimes>(out, terms, factors, scale, n);
+    case Last::kOver:
+      return weighAll<N, Last::kOver>(out, terms, factors, scale, n);
+    default:
+      return weighAll<N, Last::kNo>(out, terms, factors, scale, n);
   }
 }
 
@@ -552,27 +581,35 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
                    double divisor, size_t count, Stores stores) {
   using A = typename Computed<T>::type;
   alignas(64) A sum[kBlock];
-  alignas(64) T result[kBlock];
+  alignas(64) T narrowed[kNative<T> ? 1 : kBlock];
   T* to = static_cast<T*>(out);
+  const A over = static_cast<A>(divisor);
+  const bool exact = hasExactInverse(divisor);
+  const A scale = exact ? A(1) / over : over;
+  const Last divided = divisor == 1.0 ? Last::kNo : exact ? Last::kTimes : Last::kOver;
   Terms<T> terms(inputs, inputs_n);
   for (size_t at = 0; at < count; at += kBlock) {
     const size_t n = count - at < kBlock ? count - at : kBlock;
+    A* result = sum;
+    if constexpr (kNative<T>) {
+      result = stores == Stores::kCached ? to + at : sum;
+    }
     for (terms.begin(at, n); terms.turn(sum);) {
       A factors[kTerms] = {1};  // of what has been made
       const size_t made = terms.first() > 0 ? 1 : 0;
       for (size_t k = made; k < terms.size(); ++k) {
         factors[k] = static_cast<A>(weights[terms.first() + k - made]);
       }
-      terms.withSize([&](auto size) { weighAll<size>(sum, terms.data(), factors, n); });
+      A* made_now = terms.isLast() ? result : sum;
+      const Last last = terms.isLast() ? divided : Last::kNo;
+      terms.withSize(
+          [&](auto size) { weighAll<size>(made_now, terms.data(), factors, last, scale, n); });
     }
-    if (divisor != 1.0) {
-      divide(sum, static_cast<A>(divisor), n);
-    }
-    if constexpr (kNative<T>) {
+    if constexpr (!kNative<T>) {
+      narrow(narrowed, sum, n);
+      copyUnfenced(to + at, narrowed, n * sizeof(T), stores);
+    } else if (result == sum) {
       copyUnfenced(to + at, sum, n * sizeof(T), stores);
-    } else {
-      narrow(result, sum, n);
-      copyUnfenced(to + at, result, n * sizeof(T), stores);
     }
   }
   if (stores == Stores::kStreamed) {

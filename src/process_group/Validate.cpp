@@ -118,8 +118,9 @@ const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const c
 
 void Validate::summable(const at::Tensor& input) const {
   tensor(input, "the input");
-  TORCH_CHECK_VALUE(isFloating(partOf(dtypeOf(input))), who(), "elements of type ", typeName(input),
-                   " cannot be averaged; use float16, bfloat16, float32, float64 or a complex type");
+  TORCH_CHECK_VALUE(
+      isFloating(partOf(dtypeOf(input))), who(), "elements of type ", typeName(input),
+      " cannot be averaged; use float16, bfloat16, float32, float64 or a complex type");
 }
 
 void Validate::sparse(const at::Tensor& tensor, const char* what) const {

@@ -23,10 +23,10 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
     std::vector<std::byte> part;
   };
   const at::Tensor output = outputs_.emptyLike(input);
-  auto memory = std::make_shared<Memory>(Memory{
-      {{Flat::input(input)}, {Flat::output(output)}},
-      std::vector<std::byte>(largestPart(static_cast<size_t>(input.numel()), locals.size()) *
-                             input.element_size())});
+  auto memory = std::make_shared<Memory>(
+      Memory{{{Flat::input(input)}, {Flat::output(output)}},
+             std::vector<std::byte>(largestPart(static_cast<size_t>(input.numel()), locals.size()) *
+                                    input.element_size())});
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(kind, input),
                                  deadline(c10d::kUnsetTimeout));
   Hierarchy hierarchy;

@@ -66,8 +66,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& input
   for (const size_t i : widestFirst(inputs)) {
     const size_t bytes = inputs[i].nbytes();
     data.add({buffers.inputs[i].readable(), bytes});
-    sum.mixes.add({buffers.inputs[i].readable(), buffers.outputs[i].data(), bytes,
-                   dtypeOf(inputs[i])});
+    sum.mixes.add(
+        {buffers.inputs[i].readable(), buffers.outputs[i].data(), bytes, dtypeOf(inputs[i])});
   }
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
                                  deadline(c10d::kUnsetTimeout));
@@ -77,9 +77,9 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& input
   op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), opts.tag));
   op->partners = partnersOf(edges);
   own(*op, std::make_shared<Buffers>(std::move(buffers)));
-  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs,
-               std::move(outputs)},
-              opts.async_op);
+  return post(
+      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
+      opts.async_op);
 }
 
 }  // namespace bluefog

@@ -72,7 +72,7 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   const Validate validate(engine_->members(), name(kind));
   requireRows(validate, like);
   const Signature signature = rowsOf(kind, like);
-  validate.sameLength(inputs.size(), "tensors", edges.destinations.size(), "out-neighbours");
+  validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -97,13 +97,13 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)
                   : inEach(outputs, like, sizes, outputs_);
   };
-  op->scripts.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
-                                                opts.tag, allocate));
+  op->scripts.push_back(
+      bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources), opts.tag, allocate));
   op->partners = partnersOf(edges);
   own(*op, std::move(buffers));
-  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs,
-               std::move(outputs)},
-              opts.async_op);
+  return post(
+      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
+      opts.async_op);
 }
 
 }  // namespace bluefog

@@ -20,8 +20,9 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(End::kSend, tensor),
                                  deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
-  addSend(engine_->mailbox(), *op,
-          {destination, tag, ConstSpans(ConstSpan{buffers->inputs[0].readable(), tensor.nbytes()})});
+  addSend(
+      engine_->mailbox(), *op,
+      {destination, tag, ConstSpans(ConstSpan{buffers->inputs[0].readable(), tensor.nbytes()})});
   op->partners = {destination};
   own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::SEND, "bluefog:send", tensors, tensors}, true);
@@ -49,9 +50,8 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
                                  deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(tensor)}});
   auto sender = std::make_shared<int>(source);
-  op->scripts.push_back(
-      bluefog::receive(engine_->mailbox(), *op, source, tag,
-                       {buffers->outputs[0].data(), tensor.nbytes()}, sender));
+  op->scripts.push_back(bluefog::receive(engine_->mailbox(), *op, source, tag,
+                                         {buffers->outputs[0].data(), tensor.nbytes()}, sender));
   if (source != kAnySource) {
     op->partners = {source};
   }

@@ -61,6 +61,9 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
+  if (isBetweenNeighbors(op->signature.kind)) {
+    mailbox_.noteCall(*op);
+  }
   while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
     if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
       op->reproach = refusal->failure;
@@ -216,6 +219,7 @@ void Agenda::tick(Time now) {
   watchDeadlines(now);
   watchPeers();
   watchStrays();
+  mailbox_.giveUpUncalled();
   bells_.ring();
 }
 

@@ -92,14 +92,12 @@ void Board::publish(const Op& op, size_t bytes, int takers) {
 
 void Board::sendOff(const Op& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
-  frame = {FrameType::kCollective,
-           passage_.sendOff(readers),
-           static_cast<uint32_t>(bytes),
-           op.sequence,
-           0,
-           0,
-           op.factor,
-           op.signature};
+  frame = {.type = FrameType::kCollective,
+           .written = passage_.sendOff(readers),
+           .bytes = static_cast<uint32_t>(bytes),
+           .id = op.sequence,
+           .weight = op.factor,
+           .signature = op.signature};
   writer_.publish();
 }
 

@@ -53,7 +53,7 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
   if (!ranks.empty()) {
     reason += "; nothing from " + rankList(ranks);
   }
-  if (op.signature.kind == OpKind::kNeighborAllReduce) {
+  if (isBetweenNeighbors(op.signature.kind)) {
     reason +=
         "; who is not late does not exchange with this rank: compare set_topology, src_weights and "
         "dst_weights";

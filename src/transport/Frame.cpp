@@ -4,13 +4,30 @@ namespace bluefog {
 
 const char* name(OpKind kind) {
   constexpr std::array<const char*, 17> kNames = {
-      "barrier",           "allreduce",      "sparse allreduce", "broadcast",
-      "allgather",         "reduce_scatter", "reduce",           "gather",
-      "scatter",           "alltoall",       "point-to-point",   "neighbor_allreduce",
-      "monitored_barrier", "neighbor_allgather", "neighbor_alltoall", "pair_gossip", "hierarchical_neighbor_allreduce",
+      "barrier",
+      "allreduce",
+      "sparse allreduce",
+      "broadcast",
+      "allgather",
+      "reduce_scatter",
+      "reduce",
+      "gather",
+      "scatter",
+      "alltoall",
+      "point-to-point",
+      "neighbor_allreduce",
+      "monitored_barrier",
+      "neighbor_allgather",
+      "neighbor_alltoall",
+      "pair_gossip",
+      "hierarchical_neighbor_allreduce",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+bool isBetweenNeighbors(OpKind kind) {
+  return kind == OpKind::kNeighborAllReduce || kind >= OpKind::kNeighborAllGather;
 }
 
 // FNV-1a.

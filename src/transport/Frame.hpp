@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,6 +35,8 @@ enum class OpKind : uint8_t {
 };
 
 const char* name(OpKind kind);
+// Whether ranks name each other in its calls, as edges of a graph.
+bool isBetweenNeighbors(OpKind kind);
 
 // Which end of a point-to-point message a rank is.
 enum class End : uint8_t { kNone, kSend, kReceive, kReceiveFromAny };
@@ -67,10 +70,10 @@ uint64_t digest(std::span<const size_t> sizes);
 const char* name(const Signature& signature);
 std::string details(const Signature& signature);
 
-enum class FrameType : uint16_t { kCollective, kEager, kAnnounce, kData };
+enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 
 // In which way, for readers to time it: see Passage.
-enum class Written : uint16_t { kUntimed, kCached, kStreamed };
+enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 
 // A message is known by the operation that sends it, and by which one of its messages to that rank
 // it is.
@@ -82,11 +85,18 @@ constexpr uint64_t operationOf(uint64_t id) {
   return id / kPhases;
 }
 
+// Of a clock that the processes of a host share. Goes round in 18 hours.
+inline uint16_t secondsNow() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint16_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
   Written written = Written::kUntimed;
+  uint16_t sent = 0;    // messages: when, see secondsNow
   uint32_t bytes = 0;   // payload that follows
   uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages

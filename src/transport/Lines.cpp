@@ -1,5 +1,6 @@
 #include "transport/Lines.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <utility>
@@ -9,6 +10,11 @@ namespace bluefog {
 void Lines::add(std::shared_ptr<Inbound> message) {
   auto& line = lines_[{message->kind, message->tag, message->source}];
   line.push_back({added_++, std::move(message)});
+}
+
+void Lines::putBack(std::shared_ptr<Inbound> message) {
+  auto& line = lines_[{message->kind, message->tag, message->source}];
+  line.push_front({0, std::move(message)});
 }
 
 std::shared_ptr<Inbound> Lines::take(int source, OpKind kind, int64_t tag) {
@@ -33,10 +39,21 @@ std::shared_ptr<Inbound> Lines::take(int source, OpKind kind, int64_t tag) {
   if (first == lines_.end()) {
     return nullptr;
   }
-  std::shared_ptr<Inbound> message = std::move(first->second.front().message);
-  first->second.pop_front();
-  if (first->second.empty()) {
-    lines_.erase(first);
+  return takeFront(first);
+}
+
+std::shared_ptr<Inbound> Lines::takeOne(const std::function<bool(const Inbound&)>& wanted) {
+  const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const auto& line) {
+    return wanted(*line.second.front().message);
+  });
+  return found == lines_.end() ? nullptr : takeFront(found);
+}
+
+std::shared_ptr<Inbound> Lines::takeFront(Map::iterator line) {
+  std::shared_ptr<Inbound> message = std::move(line->second.front().message);
+  line->second.pop_front();
+  if (line->second.empty()) {
+    lines_.erase(line);
   }
   return message;
 }

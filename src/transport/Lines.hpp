@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -36,19 +37,33 @@ struct Inbound {
   double weight = 1.0;
   Signature signature;  // what its sender called
   size_t bytes = 0;     // all of it
+  uint16_t sent = 0;    // when: see secondsNow
   std::vector<std::byte> payload;
   // Where the bytes of a large message go. Null: the script takes the frames from the lane.
   std::byte* sink = nullptr;
   uint64_t received = 0;
+
+  // What its first frame said.
+  Frame frame() const {
+    Frame frame;
+    frame.id = id;
+    frame.sent = sent;
+    frame.signature = signature;
+    return frame;
+  }
 };
 
 // Messages that wait to be matched.
 class Lines {
  public:
   void add(std::shared_ptr<Inbound> message);
+  // Before all others that go with the same.
+  void putBack(std::shared_ptr<Inbound> message);
   // The first one added of that kind and tag that goes with this source, taken out; null if there
   // is none.
   std::shared_ptr<Inbound> take(int source, OpKind kind, int64_t tag);
+  // One of those of which that is true, if there is any.
+  std::shared_ptr<Inbound> takeOne(const std::function<bool(const Inbound&)>& wanted);
 
  private:
   using Key = std::tuple<OpKind, int64_t, int>;  // kind, tag, source
@@ -57,7 +72,11 @@ class Lines {
     std::shared_ptr<Inbound> message;
   };
 
-  std::map<Key, std::list<Place>> lines_;
+  using Map = std::map<Key, std::list<Place>>;
+
+  std::shared_ptr<Inbound> takeFront(Map::iterator line);
+
+  Map lines_;
   uint64_t added_ = 0;
 };
 

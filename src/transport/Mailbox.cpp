@@ -37,6 +37,7 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
   announcement_.offset = bytes_;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
+  announcement_.sent = secondsNow();
 }
 
 Mailbox::Departing::~Departing() {
@@ -52,6 +53,9 @@ Mailbox::Departing::~Departing() {
 bool Mailbox::Answered::await_resume() const {
   if (message_->answer.answer == Grant::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.expected);
+  }
+  if (message_->answer.answer == Grant::kUncalled) {
+    throw mailbox_.uncalled(mailbox_.rank(), peer_, op_.signature);
   }
   return message_->answer.answer == Grant::kAccepted;
 }
@@ -152,11 +156,13 @@ std::optional<Failure> Mailbox::Heads::brokenOff() const {
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   const OpKind kind = op.signature.kind;
-  if (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
-    early->receiver = op.sequence;
-    lane(early->source).unexpected_bytes -= charge(*early);
-    credit(*early);
-    return {*this, std::move(early)};
+  while (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
+    leave(*early);
+    if (!isUncalled(early->frame(), op.sequence, early->broken_off)) {
+      early->receiver = op.sequence;
+      return {*this, std::move(early)};
+    }
+    throwAway(source, early->frame());
   }
   auto message = std::make_shared<Inbound>();
   message->receiver = op.sequence;
@@ -403,6 +409,14 @@ bool Mailbox::drainLane(int peer) {
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
+    const auto ended = lane(peer).broken_off.find(frame.id);
+    const bool is_broken_off = ended != lane(peer).broken_off.end();
+    if (isUncalled(frame, message->receiver,
+                   is_broken_off ? std::optional(ended->second) : std::nullopt)) {
+      expected_.putBack(message);
+      throwAway(peer, frame);
+      return true;
+    }
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
@@ -433,6 +447,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.source = peer;
   message.id = frame.id;
   message.weight = frame.weight;
+  message.sent = frame.sent;
   message.signature = frame.signature;
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {
@@ -540,6 +555,8 @@ void Mailbox::hear(int peer, const Grant& grant) {
     stirred_.push_back(operationOf(grant.id));
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);
+  } else if (grant.answer == Grant::kUncalled) {
+    tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.expected)});
   }
 }
 
@@ -558,6 +575,54 @@ void Mailbox::tellLater(LateRefusal refusal) {
   if (late_refusals_.size() < kMostLateRefusals) {
     late_refusals_.push_back(std::move(refusal));
   }
+}
+
+// Where all ranks call the same operations, their numbers tell what belongs together, however late:
+// what has a smaller one was meant for an earlier call.
+bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
+                         const std::optional<GivenUp>& broken_off) const {
+  if (!isBetweenNeighbors(frame.signature.kind) || operationOf(frame.id) >= receiver) {
+    return false;
+  }
+  if (broken_off && broken_off->why == Cause::kTimeout) {
+    return true;
+  }
+  // To the second.
+  const std::chrono::seconds age(static_cast<uint16_t>(secondsNow() - frame.sent));
+  return age - std::chrono::seconds(1) > patience_;
+}
+
+void Mailbox::giveUpUncalled() {
+  const auto is_old = [this](const Inbound& message) {
+    return isUncalled(message.frame(), last_call_ + 1, message.broken_off);
+  };
+  while (const std::shared_ptr<Inbound> message = unexpected_.takeOne(is_old)) {
+    leave(*message);
+    throwAway(message->source, message->frame());
+  }
+}
+
+void Mailbox::throwAway(int peer, const Frame& frame) {
+  lane(peer).coming.erase(frame.id);
+  lane(peer).broken_off.erase(frame.id);
+  answer(peer, {.id = frame.id, .answer = Grant::kUncalled, .expected = frame.signature});
+  tellLater({0, uncalled(peer, rank(), frame.signature)});
+}
+
+// It is not in line any more.
+void Mailbox::leave(const Inbound& message) {
+  lane(message.source).unexpected_bytes -= charge(message);
+  credit(message);
+}
+
+Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {
+  const auto number = [this](int rank) { return std::to_string(members_.global(rank)); };
+  const int other = from == rank() ? to : from;
+  return {Cause::kMismatch,
+          {members_.global(other)},
+          "ranks do not agree on the edge " + number(from) + " -> " + number(to) + ": rank " +
+              number(from) + " sent along it in " + name(sent) + details(sent) + ", and rank " +
+              number(to) + " did not receive from it before the timeout"};
 }
 
 void Mailbox::giveUpOn(const RankSet& gone) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -245,6 +246,14 @@ class Mailbox {
   // The oldest one that was not taken yet.
   std::optional<LateRefusal> takeLateRefusal();
   void tellLater(LateRefusal refusal);
+  // Of this rank, with its neighbours: its limit is how long they may be late.
+  void noteCall(const Op& op) {
+    patience_ = op.deadline.limit();
+    last_call_ = op.sequence;
+  }
+  // Throws away what neighbours have sent and nothing here has called for in that time: this rank
+  // and the sender hear of it, each in its next operation.
+  void giveUpUncalled();
   // Nothing is owed to those any more, nor waited for in vain.
   void giveUpOn(const RankSet& gone);
 
@@ -311,6 +320,13 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
+  // Whether it is not for an operation of this number: it was sent too long ago, or its sender has
+  // waited in vain.
+  bool isUncalled(const Frame& frame, uint64_t receiver,
+                  const std::optional<GivenUp>& broken_off) const;
+  void throwAway(int peer, const Frame& frame);
+  void leave(const Inbound& message);
+  Failure uncalled(int from, int to, const Signature& sent) const;
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
   // Stirs the operation whose message comes next.
@@ -348,6 +364,8 @@ class Mailbox {
   bool floor_taken_ = false;
   GivenUp why_;
   bool is_silent_ = false;
+  std::chrono::milliseconds patience_ = std::chrono::milliseconds::max();
+  uint64_t last_call_ = 0;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
 };

@@ -34,7 +34,8 @@ std::vector<int> missingFor(const Op& op) {
 std::vector<int> lateFor(const Op& op) {
   // Who has not taken what it sends may wait for the same rank as the last script, which receives.
   const Script& last = op.scripts.back();
-  const bool receives = op.outgoing.size() < op.scripts.size() && !last.done() && last.waiting() != nullptr;
+  const bool receives =
+      op.outgoing.size() < op.scripts.size() && !last.done() && last.waiting() != nullptr;
   return receives ? last.waiting()->late() : ranksOf(op, &Condition::late);
 }
 

@@ -26,6 +26,7 @@ struct Grant {
     kNone,
     kAccepted,
     kRefused,    // the receiver called something else: `expected`
+    kUncalled,   // the receiver has called nothing that takes it, for as long as its timeout is
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id

@@ -39,8 +39,8 @@ class AgendaTest : public ::testing::Test {
     }
     OpPtr receive(size_t count) {
       return add(count, [&](Op& op, std::vector<float>& data) {
-        op.scripts.push_back(bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data),
-                                              std::make_shared<int>()));
+        op.scripts.push_back(
+            bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data), std::make_shared<int>()));
       });
     }
 

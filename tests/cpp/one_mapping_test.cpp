@@ -112,8 +112,7 @@ TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
         addSend(me.mailbox, op, {rank, 0, spansOf(input)});
       }
     }
-    op.scripts.push_back(
-        neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
+    op.scripts.push_back(neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
     me.drive(std::move(op.scripts));
     EXPECT_TRUE(holds(output, [](size_t) { return 1.0f; }));
   });

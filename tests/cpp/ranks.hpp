@@ -143,8 +143,8 @@ class Rank {
   template <class T>
   OpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
     OpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
-    op->scripts.push_back(bluefog::allreduce(engine.board(), engine.returns(), *op,
-                                             Spans(spanOf(data))));
+    op->scripts.push_back(
+        bluefog::allreduce(engine.board(), engine.returns(), *op, Spans(spanOf(data))));
     return op;
   }
 
@@ -257,8 +257,8 @@ class Rank {
       op->partners.push_back(source.rank);
     }
     op->scripts.push_back(bluefog::neighborSum(
-        engine.mailbox(), *op,
-        {self_weight, std::move(sources), divisor, mixesOf(input, output)}, 0));
+        engine.mailbox(), *op, {self_weight, std::move(sources), divisor, mixesOf(input, output)},
+        0));
     return op;
   }
 

@@ -37,8 +37,8 @@ class RemainderTest : public ::testing::Test {
       for (int rank : sources) {
         weighted.push_back({rank, 1});
       }
-      op->scripts.push_back(neighborSum(agenda.mailbox(), *op,
-                                        {0, weighted, 1, mixesOf(input, output)}, 0));
+      op->scripts.push_back(
+          neighborSum(agenda.mailbox(), *op, {0, weighted, 1, mixesOf(input, output)}, 0));
       agenda.add(op);
       return op;
     }

@@ -21,9 +21,8 @@ def neighbours(b: Any) -> Calls:
     def call(x: Any = None, **kwargs: Any) -> Any:
         return bluefog_pg.neighbor_allreduce(f(3) if x is None else x, **kwargs)
 
-    def direct(x: torch.Tensor, sources: Any = (), destinations: Any = ()) -> Any:
-        edges = {"sources": list(sources), "destinations": list(destinations)}
-        return b.neighbor_allreduce(x, self_weight=1.0, divisor=1.0, async_op=False, **edges)
+    def direct(sources: Any = (), destinations: Any = ()) -> Any:
+        return b.edges(1.0, list(sources), list(destinations), 1.0)
 
     dynamic: dict[str, Any] = {"self_weight": 0.5, "src_weights": {0: 0.5}}
     return {
@@ -49,15 +48,77 @@ def neighbours(b: Any) -> Calls:
         "src weight a string": lambda: call(self_weight=0.5, src_weights={0: "half"}),
         "dst weight None": lambda: call(**dynamic, dst_weights={2: None}),
         "int32": lambda: call(f(3, dtype=torch.int32)),
-        "complex64": lambda: call(f(3, dtype=torch.complex64)),
+        "bool": lambda: call(f(3, dtype=torch.bool)),
         "float8": lambda: call(f(3, dtype=torch.float8_e5m2)),
         "sparse": lambda: call(sparse()),
         "meta": lambda: call(meta()),
-        "a list of tensors": lambda: call([f(3)]),
+        "an array": lambda: call(f(3).numpy()),
+        "a list of numbers": lambda: call([1.0, 2.0]),
+        "an empty list": lambda: call([]),
+        "a list with integers": lambda: call([f(3), f(3, dtype=torch.int32)]),
         "no group": lambda: call(group=dist.GroupMember.NON_GROUP_MEMBER),
-        "direct source 9": lambda: direct(f(3), [(9, 1.0)]),
-        "direct source itself": lambda: direct(f(3), [(1, 1.0)]),
-        "direct destination -1": lambda: direct(f(3), [], [(-1, 1.0)]),
+        "direct source 9": lambda: direct([(9, 1.0)]),
+        "direct source itself": lambda: direct([(1, 1.0)]),
+        "direct destination -1": lambda: direct([], [(-1, 1.0)]),
+        "direct destination twice": lambda: direct([], [(2, 1.0), (2, 1.0)]),
+    }
+
+
+def gatherings() -> Calls:
+    import bluefog_pg
+
+    gather, swap = bluefog_pg.neighbor_allgather, bluefog_pg.neighbor_alltoall
+    pair: dict[str, Any] = {"src_ranks": [0, 3], "dst_ranks": [2, 3]}
+    return {
+        "allgather, src alone": lambda: gather(f(3), src_ranks=[0]),
+        "allgather, dst alone": lambda: gather(f(3), dst_ranks=[0]),
+        "allgather, src twice": lambda: gather(f(3), src_ranks=[0, 0], dst_ranks=[]),
+        "allgather, oneself": lambda: gather(f(3), src_ranks=[], dst_ranks=[1]),
+        "allgather, rank 4": lambda: gather(f(3), src_ranks=[4], dst_ranks=[]),
+        "allgather, no dimension": lambda: gather(torch.tensor(1.0)),
+        "allgather, empty rows": lambda: gather(torch.empty(3, 0)),
+        "allgather, sparse": lambda: gather(sparse()),
+        "alltoall, one of two": lambda: swap([f(3)], **pair),
+        "alltoall, two types": lambda: swap([f(3), f(3, dtype=torch.int32)], **pair),
+        "alltoall, two shapes": lambda: swap([f(3, 2), f(3)], **pair),
+        "alltoall, odd rows": lambda: swap(f(3), **pair),
+        "alltoall, an empty list": lambda: swap([], **pair),
+        "alltoall, numbers": lambda: swap([1, 2], **pair),
+    }
+
+
+def pairs() -> Calls:
+    import bluefog_pg
+
+    gossip = bluefog_pg.pair_gossip
+    return {
+        "gossip with rank 4": lambda: gossip(f(3), 4),
+        "gossip with oneself": lambda: gossip(f(3), 1),
+        "gossip with a name": lambda: gossip(f(3), "two"),
+        "gossip, self_weight alone": lambda: gossip(f(3), 2, self_weight=0.5),
+        "gossip, pair_weight alone": lambda: gossip(f(3), 2, pair_weight=0.5),
+        "gossip, NaN": lambda: gossip(f(3), 2, self_weight=0.5, pair_weight=math.nan),
+        "gossip, int64": lambda: gossip(f(3, dtype=torch.int64), 2),
+    }
+
+
+# All four ranks are on one machine.
+def machines() -> Calls:
+    import networkx as nx
+
+    import bluefog_pg
+    from bluefog_pg._machines import Machines
+
+    def by(blocks: str) -> Any:
+        with mock.patch.dict("os.environ", {"BLUEFOG_NODES_PER_MACHINE": blocks}):
+            return Machines.of([[0, 1, 2, 3]], 1, "[bluefog] rank 1/4")
+
+    return {
+        "no machines' topology": lambda: bluefog_pg.hierarchical_neighbor_allreduce(f(3)),
+        "None": lambda: bluefog_pg.set_machine_topology(None),
+        "two machines": lambda: bluefog_pg.set_machine_topology(nx.DiGraph([(0, 1)])),
+        "blocks of 0": lambda: by("0"),
+        "blocks of two": lambda: by("two"),
     }
 
 

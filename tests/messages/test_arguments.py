@@ -9,7 +9,14 @@ import torch.distributed as dist
 
 import harness
 from messages import golden
-from messages.bad_neighbors import neighbours, of_python, topologies
+from messages.bad_neighbors import (
+    gatherings,
+    machines,
+    neighbours,
+    of_python,
+    pairs,
+    topologies,
+)
 from messages.bad_places import lists, places
 from messages.bad_tensors import reductions, tensors
 from messages.bodies import Calls, Labelled, caught, group_of, pair, telling
@@ -27,6 +34,9 @@ def in_the_world(gloo: Any) -> dict[str, Calls]:
         "places": places(b),
         "lists": lists(b),
         "neighbours": neighbours(b),
+        "gatherings": gatherings(),
+        "pairs": pairs(),
+        "machines": machines(),
         "topologies": topologies(),
         "python": of_python(gloo),
     }

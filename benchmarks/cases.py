@@ -1,0 +1,114 @@
+"""The operations that are compared: their buffers, and what must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+Result = Tensor | list[Tensor]
+Call = Callable[[], Result]
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A Call that repeats and times itself, where a loop in Python would show in the time."""
+
+    def __call__(self) -> Result: ...
+
+    def repeat(self, reps: int) -> float:
+        """Seconds of one of `reps` calls."""
+
+
+GRAPHS = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer")
+PAIR = "pair_gossip"  # ranks 0 and 1, 2 and 3, ...: an even number of them
+NEIGHBOR = (*GRAPHS, PAIR)
+# By op: which of send and recv holds one rank's share, where the other one holds n of them.
+SHARE = {"all_gather": "send", "gather": "send", "reduce_scatter": "recv", "scatter": "recv"}
+# 100 tensors in one call.
+COALESCED = "all_reduce_coalesced"
+OPS = (
+    "all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
+    "all_to_all", COALESCED, *GRAPHS,
+)  # fmt: skip
+
+
+def joined(result: Result) -> Tensor:
+    return result if isinstance(result, Tensor) else torch.cat(result)
+
+
+@dataclass
+class Case:
+    """One operation at one size; the buffers are the same for every peer."""
+
+    op: str
+    rank: int
+    n: int
+    size: int  # bytes of the larger buffer, as nccl-tests counts
+    send: Tensor = field(init=False)
+    recv: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        share = max(1, self.size // 4 // self.n)
+        count = self.size // 4
+        if self.op == COALESCED:
+            count = max(count, 100)  # none of them empty
+        if self.op in SHARE or self.op == "all_to_all":
+            count = share * self.n
+        self.size = 4 * count
+        self.send = torch.zeros(share if SHARE.get(self.op) == "send" else count)
+        self.recv = torch.zeros(share if SHARE.get(self.op) == "recv" else count)
+
+    def edges(self) -> list[tuple[list[int], list[int]]]:
+        """(sources, destinations) of one call after the other, then again from the start."""
+        n, at = self.n, self.rank
+        if self.op == PAIR:
+            return [([at ^ 1], [at ^ 1])]
+        distances = [1 << k for k in range(n.bit_length()) if 1 << k < n]
+        if self.op == "neighbor_ring":
+            distances = sorted({1, n - 1})
+        turns = [[d] for d in distances] if self.op == "neighbor_one_peer" else [distances]
+        return [([(at - d) % n for d in ds], [(at + d) % n for d in ds]) for ds in turns]
+
+    def values(self, rank: int) -> Tensor:
+        """Small integers, so that float32 sums are exact whatever their order."""
+        return rank + 1.0 + torch.arange(self.send.numel()) % 7
+
+    def expected(self, turn: int = 0) -> Tensor:
+        if self.op == "broadcast":
+            return self.values(0)
+        if self.op in ("all_gather", "gather"):
+            return torch.cat([self.values(r) for r in range(self.n)])
+        if self.op == "scatter":
+            return self.values(0).chunk(self.n)[self.rank]
+        if self.op == "all_to_all":
+            return torch.cat([self.values(r).chunk(self.n)[self.rank] for r in range(self.n)])
+        if self.op in NEIGHBOR:
+            sources, _ = self.edges()[turn]
+            return torch.stack([self.values(r) for r in (self.rank, *sources)]).mean(0)
+        total = torch.stack([self.values(r) for r in range(self.n)]).sum(0)
+        return total.chunk(self.n)[self.rank] if self.op == "reduce_scatter" else total
+
+    def wrong(self, call: Call) -> int:
+        """Elements that a call gets wrong: the first one of this binding, or one of each turn."""
+        self.send.copy_(self.values(self.rank))
+        bad = 0
+        for turn in range(len(self.edges()) if self.op in NEIGHBOR else 1):
+            self.recv.fill_(-1)
+            right = torch.isclose(joined(call()), self.expected(turn), rtol=1e-6)
+            bad += int(right.logical_not().sum().item())
+        if self.op in ("reduce", "gather") and self.rank != 0:
+            bad = 0  # the root's alone says something
+        self.send.zero_()  # an all_reduce in place, repeated, must not grow without bound
+        return bad
+
+    def bus_factor(self) -> float:
+        """busbw / algbw: nccl-tests' factors; what a rank receives for the neighbour operations."""
+        if self.op in NEIGHBOR:
+            return float(len(self.edges()[0][0]))
+        share = (self.n - 1) / self.n
+        whole = {"all_reduce": 2 * share, COALESCED: 2 * share, "broadcast": 1.0, "reduce": 1.0}
+        return whole.get(self.op, share)

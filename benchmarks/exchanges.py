@@ -1,0 +1,39 @@
+"""One rank of neighbors.py: averaging of one tensor and of a list, and bytes touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import launch
+import timing
+import torch.distributed as dist
+import touched
+from cases import Case
+
+FUSED_SIZE = 100 * 10_240  # bytes: a hundred tensors of 10 KiB
+FUSED_OPS = ("neighbor_ring", "neighbor_exp2")
+
+
+def main() -> None:
+    me = launch.join()
+    args, ops = me.args, me.args["ops"]
+    plan = timing.Plan(**args["plan"])
+    gloo = timing.start(me, args["backends"])
+
+    def of(ops: list[str], sizes: list[int]) -> Iterator[Case]:
+        return (Case(op, me.rank, me.n, size) for op in ops for size in sizes)
+
+    rows = timing.run_cases(me, gloo, of(ops, args["sizes"]), args["backends"], plan)
+    found: dict[str, Any] = {"rows": rows, "fused": [], "touched": []}
+    if "bluefog" in args["backends"]:
+        fused = of([op for op in FUSED_OPS if op in ops], [FUSED_SIZE])
+        found["fused"] = timing.run_cases(me, gloo, fused, ["bluefog", "list"], plan)
+        found["touched"] = [touched.count(me, op, gloo) for op in ops]
+    me.give_back(found)
+    dist.barrier(group=gloo)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    timing.run_rank(main)

@@ -1,0 +1,113 @@
+"""Compare averaging with neighbours with raw MPI: a C program's calls, in the same processes.
+
+python benchmarks/neighbors.py                       all of it: some minutes
+python benchmarks/neighbors.py --quick               does it work: half a minute
+python benchmarks/neighbors.py --ops pair_gossip --sizes 4,1M --ranks 2 --scaling none
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import cases
+import collectives
+import launch
+import neighbors_report
+import raw_mpi
+
+BACKENDS = ("bluefog", "raw_mpi", "torch.add", "mpi", "gloo", "memcpy")
+SIZES = "4,16K,1M,4M,64M"
+RESULTS = Path(__file__).parent / "results" / "neighbors.json"
+QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "neighbors.json"
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--ops", default=",".join(cases.NEIGHBOR))
+    parser.add_argument("--sizes", help=f"in bytes, K or M; default {SIZES}")
+    parser.add_argument(
+        "--backends", default=",".join(BACKENDS[:3]), help=f"of {', '.join(BACKENDS)}"
+    )
+    parser.add_argument("--scaling", help="ranks that exchange one-peer; default 2,4,8,16; or none")
+    parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
+    parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
+    parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
+    parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
+    args = parser.parse_args()
+    args.ranks = [int(n) for n in args.ranks.split(",")]
+    args.sizes = args.sizes or ("4,16K,1M" if args.quick else SIZES)
+    args.sizes = [collectives.parse_size(text) for text in args.sizes.split(",")]
+    args.scaling = args.scaling or ("2,4" if args.quick else "2,4,8,16")
+    args.scaling = [] if args.scaling == "none" else [int(n) for n in args.scaling.split(",")]
+    args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
+    args.rounds = args.rounds or (3 if args.quick else 9)
+    args.ops, args.backends = args.ops.split(","), args.backends.split(",")
+    for given, known in ((args.ops, cases.NEIGHBOR), (args.backends, BACKENDS)):
+        if unknown := set(given) - set(known):
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if min(args.ranks + args.scaling) < 2:
+        parser.error("two ranks or more")
+    return args
+
+
+def without_missing(backends: list[str]) -> list[str]:
+    """MPI needs mpi4py, mpirun and mpicc; the others are compared without it."""
+    lacking = raw_mpi.lacking()
+    if lacking and "raw_mpi" in backends:
+        print(f"raw_mpi left out: there is no {lacking}")
+        backends = [name for name in backends if name != "raw_mpi"]
+    return collectives.without_missing(backends)
+
+
+def exchanges(args: argparse.Namespace, backends: list[str], library: str) -> dict[str, Any]:
+    """Averaging against the others, of a list against one, and bytes touched."""
+    found: dict[str, Any] = {"rows": [], "fused": [], "touched": []}
+    # Long turns: a call of raw MPI's takes less than the time between two ranks' leaving a barrier.
+    plan = {"rounds": args.rounds, "slice": 0.02 if args.quick else 0.05, "most": 1_000_000}
+    for n in args.ranks:
+        ops = [op for op in args.ops if op != cases.PAIR or n % 2 == 0]
+        of = {"ops": ops, "sizes": args.sizes, "backends": backends, "plan": plan}
+        of["raw_mpi"] = library
+        mpi = bool({"mpi", "raw_mpi"} & set(backends))
+        for key, rows in launch.run_ranks("exchanges.py", n, of, args.deadline, mpi).items():
+            found[key] += rows
+    return found
+
+
+def scaling(args: argparse.Namespace) -> dict[str, Any]:
+    # Of 16 ranks on 2 cores each runs every 20 or 30 ms.
+    plan = {"rounds": args.rounds, "slice": 0.02 if args.quick else 0.1, "most": 1_000_000}
+    of = {"ranks": sorted(args.scaling), "sizes": [4, 1 << 20], "plan": plan}
+    rows = launch.run_ranks("scaling.py", max(args.scaling), of, args.deadline)
+    return {"cores": len(os.sched_getaffinity(0)), "rows": rows}
+
+
+def main() -> None:
+    args = parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
+    backends = without_missing(args.backends)
+    found: dict[str, Any] = {"machine": collectives.machine()}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        raw = "raw_mpi" in backends
+        library = str(raw_mpi.compile_into(Path(folder))) if raw else ""
+        found |= exchanges(args, backends, library)
+    found["scaling"] = {"cores": 0, "rows": []}
+    if args.scaling and "bluefog" in backends:
+        found["scaling"] = scaling(args)
+    neighbors_report.NEIGHBORS.write(found, args.out)
+    rows = [*found["rows"], *found["fused"], *found["scaling"]["rows"]]
+    if any(row["wrong"] for row in rows):
+        sys.exit("wrong results: see the column #wrong")
+
+
+if __name__ == "__main__":
+    main()

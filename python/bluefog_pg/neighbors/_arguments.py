@@ -1,0 +1,31 @@
+"""What the operations between neighbours have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from bluefog_pg._member import Member
+
+
+@lru_cache(maxsize=4096)
+def tag_of(name: str) -> int:
+    """The number by which operations of that name match: a multiple of 4, never 0."""
+    number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
+    return (number + 1) * 4
+
+
+def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:
+    listed = list(tensors) if isinstance(tensors, Iterable) else [tensors]
+    for tensor in listed:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{member.who} {op}: expected a torch.Tensor or a list of them, "
+                f"got {type(tensor if isinstance(tensors, list | tuple) else tensors).__name__}"
+            )
+    return listed

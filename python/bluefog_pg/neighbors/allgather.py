@@ -1,0 +1,77 @@
+"""The neighbours' tensors, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from bluefog_pg import _agreement, _edges, functional
+from bluefog_pg._member import member_of
+from bluefog_pg.neighbors._arguments import tag_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+@overload
+def neighbor_allgather(
+    tensor: torch.Tensor,
+    *,
+    src_ranks: Iterable[int] | None = ...,
+    dst_ranks: Iterable[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def neighbor_allgather(
+    tensor: torch.Tensor,
+    *,
+    src_ranks: Iterable[int] | None = ...,
+    dst_ranks: Iterable[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def neighbor_allgather(
+    tensor: torch.Tensor,
+    *,
+    src_ranks: Iterable[int] | None = None,
+    dst_ranks: Iterable[int] | None = None,
+    enable_topo_check: bool = False,
+    name: str | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> torch.Tensor | dist.Work:
+    """The in-neighbours' tensors one after the other, along the first dimension; not the own one.
+
+    Differentiable, as `neighbor_allreduce` is.
+
+    Args:
+        tensor: (rows, ...), of any type; ranks may have different numbers of rows.
+        src_ranks: the group ranks to receive from, in the order of the result. With `dst_ranks`,
+            of this call alone, whatever the topology says; the ranks must agree edge by edge.
+            None: the topology's in-neighbours, ascending.
+        dst_ranks: the group ranks to send to. Needs `src_ranks`.
+        enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
+
+    Returns:
+        A new tensor (sum of the sources' rows, ...), or the Work.
+
+    Raises:
+        ValueError: one of `src_ranks` and `dst_ranks` alone; ranks that are none, named twice, or
+            this rank; a tensor without dimensions, or whose rows have no elements.
+        Others as `neighbor_allreduce`.
+    """
+    member = member_of(group)
+    edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
+    if enable_topo_check and src_ranks is not None:
+        _agreement.require(member, "neighbor_allgather", edges)
+    tag = 0 if name is None else tag_of(name)
+    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+        return functional.rows_of(tensor, edges, tag, member)
+    return member.backend.neighbor_allgather(tensor, edges, tag, async_op)

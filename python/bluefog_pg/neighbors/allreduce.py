@@ -1,0 +1,120 @@
+"""Averaging with the neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from bluefog_pg import _agreement, _edges, functional
+from bluefog_pg._member import member_of
+from bluefog_pg.neighbors._arguments import list_of, tag_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+@overload
+def neighbor_allreduce(
+    tensor: torch.Tensor,
+    *,
+    self_weight: float | None = ...,
+    src_weights: Mapping[int, float] | None = ...,
+    dst_weights: Mapping[int, float] | Sequence[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def neighbor_allreduce(
+    tensor: Sequence[torch.Tensor],
+    *,
+    self_weight: float | None = ...,
+    src_weights: Mapping[int, float] | None = ...,
+    dst_weights: Mapping[int, float] | Sequence[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> list[torch.Tensor]: ...
+@overload
+def neighbor_allreduce(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    self_weight: float | None = ...,
+    src_weights: Mapping[int, float] | None = ...,
+    dst_weights: Mapping[int, float] | Sequence[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def neighbor_allreduce(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    self_weight: float | None = None,
+    src_weights: Mapping[int, float] | None = None,
+    dst_weights: Mapping[int, float] | Sequence[int] | None = None,
+    enable_topo_check: bool = False,
+    name: str | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> torch.Tensor | list[torch.Tensor] | dist.Work:
+    """Average `tensor` with the in-neighbours': x_i <- w_ii x_i + sum_j w_ij x_j.
+
+    With no weights, over the group's topology (see `set_topology`; exponential-2 by default).
+    Operations between the same two ranks match in the order they are issued. The sum is formed in
+    the order of the ranks, in float32 for half types: equal inputs give equal bits.
+
+    Differentiable: the gradient is averaged over the reversed edges, so every rank has to go
+    backward through it. (Not with async_op.)
+
+    Args:
+        tensor: any shape, floating or complex, on the CPU, the same shape on every rank that
+            meets. Unchanged. Or a list of such tensors, which travel as one.
+        self_weight: w_ii. Needs `src_weights`.
+        src_weights: {group rank j: w_ij}. Without `dst_weights` the ranks must be in-neighbours in
+            the topology; the data of those that are left out is ignored. Needs `self_weight`.
+        dst_weights: makes the graph of this call dynamic: this rank sends to these group ranks and
+            receives from those of `src_weights`, whatever the topology says; the ranks must agree
+            edge by edge. A mapping scales what is sent to each; a list is a mapping to 1.
+        enable_topo_check: first ask all ranks of the group whether they agree on the edges of this
+            call. Then each of them must make it; for finding an error, it costs an all_gather.
+        name: calls match by edge, name and order; one name must not be in flight twice.
+        group: the process group; None, the default one.
+        async_op: return a Work at once; after its wait() the average is `work.result()[0]`, or, of
+            a list, `work.result()`.
+
+    Weights are taken as they are: they need not sum to 1.
+
+    Returns:
+        A new tensor shaped like `tensor`, or a list of them, or the Work.
+
+    Raises:
+        ValueError: weights that do not go together, that are not finite, or for ranks that are no
+            neighbours; a tensor that is not dense on the CPU, or of a type without fractions; with
+            `enable_topo_check`, on every rank: ranks that do not agree.
+        TypeError: no tensor; a group of another backend.
+        Mismatch: a neighbour that sends to this rank called with another number of elements or
+            dtype. Who only sent a small tensor to such a one hears of it at its next call.
+        PeerFailed: a neighbour that is needed died, or left without sending to this rank.
+        CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
+            does not list this rank in its `dst_weights`.
+    """
+    member = member_of(group)
+    edges = _edges.averaging(
+        member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
+    )
+    if enable_topo_check and dst_weights is not None:
+        _agreement.require(member, "neighbor_allreduce", edges)
+    tag = 0 if name is None else tag_of(name)
+    if isinstance(tensor, torch.Tensor):
+        if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+            return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
+        return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
+    tensors = list_of(member, "neighbor_allreduce", tensor)
+    if not async_op and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return functional.sum_of("neighbor_allreduce", tensors, edges, tag, member)
+    return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, async_op)

@@ -1,0 +1,96 @@
+"""A tensor for each neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from bluefog_pg import _agreement, _edges, functional
+from bluefog_pg._call import Call
+from bluefog_pg._member import Member, member_of
+from bluefog_pg.neighbors._arguments import list_of, tag_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+@overload
+def neighbor_alltoall(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    src_ranks: Iterable[int] | None = ...,
+    dst_ranks: Iterable[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> list[torch.Tensor]: ...
+@overload
+def neighbor_alltoall(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    src_ranks: Iterable[int] | None = ...,
+    dst_ranks: Iterable[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def neighbor_alltoall(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    src_ranks: Iterable[int] | None = None,
+    dst_ranks: Iterable[int] | None = None,
+    enable_topo_check: bool = False,
+    name: str | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> list[torch.Tensor] | dist.Work:
+    """Send each out-neighbour a tensor of its own, and receive one from each in-neighbour.
+
+    Differentiable, as `neighbor_allreduce` is.
+
+    Args:
+        tensor: a tensor for each out-neighbour, in their order: (rows, ...) of one type, where the
+            number of rows may differ. Or one tensor, to be cut into as many parts of equal size.
+        src_ranks, dst_ranks: as in `neighbor_allgather`.
+        enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
+
+    Returns:
+        A list of new tensors, one for each in-neighbour, in their order (of the topology's,
+        ascending); or the Work, whose `result()` is that.
+
+    Raises:
+        ValueError: another number of tensors than of out-neighbours; one tensor whose rows cannot
+            be cut so.
+        Others as `neighbor_allgather`.
+    """
+    member = member_of(group)
+    edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
+    if enable_topo_check and src_ranks is not None:
+        _agreement.require(member, "neighbor_alltoall", edges)
+    tag = 0 if name is None else tag_of(name)
+    like, parts = _parts(member, tensor, len(edges.destinations))
+    if not async_op and torch.is_grad_enabled() and any(part.requires_grad for part in parts):
+        return functional.parts_of(like, parts, edges, tag, member)
+    return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)
+
+
+def _parts(
+    member: Member, tensor: torch.Tensor | Sequence[torch.Tensor], count: int
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """A tensor of the type and rows of all parts, and the parts."""
+    if isinstance(tensor, torch.Tensor):
+        if tensor.dim() == 0 or (count and tensor.size(0) % count):
+            Call(member, "neighbor_alltoall", tensor).fail(
+                f"one tensor must have rows for {count} out-neighbours in equal parts"
+            )
+        return tensor, list(tensor.tensor_split(count)) if count else []
+    parts = list_of(member, "neighbor_alltoall", tensor)
+    if not parts:
+        Call(member, "neighbor_alltoall", parts).fail(
+            "an empty list does not say of what type and shape; pass torch.empty(0, ...)"
+        )
+    return parts[0], parts

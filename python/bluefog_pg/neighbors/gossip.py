@@ -1,0 +1,71 @@
+"""Averaging with one rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from bluefog_pg import _edges, functional
+from bluefog_pg._member import member_of
+from bluefog_pg.neighbors._arguments import tag_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+@overload
+def pair_gossip(
+    tensor: torch.Tensor,
+    target_rank: int,
+    *,
+    self_weight: float | None = ...,
+    pair_weight: float | None = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def pair_gossip(
+    tensor: torch.Tensor,
+    target_rank: int,
+    *,
+    self_weight: float | None = ...,
+    pair_weight: float | None = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def pair_gossip(
+    tensor: torch.Tensor,
+    target_rank: int,
+    *,
+    self_weight: float | None = None,
+    pair_weight: float | None = None,
+    name: str | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> torch.Tensor | dist.Work:
+    """Average with one rank, which calls this with ours: x <- self_weight x + pair_weight y.
+
+    Differentiable, as `neighbor_allreduce` is.
+
+    Args:
+        tensor: as in `neighbor_allreduce`.
+        target_rank: the group rank to average with, in the topology or not.
+        self_weight, pair_weight: both, or none for the mean of the two.
+        name, group, async_op: as in `neighbor_allreduce`.
+
+    Returns:
+        A new tensor shaped like `tensor`, or the Work.
+
+    Raises:
+        ValueError: one of the weights alone; a rank that is none, or this one.
+        Others as `neighbor_allreduce`.
+    """
+    member = member_of(group)
+    edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
+    tag = 0 if name is None else tag_of(name)
+    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+        return functional.sum_of("pair_gossip", [tensor], edges, tag, member)[0]
+    return member.backend.pair_gossip(tensor, edges, tag, async_op)

@@ -1,0 +1,89 @@
+"""Averaging with neighbouring machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from bluefog_pg import _agreement, _edges, functional
+from bluefog_pg._member import member_of
+from bluefog_pg.neighbors._arguments import tag_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+@overload
+def hierarchical_neighbor_allreduce(
+    tensor: torch.Tensor,
+    *,
+    self_weight: float | None = ...,
+    src_machine_weights: Mapping[int, float] | None = ...,
+    dst_machine_weights: Mapping[int, float] | Sequence[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> torch.Tensor: ...
+@overload
+def hierarchical_neighbor_allreduce(
+    tensor: torch.Tensor,
+    *,
+    self_weight: float | None = ...,
+    src_machine_weights: Mapping[int, float] | None = ...,
+    dst_machine_weights: Mapping[int, float] | Sequence[int] | None = ...,
+    enable_topo_check: bool = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def hierarchical_neighbor_allreduce(
+    tensor: torch.Tensor,
+    *,
+    self_weight: float | None = None,
+    src_machine_weights: Mapping[int, float] | None = None,
+    dst_machine_weights: Mapping[int, float] | Sequence[int] | None = None,
+    enable_topo_check: bool = False,
+    name: str | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> torch.Tensor | dist.Work:
+    """Average machines' means: m_k <- w_kk m_k + sum_l w_kl m_l, on every rank of machine k.
+
+    m_k is the mean over machine k (see `world`). Each rank of a machine forms a part of that, swaps
+    it with the ranks of its place on neighbouring machines, and hands it out: what crosses between
+    two machines does so once. Ranks of one machine get equal bits. Half types are rounded after
+    each of the two sums.
+
+    Differentiable, as `neighbor_allreduce` is.
+
+    Args:
+        tensor: as in `neighbor_allreduce`.
+        self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
+            none, alike on all ranks of a machine. The machines must be neighbours in the
+            topology.
+        enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
+
+    Returns:
+        A new tensor shaped like `tensor`, or the Work.
+
+    Raises:
+        RuntimeError: no topology was set by `set_machine_topology`.
+        ArgumentError: a machine has one rank alone, or they have different numbers.
+        ValueError: not all three of the weights; machines that are no neighbours.
+        Others as `neighbor_allreduce`.
+    """
+    member = member_of(group)
+    edges = _edges.between_machines(
+        member, tensor, self_weight, src_machine_weights, dst_machine_weights
+    )
+    if enable_topo_check and dst_machine_weights is not None:
+        _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
+    tag = 0 if name is None else tag_of(name)
+    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+        return functional.mean_of_machines(tensor, edges, tag, member)
+    return member.backend.hierarchical_neighbor_allreduce(
+        tensor, member.machines.locals, edges, tag, async_op
+    )
