@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from bluefog_pg._machine_backend import machine_backend_of
 from bluefog_pg.functional import _member
-from bluefog_pg.neighbors import tag_of
+from bluefog_pg.neighbors._arguments import tag_of
 
 if TYPE_CHECKING:
     from torch import Tensor
