@@ -47,7 +47,8 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     except BaseException:
         _forget_failed_default_group()
         raise
-    importlib.import_module("bluefog_pg.functional")  # torch.ops.bluefog
+    for module in ("functional", "_collective_ops"):  # torch.ops.bluefog
+        importlib.import_module(f"bluefog_pg.{module}")
     return group
 
 

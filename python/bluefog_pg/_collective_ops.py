@@ -1,0 +1,223 @@
+"""Sums, copies and rows of all ranks; and torch.ops.bluefog.*, which autograd and compilers know.
+
+    torch.ops.bluefog.allreduce(x, average=True, is_hierarchical_local=False, group_name=name)
+    torch.ops.bluefog.broadcast(x, root_rank, group_name=name)
+    torch.ops.bluefog.allgather(x, group_name=name)
+
+"" is the default group. They are there as soon as a group is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from bluefog_pg._machine_backend import machine_backend_of
+from bluefog_pg.functional import _member
+from bluefog_pg.neighbors._arguments import tag_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bluefog_pg._member import Member
+
+# Its messages are those of neighbour operations, of which no other has this name.
+_ALLGATHER = tag_of("bluefog_pg.collectives.allgather")
+
+
+def sum_in_place(
+    member: Member, tensor: Tensor, average: bool, is_local: bool, async_op: bool
+) -> dist.Work:
+    """`is_local`: of the machine's ranks alone."""
+    backend: Any = machine_backend_of(member) if is_local else member.backend
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp(dist.ReduceOp.AVG if average else dist.ReduceOp.SUM)
+    options.asyncOp = async_op
+    return _begun(backend.allreduce([tensor], options), async_op)
+
+
+def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op: bool) -> dist.Work:
+    backend: Any = member.backend
+    options = dist.BroadcastOptions()
+    options.rootRank = root_rank
+    options.asyncOp = async_op
+    return _begun(backend.broadcast([tensor], options), async_op)
+
+
+def rows_of_others(member: Member, tensor: Tensor, async_op: bool) -> Any:
+    """All ranks' tensors but the own one, in the order of the ranks; or the Work of that.
+
+    They come as neighbours' do: an all_gather would have to know how many rows each has, and who
+    asks for that first must wait for the answer.
+    """
+    others = [(rank, 1.0) for rank in range(member.size) if rank != member.rank]
+    edges = member.backend.edges(1.0, others, others, 1.0)
+    # Of none, the backend cannot tell the size of a row.
+    like = tensor if tensor.dim() == 0 or len(tensor) else tensor.new_empty((1, *tensor.shape[1:]))
+    backend: Any = member.backend
+    return backend.neighbor_allgather_in_parts(
+        like, [tensor] * len(others), edges, _ALLGATHER, async_op
+    )
+
+
+def with_own(member: Member, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:
+    return [*others[: member.rank], tensor.detach(), *others[member.rank :]]
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def place_for(member: Member, tensor: Tensor, root_rank: int) -> Tensor:
+    """What a broadcast writes to, or, on the root, reads."""
+    return copy_of(tensor) if member.rank == root_rank else _alike(tensor.detach())
+
+
+def _begun(work: dist.Work, async_op: bool) -> dist.Work:
+    if not async_op:
+        work.wait()
+    return work
+
+
+_library: Any = torch.library.Library("bluefog", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library.define(
+    "allreduce(Tensor tensor, bool average=True, *, bool is_hierarchical_local=False, "
+    "str group_name='') -> Tensor"
+)
+_library.define("broadcast(Tensor tensor, int root_rank, *, str group_name='') -> Tensor")
+_library.define("allgather(Tensor tensor, *, str group_name='') -> Tensor")
+# The transposes of the others: to the root the sum, elsewhere zeros;
+_library.define("_sum_at(Tensor tensor, int root_rank, str group_name) -> Tensor")
+# also how many rows each rank has;
+_library.define("_all_rows(Tensor tensor, str group_name) -> (Tensor, Tensor)")
+# of the sum of all ranks' rows, one's own.
+_library.define("_own_rows(Tensor tensor, Tensor counts, SymInt rows, str group_name) -> Tensor")
+
+
+def _run_allreduce(
+    tensor: Tensor,
+    average: bool = True,
+    *,
+    is_hierarchical_local: bool = False,
+    group_name: str = "",
+) -> Tensor:
+    summed = copy_of(tensor)
+    sum_in_place(_member(group_name), summed, average, is_hierarchical_local, async_op=False)
+    return summed
+
+
+def _keep_allreduce(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    del output
+    ctx.average, ctx.options = inputs[1], keyword_only_inputs
+
+
+def _allreduce_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.bluefog.allreduce(grad, ctx.average, **ctx.options), None
+
+
+def _run_broadcast(tensor: Tensor, root_rank: int, *, group_name: str = "") -> Tensor:
+    member = _member(group_name)
+    place = place_for(member, tensor, root_rank)
+    broadcast_in_place(member, place, root_rank, async_op=False)
+    return place
+
+
+def _keep_broadcast(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    del output
+    ctx.root_rank, ctx.group_name = inputs[1], keyword_only_inputs["group_name"]
+
+
+def _broadcast_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.bluefog._sum_at(grad, ctx.root_rank, ctx.group_name), None
+
+
+def _run_sum_at(tensor: Tensor, root_rank: int, group_name: str) -> Tensor:
+    member = _member(group_name)
+    summed = copy_of(tensor)
+    options = dist.ReduceOptions()
+    options.rootRank = root_rank
+    options.asyncOp = False
+    backend: Any = member.backend
+    backend.reduce([summed], options).wait()
+    return summed if member.rank == root_rank else summed.zero_()
+
+
+def _keep_sum_at(ctx: Any, inputs: Any, output: Any) -> None:
+    del output
+    _, ctx.root_rank, ctx.group_name = inputs
+
+
+def _sum_at_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    back = torch.ops.bluefog.broadcast(grad, ctx.root_rank, group_name=ctx.group_name)
+    return back, None, None
+
+
+def _allgather(tensor: Tensor, *, group_name: str = "") -> Tensor:
+    rows: Tensor
+    rows, _ = torch.ops.bluefog._all_rows(tensor, group_name)
+    return rows
+
+
+def _run_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
+    member = _member(group_name)
+    parts = with_own(member, tensor, rows_of_others(member, tensor, async_op=False))
+    return torch.cat(parts), torch.tensor([len(part) for part in parts])
+
+
+def _keep_all_rows(ctx: Any, inputs: Any, output: Any) -> None:
+    tensor, ctx.group_name = inputs
+    ctx.rows = tensor.size(0)
+    ctx.save_for_backward(output[1])
+
+
+def _all_rows_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    (counts,) = ctx.saved_tensors
+    return torch.ops.bluefog._own_rows(grad, counts, ctx.rows, ctx.group_name), None
+
+
+def _run_own_rows(tensor: Tensor, counts: Tensor, rows: int, group_name: str) -> Tensor:
+    own = _fake_own_rows(tensor, counts, rows, group_name)
+    options = dist.ReduceScatterOptions()
+    options.asyncOp = False
+    backend: Any = _member(group_name).backend
+    backend.reduce_scatter([own], [list(torch.split(tensor, counts.tolist()))], options).wait()
+    return own
+
+
+def _keep_own_rows(ctx: Any, inputs: Any, output: Any) -> None:
+    del output
+    ctx.group_name = inputs[-1]
+
+
+def _own_rows_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.bluefog.allgather(grad, group_name=ctx.group_name), None, None, None
+
+
+def _alike(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _fake_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
+    rows = torch.library.get_ctx().new_dynamic_size()
+    counts = torch.empty(_member(group_name).size, dtype=torch.int64)
+    return tensor.new_empty((rows, *tensor.shape[1:])), counts
+
+
+def _fake_own_rows(tensor: Tensor, _: Tensor, rows: int, __: str) -> Tensor:
+    return tensor.new_empty((rows, *tensor.shape[1:]))
+
+
+def _register(op: str, run: Any, fake: Any, keep: Any, backward: Any) -> None:
+    _library.impl(op, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"bluefog::{op}", fake, lib=_library)
+    torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=_library)
+
+
+_register("allreduce", _run_allreduce, _alike, _keep_allreduce, _allreduce_backward)
+_register("broadcast", _run_broadcast, _alike, _keep_broadcast, _broadcast_backward)
+_register("_sum_at", _run_sum_at, _alike, _keep_sum_at, _sum_at_backward)
+_register("_all_rows", _run_all_rows, _fake_all_rows, _keep_all_rows, _all_rows_backward)
+_register("_own_rows", _run_own_rows, _fake_own_rows, _keep_own_rows, _own_rows_backward)
+_library.impl("allgather", _allgather, "CompositeImplicitAutograd")

@@ -1,0 +1,146 @@
+"""Integers that stand for operations under way, and the names that these have."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+    # A Work, and what it results in after its wait().
+    Started = tuple[dist.Work, Callable[[], torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class _Issued:
+    key: str | None
+    work: dist.Work
+    # Holds the operation's tensors, too.
+    result: Callable[[], torch.Tensor]
+
+
+class Handles:
+    """May be used from any thread. Nobody waits with the lock held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._issued: dict[int, _Issued] = {}
+        # What has each name; None: that has not started yet, or its caller waits for it.
+        self._busy: dict[str, dist.Work | None] = {}
+        self._is_suspended = False
+
+    def suspend(self) -> None:
+        """Refuse operations until `resume`. What is under way goes on."""
+        self._is_suspended = True
+
+    def resume(self) -> None:
+        self._is_suspended = False
+
+    def require_running(self, what: str) -> None:
+        """Raise ValueError between `suspend` and `resume`."""
+        if self._is_suspended:
+            raise ValueError(f"[bluefog] {what}: operations are suspended; call resume() first")
+
+    @contextlib.contextmanager
+    def reserved(self, key: str | None) -> Iterator[None]:
+        """Around an operation that its caller waits for.
+
+        Args:
+            key: the operation and its name; None, where it has no name.
+
+        Raises:
+            ValueError: one of that key is under way.
+        """
+        self._reserve(key)
+        try:
+            yield
+        finally:
+            self._release(key, None)
+
+    def issue(self, key: str | None, start: Callable[[], Started]) -> int:
+        """Start an operation; its handle, a positive number.
+
+        Args:
+            key: as in `reserved`.
+            start: starts the operation.
+
+        Raises:
+            ValueError: one of that key is under way.
+        """
+        self._reserve(key)
+        try:
+            work, result = start()
+        except BaseException:
+            self._release(key, None)
+            raise
+        with self._lock:
+            if key is not None:
+                self._busy[key] = work
+            self._last += 1
+            self._issued[self._last] = _Issued(key, work, result)
+            return self._last
+
+    def poll(self, handle: int) -> bool:
+        """Whether the operation has ended, well or not.
+
+        Raises:
+            ValueError: no operation has this handle.
+        """
+        return self._find(handle, "poll").work.is_completed()
+
+    def take(self, handle: int) -> torch.Tensor:
+        """Wait for the operation, forget its handle, and give its result, or raise its error.
+
+        Raises:
+            ValueError: no operation has this handle.
+        """
+        issued = self._find(handle, "synchronize")
+        try:
+            issued.work.wait()
+        except Exception:
+            self._forget(handle, issued)
+            raise
+        # Not on Ctrl-C: the operation goes on, and can be waited for again.
+        self._forget(handle, issued)
+        return issued.result()
+
+    def _find(self, handle: int, what: str) -> _Issued:
+        with self._lock:
+            issued = self._issued.get(handle)
+        if issued is None:
+            raise ValueError(
+                f"[bluefog] {what}: there is no handle {handle!r}; each can be waited for once"
+            )
+        return issued
+
+    def _forget(self, handle: int, issued: _Issued) -> None:
+        with self._lock:
+            self._issued.pop(handle, None)
+        self._release(issued.key, issued.work)
+
+    def _reserve(self, key: str | None) -> None:
+        if key is None:
+            return
+        with self._lock:
+            if key in self._busy:
+                work = self._busy[key]
+                if work is None or not work.is_completed():
+                    raise ValueError(
+                        f"[bluefog] {key}: an operation of this name is under way; "
+                        "wait for it, or use another name"
+                    )
+            self._busy[key] = None
+
+    def _release(self, key: str | None, work: dist.Work | None) -> None:
+        if key is None:
+            return
+        with self._lock:
+            # A later operation may have the name by now.
+            if self._busy.get(key) is work:
+                self._busy.pop(key, None)

@@ -1,0 +1,49 @@
+"""A group's backend for the ranks of this machine alone."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import GroupName
+
+if TYPE_CHECKING:
+    from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._member import Member
+
+_lock = threading.Lock()
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, ProcessGroupBluefog] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def machine_backend_of(member: Member) -> ProcessGroupBluefog:
+    """Made when first asked for, which all ranks of the machine must do; it goes with the group.
+
+    No group of c10d: that would have to be destroyed by whoever destroys this one, and
+    `torch.distributed.new_group` names groups by how many its members have, which may differ.
+
+    Raises:
+        CollectiveTimeout: a rank of the machine did not ask in time.
+    """
+    if len(member.machines.all) == 1:
+        return member.backend
+    with _lock:
+        backend = _made.get(member.group)
+        if backend is None:
+            backend = _made[member.group] = _make(member)
+        return backend
+
+
+def _make(member: Member) -> ProcessGroupBluefog:
+    group, machines = member.group, member.machines
+    name = f"{group.group_name}/machine{machines.machine_rank}"
+    options = member.backend.Options()
+    options._timeout = member.backend.options._timeout
+    options.group_name = GroupName(name)
+    options.global_ranks_in_group = [dist.get_global_rank(group, r) for r in machines.locals]
+    store = PrefixStore(name, group.get_group_store())
+    return type(member.backend)(store, machines.local_rank, len(machines.locals), options)

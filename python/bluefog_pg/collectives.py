@@ -1,0 +1,339 @@
+"""Operations of all ranks of a group, as functions of tensors: new results, and gradients.
+
+torch.distributed has them in place; here a result may also have another size than the input, and
+autograd goes through. The blocking forms are differentiable, those with `async_op` are not, nor are
+`allreduce_` and `broadcast_`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import torch
+import torch.distributed as dist
+
+from bluefog_pg import _collective_ops as ops
+from bluefog_pg._call import described
+from bluefog_pg._errors import ArgumentError
+from bluefog_pg._member import Member, member_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@overload
+def allreduce(
+    tensor: Tensor,
+    average: bool = ...,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    is_hierarchical_local: bool = ...,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def allreduce(
+    tensor: Tensor,
+    average: bool = ...,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    is_hierarchical_local: bool = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def allreduce(
+    tensor: Tensor,
+    average: bool = True,
+    group: dist.ProcessGroup | None = None,
+    *,
+    is_hierarchical_local: bool = False,
+    async_op: bool = False,
+) -> Tensor | dist.Work:
+    """The mean of all ranks' tensors, or their sum.
+
+    Differentiable: the gradient is averaged or summed alike, so every rank has to go backward
+    through it. (Not with async_op.)
+
+    Args:
+        tensor: any shape, the same on all ranks, on the CPU. Unchanged. Half types are accumulated
+            in float32.
+        average: divide the sum by the number of ranks.
+        group: the process group; None, the default one.
+        is_hierarchical_local: of the ranks of this machine (see `world`) instead of all. For the
+            first such call all of them connect, and wait for each other, also with async_op.
+        async_op: return a Work at once; after its wait() the result is `work.result()[0]`.
+
+    Returns:
+        A new tensor shaped like `tensor`, or the Work.
+
+    Raises:
+        ArgumentError: the average of integers.
+        ValueError: a tensor that is not dense on the CPU.
+        TypeError: no tensor; a group of another backend.
+        Mismatch: ranks called with other dtypes or numbers of elements, or something else.
+        PeerFailed, CollectiveTimeout: a rank died, or did not come.
+    """
+    member = _member_for("allreduce", tensor, group)
+    _require_mean(member, "allreduce", tensor, average)
+    if _differentiable(tensor, async_op):
+        return _run(
+            "allreduce", member, tensor, average, is_hierarchical_local=is_hierarchical_local
+        )
+    summed = ops.copy_of(tensor)
+    work = ops.sum_in_place(member, summed, average, is_hierarchical_local, async_op)
+    return work if async_op else summed
+
+
+@overload
+def allreduce_(
+    tensor: Tensor,
+    average: bool = ...,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    is_hierarchical_local: bool = ...,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def allreduce_(
+    tensor: Tensor,
+    average: bool = ...,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    is_hierarchical_local: bool = ...,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def allreduce_(
+    tensor: Tensor,
+    average: bool = True,
+    group: dist.ProcessGroup | None = None,
+    *,
+    is_hierarchical_local: bool = False,
+    async_op: bool = False,
+) -> Tensor | dist.Work:
+    """`allreduce` in place.
+
+    Also of a tensor that requires a gradient, which autograd takes for changed, as by
+    `tensor.data`; but where it has kept the old values, it raises in backward.
+
+    Returns:
+        `tensor`, or the Work.
+    """
+    member = _member_for("allreduce_", tensor, group)
+    _require_mean(member, "allreduce_", tensor, average)
+    _count_change(tensor)
+    work = ops.sum_in_place(member, tensor.detach(), average, is_hierarchical_local, async_op)
+    return work if async_op else tensor
+
+
+@overload
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = None,
+    *,
+    async_op: bool = False,
+) -> Tensor | dist.Work:
+    """The root's tensor, on every rank.
+
+    Differentiable: the root's gradient is the sum of all ranks', and zero elsewhere. (Not with
+    async_op.)
+
+    Args:
+        tensor: any shape and type, the same on all ranks, on the CPU. Unchanged; what it holds does
+            not matter but on the root.
+        root_rank: the group rank of the root, the same on all ranks.
+        group, async_op: as in `allreduce`.
+
+    Returns:
+        A new tensor shaped like `tensor`, or the Work.
+
+    Raises:
+        ValueError: `root_rank` is none of the group's; a tensor that is not dense on the CPU.
+        Mismatch: ranks named different roots.
+        Others as `allreduce`.
+    """
+    member = _member_for("broadcast", tensor, group)
+    root = _root(member, "broadcast", tensor, root_rank)
+    if _differentiable(tensor, async_op):
+        return _run("broadcast", member, tensor, root)
+    place = ops.place_for(member, tensor, root)
+    work = ops.broadcast_in_place(member, place, root, async_op)
+    return work if async_op else place
+
+
+@overload
+def broadcast_(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def broadcast_(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def broadcast_(
+    tensor: Tensor,
+    root_rank: int,
+    group: dist.ProcessGroup | None = None,
+    *,
+    async_op: bool = False,
+) -> Tensor | dist.Work:
+    """`broadcast` in place, as `allreduce_` is.
+
+    Returns:
+        `tensor`, or the Work.
+    """
+    member = _member_for("broadcast_", tensor, group)
+    root = _root(member, "broadcast_", tensor, root_rank)
+    _count_change(tensor)
+    work = ops.broadcast_in_place(member, tensor.detach(), root, async_op)
+    return work if async_op else tensor
+
+
+@overload
+def allgather(
+    tensor: Tensor,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def allgather(
+    tensor: Tensor,
+    group: dist.ProcessGroup | None = ...,
+    *,
+    async_op: Literal[True],
+) -> dist.Work: ...
+def allgather(
+    tensor: Tensor,
+    group: dist.ProcessGroup | None = None,
+    *,
+    async_op: bool = False,
+) -> Tensor | dist.Work:
+    """All ranks' tensors one after the other, along the first dimension.
+
+    Differentiable: the gradient is the sum of all ranks' gradients of this rank's rows. (Not with
+    async_op.)
+
+    Args:
+        tensor: (rows, ...), of any type, on the CPU; ranks may have different numbers of rows, also
+            none. Unchanged.
+        group, async_op: as in `allreduce`.
+
+    Returns:
+        A new tensor (sum of all ranks' rows, ...), or the Work.
+
+    Raises:
+        ValueError: a tensor without dimensions, or whose rows have no elements, or that is not
+            dense on the CPU.
+        Mismatch: on every rank: ranks have other dtypes or shapes of rows. The group goes on.
+        Others as `allreduce`.
+    """
+    member = _member_for("allgather", tensor, group)
+    if _differentiable(tensor, async_op):
+        return _run("allgather", member, tensor)
+    others = ops.rows_of_others(member, tensor, async_op)
+    if async_op:
+        return AllgatherWork(member, tensor, others)
+    return torch.cat(ops.with_own(member, tensor, others))
+
+
+class AllgatherWork(dist.Work):
+    """Of an `allgather`."""
+
+    def __init__(self, member: Member, tensor: Tensor, others: dist.Work) -> None:
+        super().__init__()
+        self._member, self._tensor, self._others = member, tensor, others
+
+    def wait(self, *args: Any) -> bool:
+        return self._others.wait(*args)
+
+    def is_completed(self) -> bool:
+        return self._others.is_completed()
+
+    def is_success(self) -> bool:
+        return self._others.is_success()
+
+    def exception(self) -> Any:
+        return self._others.exception()
+
+    def result(self) -> list[Tensor]:
+        return [torch.cat(ops.with_own(self._member, self._tensor, self._others.result()))]
+
+    def get_future(self) -> Any:
+        def rows(done: Any) -> list[Tensor]:
+            done.wait()  # raises what the operation did
+            return self.result()
+
+        return self._others.get_future().then(rows)
+
+
+def _run(op: str, member: Member, *args: Any, **options: Any) -> Tensor:
+    """With gradients."""
+    run = getattr(torch.ops.bluefog, op)
+    result: Tensor = run(*args, **options, group_name=member.group.group_name)
+    return result
+
+
+def _differentiable(tensor: Tensor, async_op: bool) -> bool:
+    return tensor.requires_grad and not async_op and torch.is_grad_enabled()
+
+
+def _count_change(tensor: Tensor) -> None:
+    """Let autograd notice: the backend's operations are unknown to it."""
+    torch.autograd.graph.increment_version(tensor)
+
+
+def _member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Member:
+    member = member_of(group)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        raise ValueError(
+            f"{member.who} {op} {described(tensor)}: the tensor must be dense and on the CPU, not "
+            f"{tensor.layout} on {tensor.device}"
+        )
+    return member
+
+
+def _require_mean(member: Member, op: str, tensor: Tensor, average: bool) -> None:
+    if average and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ArgumentError(
+            f"{member.who} {op} {described(tensor)}: only tensors of a type with fractions have "
+            "an average; average=False gives the sum"
+        )
+
+
+def _root(member: Member, op: str, tensor: Tensor, root_rank: Any) -> int:
+    try:
+        root = operator.index(root_rank)
+    except TypeError:
+        raise TypeError(
+            f"{member.who} {op} {described(tensor)}: root_rank must be a rank, not {root_rank!r}"
+        ) from None
+    if not 0 <= root < member.size:
+        raise ValueError(
+            f"{member.who} {op} {described(tensor)}: root_rank is {root}; "
+            f"there are group ranks 0 to {member.size - 1}"
+        )
+    return root

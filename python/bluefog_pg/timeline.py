@@ -1,0 +1,119 @@
+"""What this process does, when: a file for chrome://tracing or https://ui.perfetto.dev.
+
+Written where BLUEFOG_TIMELINE=<prefix> is in the environment when `bluefog_pg.torch.init` is first
+called, to <prefix><rank>.json. Each tensor's name is a process there, each thread a thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Timeline:
+    """May be used from any thread. An event is in the file when the call returns."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("w")
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._processes: dict[str, int] = {}
+        self._threads: dict[int, int] = {}
+        # The threads of the activities that have begun and not ended, by name.
+        self._begun: dict[str, list[int]] = {}
+        self._separator = "[\n"
+        atexit.register(self._close)
+
+    def begin(self, name: str, activity: str) -> None:
+        with self._lock:
+            process = self._processes.get(name)
+            if process is None:
+                process = self._processes[name] = len(self._processes) + 1
+                self._write("M", process, 0, name="process_name", args={"name": name})
+            thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
+            self._begun.setdefault(name, []).append(thread)
+            self._write("B", process, thread, name=activity)
+
+    def end(self, name: str) -> bool:
+        """Of the last one begun, in whichever thread; whether there was one."""
+        with self._lock:
+            if begun := self._begun.get(name):
+                self._write("E", self._processes[name], begun.pop())
+                return True
+            return False
+
+    def _write(self, phase: str, process: int, thread: int, **more: Any) -> None:
+        if self._file.closed or os.getpid() != self._owner:  # after the exit; in a forked child
+            return
+        now = time.monotonic_ns() // 1000
+        event = {"ph": phase, "ts": now, "pid": process, "tid": thread, **more}
+        # Without the bracket at the end, viewers read it, too.
+        self._file.write(self._separator + json.dumps(event))
+        self._file.flush()
+        self._separator = ",\n"
+
+    def _close(self) -> None:
+        if os.getpid() == self._owner:
+            with self._lock:
+                self._file.write(self._separator.replace(",", "") + "]\n")
+                self._file.close()
+
+
+class _This:  # of this process
+    timeline: Timeline | None = None
+    is_decided = False
+
+
+def start(rank: int) -> None:
+    """Decide, the first time, whether there is a timeline."""
+    if (prefix := os.environ.get("BLUEFOG_TIMELINE")) and not _This.is_decided:
+        _This.timeline = Timeline(f"{prefix}{rank}.json")
+    _This.is_decided = True
+
+
+def current() -> Timeline | None:
+    return _This.timeline
+
+
+def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
+    """Write that an activity begins. False where there is no timeline; once, that is logged."""
+    if _This.timeline is None:
+        _complain()
+        return False
+    _This.timeline.begin(tensor_name, activity_name)
+    return True
+
+
+def timeline_end_activity(tensor_name: str) -> bool:
+    """Write that the tensor's last activity ends. False where there is none, or no timeline."""
+    if _This.timeline is None:
+        _complain()
+        return False
+    return _This.timeline.end(tensor_name)
+
+
+@contextlib.contextmanager
+def timeline_context(tensor_name: str, activity_name: str) -> Iterator[None]:
+    """Write that an activity begins, and that it ends."""
+    timeline_start_activity(tensor_name, activity_name)
+    try:
+        yield
+    finally:
+        timeline_end_activity(tensor_name)
+
+
+@functools.cache  # once
+def _complain() -> None:
+    logging.getLogger("bluefog_pg").error(
+        "there is no timeline: set BLUEFOG_TIMELINE=<prefix of the files> before the first "
+        "bluefog_pg.torch.init()"
+    )

@@ -1,0 +1,308 @@
+"""BlueFog's operations between neighbours.
+
+Operations of one name match along each edge in the order issued, whatever is between; those without
+a name match each other.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import bluefog_pg
+from bluefog_pg.torch._run import issued, renamed, waited_for
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+    from torch import Tensor
+
+    from bluefog_pg._handles import Started
+
+    Weights = Mapping[int, float]
+    Destinations = Mapping[int, float] | Sequence[int]
+
+
+@renamed(neighbor_weights="src_weights", send_neighbors="dst_weights")
+def neighbor_allreduce(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_weights: Weights | None = None,
+    dst_weights: Destinations | None = None,
+    enable_topo_check: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """Average with the in-neighbours, in a new tensor: x_i <- w_ii x_i + sum_j w_ij x_j.
+
+    Differentiable. As `bluefog_pg.neighbor_allreduce`.
+
+    Args:
+        tensor: any shape, floating or complex, the same shape on every rank that meets.
+        self_weight: w_ii, a float. Needs `src_weights`.
+        src_weights: {rank j: w_ij}; in-neighbours, unless `dst_weights` is given.
+        dst_weights: the ranks that this one sends to in this call, or {rank: scale of what is
+            sent}. Needs both others.
+        enable_topo_check: where `dst_weights` is given, first ask all ranks whether they agree.
+            All of them must make the call then, and it costs an all_gather, for which also
+            `neighbor_allreduce_nonblocking` waits.
+        name: the operation's, of which only one may be under way.
+
+    Raises:
+        ValueError: weights that do not go together, an int as `self_weight`, ranks that are no
+            neighbours; ranks disagree; the name is taken; operations are suspended.
+    """
+    return waited_for(
+        "neighbor.allreduce",
+        name,
+        lambda: bluefog_pg.neighbor_allreduce(
+            tensor,
+            self_weight=_float(self_weight),
+            src_weights=src_weights,
+            dst_weights=dst_weights,
+            enable_topo_check=enable_topo_check,
+            name=name,
+        ),
+    )
+
+
+@renamed(neighbor_weights="src_weights", send_neighbors="dst_weights")
+def neighbor_allreduce_nonblocking(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_weights: Weights | None = None,
+    dst_weights: Destinations | None = None,
+    enable_topo_check: bool = True,
+    name: str | None = None,
+) -> int:
+    """`neighbor_allreduce`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+
+    `tensor` must not change until then.
+    """
+    return issued(
+        "neighbor.allreduce",
+        name,
+        lambda: _of_work(
+            bluefog_pg.neighbor_allreduce(
+                tensor,
+                self_weight=_float(self_weight),
+                src_weights=src_weights,
+                dst_weights=dst_weights,
+                enable_topo_check=enable_topo_check,
+                name=name,
+                async_op=True,
+            )
+        ),
+    )
+
+
+def neighbor_allgather(
+    tensor: Tensor,
+    *,
+    src_ranks: Iterable[int] | None = None,
+    dst_ranks: Iterable[int] | None = None,
+    enable_topo_check: bool = True,
+    name: str | None = None,
+) -> Tensor:
+    """The in-neighbours' tensors one after the other, along the first dimension; not the own one.
+
+    Differentiable. As `bluefog_pg.neighbor_allgather`.
+
+    Args:
+        tensor: (rows, ...); ranks may have different numbers of rows.
+        src_ranks: whom to receive from in this call, in the order of the result; None, the
+            in-neighbours, ascending.
+        dst_ranks: whom to send to in this call. Both or none.
+        enable_topo_check, name: as in `neighbor_allreduce`.
+
+    Raises:
+        ValueError: one of the two alone; bad ranks; a tensor without dimensions; ranks disagree;
+            the name is taken; operations are suspended.
+    """
+    return waited_for(
+        "neighbor.allgather",
+        name,
+        lambda: bluefog_pg.neighbor_allgather(
+            tensor,
+            src_ranks=src_ranks,
+            dst_ranks=dst_ranks,
+            enable_topo_check=enable_topo_check,
+            name=name,
+        ),
+    )
+
+
+def neighbor_allgather_nonblocking(
+    tensor: Tensor,
+    *,
+    src_ranks: Iterable[int] | None = None,
+    dst_ranks: Iterable[int] | None = None,
+    enable_topo_check: bool = True,
+    name: str | None = None,
+) -> int:
+    """`neighbor_allgather`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+
+    `tensor` must not change until then.
+    """
+    return issued(
+        "neighbor.allgather",
+        name,
+        lambda: _of_work(
+            bluefog_pg.neighbor_allgather(
+                tensor,
+                src_ranks=src_ranks,
+                dst_ranks=dst_ranks,
+                enable_topo_check=enable_topo_check,
+                name=name,
+                async_op=True,
+            )
+        ),
+    )
+
+
+@renamed(
+    neighbor_machine_weights="src_machine_weights",
+    send_neighbor_machines="dst_machine_weights",
+)
+def hierarchical_neighbor_allreduce(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_machine_weights: Weights | None = None,
+    dst_machine_weights: Destinations | None = None,
+    enable_topo_check: bool | None = False,
+    name: str | None = None,
+) -> Tensor:
+    """Average the machines' means with those of in-neighbour machines, in a new tensor.
+
+    Differentiable. As `bluefog_pg.hierarchical_neighbor_allreduce`.
+
+    Args:
+        tensor: as in `neighbor_allreduce`.
+        self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
+            none, alike on all ranks of a machine.
+        enable_topo_check, name: as there.
+
+    Raises:
+        RuntimeError: no topology was set by `set_machine_topology`.
+        ArgumentError: machines of one rank, or of different numbers (a ValueError and an
+            AssertionError).
+        ValueError: as in `neighbor_allreduce`.
+    """
+    return waited_for(
+        "hierarchical.neighbor.allreduce",
+        name,
+        lambda: bluefog_pg.hierarchical_neighbor_allreduce(
+            tensor,
+            self_weight=self_weight,
+            src_machine_weights=src_machine_weights,
+            dst_machine_weights=dst_machine_weights,
+            enable_topo_check=bool(enable_topo_check),
+            name=name,
+        ),
+    )
+
+
+@renamed(
+    neighbor_machine_weights="src_machine_weights",
+    send_neighbor_machines="dst_machine_weights",
+)
+def hierarchical_neighbor_allreduce_nonblocking(
+    tensor: Tensor,
+    *,
+    self_weight: float | None = None,
+    src_machine_weights: Weights | None = None,
+    dst_machine_weights: Destinations | None = None,
+    enable_topo_check: bool | None = False,
+    name: str | None = None,
+) -> int:
+    """`hierarchical_neighbor_allreduce`, begun: a handle for `synchronize` and `poll`.
+
+    Not differentiable. `tensor` must not change until then.
+    """
+    return issued(
+        "hierarchical.neighbor.allreduce",
+        name,
+        lambda: _of_work(
+            bluefog_pg.hierarchical_neighbor_allreduce(
+                tensor,
+                self_weight=self_weight,
+                src_machine_weights=src_machine_weights,
+                dst_machine_weights=dst_machine_weights,
+                enable_topo_check=bool(enable_topo_check),
+                name=name,
+                async_op=True,
+            )
+        ),
+    )
+
+
+def pair_gossip(
+    tensor: Tensor,
+    target_rank: int,
+    self_weight: float | None = None,
+    pair_weight: float | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Average with one rank, which calls this with ours: x <- self_weight x + pair_weight y.
+
+    Differentiable. As `bluefog_pg.pair_gossip`.
+
+    Args:
+        tensor: as in `neighbor_allreduce`.
+        target_rank: in the topology or not.
+        self_weight, pair_weight: both, or none for the mean of the two.
+        name: as in `neighbor_allreduce`.
+
+    Raises:
+        ValueError: one of the weights alone; a bad rank; the two disagree; the name is taken;
+            operations are suspended.
+    """
+    return waited_for(
+        "pair.gossip",
+        name,
+        lambda: bluefog_pg.pair_gossip(
+            tensor, target_rank, self_weight=self_weight, pair_weight=pair_weight, name=name
+        ),
+    )
+
+
+def pair_gossip_nonblocking(
+    tensor: Tensor,
+    target_rank: int,
+    self_weight: float | None = None,
+    pair_weight: float | None = None,
+    name: str | None = None,
+) -> int:
+    """`pair_gossip`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+
+    `tensor` must not change until then.
+    """
+    return issued(
+        "pair.gossip",
+        name,
+        lambda: _of_work(
+            bluefog_pg.pair_gossip(
+                tensor,
+                target_rank,
+                self_weight=self_weight,
+                pair_weight=pair_weight,
+                name=name,
+                async_op=True,
+            )
+        ),
+    )
+
+
+def _float(self_weight: Any) -> Any:
+    """BlueFog takes no int here; where a float belongs, that is a rank, or a mistake."""
+    if isinstance(self_weight, numbers.Integral):
+        raise ValueError(  # noqa: TRY004 - as there
+            f"[bluefog] neighbor_allreduce: self_weight must be a float, not {self_weight!r}"
+        )
+    return self_weight
+
+
+def _of_work(work: dist.Work) -> Started:
+    return work, lambda: work.result()[0]

@@ -1,0 +1,107 @@
+"""How an operation of this package runs: alone of its name, refused while suspended, and told to
+the timeline."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from bluefog_pg import timeline
+from bluefog_pg._handles import Handles
+
+if TYPE_CHECKING:
+    from bluefog_pg._handles import Started
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+handles = Handles()
+_numbers = itertools.count(1)
+
+
+def waited_for(op: str, name: str | None, call: Callable[[], T]) -> T:
+    """The result of an operation that its caller waits for.
+
+    Args:
+        op: such as "neighbor.allreduce".
+        name: of which only one may be under way, or None.
+
+    Raises:
+        ValueError: one is under way, or operations are suspended.
+    """
+    handles.require_running(op)
+    with handles.reserved(_key(op, name)), _drawn(op, name):
+        return call()
+
+
+def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
+    """The handle of an operation that `start` starts. Raises as `waited_for`."""
+    handles.require_running(op)
+    if timeline.current() is not None:
+        start = functools.partial(_drawn_until_done, op, name, start)
+    return handles.issue(_key(op, name), start)
+
+
+def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Of a function: refuse keywords that it has no more. `names`: what they are now."""
+
+    def refusing(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old in names.keys() & kwargs.keys():
+                raise TypeError(f"[bluefog] {function.__name__}: {old} is now {names[old]}")
+            return function(*args, **kwargs)
+
+        return called
+
+    return refusing
+
+
+def _key(op: str, name: str | None) -> str | None:
+    return None if name is None else f"{op}.{name}"
+
+
+def _title(op: str, name: str | None) -> str:
+    """Of its own: what overlaps cannot be drawn in one place."""
+    return _key(op, name) or f"{op}.noname.{next(_numbers)}"
+
+
+def _activity(op: str) -> str:
+    return op.replace(".", "_").upper()
+
+
+@contextlib.contextmanager
+def _drawn(op: str, name: str | None) -> Iterator[None]:
+    line = timeline.current()
+    if line is None:
+        yield
+        return
+    title, activity = _title(op, name), _activity(op)
+    line.begin(title, f"ENQUEUE_{activity}")
+    line.end(title)
+    line.begin(title, f"MPI_{activity}")  # BlueFog's word, whatever carries it
+    try:
+        yield
+    finally:
+        line.end(title)
+
+
+def _drawn_until_done(op: str, name: str | None, start: Callable[[], Started]) -> Started:
+    line = timeline.current()
+    assert line is not None  # noqa: S101
+    title, activity = _title(op, name), _activity(op)
+    line.begin(title, f"ENQUEUE_{activity}")
+    try:
+        work, result = start()
+    finally:
+        line.end(title)
+    line.begin(title, f"MPI_{activity}")
+
+    def ended(_: object) -> None:
+        line.end(title)
+
+    work.get_future().add_done_callback(ended)
+    return work, result

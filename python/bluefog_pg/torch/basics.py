@@ -1,0 +1,175 @@
+"""BlueFog's basics: the start and end of a program, who is who, and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from bluefog_pg import start, timeline
+from bluefog_pg._loader import load
+from bluefog_pg.timeline import timeline_context, timeline_end_activity, timeline_start_activity
+from bluefog_pg.topology import (
+    in_neighbor_machine_ranks,
+    in_neighbor_ranks,
+    is_machine_topo_weighted,
+    is_topo_weighted,
+    load_machine_topology,
+    load_topology,
+    out_neighbor_machine_ranks,
+    out_neighbor_ranks,
+    set_machine_topology,
+    set_topology,
+)
+from bluefog_pg.torch._run import handles
+from bluefog_pg.world import (
+    is_homogeneous,
+    local_rank,
+    local_size,
+    machine_rank,
+    machine_size,
+    rank,
+    size,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = [
+    "check_extension",
+    "get_skip_negotiate_stage",
+    "in_neighbor_machine_ranks",
+    "in_neighbor_ranks",
+    "init",
+    "is_available",
+    "is_homogeneous",
+    "is_initialized",
+    "is_machine_topo_weighted",
+    "is_topo_weighted",
+    "load_machine_topology",
+    "load_topology",
+    "local_rank",
+    "local_size",
+    "machine_rank",
+    "machine_size",
+    "mpi_threads_supported",
+    "nccl_built",
+    "out_neighbor_machine_ranks",
+    "out_neighbor_ranks",
+    "rank",
+    "resume",
+    "set_machine_topology",
+    "set_skip_negotiate_stage",
+    "set_topology",
+    "shutdown",
+    "size",
+    "suspend",
+    "timeline_context",
+    "timeline_end_activity",
+    "timeline_start_activity",
+    "unified_mpi_window_model_supported",
+]
+
+
+class _Switch:
+    skips_negotiation = False
+
+
+def init(
+    topology_fn: Callable[[int], nx.DiGraph[int]] | None = None, is_weighted: bool = False
+) -> None:
+    """Make the default process group with backend "bluefog", unless it is there, and its topology.
+
+    Collective. May be called again, which sets the topology anew, and after `shutdown`.
+
+    Args:
+        topology_fn: makes the topology from the number of ranks; None, exponential-2.
+        is_weighted: as in `set_topology`.
+
+    Raises:
+        TypeError: the default process group has another backend.
+    """
+    start.init(topology_fn, is_weighted)
+    timeline.start(rank())
+
+
+def shutdown() -> None:
+    """Leave the default process group. `size`, `rank` and the like go on answering."""
+    start.shutdown()
+    handles.resume()
+
+
+def is_initialized() -> bool:
+    """Whether there is a default process group."""
+    return dist.is_initialized()
+
+
+def is_available() -> bool:
+    """Whether the compiled module is there, for the torch that is installed."""
+    try:
+        load()
+    except ImportError:
+        return False
+    return True
+
+
+def check_extension(ext_name: str, pkg_path: str, *args: str) -> None:
+    """Raise ImportError unless the compiled module is there. What it is called does not matter."""
+    del ext_name, pkg_path, args
+    load()
+
+
+def suspend() -> None:
+    """Refuse operations until `resume`: each raises ValueError. What is under way goes on.
+
+    Raises:
+        ValueError: before `init`.
+    """
+    size()
+    handles.suspend()
+
+
+def resume() -> None:
+    """End what `suspend` began.
+
+    Raises:
+        ValueError: before `init`.
+    """
+    size()
+    handles.resume()
+
+
+def set_skip_negotiate_stage(value: bool) -> None:
+    """Of no effect: nothing is negotiated, and what ranks disagree on is found all the same."""
+    _Switch.skips_negotiation = bool(value)
+
+
+def get_skip_negotiate_stage() -> bool:
+    """What `set_skip_negotiate_stage` has set; False before."""
+    return _Switch.skips_negotiation
+
+
+def mpi_threads_supported() -> bool:
+    """True: any thread may call operations. (Where MPI is used, it must allow that.)
+
+    Raises:
+        ValueError: before `init`.
+    """
+    size()
+    return True
+
+
+def unified_mpi_window_model_supported() -> bool:
+    """False: there are no windows yet.
+
+    Raises:
+        ValueError: before `init`.
+    """
+    size()
+    return False
+
+
+def nccl_built() -> bool:
+    """False: tensors are on the CPU."""
+    return False

@@ -1,0 +1,110 @@
+"""BlueFog's operations and basics, in the module that has them there; and waiting for handles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg.torch import basics
+from bluefog_pg.torch._collective_ops import (
+    allgather,
+    allgather_nonblocking,
+    allreduce,
+    allreduce_,
+    allreduce_nonblocking,
+    allreduce_nonblocking_,
+    barrier,
+    broadcast,
+    broadcast_,
+    broadcast_nonblocking,
+    broadcast_nonblocking_,
+    broadcast_object,
+    broadcast_object_list,
+)
+from bluefog_pg.torch._later import no_attribute
+from bluefog_pg.torch._neighbor_ops import (
+    hierarchical_neighbor_allreduce,
+    hierarchical_neighbor_allreduce_nonblocking,
+    neighbor_allgather,
+    neighbor_allgather_nonblocking,
+    neighbor_allreduce,
+    neighbor_allreduce_nonblocking,
+    pair_gossip,
+    pair_gossip_nonblocking,
+)
+from bluefog_pg.torch._older import (
+    allgather_async,
+    allreduce_async,
+    broadcast_async,
+    broadcast_async_,
+    neighbor_allgather_async,
+    neighbor_allreduce_async,
+)
+from bluefog_pg.torch._run import handles
+from bluefog_pg.torch.basics import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allgather_nonblocking",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_nonblocking",
+    "allreduce_nonblocking_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_nonblocking",
+    "broadcast_nonblocking_",
+    "broadcast_object",
+    "broadcast_object_list",
+    "hierarchical_neighbor_allreduce",
+    "hierarchical_neighbor_allreduce_nonblocking",
+    "neighbor_allgather",
+    "neighbor_allgather_async",
+    "neighbor_allgather_nonblocking",
+    "neighbor_allreduce",
+    "neighbor_allreduce_async",
+    "neighbor_allreduce_nonblocking",
+    "pair_gossip",
+    "pair_gossip_nonblocking",
+    "poll",
+    "synchronize",
+    "wait",
+]
+__all__ += basics.__all__
+
+
+def poll(handle: int) -> bool:
+    """Whether the operation has ended, well or not: `synchronize` will not wait.
+
+    Raises:
+        ValueError: no operation has this handle.
+    """
+    return handles.poll(handle)
+
+
+def synchronize(handle: int) -> Tensor:
+    """Wait for the operation; its result. Once: then the handle is gone.
+
+    Raises:
+        ValueError: no operation has this handle.
+        Whatever the operation does.
+    """
+    return handles.take(handle)
+
+
+def wait(handle: int) -> Tensor:
+    """`synchronize`."""
+    return synchronize(handle)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise no_attribute(__name__, name)

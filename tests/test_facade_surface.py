@@ -1,0 +1,236 @@
+"""bluefog_pg.torch has BlueFog's names with BlueFog's signatures; what is missing says so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import bluefog_pg
+import bluefog_pg.torch as bf
+from bluefog_pg.torch import mpi_ops
+
+NAME = "name=None"
+REDUCED = f"(tensor, average=True, is_hierarchical_local=False, {NAME})"
+WEIGHTS = (
+    "(tensor, *, self_weight=None, src_weights=None, dst_weights=None, enable_topo_check=True, "
+    f"{NAME})"
+)
+RANKS = f"(tensor, *, src_ranks=None, dst_ranks=None, enable_topo_check=True, {NAME})"
+MACHINES = (
+    "(tensor, *, self_weight=None, src_machine_weights=None, dst_machine_weights=None, "
+    f"enable_topo_check=False, {NAME})"
+)
+PAIR = f"(tensor, target_rank, self_weight=None, pair_weight=None, {NAME})"
+ROOT = f"(tensor, root_rank, {NAME})"
+PLACE = "(world_size, local_size, self_rank"
+
+SIGNATURES = {
+    "init": "(topology_fn=None, is_weighted=False)",
+    "set_topology": "(topology=None, is_weighted=False)",
+    "set_machine_topology": "(topology, is_weighted=False)",
+    "set_skip_negotiate_stage": "(value)",
+    "check_extension": "(ext_name, pkg_path, *args)",
+    "timeline_start_activity": "(tensor_name, activity_name)",
+    "timeline_end_activity": "(tensor_name)",
+    "timeline_context": "(tensor_name, activity_name)",
+    "allreduce": REDUCED,
+    "allreduce_nonblocking": REDUCED,
+    "allreduce_": REDUCED,
+    "allreduce_nonblocking_": REDUCED,
+    "broadcast": ROOT,
+    "broadcast_nonblocking": ROOT,
+    "broadcast_": ROOT,
+    "broadcast_nonblocking_": ROOT,
+    "allgather": f"(tensor, {NAME})",
+    "allgather_nonblocking": f"(tensor, {NAME})",
+    "neighbor_allreduce": WEIGHTS,
+    "neighbor_allreduce_nonblocking": WEIGHTS,
+    "neighbor_allgather": RANKS,
+    "neighbor_allgather_nonblocking": RANKS,
+    "hierarchical_neighbor_allreduce": MACHINES,
+    "hierarchical_neighbor_allreduce_nonblocking": MACHINES,
+    "pair_gossip": PAIR,
+    "pair_gossip_nonblocking": PAIR,
+    "poll": "(handle)",
+    "synchronize": "(handle)",
+    "wait": "(handle)",
+    "broadcast_object": f"(obj, src=0, device=None, {NAME})",
+    "broadcast_object_list": f"(object_list, src=None, device=None, {NAME})",
+    # BlueFog's first versions
+    "allreduce_async": f"(tensor, average=True, {NAME})",
+    "allgather_async": f"(tensor, {NAME})",
+    "broadcast_async": ROOT,
+    "broadcast_async_": ROOT,
+    "neighbor_allgather_async": f"(tensor, {NAME})",
+    "neighbor_allreduce_async": f"(tensor, self_weight=None, neighbor_weights=None, {NAME})",
+    # of graphs
+    "GetRecvWeights": "(topo, rank)",
+    "GetSendWeights": "(topo, rank)",
+    "IsRegularGraph": "(topo)",
+    "IsTopologyEquivalent": "(a, b)",
+    "ExponentialTwoGraph": "(size)",
+    "ExponentialGraph": "(size, base=2)",
+    "SymmetricExponentialGraph": "(size, base=4)",
+    "FullyConnectedGraph": "(size)",
+    "MeshGrid2DGraph": "(size, shape=None)",
+    "RingGraph": "(size, connect_style=0)",
+    "StarGraph": "(size, center_rank=0)",
+    "PowerTwoRingGraph": "(size)",
+    "GetDynamicOnePeerSendRecvRanks": "(topo, self_rank)",
+    "GetDynamicSendRecvRanks": "(topo, self_rank)",
+    "GetExp2DynamicSendRecvMachineRanks": f"{PLACE}, local_rank)",
+    "GetInnerOuterRingDynamicSendRecvRanks": f"{PLACE})",
+    "GetInnerOuterExpo2DynamicSendRecvRanks": f"{PLACE})",
+    "InferSourceFromDestinationRanks": "(dst_ranks, construct_adjacency_matrix=False)",
+    "InferDestinationFromSourceRanks": "(src_ranks, construct_adjacency_matrix=False)",
+} | dict.fromkeys(
+    """barrier get_skip_negotiate_stage in_neighbor_machine_ranks in_neighbor_ranks is_available
+    is_homogeneous is_initialized is_machine_topo_weighted is_topo_weighted load_machine_topology
+    load_topology local_rank local_size machine_rank machine_size mpi_threads_supported nccl_built
+    out_neighbor_machine_ranks out_neighbor_ranks rank resume shutdown size suspend
+    unified_mpi_window_model_supported""".split(),
+    "()",
+)
+
+LATER = """DistributedAdaptThenCombineOptimizer DistributedAdaptWithCombineOptimizer
+    DistributedGradientAllreduceOptimizer DistributedWinPutOptimizer DistributedAllreduceOptimizer
+    DistributedNeighborAllreduceOptimizer DistributedHierarchicalNeighborAllreduceOptimizer
+    DistributedPullGetOptimizer DistributedPushSumOptimizer DistributedBluefogOptimizer
+    win_create win_free win_update win_update_then_collect win_wait win_poll win_mutex win_lock
+    neighbor_win_put neighbor_win_get_nonblocking win_accumulate win_put_async win_sync
+    win_read_neighbor get_win_version get_current_created_window_names win_associated_p
+    turn_on_win_ops_with_associated_p turn_off_win_ops_with_associated_p broadcast_parameters
+    allreduce_parameters broadcast_optimizer_state optimizers utility optim ddp""".split()
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """Without types, and without what only `bluefog_pg` has."""
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    text = str(inspect.Signature(parameters))
+    return re.sub(r"(, )?group=None\)$", ")", text)
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signature(name: str) -> None:
+    assert signature(getattr(bf, name)) == SIGNATURES[name]
+
+
+def test_nothing_else_is_exported() -> None:
+    others = {"CommunicationType", "mpi_ops", "topology_util"}
+    assert set(bf.__all__) == set(SIGNATURES) | others
+    assert sorted(bf.__all__, key=str.lower) == sorted(set(bf.__all__), key=str.lower)
+    assert all(getattr(bf, name).__doc__ for name in bf.__all__)
+
+
+def test_submodules() -> None:
+    """The package's own, and not PyTorch under its name."""
+    assert isinstance(bluefog_pg.torch, types.ModuleType)
+    assert bluefog_pg.torch is bf
+    assert bf is not torch
+    assert bf.mpi_ops is mpi_ops
+    for name in ("pair_gossip", "is_topo_weighted", "init", "synchronize", "neighbor_allreduce"):
+        assert getattr(mpi_ops, name) is getattr(bf, name)
+    assert bf.topology_util.__all__ == [
+        "InferDestinationFromSourceRanks",
+        "InferSourceFromDestinationRanks",
+    ]
+    assert [kind.value for kind in bf.CommunicationType] == [
+        "neighbor.allreduce",
+        "hierarchical.neighbor.allreduce",
+        "allreduce",
+        "empty",
+    ]
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_comes_later_says_so(name: str) -> None:
+    for module in (bf, mpi_ops):
+        with pytest.raises(AttributeError, match=f"{module.__name__}.{name} is not there yet"):
+            getattr(module, name)
+
+
+def test_a_misspelt_name_is_none_that_comes() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'neighbour_allreduce'"):
+        bf.neighbour_allreduce  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        ("neighbor_allreduce", "neighbor_weights", "src_weights"),
+        ("neighbor_allreduce_nonblocking", "send_neighbors", "dst_weights"),
+        (
+            "hierarchical_neighbor_allreduce",
+            "neighbor_machine_weights",
+            "src_machine_weights",
+        ),
+        (
+            "hierarchical_neighbor_allreduce_nonblocking",
+            "send_neighbor_machines",
+            "dst_machine_weights",
+        ),
+    ],
+)
+def test_older_keywords(function: str, old: str, new: str) -> None:
+    with pytest.raises(TypeError, match=f"{function}: {old} is now {new}"):
+        getattr(bf, function)(torch.ones(1), **{old: {}})
+
+
+BEFORE_INIT: dict[str, Callable[[], Any]] = {
+    "size": bf.size,
+    "rank": bf.rank,
+    "local_size": bf.local_size,
+    "local_rank": bf.local_rank,
+    "machine_size": bf.machine_size,
+    "machine_rank": bf.machine_rank,
+    "is_homogeneous": bf.is_homogeneous,
+    "mpi_threads_supported": bf.mpi_threads_supported,
+    "unified_mpi_window_model_supported": bf.unified_mpi_window_model_supported,
+    "set_topology": bf.set_topology,
+    "load_topology": bf.load_topology,
+    "set_machine_topology": lambda: bf.set_machine_topology(bf.RingGraph(2)),
+    "in_neighbor_ranks": bf.in_neighbor_ranks,
+    "out_neighbor_machine_ranks": bf.out_neighbor_machine_ranks,
+    "suspend": bf.suspend,
+    "resume": bf.resume,
+    "barrier": bf.barrier,
+    "allreduce": lambda: bf.allreduce(torch.ones(1)),
+    "allreduce_nonblocking_": lambda: bf.allreduce_nonblocking_(torch.ones(1)),
+    "broadcast": lambda: bf.broadcast(torch.ones(1), 0),
+    "allgather_nonblocking": lambda: bf.allgather_nonblocking(torch.ones(1)),
+    "neighbor_allreduce": lambda: bf.neighbor_allreduce(torch.ones(1)),
+    "neighbor_allgather": lambda: bf.neighbor_allgather(torch.ones(1)),
+    "hierarchical": lambda: bf.hierarchical_neighbor_allreduce(torch.ones(1)),
+    "pair_gossip": lambda: bf.pair_gossip(torch.ones(1), 0),
+    "broadcast_object": lambda: bf.broadcast_object(1),
+    "infer": lambda: bf.InferSourceFromDestinationRanks([]),
+    "poll": lambda: bf.poll(1),
+    "synchronize": lambda: bf.synchronize(1),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_INIT)
+def test_before_init(name: str) -> None:
+    """In this process there is no group."""
+    assert not bf.is_initialized()
+    with pytest.raises(ValueError, match=r"^\[bluefog\] "):
+        BEFORE_INIT[name]()
+
+
+def test_what_needs_no_group() -> None:
+    assert bf.is_available()
+    assert bf.nccl_built() is False
+    bf.check_extension("bluefog_pg.torch", __file__, "mpi_lib")
+    assert bf.get_skip_negotiate_stage() is False
+    bf.set_skip_negotiate_stage(True)
+    assert bf.get_skip_negotiate_stage() is True
+    bf.set_skip_negotiate_stage(False)
