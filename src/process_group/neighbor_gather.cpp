@@ -33,7 +33,8 @@ void requireRows(const Validate& validate, const at::Tensor& tensor) {
 // The result's place is made by the thread that drives, when its size is known.
 void become(const at::Tensor& result, const at::Tensor& like, size_t bytes, OutputPool& pool) {
   std::vector<int64_t> sizes = like.sizes().vec();
-  const size_t row = like.nbytes() / static_cast<size_t>(std::max<int64_t>(1, like.size(0)));
+  sizes[0] = 1;
+  const auto row = static_cast<size_t>(c10::multiply_integers(sizes)) * like.element_size();
   sizes[0] = row == 0 ? 0 : static_cast<int64_t>(bytes / row);
   const at::AutoDispatchBelowADInplaceOrView below;
   result.set_(pool.empty(sizes, like.options()));
