@@ -539,7 +539,7 @@ bool hasExactInverse(double divisor) {
 }
 
 // The last turn multiplies by `scale`, or divides by it.
-enum class Last { kNo, kTimes, kOver };
+enum class Last { kAsItIs, kTimes, kOver };
 
 template <size_t N, Last last, class A>
 void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n) {
@@ -572,7 +572,7 @@ void weighAll(A* out, const A* const* terms, const A* factors, Last last, A scal
     case Last::kOver:
       return weighAll<N, Last::kOver>(out, terms, factors, scale, n);
     default:
-      return weighAll<N, Last::kNo>(out, terms, factors, scale, n);
+      return weighAll<N, Last::kAsItIs>(out, terms, factors, scale, n);
   }
 }
 
@@ -586,7 +586,7 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
   const A over = static_cast<A>(divisor);
   const bool exact = hasExactInverse(divisor);
   const A scale = exact ? A(1) / over : over;
-  const Last divided = divisor == 1.0 ? Last::kNo : exact ? Last::kTimes : Last::kOver;
+  const Last divided = divisor == 1.0 ? Last::kAsItIs : exact ? Last::kTimes : Last::kOver;
   Terms<T> terms(inputs, inputs_n);
   for (size_t at = 0; at < count; at += kBlock) {
     const size_t n = count - at < kBlock ? count - at : kBlock;
@@ -601,7 +601,7 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
         factors[k] = static_cast<A>(weights[terms.first() + k - made]);
       }
       A* made_now = terms.isLast() ? result : sum;
-      const Last last = terms.isLast() ? divided : Last::kNo;
+      const Last last = terms.isLast() ? divided : Last::kAsItIs;
       terms.withSize(
           [&](auto size) { weighAll<size>(made_now, terms.data(), factors, last, scale, n); });
     }
