@@ -1,8 +1,9 @@
-"""Whether all ranks of a group agree on the edges of a call."""
+"""What all ranks of a group say of the edges of a call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -11,19 +12,37 @@ if TYPE_CHECKING:
     from bluefog_pg._C import Edges
     from bluefog_pg._member import Member
 
+# torch 2.13 names it anew, and warns about the old name.
+_all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
+
+def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tensor:
+    """Collective: one all_gather of n bytes for each list of group ranks.
+
+    Returns:
+        (n, lists, n), uint8: [i, k, j] is 1 where rank i has j in its k-th list.
+    """
+    size = group.size()
+    mine = torch.zeros(len(lists), size, dtype=torch.uint8)
+    for row, ranks in zip(mine, lists, strict=True):
+        row[list(ranks)] = 1
+    table = torch.empty(size, len(lists), size, dtype=torch.uint8)
+    _all_gather(table, mine.flatten(), group=group)
+    return table
+
 
 def require(member: Member, op: str, edges: Edges) -> None:
-    """Collective: one all_gather of 2 n bytes.
+    """Collective, as `named_by_all`.
 
     Raises:
         ValueError: on every rank, where one of them sends along an edge on which the other does not
             receive, or the other way round.
     """
-    mine = torch.zeros(2, member.size, dtype=torch.uint8)
-    mine[0, [rank for rank, _ in edges.destinations]] = 1
-    mine[1, [rank for rank, _ in edges.sources]] = 1
-    table = torch.empty(member.size, 2, member.size, dtype=torch.uint8)
-    dist.all_gather_into_tensor(table, mine.flatten(), group=member.group)
+    table = named_by_all(
+        member.group,
+        [rank for rank, _ in edges.destinations],
+        [rank for rank, _ in edges.sources],
+    )
     sends = table[:, 0]
     receives = table[:, 1].T  # [i, j]: j receives from i
     unheard = (sends > receives).nonzero().tolist()

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from bluefog_pg._machine_backend import machine_backend_of
-from bluefog_pg.functional import _member
+from bluefog_pg._operators import alike, library, member_named, register, some_rows
 from bluefog_pg.neighbors._arguments import tag_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def copy_of(tensor: Tensor) -> Tensor:
 
 def place_for(member: Member, tensor: Tensor, root_rank: int) -> Tensor:
     """What a broadcast writes to, or, on the root, reads."""
-    return copy_of(tensor) if member.rank == root_rank else _alike(tensor.detach())
+    return copy_of(tensor) if member.rank == root_rank else alike(tensor.detach())
 
 
 def _begun(work: dist.Work, async_op: bool) -> dist.Work:
@@ -81,19 +81,18 @@ def _begun(work: dist.Work, async_op: bool) -> dist.Work:
     return work
 
 
-_library: Any = torch.library.Library("bluefog", "FRAGMENT")  # type: ignore[no-untyped-call]
-_library.define(
+library.define(
     "allreduce(Tensor tensor, bool average=True, *, bool is_hierarchical_local=False, "
     "str group_name='') -> Tensor"
 )
-_library.define("broadcast(Tensor tensor, int root_rank, *, str group_name='') -> Tensor")
-_library.define("allgather(Tensor tensor, *, str group_name='') -> Tensor")
+library.define("broadcast(Tensor tensor, int root_rank, *, str group_name='') -> Tensor")
+library.define("allgather(Tensor tensor, *, str group_name='') -> Tensor")
 # The transposes of the others: to the root the sum, elsewhere zeros;
-_library.define("_sum_at(Tensor tensor, int root_rank, str group_name) -> Tensor")
+library.define("_sum_at(Tensor tensor, int root_rank, str group_name) -> Tensor")
 # also how many rows each rank has;
-_library.define("_all_rows(Tensor tensor, str group_name) -> (Tensor, Tensor)")
+library.define("_all_rows(Tensor tensor, str group_name) -> (Tensor, Tensor)")
 # of the sum of all ranks' rows, one's own.
-_library.define("_own_rows(Tensor tensor, Tensor counts, SymInt rows, str group_name) -> Tensor")
+library.define("_own_rows(Tensor tensor, Tensor counts, SymInt rows, str group_name) -> Tensor")
 
 
 def _run_allreduce(
@@ -104,7 +103,7 @@ def _run_allreduce(
     group_name: str = "",
 ) -> Tensor:
     summed = copy_of(tensor)
-    sum_in_place(_member(group_name), summed, average, is_hierarchical_local, async_op=False)
+    sum_in_place(member_named(group_name), summed, average, is_hierarchical_local, async_op=False)
     return summed
 
 
@@ -118,7 +117,7 @@ def _allreduce_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _run_broadcast(tensor: Tensor, root_rank: int, *, group_name: str = "") -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     place = place_for(member, tensor, root_rank)
     broadcast_in_place(member, place, root_rank, async_op=False)
     return place
@@ -134,7 +133,7 @@ def _broadcast_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _run_sum_at(tensor: Tensor, root_rank: int, group_name: str) -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     summed = copy_of(tensor)
     options = dist.ReduceOptions()
     options.rootRank = root_rank
@@ -161,7 +160,7 @@ def _allgather(tensor: Tensor, *, group_name: str = "") -> Tensor:
 
 
 def _run_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
-    member = _member(group_name)
+    member = member_named(group_name)
     parts = with_own(member, tensor, rows_of_others(member, tensor, async_op=False))
     return torch.cat(parts), torch.tensor([len(part) for part in parts])
 
@@ -181,7 +180,7 @@ def _run_own_rows(tensor: Tensor, counts: Tensor, rows: int, group_name: str) ->
     own = _fake_own_rows(tensor, counts, rows, group_name)
     options = dist.ReduceScatterOptions()
     options.asyncOp = False
-    backend: Any = _member(group_name).backend
+    backend: Any = member_named(group_name).backend
     backend.reduce_scatter([own], [list(torch.split(tensor, counts.tolist()))], options).wait()
     return own
 
@@ -195,29 +194,17 @@ def _own_rows_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return torch.ops.bluefog.allgather(grad, group_name=ctx.group_name), None, None, None
 
 
-def _alike(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-
-
 def _fake_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
-    rows = torch.library.get_ctx().new_dynamic_size()
-    counts = torch.empty(_member(group_name).size, dtype=torch.int64)
-    return tensor.new_empty((rows, *tensor.shape[1:])), counts
+    return some_rows(tensor), torch.empty(member_named(group_name).size, dtype=torch.int64)
 
 
 def _fake_own_rows(tensor: Tensor, _: Tensor, rows: int, __: str) -> Tensor:
     return tensor.new_empty((rows, *tensor.shape[1:]))
 
 
-def _register(op: str, run: Any, fake: Any, keep: Any, backward: Any) -> None:
-    _library.impl(op, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"bluefog::{op}", fake, lib=_library)
-    torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=_library)
-
-
-_register("allreduce", _run_allreduce, _alike, _keep_allreduce, _allreduce_backward)
-_register("broadcast", _run_broadcast, _alike, _keep_broadcast, _broadcast_backward)
-_register("_sum_at", _run_sum_at, _alike, _keep_sum_at, _sum_at_backward)
-_register("_all_rows", _run_all_rows, _fake_all_rows, _keep_all_rows, _all_rows_backward)
-_register("_own_rows", _run_own_rows, _fake_own_rows, _keep_own_rows, _own_rows_backward)
-_library.impl("allgather", _allgather, "CompositeImplicitAutograd")
+register("allreduce", _run_allreduce, alike, _keep_allreduce, _allreduce_backward)
+register("broadcast", _run_broadcast, alike, _keep_broadcast, _broadcast_backward)
+register("_sum_at", _run_sum_at, alike, _keep_sum_at, _sum_at_backward)
+register("_all_rows", _run_all_rows, _fake_all_rows, _keep_all_rows, _all_rows_backward)
+register("_own_rows", _run_own_rows, _fake_own_rows, _keep_own_rows, _own_rows_backward)
+library.impl("allgather", _allgather, "CompositeImplicitAutograd")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from bluefog_pg._topology import MachineTopology, Topology
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who a rank is."""
+
+    who: str
+    rank: int
+    size: int
+    machines: Machines
 
 
 class Member:
@@ -35,18 +46,15 @@ class Member:
         assert group is not None, "a member outlives its group"  # noqa: S101
         return group
 
+    @property
+    def place(self) -> Place:
+        return Place(self.who, self.rank, self.size, self.machines)
+
     @cached_property
     def machines(self) -> Machines:
         return Machines.of(self.backend.hosts, self.rank, self.who)
 
 
-class _Past:
-    """The default group's member when that was left by `shutdown`."""
-
-    member: Member | None = None
-
-
-_past = _Past()
 _world = distributed_c10d._world
 _members: weakref.WeakKeyDictionary[dist.ProcessGroup, Member] = weakref.WeakKeyDictionary()
 
@@ -65,17 +73,3 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
         resolved = resolve(group)
         member = _members[resolved] = Member(resolved)
         return member
-
-
-def remember() -> None:
-    """Let `known_member` answer when the default group is gone."""
-    member = member_of(None)
-    _ = member.machines
-    _past.member = member
-
-
-def known_member(group: dist.ProcessGroup | None) -> Member:
-    """`member_of`, or whom `remember` has kept."""
-    if group is None and _world.default_pg is None and _past.member is not None:
-        return _past.member
-    return member_of(group)

@@ -17,6 +17,7 @@ from bluefog_pg import _collective_ops as ops
 from bluefog_pg._call import described
 from bluefog_pg._errors import ArgumentError
 from bluefog_pg._member import Member, member_of
+from bluefog_pg._operators import differentiable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +75,7 @@ def allreduce(
     """
     member = _member_for("allreduce", tensor, group)
     _require_mean(member, "allreduce", tensor, average)
-    if _differentiable(tensor, async_op):
+    if differentiable(async_op, tensor):
         return _run(
             "allreduce", member, tensor, average, is_hierarchical_local=is_hierarchical_local
         )
@@ -168,7 +169,7 @@ def broadcast(
     """
     member = _member_for("broadcast", tensor, group)
     root = _root(member, "broadcast", tensor, root_rank)
-    if _differentiable(tensor, async_op):
+    if differentiable(async_op, tensor):
         return _run("broadcast", member, tensor, root)
     place = ops.place_for(member, tensor, root)
     work = ops.broadcast_in_place(member, place, root, async_op)
@@ -250,7 +251,7 @@ def allgather(
         Others as `allreduce`.
     """
     member = _member_for("allgather", tensor, group)
-    if _differentiable(tensor, async_op):
+    if differentiable(async_op, tensor):
         return _run("allgather", member, tensor)
     others = ops.rows_of_others(member, tensor, async_op)
     if async_op:
@@ -293,10 +294,6 @@ def _run(op: str, member: Member, *args: Any, **options: Any) -> Tensor:
     run = getattr(torch.ops.bluefog, op)
     result: Tensor = run(*args, **options, group_name=member.group.group_name)
     return result
-
-
-def _differentiable(tensor: Tensor, async_op: bool) -> bool:
-    return tensor.requires_grad and not async_op and torch.is_grad_enabled()
 
 
 def _count_change(tensor: Tensor) -> None:

@@ -17,27 +17,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed import distributed_c10d
 
 from bluefog_pg import _edges
-from bluefog_pg._member import Member, member_of
+from bluefog_pg._operators import alike, library, member_named, register, some_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bluefog_pg._C import Edges
+    from bluefog_pg._member import Member
 
-_library: Any = torch.library.Library("bluefog", "DEF")  # type: ignore[no-untyped-call]
 _EDGES = (
     "float self_weight, int[] src_ranks, float[] src_weights, int[] dst_ranks, "
     "float[] dst_weights, float divisor, int tag, str group_name"
 )
-_library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
-_library.define(f"_parts(Tensor like, Tensor[] parts, {_EDGES}) -> Tensor[]")
+library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
+library.define(f"_parts(Tensor like, Tensor[] parts, {_EDGES}) -> Tensor[]")
 # Also the number of rows of each source; and what its gradient is.
-_library.define(f"_rows(Tensor tensor, {_EDGES}) -> (Tensor, Tensor)")
-_library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
-_library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
+library.define(f"_rows(Tensor tensor, {_EDGES}) -> (Tensor, Tensor)")
+library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
+library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
 
 
 def sum_of(
@@ -90,16 +89,9 @@ def _reversed(listed: Sequence[Any]) -> tuple[Any, ...]:
     return own / divisor, dst_ranks, dst_weights, src_ranks, scaled, 1.0, tag, group_name
 
 
-def _member(group_name: str) -> Member:
-    if not group_name:
-        return member_of(None)
-    resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
-    return member_of(resolve(group_name))
-
-
 def _unlisted(listed: Sequence[Any]) -> tuple[Member, Edges, int]:
     own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = member.backend.edges(
         own,
         list(zip(src_ranks, src_weights, strict=True)),
@@ -145,29 +137,20 @@ def _run_mean(tensor: Tensor, *listed: Any) -> Tensor:
     )
 
 
-def _alike(tensors: list[Tensor], *_: Any) -> list[Tensor]:
-    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors]
-
-
-def _alike_one(tensor: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-
-
-def _some_rows(like: Tensor) -> Tensor:
-    """Of how many, only the sources know."""
-    return like.new_empty((torch.library.get_ctx().new_dynamic_size(), *like.shape[1:]))
+def _fake_sum(tensors: list[Tensor], *_: Any) -> list[Tensor]:
+    return [alike(tensor) for tensor in tensors]
 
 
 def _fake_parts(like: Tensor, _: list[Tensor], *listed: Any) -> list[Tensor]:
-    return [_some_rows(like) for _ in listed[1]]
+    return [some_rows(like) for _ in listed[1]]
 
 
 def _fake_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
-    return _some_rows(tensor), torch.empty(len(listed[1]), dtype=torch.int64)
+    return some_rows(tensor), torch.empty(len(listed[1]), dtype=torch.int64)
 
 
 def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    return alike(tensor)
 
 
 def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -220,20 +203,11 @@ def _no_gradients(listed: Sequence[Any]) -> list[Any]:
     return [[] if value == [] else None for value in listed]
 
 
-_library.impl("_rows_back", _run_rows_back, "CompositeExplicitAutograd")
-torch.library.register_fake("bluefog::_rows_back", _fake_rows_back, lib=_library)
-
-
-def _register(op: str, run: Any, fake: Any, keep: Any, backward: Any) -> None:
-    _library.impl(op, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"bluefog::{op}", fake, lib=_library)
-    torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=_library)
-
-
-_register("_sum", _run_sum, _alike, _keep_sum, _sum_backward)
-_register("_parts", _run_parts, _fake_parts, _keep_parts, _parts_backward)
-_register("_rows", _run_rows, _fake_rows, _keep_rows, _rows_backward)
-_register("_mean_of_machines", _run_mean, _alike_one, _keep_mean, _mean_backward)
+register("_sum", _run_sum, _fake_sum, _keep_sum, _sum_backward)
+register("_parts", _run_parts, _fake_parts, _keep_parts, _parts_backward)
+register("_rows", _run_rows, _fake_rows, _keep_rows, _rows_backward)
+register("_rows_back", _run_rows_back, _fake_rows_back)
+register("_mean_of_machines", _run_mean, alike, _keep_mean, _mean_backward)
 
 
 _LISTS = (
@@ -260,7 +234,7 @@ def _neighbor_allreduce(
     dst_weights: list[float] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = _edges.averaging(
         member,
         "neighbor_allreduce",
@@ -279,7 +253,7 @@ def _neighbor_allgather(
     dst_ranks: list[int] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
     return rows_of(tensor, edges, 0, member)
 
@@ -291,7 +265,7 @@ def _neighbor_alltoall(
     dst_ranks: list[int] | None = None,
     group_name: str = "",
 ) -> list[Tensor]:
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = _edges.gathering(member, "neighbor_alltoall", tensors, src_ranks, dst_ranks)
     return parts_of(tensors[0], tensors, edges, 0, member)
 
@@ -304,7 +278,7 @@ def _pair_gossip(
     pair_weight: float | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
     return sum_of("pair_gossip", [tensor], edges, 0, member)[0]
 
@@ -319,7 +293,7 @@ def _hierarchical_neighbor_allreduce(
     dst_machine_weights: list[float] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = _member(group_name)
+    member = member_named(group_name)
     edges = _edges.between_machines(
         member,
         tensor,
@@ -347,5 +321,5 @@ for _function, _arguments, _result in (
     (_hierarchical_neighbor_allreduce, f"Tensor tensor, *, {_MACHINES}", "Tensor"),
 ):
     _name = _function.__name__.removeprefix("_")
-    _library.define(f"{_name}({_arguments}) -> {_result}")
-    _library.impl(_name, _function, "CompositeImplicitAutograd")
+    library.define(f"{_name}({_arguments}) -> {_result}")
+    library.impl(_name, _function, "CompositeImplicitAutograd")

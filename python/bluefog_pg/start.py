@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import _member, topology
+from bluefog_pg import _member, topology, world
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -55,7 +55,7 @@ def shutdown() -> None:
     import torch.distributed as dist
 
     if dist.is_initialized():
-        _member.remember()
+        world.remember()
         dist.destroy_process_group()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bluefog_pg import topology_util
 from bluefog_pg._errors import ArgumentError
 from bluefog_pg._member import Member, member_of
 from bluefog_pg._topology import (
@@ -48,6 +47,8 @@ def set_topology(
     """
     member = member_of(group)
     if topology is None:
+        from bluefog_pg import topology_util  # not when a group is made: that imports this module
+
         topology = topology_util.ExponentialTwoGraph(member.size)
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
     near = neighborhood_of(topology, member.rank, is_weighted)

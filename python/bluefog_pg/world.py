@@ -11,33 +11,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch.distributed import distributed_c10d
+
 from bluefog_pg._errors import ArgumentError
-from bluefog_pg._member import known_member
+from bluefog_pg._member import member_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
     from bluefog_pg._machines import Machines
+    from bluefog_pg._member import Member, Place
+
+
+class _Past:
+    """Of the default group that was left by `shutdown`."""
+
+    place: Place | None = None
+
+
+def remember() -> None:
+    """Go on answering when the default group is gone."""
+    _Past.place = member_of(None).place
 
 
 def rank(group: dist.ProcessGroup | None = None) -> int:
     """This rank's number in the group."""
-    return known_member(group).rank
+    return _place(group).rank
 
 
 def size(group: dist.ProcessGroup | None = None) -> int:
     """The number of ranks in the group."""
-    return known_member(group).size
+    return _place(group).size
 
 
 def local_rank(group: dist.ProcessGroup | None = None) -> int:
     """This rank's number among those of its machine."""
-    return known_member(group).machines.local_rank
+    return _place(group).machines.local_rank
 
 
 def local_size(group: dist.ProcessGroup | None = None) -> int:
     """The number of ranks on this machine."""
-    return len(known_member(group).machines.locals)
+    return len(_place(group).machines.locals)
 
 
 def machine_rank(group: dist.ProcessGroup | None = None) -> int:
@@ -60,14 +74,20 @@ def machine_size(group: dist.ProcessGroup | None = None) -> int:
 
 def is_homogeneous(group: dist.ProcessGroup | None = None) -> bool:
     """Whether all machines have as many ranks, and each of them consecutive ones."""
-    return known_member(group).machines.are_blocks
+    return _place(group).machines.are_blocks
 
 
 def _homogeneous(group: dist.ProcessGroup | None, what: str) -> Machines:
-    member = known_member(group)
-    if not member.machines.are_blocks:
+    place = _place(group)
+    if not place.machines.are_blocks:
         raise ArgumentError(
-            f"{member.who} {what}: the machines have ranks {member.machines.all}; they must be as "
+            f"{place.who} {what}: the machines have ranks {place.machines.all}; they must be as "
             "many on each, and consecutive"
         )
-    return member.machines
+    return place.machines
+
+
+def _place(group: dist.ProcessGroup | None) -> Member | Place:
+    if group is None and _Past.place is not None and not distributed_c10d.is_initialized():
+        return _Past.place
+    return member_of(group)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=4096)
-def tag_of(name: str) -> int:
-    """The number by which operations of that name match: a multiple of 4, never 0."""
+def tag_of(name: str | None) -> int:
+    """The number by which operations of that name match: a multiple of 4, 0 for None alone."""
+    if name is None:
+        return 0
     number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
     return (number + 1) * 4
 

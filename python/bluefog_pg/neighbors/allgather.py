@@ -9,6 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
+from bluefog_pg._operators import differentiable
 from bluefog_pg.neighbors._arguments import tag_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def neighbor_allgather(
     edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_allgather", edges)
-    tag = 0 if name is None else tag_of(name)
-    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+    tag = tag_of(name)
+    if differentiable(async_op, tensor):
         return functional.rows_of(tensor, edges, tag, member)
     return member.backend.neighbor_allgather(tensor, edges, tag, async_op)

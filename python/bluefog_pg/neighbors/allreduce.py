@@ -9,6 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
+from bluefog_pg._operators import differentiable
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -109,12 +110,12 @@ def neighbor_allreduce(
     )
     if enable_topo_check and dst_weights is not None:
         _agreement.require(member, "neighbor_allreduce", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = tag_of(name)
     if isinstance(tensor, torch.Tensor):
-        if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+        if differentiable(async_op, tensor):
             return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
         return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
     tensors = list_of(member, "neighbor_allreduce", tensor)
-    if not async_op and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    if differentiable(async_op, *tensors):
         return functional.sum_of("neighbor_allreduce", tensors, edges, tag, member)
     return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, async_op)

@@ -10,6 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
+from bluefog_pg._operators import differentiable
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -71,13 +72,9 @@ def neighbor_alltoall(
     edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_alltoall", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = tag_of(name)
     like, parts = _parts(member, tensor, len(edges.destinations))
-    if (
-        not async_op
-        and torch.is_grad_enabled()
-        and any(part.requires_grad for part in (like, *parts))
-    ):
+    if differentiable(async_op, like, *parts):
         return functional.parts_of(like, parts, edges, tag, member)
     return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)
 

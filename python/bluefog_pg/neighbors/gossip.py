@@ -8,6 +8,7 @@ import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
+from bluefog_pg._operators import differentiable
 from bluefog_pg.neighbors._arguments import tag_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def pair_gossip(
     """
     member = member_of(group)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    tag = 0 if name is None else tag_of(name)
-    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+    tag = tag_of(name)
+    if differentiable(async_op, tensor):
         return functional.sum_of("pair_gossip", [tensor], edges, tag, member)[0]
     return member.backend.pair_gossip(tensor, edges, tag, async_op)

@@ -9,6 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
+from bluefog_pg._operators import differentiable
 from bluefog_pg.neighbors._arguments import tag_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def hierarchical_neighbor_allreduce(
     )
     if enable_topo_check and dst_machine_weights is not None:
         _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
-    tag = 0 if name is None else tag_of(name)
-    if tensor.requires_grad and not async_op and torch.is_grad_enabled():
+    tag = tag_of(name)
+    if differentiable(async_op, tensor):
         return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(
         tensor, member.machines.locals, edges, tag, async_op

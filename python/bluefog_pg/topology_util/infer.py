@@ -101,16 +101,10 @@ def InferDestinationFromSourceRanks(
 
 def _gather(ranks: Iterable[Any], name: str, group: dist.ProcessGroup | None) -> Table:
     """(n, n): [i, j] is 1 where rank i named rank j."""
-    import torch
-    import torch.distributed as dist
+    from bluefog_pg._agreement import named_by_all
 
     resolved = resolve(group)
-    size = resolved.size()
-    row = torch.zeros(size, dtype=torch.uint8)
-    row[_checked(ranks, name, resolved)] = 1
-    table = torch.empty(size * size, dtype=torch.uint8)
-    dist.all_gather_into_tensor(table, row, group=resolved)
-    gathered: Table = table.view(size, size).numpy()
+    gathered: Table = named_by_all(resolved, _checked(ranks, name, resolved))[:, 0].numpy()
     return gathered
 
 

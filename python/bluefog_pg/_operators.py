@@ -1,0 +1,49 @@
+"""What the operators of torch.ops.bluefog have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed import distributed_c10d
+
+from bluefog_pg._member import Member, member_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+library: Any = torch.library.Library("bluefog", "DEF")  # type: ignore[no-untyped-call]
+
+
+def register(op: str, run: Any, fake: Any, keep: Any = None, backward: Any = None) -> None:
+    """Of an operator that `library` has defined; without `backward`, no gradients go through it."""
+    library.impl(op, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"bluefog::{op}", fake, lib=library)
+    if backward is not None:
+        torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=library)
+
+
+def differentiable(async_op: bool, *tensors: Tensor) -> bool:
+    """Whether a call of these has to go through an operator, for its gradients."""
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return not async_op and torch.is_grad_enabled()
+    return False
+
+
+def member_named(group_name: str) -> Member:
+    """Of the group of that name; "" is the default one."""
+    if not group_name:
+        return member_of(None)
+    resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
+    return member_of(resolve(group_name))
+
+
+def alike(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
+    """A new tensor of that shape and type, contiguous: also what an operator's fake gives."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def some_rows(like: Tensor) -> Tensor:
+    """A fake result of as many rows as only other ranks know."""
+    return like.new_empty((torch.library.get_ctx().new_dynamic_size(), *like.shape[1:]))
