@@ -1,0 +1,190 @@
+// What ranks tell each other of messages, and their operations hear of it.
+#include "transport/Mailbox.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace bluefog {
+
+GivenUp Mailbox::givenUpFor(const Failure& failure) const {
+  return {failure.cause, members_.among(failure.ranks)};
+}
+
+Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
+  const int who = members_.global(peer);
+  const std::string rank = "rank " + std::to_string(who);
+  std::vector<int> blamed = members_.global(theirs.blamed.below(members_.size));
+  if (blamed.empty()) {
+    blamed.push_back(who);
+  }
+  if (theirs.why == Cause::kMismatch) {
+    return {theirs.why, blamed, "ranks did not agree on the matching operation of " + rank};
+  }
+  const bool for_another = blamed != std::vector{who};
+  return {theirs.why, blamed,
+          rank + " had already given up the matching operation" +
+              (for_another ? ": nothing from " + rankList(blamed) : "")};
+}
+
+Failure Mailbox::withdrawn(const Departing& message) const {
+  return failureOf(message->destination, message->answer.given_up);
+}
+
+std::optional<LateRefusal> Mailbox::takeLateRefusal() {
+  if (late_refusals_.empty()) {
+    return std::nullopt;
+  }
+  const LateRefusal first = late_refusals_.front();
+  late_refusals_.pop_front();
+  return first;
+}
+
+void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
+  answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .expected = here.called});
+}
+
+std::optional<Elsewhere> Mailbox::takeElsewhere(int peer) {
+  return std::exchange(lane(peer).elsewhere, std::nullopt);
+}
+
+void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why) {
+  if (!is_silent_) {
+    answer(peer, {.id = id, .answer = how, .given_up = why});
+  }
+}
+
+void Mailbox::answer(int peer, const Grant& grant) {
+  lane(peer).answers.owe(grant);
+  sendAnswers(peer);
+}
+
+bool Mailbox::sendAnswers(int peer) {
+  const bool moved = lane(peer).answers.send();
+  if (moved) {
+    bells_.touch(peer);
+  }
+  return moved;
+}
+
+bool Mailbox::drainAnswers(int peer) {
+  Answers& answers = lane(peer).answers;
+  bool moved = false;
+  while (true) {
+    if (!answers.isSound()) {
+      throw damaged(members_, peer, "its answers");
+    }
+    const std::optional<Grant> grant = answers.take();
+    if (!grant) {
+      break;
+    }
+    hear(peer, *grant);
+    moved = true;
+  }
+  if (moved) {
+    bells_.touch(peer);
+  }
+  return moved;
+}
+
+void Mailbox::hear(int peer, const Grant& grant) {
+  Lane& from = lane(peer);
+  switch (grant.answer) {
+    case Grant::kElsewhere:
+      from.elsewhere = {grant.id, grant.expected};
+      return;
+    case Grant::kBrokenOff:
+      hearBrokenOff(peer, grant);
+      return;
+    case Grant::kCredit:
+      from.outstanding -= std::min<size_t>(grant.id, from.outstanding);
+      return;
+    default:
+      break;
+  }
+  const auto found = from.unanswered.find(grant.id);
+  if (found != from.unanswered.end()) {
+    found->second->answer = grant;
+    stirred_.push_back(operationOf(grant.id));
+  } else if (grant.answer == Grant::kRefused) {
+    noteLateRefusal(peer, grant);
+  } else if (grant.answer == Grant::kUncalled) {
+    tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.expected)});
+  }
+}
+
+void Mailbox::hearBrokenOff(int peer, const Grant& grant) {
+  Lane& from = lane(peer);
+  const auto found = from.coming.find(grant.id);
+  if (found != from.coming.end()) {
+    found->second->broken_off = grant.given_up;
+    stirred_.push_back(found->second->receiver);
+  } else if (grant.id >= from.unseen_from) {
+    from.broken_off.emplace(grant.id, grant.given_up);
+  }
+}
+
+void Mailbox::tellLater(LateRefusal refusal) {
+  if (late_refusals_.size() < kMostLateRefusals) {
+    late_refusals_.push_back(std::move(refusal));
+  }
+}
+
+// Where all ranks call the same operations, their numbers tell what belongs together, however late:
+// what has a smaller one was meant for an earlier call.
+bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
+                         const std::optional<GivenUp>& broken_off) const {
+  if (!isBetweenNeighbors(frame.signature.kind) || operationOf(frame.id) >= receiver) {
+    return false;
+  }
+  if (broken_off && broken_off->why == Cause::kTimeout) {
+    return true;
+  }
+  // To the second.
+  const std::chrono::seconds age(static_cast<uint16_t>(secondsNow() - frame.sent));
+  return age - std::chrono::seconds(1) > patience_;
+}
+
+void Mailbox::giveUpUncalled() {
+  const auto is_old = [this](const Inbound& message) {
+    return isUncalled(message.frame(), last_call_ + 1, message.broken_off);
+  };
+  while (const std::shared_ptr<Inbound> message = unexpected_.takeOne(is_old)) {
+    leave(*message);
+    throwAway(message->source, message->frame());
+  }
+}
+
+void Mailbox::throwAway(int peer, const Frame& frame) {
+  lane(peer).coming.erase(frame.id);
+  lane(peer).broken_off.erase(frame.id);
+  answer(peer, {.id = frame.id, .answer = Grant::kUncalled, .expected = frame.signature});
+  tellLater({0, uncalled(peer, rank(), frame.signature)});
+}
+
+Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {
+  const auto number = [this](int rank) { return std::to_string(members_.global(rank)); };
+  const int other = from == rank() ? to : from;
+  return {Cause::kMismatch,
+          {members_.global(other)},
+          "ranks do not agree on the edge " + number(from) + " -> " + number(to) + ": rank " +
+              number(from) + " sent along it in " + name(sent) + details(sent) + ", and rank " +
+              number(to) + " did not receive from it before the timeout"};
+}
+
+void Mailbox::giveUpOn(const RankSet& gone) {
+  for (int peer : gone.below(members_.size)) {
+    lane(peer).is_gone = true;
+  }
+}
+
+void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
+  const int who = members_.global(peer);
+  tellLater({operationOf(grant.id),
+             {Cause::kMismatch,
+              {who},
+              "rank " + std::to_string(who) + " could not take this rank's message #" +
+                  std::to_string(operationOf(grant.id)) + ": it called " + name(grant.expected) +
+                  details(grant.expected)}});
+}
+
+}  // namespace bluefog

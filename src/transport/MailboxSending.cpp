@@ -1,0 +1,112 @@
+// How messages go out.
+#include "transport/Mailbox.hpp"
+
+#include <algorithm>
+
+namespace bluefog {
+
+Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& message)
+    : mailbox_(mailbox), bytes_(message.data.bytes()) {
+  Lane& lane = mailbox.lane(message.destination);
+  outbound_.destination = message.destination;
+  outbound_.id = messageId(op.sequence, message.phase);
+  lane.departing.push_back(outbound_.id);
+  lane.unanswered.emplace(outbound_.id, &outbound_);
+  announcement_.type = FrameType::kAnnounce;
+  announcement_.id = outbound_.id;
+  announcement_.tag = message.tag;
+  announcement_.offset = bytes_;
+  announcement_.weight = message.weight;
+  announcement_.signature = op.signature;
+  announcement_.sent = secondsNow();
+}
+
+Mailbox::Departing::~Departing() {
+  Lane& lane = mailbox_.lane(outbound_.destination);
+  lane.unanswered.erase(outbound_.id);
+  if (!lane.departing.empty() && lane.departing.front() <= outbound_.id) {
+    lane.unsent.emplace(outbound_.id, Unsent{announcement_, mailbox_.why_});
+  } else if (!outbound_.is_sent && outbound_.answer.answer <= Grant::kAccepted) {
+    mailbox_.breakOff(outbound_.destination, outbound_.id, Grant::kBrokenOff, mailbox_.why_);
+  }
+}
+
+bool Mailbox::mayGoAtOnce(const Outgoing& message) {
+  const size_t bytes = message.data.bytes();
+  return message.is_ready && bytes <= payload() &&
+         lane(message.destination).outstanding + charge(bytes) <= kCredit;
+}
+
+void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
+  Frame frame = message.announcement_;
+  frame.type = FrameType::kEager;
+  frame.offset = 0;
+  frame.bytes = static_cast<uint32_t>(message.bytes_);
+  write(from.destination, from, 0, frame.bytes);
+  publish(message, frame);
+}
+
+void Mailbox::announce(Departing& message) {
+  publish(message, message.announcement_);
+}
+
+size_t Mailbox::sendPart(Departing& message, const Outgoing& from, size_t at) {
+  Frame frame = message.announcement_;
+  frame.type = FrameType::kData;
+  frame.offset = at;
+  frame.bytes = static_cast<uint32_t>(std::min(payload(), message.bytes_ - at));
+  write(from.destination, from, at, frame.bytes);
+  publish(message, frame);
+  return frame.bytes;
+}
+
+void Mailbox::write(int peer, const Outgoing& from, size_t at, size_t bytes) {
+  std::byte* to = payloadOf(lane(peer).out.slot());
+  from.data.forEach(at, bytes, [&](const ConstSpan& span, size_t place) {
+    passage_.write(to + place, span.data, span.bytes);
+  });
+}
+
+void Mailbox::publish(Departing& message, const Frame& frame) {
+  const int peer = message->destination;
+  Lane& to = lane(peer);
+  *to.out.slot() = frame;
+  to.out.slot()->written = passage_.sendOff(1);
+  to.out.publish();
+  const size_t sent = frame.type == FrameType::kAnnounce ? 0 : frame.offset + frame.bytes;
+  message.outbound_.is_sent = sent >= message.bytes_;
+  sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
+  if (frame.type == FrameType::kEager) {
+    to.outstanding += charge(frame.bytes);
+  }
+  if (!to.departing.empty() && to.departing.front() == message->id) {
+    nextTurn(to);
+  }
+  bells_.touch(peer);
+}
+
+void Mailbox::nextTurn(Lane& to) {
+  to.departing.pop_front();
+  if (!to.departing.empty()) {
+    stirred_.push_back(operationOf(to.departing.front()));
+  }
+}
+
+// So that the k-th message still meets the k-th receive.
+bool Mailbox::announceUnsent(int peer) {
+  Lane& to = lane(peer);
+  bool moved = false;
+  while (!to.unsent.empty() && to.unsent.begin()->first == to.departing.front() && to.out.room()) {
+    const Unsent& message = to.unsent.begin()->second;
+    *to.out.slot() = message.announcement;
+    to.out.publish();
+    breakOff(peer, to.departing.front(), Grant::kBrokenOff, message.why);
+    to.unsent.erase(to.unsent.begin());
+    nextTurn(to);
+    bells_.touch(peer);
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace bluefog
