@@ -86,3 +86,13 @@ def tensors(result: Any) -> list[torch.Tensor]:
         result.wait()
         result = result.result()
     return [result] if isinstance(result, torch.Tensor) else result
+
+
+ANSWERS = ("rank", "size", "local_rank", "local_size", "machine_rank", "machine_size")
+
+
+def answers(group: Group = None) -> list[Any]:
+    """Where this rank is: of ANSWERS, and is_homogeneous."""
+    import bluefog_pg
+
+    return [getattr(bluefog_pg, name)(group) for name in (*ANSWERS, "is_homogeneous")]
