@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -15,9 +16,9 @@ Group = Any
 
 
 @contextmanager
-def group_of_machines(each: int) -> Iterator[Group]:
+def group_of_machines(each: int, limit: float = 30) -> Iterator[Group]:
     """Of all ranks, so many of them on each machine. They leave it together."""
-    group = dist.new_group()
+    group = dist.new_group(timeout=timedelta(seconds=limit))
     kept = os.environ.get(MACHINE_SIZE)
     os.environ[MACHINE_SIZE] = str(each)
     try:
@@ -31,13 +32,13 @@ def group_of_machines(each: int) -> Iterator[Group]:
 
 
 @contextmanager
-def ready_group() -> Iterator[Group]:
+def ready_group(limit: float = 30) -> Iterator[Group]:
     """For each of OPERATIONS: machines of two ranks (one, where there is an odd number)."""
     import bluefog_pg
 
     world = dist.get_world_size()
     each = 1 if world % 2 else 2
-    with group_of_machines(each) as group:
+    with group_of_machines(each, limit) as group:
         bluefog_pg.set_topology(group=group)
         ring = bluefog_pg.topology_util.RingGraph(world // each)
         bluefog_pg.set_machine_topology(ring, group=group)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from typing import Any
+from unittest import mock
 
 import networkx as nx
 import pytest
@@ -14,7 +16,7 @@ import torch.distributed as dist
 import harness
 import inrank
 from harness import Ranks
-from operations import OPERATIONS, ready_group, tensors
+from operations import MACHINE_SIZE, OPERATIONS, ready_group, tensors
 
 pytestmark = harness.only_bluefog
 
@@ -140,7 +142,8 @@ def grouped(rank: int, world: int, op: str) -> list[Any]:
         group = dist.new_group(ranks)
         if rank in ranks:
             bluefog_pg.set_topology(group=group)
-            bluefog_pg.set_machine_topology(nx.DiGraph([(0, 0)]), group=group)
+            with mock.patch.dict(os.environ, {MACHINE_SIZE: "2"}):
+                bluefog_pg.set_machine_topology(nx.DiGraph([(0, 0)]), group=group)
             out = tensors(OPERATIONS[op](torch.full((2, 2), float(rank)), group))
             near = bluefog_pg.in_neighbor_ranks(group)
             told = [near == [1 - ranks.index(rank)], [t.unique().tolist() for t in out]]
