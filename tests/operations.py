@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import harness
+
 MACHINE_SIZE = "BLUEFOG_NODES_PER_MACHINE"
 Group = Any
 
@@ -97,3 +99,8 @@ def answers(group: Group = None) -> list[Any]:
     import bluefog_pg
 
     return [getattr(bluefog_pg, name)(group) for name in (*ANSWERS, "is_homogeneous")]
+
+
+def place_by_host(rank: int, world: int) -> list[int]:
+    """Local rank and size, machine's rank and size: of one host, unless ranks share no memory."""
+    return [0, 1, rank, world] if harness.TRANSPORT == "mpi" else [rank, world, 0, 1]

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import harness
 import inrank
 from harness import Ranks
-from operations import ANSWERS, MACHINE_SIZE, answers
+from operations import ANSWERS, MACHINE_SIZE, answers, place_by_host
 
 pytestmark = harness.only_bluefog
 
@@ -80,7 +80,7 @@ def test_the_life_of_a_program() -> None:
         assert told["star"] == [[0] if rank else [1, 2, 3], True]
         assert told["default"] == [sorted({(rank - 1) % 4, (rank - 2) % 4}), False]
         assert told["answers"] == [rank, 4, rank % 2, 2, rank // 2, 2, True]
-        assert told["again"] == [[1, 1], [rank, 4, rank, 4, 0, 1, True]]
+        assert told["again"] == [[1, 1], [rank, 4, *place_by_host(rank, 4), True]]
         for error in told["before"].values():
             harness.raised(error, "ValueError", text="bluefog_pg.init()")
             assert "RuntimeError" in error.kinds

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from operations import MACHINE_SIZE, answers, group_of_machines
+from operations import MACHINE_SIZE, answers, group_of_machines, place_by_host
 
 pytestmark = harness.only_bluefog
 
@@ -44,12 +44,10 @@ def of_hosts(rank: int, world: int) -> list[Any]:
 
 
 def test_one_host_is_one_machine(pool: harness.Pool) -> None:
-    if harness.TRANSPORT == "mpi":
-        pytest.skip("there each rank is a host")
     for rank, (told, pair) in enumerate(pool.run(of_hosts)):
-        assert told == [rank, 6, rank, 6, 0, 1, True]
+        assert told == [rank, 6, *place_by_host(rank, 6), True]
         place = [1, 4].index(rank) if pair else 0
-        assert pair in ([], [place, 2, place, 2, 0, 1, True])
+        assert pair in ([], [place, 2, *place_by_host(place, 2), True])
 
 
 def uneven(rank: int, world: int) -> list[Any]:
@@ -99,7 +97,8 @@ def test_sizes_of_machines_that_are_none(pool: harness.Pool) -> None:
     for rank, (*errors, large, unset) in enumerate(pool.run(odd_sizes)):
         for error in errors:
             harness.raised(error, "ArgumentError", text=MACHINE_SIZE)
-        assert large == unset == [rank, 6, rank, 6, 0, 1, True]
+        assert large == [rank, 6, rank, 6, 0, 1, True]
+        assert unset == [rank, 6, *place_by_host(rank, 6), True]
 
 
 def topologies(rank: int, world: int) -> list[Any]:
