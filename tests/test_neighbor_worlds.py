@@ -43,7 +43,7 @@ def matrices(graph: str, world: int) -> Iterator[Matrix]:
 
 
 def rounds(rank: int, world: int, graph: str) -> float:
-    """The largest error after all rounds; large enough that frames go to and fro."""
+    """The largest error after all rounds; large enough that frames go both ways."""
     import bluefog_pg
 
     every = np.stack([oracle.values(torch.float64, COUNT, 1, r).numpy() for r in range(world)])

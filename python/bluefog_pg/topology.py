@@ -51,7 +51,7 @@ def set_topology(
         topology = topology_util.ExponentialTwoGraph(member.size)
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
     near = neighborhood_of(topology, member.rank, is_weighted)
-    member.topology = Topology(topology, near, _edges_over(member, near))
+    member.topology = Topology(topology.copy(), near, _edges_over(member, near))
     return True
 
 
@@ -107,7 +107,7 @@ def set_machine_topology(
     check_graph(topology, len(member.machines.all), "machines", where)
     near = neighborhood_of(topology, member.machines.machine_rank, is_weighted)
     edges = _edges_over(member, near, member.machines.counterpart)
-    member.machine_topology = MachineTopology(topology, near, edges)
+    member.machine_topology = MachineTopology(topology.copy(), near, edges)
     return True
 
 
