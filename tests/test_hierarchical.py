@@ -219,3 +219,30 @@ def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
     for error, _ in told[:2]:
         harness.raised(error, "DistBackendError")
     assert [mean for _, mean in told] == pytest.approx([5 / 3, 4 / 3, 1.0, 2.0])
+
+
+def backward(rank: int, world: int, edges: digraphs.Edges, weighted: bool) -> str:
+    import bluefog_pg
+
+    machine = rank // 2
+    spec = {"edges": edges, "mode": "weighted" if weighted else "uniform", "world": 2}
+    x = oracle.values(torch.float64, 5001, 1, rank).requires_grad_()
+    cs = [oracle.values(torch.float64, 5001, 2, r) for r in range(4)]
+    with group_of_machines(2) as group:
+        bluefog_pg.set_machine_topology(digraphs.digraph(spec), weighted, group)
+        y = bluefog_pg.hierarchical_neighbor_allreduce(x, group=group)
+        y.backward(cs[rank])
+    to_own = digraphs.row(spec, machine)[0]
+    to_other = digraphs.row(spec, 1 - machine)[1].get(machine, 0.0)
+    share = {r: (to_own if r // 2 == machine else to_other) / 2 for r in range(4)}
+    return oracle.differs(x.grad, *oracle.neighbor(cs, rank, share.pop(rank), share))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients(pool: harness.Pool, weighted: bool) -> None:
+    @digraphs.relaxed
+    @given(edges=digraphs.edges(2))
+    def check(edges: digraphs.Edges) -> None:
+        assert pool.run(backward, edges, weighted, world=4) == [""] * 4
+
+    check()

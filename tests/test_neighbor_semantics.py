@@ -91,13 +91,13 @@ def delayed(rank: int, world: int, seed: int) -> dict[str, list[set[Any]]]:
 
 
 def test_the_same_bits_whoever_is_late(pool: harness.Pool) -> None:
-    first = pool.run(delayed, 1)
-    for told in first:
-        assert {op: [len(bits) for bits in told[op]] for op in told} == {
-            op: [1] * 4 for op in OPERATIONS
-        }
-    pool.discard()  # other processes, other addresses
-    assert pool.run(delayed, 2) == first
+    for world in (4, 2):
+        first = pool.run(delayed, 1, world=world)
+        for told in first:
+            counts = {op: [len(bits) for bits in told[op]] for op in told}
+            assert counts == {op: [1] * 4 for op in OPERATIONS}
+    # In other processes, so at other addresses.
+    assert harness.run_ranks(delayed, 2, 2) == first
 
 
 def uniform(rank: int, world: int) -> list[int]:

@@ -15,7 +15,6 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from harness import Ranks
 from operations import MACHINE_SIZE, OPERATIONS, ready_group, tensors
 
 pytestmark = harness.only_bluefog
@@ -191,38 +190,46 @@ def leaving(rank: int, world: int) -> list[Any]:
     """Rank 1 adds up, frame by frame, what both others send: 0 leaves early, 2 is stopped."""
     import bluefog_pg
 
+    group = dist.new_group([0, 1, 2])
     large, small = torch.full((50_000,), rank + 1.0), torch.full((3,), rank + 1.0)
     to_one: dict[str, Any] = {"self_weight": 0.0, "src_weights": {}, "dst_weights": [1]}
-    if rank == 2:
-        work = bluefog_pg.neighbor_allreduce(large, **to_one, async_op=True)
+    take: dict[str, Any] = {"self_weight": 0.0, "dst_weights": [], "async_op": True}
+    errors, sums = [], []
+    if rank == 0:
+        bluefog_pg.neighbor_allreduce(large, **to_one, group=group)
+        bluefog_pg.neighbor_allreduce(small, **to_one, name="small", group=group)
+    elif rank == 1:
+        inrank.gate("go")
+        sources = ({0: 1.0, 2: 1.0}, {0: 1.0})
+        both = bluefog_pg.neighbor_allreduce(large, src_weights=sources[0], **take, group=group)
+        one = bluefog_pg.neighbor_allreduce(
+            small, src_weights=sources[1], **take, name="small", group=group
+        )
+        told = [inrank.catch(work.wait) for work in (one, both)]
+        errors = [error.text for error in told if error]
+        sums = [w.result()[0][-1].item() for w in (one, both) if w.is_success()]
+    elif rank == 2:
+        work = bluefog_pg.neighbor_allreduce(large, **to_one, async_op=True, group=group)
         inrank.mark("announced")
         inrank.gate("end")
-        return tensors(work)[0][:1].tolist()
-    if rank == 0:
-        bluefog_pg.neighbor_allreduce(large, **to_one)
-        bluefog_pg.neighbor_allreduce(small, **to_one, name="small")
-        dist.destroy_process_group()
-        inrank.mark("left")
-        return []
-    inrank.gate("go")
-    take: dict[str, Any] = {"self_weight": 0.0, "dst_weights": [], "async_op": True}
-    both = bluefog_pg.neighbor_allreduce(large, src_weights={0: 1.0, 2: 1.0}, **take)
-    one = bluefog_pg.neighbor_allreduce(small, src_weights={0: 1.0}, name="small", **take)
-    errors = [inrank.catch(one.wait), inrank.catch(both.wait)]
-    told = [e.text if e else "" for e in errors]
-    return [*told, *(w.result()[0][-1].item() for w in (one, both) if w.is_success())]
+        work.wait()
+    if rank < 3:
+        dist.destroy_process_group(group)
+    inrank.mark("left")
+    return [errors, sums]
 
 
-def test_what_was_sent_arrives_though_its_sender_has_left() -> None:
+def test_what_was_sent_arrives_though_its_sender_has_left(pool: harness.Pool) -> None:
     """Also where it lies behind what another operation cannot take yet."""
-    with Ranks(3) as ranks:
-        ranks.start(leaving, world=3, store="s")
-        ranks.at("announced", 2)
-        time.sleep(0.2)
-        ranks.stop(2)
-        ranks.open("go")
-        ranks.at("left", 0)
-        time.sleep(0.3)
-        ranks.cont(2)
-        ranks.open("end")
-        assert ranks.values(30)[1] == ["", "", 1.0, 4.0]
+    pool.run(inrank.barrier)  # so that there are ranks
+    assert pool.ranks is not None
+    pool.ranks.start(leaving, world=4, store=pool.store)
+    pool.ranks.at("announced", 2)
+    time.sleep(0.2)
+    pool.ranks.stop(2)
+    pool.ranks.open("go")
+    pool.ranks.at("left", 0)
+    time.sleep(0.3)
+    pool.ranks.cont(2)
+    pool.ranks.open("end")
+    assert pool.ranks.values(30)[1] == [[], [1.0, 4.0]]

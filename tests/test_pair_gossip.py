@@ -148,3 +148,24 @@ def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
     for error, mean in pool.run(unlike, n, world=2):
         assert "pair_gossip" in harness.raised(error, "Mismatch", ranks=[0, 1]).text
         assert mean == 0.5
+
+
+def backward(rank: int, world: int, given_weights: list[Any], dtype: torch.dtype) -> str:
+    import bluefog_pg
+
+    shares = [w or (0.5, 0.5) for w in given_weights]
+    mine = dict(
+        zip(("self_weight", "pair_weight"), given_weights[rank] or (None, None), strict=True)
+    )
+    x = oracle.values(dtype, 333, 1, rank).requires_grad_()
+    cs = [oracle.values(dtype, 333, 2, r) for r in range(2)]
+    bluefog_pg.pair_gossip(x, 1 - rank, **mine).backward(cs[rank])
+    took = {1 - rank: shares[1 - rank][1]}
+    return oracle.differs(x.grad, *oracle.neighbor(cs, rank, shares[rank][0], took))
+
+
+@digraphs.relaxed
+@given(given_weights=st.lists(weights, min_size=2, max_size=2), dtype=st.sampled_from(KINDS))
+def test_gradients(pool: harness.Pool, given_weights: list[Any], dtype: torch.dtype) -> None:
+    """Each weighs for itself what both have."""
+    assert pool.run(backward, given_weights, dtype, world=2) == ["", ""]

@@ -1,4 +1,4 @@
-"""Ranks, sizes and machines, and the topologies of machines."""
+"""Ranks, sizes and machines, the topologies of machines, and init where it is not the usual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operations import MACHINE_SIZE, answers, group_of_machines, place_by_host
 
 pytestmark = harness.only_bluefog
 
-RANKS = 6
+RANKS = 5
 
 
 def of_machines(rank: int, world: int, each: int) -> list[Any]:
@@ -25,7 +25,7 @@ def of_machines(rank: int, world: int, each: int) -> list[Any]:
         return answers(group)
 
 
-@pytest.mark.parametrize(("world", "each"), [(6, 2), (6, 3), (6, 1), (6, 6), (5, 5), (1, 1)])
+@pytest.mark.parametrize(("world", "each"), [(4, 2), (4, 1), (4, 4), (5, 5), (1, 1)])
 def test_blocks(pool: harness.Pool, world: int, each: int) -> None:
     for rank, told in enumerate(pool.run(of_machines, each, world=world)):
         place = [rank % each, each, rank // each, world // each]
@@ -45,7 +45,7 @@ def of_hosts(rank: int, world: int) -> list[Any]:
 
 def test_one_host_is_one_machine(pool: harness.Pool) -> None:
     for rank, (told, pair) in enumerate(pool.run(of_hosts)):
-        assert told == [rank, 6, *place_by_host(rank, 6), True]
+        assert told == [rank, 5, *place_by_host(rank, 5), True]
         place = [1, 4].index(rank) if pair else 0
         assert pair in ([], [place, 2, *place_by_host(place, 2), True])
 
@@ -97,8 +97,8 @@ def test_sizes_of_machines_that_are_none(pool: harness.Pool) -> None:
     for rank, (*errors, large, unset) in enumerate(pool.run(odd_sizes)):
         for error in errors:
             harness.raised(error, "ArgumentError", text=MACHINE_SIZE)
-        assert large == [rank, 6, rank, 6, 0, 1, True]
-        assert unset == [rank, 6, *place_by_host(rank, 6), True]
+        assert large == [rank, 5, rank, 5, 0, 1, True]
+        assert unset == [rank, 5, *place_by_host(rank, 5), True]
 
 
 def topologies(rank: int, world: int) -> list[Any]:
@@ -114,7 +114,7 @@ def topologies(rank: int, world: int) -> list[Any]:
             bluefog_pg.is_machine_topo_weighted(group),
         ]
 
-    with group_of_machines(2) as group:
+    with group_of_machines(1) as group:
         told = [near(group)]
         graph = nx.DiGraph([(0, 1), (0, 2), (2, 0), (1, 1)])
         told.append(bluefog_pg.set_machine_topology(graph, group=group))
@@ -128,7 +128,7 @@ def topologies(rank: int, world: int) -> list[Any]:
             "None": (None,),
             "a matrix": ([[1]],),
             "a Graph": (nx.path_graph(3),),
-            "of ranks": (nx.complete_graph(6, nx.DiGraph),),
+            "of six": (nx.complete_graph(6, nx.DiGraph),),
             "of two": (nx.complete_graph(2, nx.DiGraph),),
             "from 1": (nx.DiGraph([(1, 2), (2, 3)]),),
             "NaN": (nan, True),
@@ -141,14 +141,55 @@ def topologies(rank: int, world: int) -> list[Any]:
 def test_topologies_of_machines(pool: harness.Pool) -> None:
     edges = [(0, 1), (0, 2), (1, 1), (2, 0)]
     ins, outs = {0: [2], 1: [0], 2: [0]}, {0: [1, 2], 1: [], 2: [0]}
-    for rank, told in enumerate(pool.run(topologies)):
+    for rank, told in enumerate(pool.run(topologies, world=3)):
         unset, first, plain, second, errors, weighted, near = told
-        machine = rank // 2
         assert unset == [None, [], [], False]
         assert first is second is True
-        assert plain == [edges, ins[machine], outs[machine], False]
-        assert weighted == [edges, ins[machine], outs[machine], True]
-        assert near == sorted((rank - hop) % 6 for hop in (1, 2, 4))  # the ranks' is another
+        assert plain == [edges, ins[rank], outs[rank], False]
+        assert weighted == [edges, ins[rank], outs[rank], True]
+        assert near == sorted({0, 1, 2} - {rank})  # the ranks' is another
         for name, error in errors.items():
             kind = "ValueError" if name in ("None", "NaN") else "TypeError"
             harness.raised(error, kind, text="set_machine_topology")
+
+
+def lonely(rank: int, world: int) -> list[Any]:
+    """As if nothing had started this process."""
+    import bluefog_pg
+
+    dist.destroy_process_group()
+
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    kept = {name: os.environ.pop(name) for name in names}
+    try:
+        bluefog_pg.init()
+        x = bluefog_pg.neighbor_allreduce(torch.full((2,), float(rank)))
+        told = [answers(), x.tolist(), bluefog_pg.in_neighbor_ranks()]
+        bluefog_pg.shutdown()
+    finally:
+        os.environ.update(kept)
+        inrank.init("after all", rank, world)
+    return told
+
+
+def test_a_process_that_nothing_has_started(pool: harness.Pool) -> None:
+    for rank, told in enumerate(pool.run(lonely, world=2)):
+        assert told == [[0, 1, 0, 1, 0, 1, True], [rank] * 2, []]
+
+
+def of_another(rank: int, world: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    dist.destroy_process_group()
+    path = inrank.directory() / "gloo"
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world)
+    error = inrank.catch(bluefog_pg.init)
+    dist.barrier()
+    dist.destroy_process_group()
+    inrank.init("instead", rank, world)
+    return error
+
+
+def test_init_beside_another_backend(pool: harness.Pool) -> None:
+    for error in pool.run(of_another, world=2):
+        harness.raised(error, "TypeError", text="gloo")
