@@ -73,7 +73,11 @@ def neighbor_alltoall(
         _agreement.require(member, "neighbor_alltoall", edges)
     tag = 0 if name is None else tag_of(name)
     like, parts = _parts(member, tensor, len(edges.destinations))
-    if not async_op and torch.is_grad_enabled() and any(part.requires_grad for part in parts):
+    if (
+        not async_op
+        and torch.is_grad_enabled()
+        and any(part.requires_grad for part in (like, *parts))
+    ):
         return functional.parts_of(like, parts, edges, tag, member)
     return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)
 
