@@ -10,76 +10,22 @@ import networkx as nx
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import harness
 import oracle
+from digraphs import plan, prepare, relaxed, specs
 
 pytestmark = harness.only_bluefog
 
 SIZES = (0, 1, 7, 1000, 16385, 40_001)
-Edges = dict[tuple[int, int], float]
-weights = st.floats(-2, 2, allow_nan=False).map(lambda w: round(w, 3))
-
-
-@st.composite
-def edges(draw: st.DrawFn, world: int) -> Edges:
-    """A digraph with weights; self-loops included, for they are the self weight."""
-    every = [(i, j) for i in range(world) for j in range(world)]
-    return {e: draw(weights) for e in draw(st.lists(st.sampled_from(every), unique=True))}
-
-
-@st.composite
-def specs(draw: st.DrawFn, *modes: str) -> dict[str, Any]:
-    world = draw(st.integers(1, 4))
-    return {
-        "world": world,
-        "edges": draw(edges(world)),
-        "mode": draw(st.sampled_from(modes)),
-        "dtype": draw(st.sampled_from(oracle.FLOATS)),
-        "n": draw(st.sampled_from(SIZES)),
-        "seed": draw(st.integers(0, 1000)),
-        "async": draw(st.booleans()),
-        # who is left out of a strict subset; who names its receivers by a list (weight 1)
-        "without": draw(st.sets(st.integers(0, world - 1))),
-        "by_list": draw(st.sets(st.integers(0, world - 1))),
-        "scale": draw(st.lists(weights, min_size=world, max_size=world)),
-    }
-
-
-def plan(spec: dict[str, Any], rank: int) -> tuple[dict[str, Any], float, dict[int, float], Any]:
-    """This rank's keyword arguments; and self weight, sources, senders' scales for the oracle."""
-    graph: Edges = spec["edges"]
-    own = graph.get((rank, rank), 0.0)
-    src = {i: w for (i, j), w in graph.items() if j == rank and i != rank}
-    if spec["mode"] == "uniform":
-        share = 1 / (len(src) + 1)
-        return {}, share, dict.fromkeys(src, share), None
-    if spec["mode"] == "weighted":
-        return {}, own, src, None
-    if spec["mode"] == "subset":
-        src = {i: w for i, w in src.items() if i not in spec["without"]}
-    given_weights: dict[str, Any] = {"self_weight": own, "src_weights": src}
-    if spec["mode"] != "dynamic":
-        return given_weights, own, src, None
-    to = [j for (i, j) in graph if i == rank and j != rank]
-    by_list = rank in spec["by_list"]
-    given_weights["dst_weights"] = to if by_list else {j: spec["scale"][j] for j in to}
-    return given_weights, own, src, lambda i: 1.0 if i in spec["by_list"] else spec["scale"][rank]
-
-
-def digraph(spec: dict[str, Any]) -> nx.DiGraph:
-    g = nx.DiGraph()
-    g.add_nodes_from(range(spec["world"]))
-    g.add_weighted_edges_from((i, j, w) for (i, j), w in spec["edges"].items())
-    return g
+KINDS = {"dtype": st.sampled_from(oracle.FLOATS), "n": st.sampled_from(SIZES)}
 
 
 def average(rank: int, world: int, spec: dict[str, Any]) -> str:
     import bluefog_pg
 
-    if spec["mode"] != "dynamic":
-        bluefog_pg.set_topology(digraph(spec), is_weighted=spec["mode"] == "weighted")
+    prepare(spec)
     xs = [oracle.values(spec["dtype"], spec["n"], spec["seed"], r) for r in range(world)]
     mine, arguments = xs[rank].clone(), plan(spec, rank)
     if spec["async"]:
@@ -98,18 +44,10 @@ def average(rank: int, world: int, spec: dict[str, Any]) -> str:
     return bad and f"rank {rank}: {bad}"
 
 
-relaxed = settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
 @pytest.mark.parametrize("mode", ["uniform", "weighted", "explicit", "subset"])
 def test_static_digraphs(pool: harness.Pool, mode: str) -> None:
     @relaxed
-    @given(specs(mode))
+    @given(specs(mode, **KINDS))
     def check(spec: dict[str, Any]) -> None:
         assert pool.run(average, spec, world=spec["world"]) == [""] * spec["world"]
 
@@ -117,7 +55,7 @@ def test_static_digraphs(pool: harness.Pool, mode: str) -> None:
 
 
 @relaxed
-@given(spec=specs("dynamic"))
+@given(spec=specs("dynamic", **KINDS))
 def test_dynamic_digraphs(pool: harness.Pool, spec: dict[str, Any]) -> None:
     assert pool.run(average, spec, world=spec["world"]) == [""] * spec["world"]
 

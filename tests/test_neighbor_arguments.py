@@ -1,0 +1,220 @@
+"""What neighbour operations refuse: bad calls, in the caller alone; edges that do not agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+import inrank
+from bad_calls import BAD
+from operations import OPERATIONS, group_of_machines, ready_group, tensors
+
+pytestmark = harness.only_bluefog
+
+
+def refused(rank: int, world: int) -> list[Any]:
+    """All bad calls are rank 1's; what it has sent then; and all operations still match."""
+    import bluefog_pg
+
+    errors = {}
+    with ready_group(limit=4 * harness.SLOW) as group:
+        before = bluefog_pg.stats(group)
+        if rank == 1:
+            errors = {label: inrank.catch(call, group) for label, (_, call) in BAD.items()}
+        after = bluefog_pg.stats(group)
+        sums = [tensors(call(torch.ones(3), group))[0].sum().item() for call in OPERATIONS.values()]
+    return [errors, before == after, sums]
+
+
+@pytest.fixture(scope="module")
+def told(request: pytest.FixtureRequest, pool: harness.Pool) -> list[Any]:
+    return pool.run(refused)
+
+
+@pytest.mark.parametrize("label", BAD)
+def test_bad_calls_are_refused_in_the_caller(told: list[Any], label: str) -> None:
+    error = harness.raised(told[1][0][label], BAD[label][0])
+    assert f" {label.split(',')[0]}" in error.text, error.text
+    assert error.text.startswith("[bluefog] rank 1 (1/4 of group"), error.text
+
+
+def test_they_send_nothing_and_leave_all_as_it_was(told: list[Any]) -> None:
+    for rank, (_, same, sums) in enumerate(told):
+        assert same
+        assert sums == [3, 3, 6, (3, 3, 6, 6)[rank], 3, 3]
+
+
+def out_of_place(rank: int, world: int) -> list[inrank.Raised | None]:
+    """Groups in which an operation has no meaning."""
+    import bluefog_pg
+
+    x = torch.ones(3)
+    calls = {
+        "neighbor_allreduce": lambda g: bluefog_pg.neighbor_allreduce(x, group=g),
+        "neighbor_allgather": lambda g: bluefog_pg.neighbor_allgather(x, group=g),
+        "neighbor_alltoall": lambda g: bluefog_pg.neighbor_alltoall([x, x], group=g),
+        "pair_gossip": lambda g: bluefog_pg.pair_gossip(x, rank ^ 1, group=g),
+        "hierarchical": lambda g: bluefog_pg.hierarchical_neighbor_allreduce(x, group=g),
+    }
+    gloo = dist.new_group(backend="gloo")
+    groups = (gloo, dist.GroupMember.NON_GROUP_MEMBER, "world")
+    told = [inrank.catch(call, group) for call in calls.values() for group in groups]
+    dist.destroy_process_group(gloo)
+    return told
+
+
+def test_groups_that_are_none(pool: harness.Pool) -> None:
+    for errors in pool.run(out_of_place):
+        for error in errors:
+            assert "[bluefog]" in harness.raised(error, "TypeError").text
+
+
+def machines(rank: int, world: int) -> list[inrank.Raised | None]:
+    import bluefog_pg
+
+    x = torch.ones(3)
+    call = bluefog_pg.hierarchical_neighbor_allreduce
+    with group_of_machines(2) as group:
+        told = [inrank.catch(call, x, group=group)]
+    with group_of_machines(1) as group:
+        bluefog_pg.set_machine_topology(nx.complete_graph(4, nx.DiGraph), group=group)
+        told.append(inrank.catch(call, x, group=group))
+    with group_of_machines(3) as group:
+        told.append(inrank.catch(call, x, group=group))
+    return told
+
+
+def test_machines_that_cannot_average(pool: harness.Pool) -> None:
+    for unset, alone, uneven in pool.run(machines):
+        text = harness.raised(unset, "RuntimeError", text="set_machine_topology").text
+        assert "hierarchical_neighbor_allreduce" in text
+        for error in (alone, uneven):
+            harness.raised(error, "ArgumentError", text="hierarchical_neighbor_allreduce")
+            assert {"AssertionError", "ValueError"} <= set(error.kinds)
+
+
+def outcome(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """The first tensor's elements, or what was raised."""
+    out: list[Any] = []
+    error = inrank.catch(lambda: out.append(function(*args, **kwargs)))
+    return error or tensors(out[0])[0].tolist()
+
+
+def disagree(rank: int, world: int, op: str) -> list[Any]:
+    """Rank 0 sends to 2, which does not listen; rank 3 listens to 2, which does not send to it."""
+    import bluefog_pg
+
+    ring = {"src": [(rank - 1) % world], "dst": [(rank + 1) % world]}
+    wrong: dict[int, Any] = {0: {"src": [3], "dst": [1, 2]}, 2: {"src": [1], "dst": []}}
+    told = []
+    for near in (wrong.get(rank, ring), ring):
+        src, dst = near["src"], near["dst"]
+        x = torch.full((2,), float(rank))
+        if op == "neighbor_allreduce":
+            given: dict[str, Any] = {"self_weight": 0.0, "src_weights": dict.fromkeys(src, 1.0)}
+            given["dst_weights"] = dst
+        else:
+            given = {"src_ranks": src, "dst_ranks": dst}
+        argument = x.repeat(len(dst)) if op == "neighbor_alltoall" else x
+        told.append(outcome(getattr(bluefog_pg, op), argument, **given, enable_topo_check=True))
+    return told
+
+
+@pytest.mark.parametrize("op", ["neighbor_allreduce", "neighbor_allgather", "neighbor_alltoall"])
+def test_topo_check(pool: harness.Pool, op: str) -> None:
+    """Every rank is told of all edges in question; afterwards the group works."""
+    for rank, (error, out) in enumerate(pool.run(disagree, op)):
+        text = harness.raised(error, "ValueError").text
+        assert f"rank {rank}/4 {op}" in text
+        assert "rank 0 sends to rank 2" in text and "rank 3 receives from rank 2" in text
+        assert "rank 1" not in text.replace(f"rank {rank}/4", "")
+        assert out == [(rank - 1) % 4] * 2
+
+
+def machines_disagree(rank: int, world: int) -> list[Any]:
+    import bluefog_pg
+
+    told = []
+    with group_of_machines(2) as group:
+        bluefog_pg.set_machine_topology(nx.complete_graph(2, nx.DiGraph), group=group)
+        machine = rank // 2
+        for dst in ([], [1 - machine]):
+            given: dict[str, Any] = {"self_weight": 0.5, "src_machine_weights": {1 - machine: 0.5}}
+            given["dst_machine_weights"] = dst if machine else [1]
+            given |= {"enable_topo_check": True, "group": group}
+            x = torch.tensor([float(rank)])
+            told.append(outcome(bluefog_pg.hierarchical_neighbor_allreduce, x, **given))
+    return told
+
+
+def test_topo_check_of_machines(pool: harness.Pool) -> None:
+    for error, out in pool.run(machines_disagree):
+        text = harness.raised(error, "ValueError").text
+        assert "hierarchical_neighbor_allreduce" in text
+        assert "rank 0 receives from rank 2" in text and "rank 1 receives from rank 3" in text
+        assert out == [1.5]
+
+
+def again(rank: int, world: int) -> list[Any]:
+    """A bad call that compares equal to a good one before it."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    near = bluefog_pg.in_neighbor_ranks()
+    x, share = torch.tensor([float(rank)]), 1 / 3
+    good = bluefog_pg.neighbor_allreduce(
+        x, self_weight=share, src_weights=dict.fromkeys(near, share)
+    )
+    fractions = {float(r): share for r in near}
+    error = inrank.catch(bluefog_pg.neighbor_allreduce, x, self_weight=share, src_weights=fractions)
+    return [good.item(), error]
+
+
+def test_a_call_like_a_good_one_is_checked(pool: harness.Pool) -> None:
+    for rank, (mean, error) in enumerate(pool.run(again)):
+        assert mean == pytest.approx((rank + (rank - 1) % 4 + (rank - 2) % 4) / 3)
+        harness.raised(error, "ValueError", text="where a rank belongs")
+
+
+ITERABLES: dict[str, Any] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "array": np.array,
+    "keys": dict.fromkeys,
+    "iterator": iter,
+}
+
+
+def iterables(rank: int, world: int) -> dict[str, list[Any]]:
+    """Ranks to send to and to receive from, given as any of them, twice each."""
+    import bluefog_pg
+
+    told: dict[str, list[Any]] = {}
+    before, behind = (rank - 1) % world, (rank + 1) % world
+    x = torch.tensor([float(rank)])
+    for name, made in ITERABLES.items():
+        told[name] = []
+        for _ in range(2):
+            ranks = {"src_ranks": made([before]), "dst_ranks": made([behind])}
+            told[name].append(bluefog_pg.neighbor_allgather(x, **ranks).item())
+            to = made([behind])
+            if isinstance(to, dict):
+                continue  # there, a mapping has weights
+            weights: dict[str, Any] = {"self_weight": 0.0, "src_weights": {before: 2.0}}
+            got = bluefog_pg.neighbor_allreduce(x, **weights, dst_weights=to)
+            told[name].append(got.item())
+    return told
+
+
+def test_ranks_in_any_iterable(pool: harness.Pool) -> None:
+    for rank, told in enumerate(pool.run(iterables)):
+        before = (rank - 1) % 4
+        for name, got in told.items():
+            assert got == [before, 2 * before][: 1 if name == "keys" else 2] * 2, name
