@@ -150,8 +150,10 @@ std::variant<bluefog::WorkPtr, at::Tensor> first(Result&& result) {
 template <OpKind kind>
 auto sumOf(ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
            bool async_op) {
-  return first(ended(
-      async_op, [&] { return self.neighborAllreduce(kind, {tensor}, edges, {tag, async_op}); }));
+  using Returned = std::variant<bluefog::WorkPtr, at::Tensor>;
+  const py::gil_scoped_release release;
+  return async_op ? Returned(self.neighborAllreduce(kind, {tensor}, edges, {tag, async_op}))
+                  : Returned(self.neighborAllreduceNow(kind, tensor, edges, tag));
 }
 
 template <OpKind kind>
@@ -218,7 +220,8 @@ PYBIND11_MODULE(_C, module) {
           "edges",
           [](const ProcessGroupBluefog& self, double self_weight, const Weights& sources,
              const Weights& destinations, double divisor) {
-            return self.edges({self_weight, weighted(sources), weighted(destinations), divisor});
+            return self.edges(
+                {self_weight, weighted(sources), weighted(destinations), divisor, {}});
           },
           py::arg("self_weight"), py::arg("sources"), py::arg("destinations"), py::arg("divisor"))
       .def("neighbor_allreduce", sumOf<OpKind::kNeighborAllReduce>, py::arg("tensor"),

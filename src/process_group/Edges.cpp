@@ -21,17 +21,13 @@ void require(const Validate& validate, int own, const std::vector<WeightedRank>&
 
 }  // namespace
 
-void Edges::check(const Validate& validate, int own) const {
+void Edges::complete(const Validate& validate, int own) {
   require(validate, own, sources, "source");
   require(validate, own, destinations, "destination");
-}
-
-std::vector<int> partnersOf(const Edges& edges) {
-  std::vector<int> partners = ranksOf(edges.destinations);
-  for (const WeightedRank& source : edges.sources) {
+  partners = ranksOf(destinations);
+  for (const WeightedRank& source : sources) {
     partners.push_back(source.rank);
   }
-  return partners;
 }
 
 }  // namespace bluefog

@@ -14,12 +14,10 @@ struct Edges {
   std::vector<WeightedRank> sources;
   std::vector<WeightedRank> destinations;
   double divisor = 1.0;
+  std::vector<int> partners = {};  // first those that it sends to
 
-  // Throws ValueError where they are no edges of rank `own` in that group.
-  void check(const Validate& validate, int own) const;
+  // Sets `partners`; throws ValueError where they are no edges of rank `own` in that group.
+  void complete(const Validate& validate, int own);
 };
-
-// First those that it sends to.
-std::vector<int> partnersOf(const Edges& edges);
 
 }  // namespace bluefog

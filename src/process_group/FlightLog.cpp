@@ -16,10 +16,7 @@ void assign(FlightLog::Shapes& shapes, const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
-                    const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::lock_guard lock(mutex_);
+FlightLog::Entry& FlightLog::next(const char* title) {
   settle(kLooks);
   const size_t place = added_ % kMost;
   if (place == ring_.size()) {
@@ -29,6 +26,14 @@ void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
   Entry& entry = ring_[place];
   entry.number = ++added_;
   entry.title = title;
+  return entry;
+}
+
+void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
+                    const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::lock_guard lock(mutex_);
+  Entry& entry = next(title);
   entry.kind = op->kind;
   entry.sequence = op->sequence;
   entry.partners.assign(op->partners.begin(), op->partners.end());
@@ -39,6 +44,24 @@ void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
   open_.push_back(entry.number);
   assign(entry.inputs, inputs);
   assign(entry.outputs, outputs);
+}
+
+void FlightLog::addEnded(const char* title, uint64_t sequence, const std::vector<int>& partners,
+                         std::chrono::milliseconds timeout, const at::Tensor& input,
+                         const at::Tensor& output, Op::Time::duration took) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::lock_guard lock(mutex_);
+  Entry& entry = next(title);
+  entry.kind = Op::Kind::kMessage;
+  entry.sequence = sequence;
+  entry.partners.assign(partners.begin(), partners.end());
+  entry.timeout = timeout;
+  entry.op.reset();
+  entry.state = Entry::State::kCompleted;
+  entry.duration = took;
+  entry.created_ns = std::chrono::nanoseconds(now - took).count();
+  entry.inputs.assign(1, Shape{c10::DimVector(input.sizes()), input.scalar_type()});
+  entry.outputs.assign(1, Shape{c10::DimVector(output.sizes()), output.scalar_type()});
 }
 
 void FlightLog::settle(size_t looks) {

@@ -50,6 +50,10 @@ class FlightLog {
 
   void add(const char* title, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
            const std::vector<at::Tensor>& outputs);
+  // Of one that was over at once.
+  void addEnded(const char* title, uint64_t sequence, const std::vector<int>& partners,
+                std::chrono::milliseconds timeout, const at::Tensor& input,
+                const at::Tensor& output, Op::Time::duration took);
   // The oldest first.
   std::vector<Entry> entries();
 
@@ -58,6 +62,7 @@ class FlightLog {
   // Looked at for each that comes: more than come, so that those that have ended are soon found.
   static constexpr size_t kLooks = 4;
 
+  Entry& next(const char* title);
   // Looks at so many of those that had not ended.
   void settle(size_t looks);
 

@@ -152,7 +152,7 @@ void ProcessGroupBluefog::checkProcess(const char* op) const {
 }
 
 std::shared_ptr<Edges> ProcessGroupBluefog::edges(Edges&& edges) const {
-  edges.check(Validate(engine_->members(), "edges"), rank_);
+  edges.complete(Validate(engine_->members(), "edges"), rank_);
   return std::make_shared<Edges>(std::move(edges));
 }
 

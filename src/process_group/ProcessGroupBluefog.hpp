@@ -100,6 +100,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   // `kind`: neighbor_allreduce, or what is one by another name.
   WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
                             const MessageOptions& opts);
+  // Of one tensor, waited for. Small ones, where nothing else is under way, take a shorter way.
+  at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
+                                  int64_t tag);
   struct GatherOptions : MessageOptions {
     bool in_one = false;
   };
@@ -162,6 +165,13 @@ class ProcessGroupBluefog : public c10d::Backend {
                              Milliseconds timeout);
   WorkPtr postExchange(OpKind kind, int root, Parcels&& parcels, Call&& call, Milliseconds timeout,
                        bool async_op);
+
+  enum class Sends { kAll, kNone };
+  Call neighborSumCall(OpKind kind, const std::vector<at::Tensor>& inputs,
+                       std::vector<at::Tensor> outputs, const Edges& edges, int64_t tag,
+                       Sends sends);
+  bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
+                 int64_t tag);
 
   WorkPtr post(Call&& call, bool async_op);
   WorkPtr issueRecorded(Call&& call, bool async_op);

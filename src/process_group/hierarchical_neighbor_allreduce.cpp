@@ -40,7 +40,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
   addHierarchicalSum(engine_->mailbox(), *op, std::move(hierarchy),
                      memory->buffers.inputs[0].readable(), memory->part.data(),
                      memory->buffers.outputs[0].data(), opts.tag);
-  op->partners = partnersOf(between);
+  op->partners = between.partners;
   op->partners.insert(op->partners.end(), locals.begin(), locals.end());
   op->memory = std::move(memory);
   return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), {input}, {output}},

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
+#include "algorithms/NeighborAtOnce.hpp"
 #include "process_group/Call.hpp"
 
 namespace bluefog {
@@ -45,21 +47,19 @@ Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
   return signature;
 }
 
+bool isPlain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
+}
+
 }  // namespace
 
-WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
-                                               const Edges& edges, const MessageOptions& opts) {
-  checkProcess(name(kind));
-  const Validate validate(engine_->members(), name(kind));
-  TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
-  Tensors outputs;
-  outputs.reserve(inputs.size());
+ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, const Tensors& inputs,
+                                                               Tensors outputs, const Edges& edges,
+                                                               int64_t tag, Sends sends) {
   Buffers buffers;
-  for (const at::Tensor& input : inputs) {
-    validate.summable(input);
-    outputs.push_back(outputs_.emptyLike(input));
-    buffers.inputs.push_back(Flat::input(input));
-    buffers.outputs.push_back(Flat::output(outputs.back()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    buffers.inputs.push_back(Flat::input(inputs[i]));
+    buffers.outputs.push_back(Flat::output(outputs[i]));
   }
   NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
   ConstSpans data;
@@ -71,15 +71,83 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& input
   }
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
                                  deadline(c10d::kUnsetTimeout));
-  for (const WeightedRank& destination : edges.destinations) {
-    addSend(engine_->mailbox(), *op, {destination.rank, opts.tag, data, destination.weight});
+  if (sends == Sends::kAll) {
+    for (const WeightedRank& destination : edges.destinations) {
+      addSend(engine_->mailbox(), *op, {destination.rank, tag, data, destination.weight});
+    }
   }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), opts.tag));
-  op->partners = partnersOf(edges);
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), tag));
+  op->partners = edges.partners;
   own(*op, std::make_shared<Buffers>(std::move(buffers)));
-  return post(
-      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
-      opts.async_op);
+  return {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)};
+}
+
+WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
+                                               const Edges& edges, const MessageOptions& opts) {
+  checkProcess(name(kind));
+  const Validate validate(engine_->members(), name(kind));
+  TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
+  Tensors outputs;
+  for (const at::Tensor& input : inputs) {
+    validate.summable(input);
+    outputs.push_back(outputs_.emptyLike(input));
+  }
+  return post(neighborSumCall(kind, inputs, std::move(outputs), edges, opts.tag, Sends::kAll),
+              opts.async_op);
+}
+
+at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
+                                                     const Edges& edges, int64_t tag) {
+  checkProcess(name(kind));
+  Validate(engine_->members(), name(kind)).summable(input);
+  at::Tensor output = outputs_.emptyLike(input);
+  if (!isPlain(input) || at::hasCallbacks() || coalescing_.isOn() ||
+      !sumAtOnce(kind, input, output, edges, tag)) {
+    post(neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kAll), false)->wait();
+  }
+  return output;
+}
+
+// False where that cannot be.
+bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
+                                    const Edges& edges, int64_t tag) {
+  const NeighborAtOnce::Call call{signatureOf(kind, input),
+                                  tag,
+                                  edges.self_weight,
+                                  edges.sources,
+                                  edges.destinations,
+                                  edges.divisor,
+                                  static_cast<const std::byte*>(input.const_data_ptr()),
+                                  static_cast<std::byte*>(output.mutable_data_ptr())};
+  if (!NeighborAtOnce::isPossible(call)) {
+    return false;
+  }
+  struct Exchange final : NeighborAtOnce {
+    Exchange(const Call& its_call, std::function<std::shared_ptr<Op>()> its_rest)
+        : NeighborAtOnce(its_call), make_rest(std::move(its_rest)) {}
+    std::shared_ptr<Op> rest() override { return make_rest(); }
+    std::function<std::shared_ptr<Op>()> make_rest;
+  };
+  Exchange exchange(
+      call, [&] { return neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kNone).op; });
+  const Op::Time begin = Deadline::Clock::now();
+  const Engine::Attempt attempt = engine_->tryAtOnce(exchange);
+  if (attempt.sequence == 0) {
+    return false;
+  }
+  ++issued_;
+  if (!attempt.rest) {
+    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners,
+                  std::chrono::milliseconds(timeout_ms_.load()), input, output,
+                  Deadline::Clock::now() - begin);
+    return true;
+  }
+  log_.add(profilingTitle(kind), attempt.rest, {input}, {output});
+  engine_->wait(*attempt.rest, Deadline::never());
+  if (attempt.rest->error) {
+    std::rethrow_exception(frontend_.raised(attempt.rest->error));
+  }
+  return true;
 }
 
 }  // namespace bluefog

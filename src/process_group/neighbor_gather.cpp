@@ -100,7 +100,7 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   };
   op->scripts.push_back(
       bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources), opts.tag, allocate));
-  op->partners = partnersOf(edges);
+  op->partners = edges.partners;
   own(*op, std::move(buffers));
   return post(
       {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},

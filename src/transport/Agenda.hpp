@@ -64,6 +64,12 @@ class Agenda {
   void failAll(const Failure& failure);
   // The same in silence: this rank goes, and nothing comes after it.
   void leave(const Failure& failure);
+  // Whether nothing is under way, and nothing has come that is to be told.
+  bool isQuiet() const {
+    return collectives_.empty() && messages_.empty() && finished_.empty() && !bridge_ &&
+           mailbox_.isQuiet();
+  }
+  void ringPeers() { bells_.ring(); }
   // Whether it has to go on looking into the lanes though nobody here waits for anything.
   bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }

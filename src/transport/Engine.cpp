@@ -95,6 +95,57 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   }
 }
 
+Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
+  std::unique_lock lock(mutex_);
+  if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !agenda_.isQuiet() ||
+      !exchange.maySend(agenda_.mailbox())) {
+    return {};
+  }
+  const Attempt done{++messages_issued_, nullptr};
+  driving_ = true;
+  lock.unlock();
+  Buried dropped;
+  if (runAtOnce(exchange, done.sequence)) {
+    lock.lock();
+    driving_ = false;
+    yieldToOthers();
+    dropped.ops.swap(buried_.ops);
+    return done;
+  }
+  const Attempt posted{done.sequence, exchange.rest()};
+  posted.rest->sequence = posted.sequence;
+  posted.rest->issued = Clock::now();
+  lock.lock();
+  driving_ = false;
+  // Before what other threads have posted meanwhile: it has sent before them.
+  incoming_.insert(incoming_.begin(), posted.rest);
+  has_incoming_.store(true, std::memory_order_release);
+  ++pending_;
+  return posted;
+}
+
+bool Engine::runAtOnce(AtOnce& exchange, uint64_t sequence) {
+  exchange.send(agenda_.mailbox(), sequence);
+  agenda_.ringPeers();
+  Patience patience(own_core_, Clock::now());
+  while (!exchange.receive(agenda_.mailbox())) {
+    if (has_incoming_.load(std::memory_order_acquire) || !patience.wait(Clock::now())) {
+      return false;
+    }
+  }
+  agenda_.ringPeers();
+  return true;
+}
+
+// That came while this thread drove.
+void Engine::yieldToOthers() {
+  if (waiting_ > 0) {
+    changed_.notify_all();
+  } else if (hasWork()) {
+    rouseThread();
+  }
+}
+
 bool Engine::wait(const Op& op, Deadline limit) {
   Buried dropped;
   std::unique_lock lock(mutex_);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/Agenda.hpp"
+#include "transport/AtOnce.hpp"
 #include "transport/Courier.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Op.hpp"
@@ -58,6 +59,13 @@ class Engine {
   // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at
   // once.
   void post(const std::shared_ptr<Op>& op, Who who);
+  // Runs it in this thread, unless something is in the way: then nothing has been done. Where its
+  // peers let it wait, the rest of it is posted as by post(), to be waited for.
+  struct Attempt {
+    uint64_t sequence = 0;  // 0: nothing was done
+    std::shared_ptr<Op> rest;
+  };
+  Attempt tryAtOnce(AtOnce& exchange);
   // False when the limit passed first. Does not throw the operation's error.
   bool wait(const Op& op, Deadline limit);
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
@@ -101,6 +109,8 @@ class Engine {
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
+  bool runAtOnce(AtOnce& exchange, uint64_t sequence);
+  void yieldToOthers();
   void sleepUnlessMoved();
   // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.
   std::chrono::nanoseconds rest();

@@ -56,6 +56,7 @@ struct Inbound {
 // Messages that wait to be matched.
 class Lines {
  public:
+  bool isEmpty() const { return lines_.empty(); }
   void add(std::shared_ptr<Inbound> message);
   // Before all others that go with the same.
   void putBack(std::shared_ptr<Inbound> message);

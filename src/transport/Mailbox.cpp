@@ -71,11 +71,11 @@ void Mailbox::accept(const Expected& message, std::byte* sink) {
   }
 }
 
-void Mailbox::credit(const Inbound& message) {
-  Lane& from = lane(message.source);
-  from.uncredited += charge(message);
+void Mailbox::credit(int source, size_t charged) {
+  Lane& from = lane(source);
+  from.uncredited += charged;
   if (from.uncredited >= kCreditStep) {
-    answer(message.source, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
+    answer(source, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
   }
 }
 
@@ -180,7 +180,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
-    credit(*message);
+    credit(peer, charge(*message));
     if (message->abandoned) {
       --abandoned;
       abandon(*message);
@@ -258,7 +258,7 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
 // It is not in line any more.
 void Mailbox::leave(const Inbound& message) {
   lane(message.source).unexpected_bytes -= charge(message);
-  credit(message);
+  credit(message.source, charge(message));
 }
 
 void Mailbox::popLane(int peer) {

@@ -237,6 +237,18 @@ class Mailbox {
   void announce(Departing& message);
   size_t sendPart(Departing& message, const Outgoing& from, size_t at);
 
+  // --- small messages without an operation: see AtOnce
+  // Whether no message waits for another here, so that what lies in a lane is for the next call.
+  bool isQuiet() const {
+    return expected_.isEmpty() && unexpected_.isEmpty() && late_refusals_.empty();
+  }
+  // Whether one would go now.
+  bool maySend(int destination, size_t bytes);
+  void send(int destination, const Frame& frame, ConstSpan data);
+  // The one that is next on that rank's lane, if it is for an operation of that number; or null.
+  const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t receiver);
+  void drop(int source, const Frame& frame);
+
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
   bool drain();
@@ -338,11 +350,12 @@ class Mailbox {
   static size_t charge(const Inbound& message) {
     return message.state == Inbound::State::kHere ? charge(message.payload.size()) : 0;
   }
-  void credit(const Inbound& message);
+  void credit(int source, size_t charged);
   bool takeData(int peer, const Frame& frame, const std::byte* payload);
   // Copies what publish() sends off.
   void write(int peer, const Outgoing& from, size_t at, size_t bytes);
   void publish(Departing& message, const Frame& frame);
+  void sendOff(int peer, Frame& slot);
   void answer(int peer, const Grant& grant);
   Reached reached(const std::vector<Expected>& messages, Inbound::State state);
   // Says that this rank's operation with the message of this id has ended too early.

@@ -71,17 +71,22 @@ void Mailbox::publish(Departing& message, const Frame& frame) {
   const int peer = message->destination;
   Lane& to = lane(peer);
   *to.out.slot() = frame;
-  to.out.slot()->written = passage_.sendOff(1);
-  to.out.publish();
+  sendOff(peer, *to.out.slot());
   const size_t sent = frame.type == FrameType::kAnnounce ? 0 : frame.offset + frame.bytes;
   message.outbound_.is_sent = sent >= message.bytes_;
-  sent_.fetch_add(frame.bytes, std::memory_order_relaxed);
-  if (frame.type == FrameType::kEager) {
-    to.outstanding += charge(frame.bytes);
-  }
   if (!to.departing.empty() && to.departing.front() == message->id) {
     nextTurn(to);
   }
+}
+
+void Mailbox::sendOff(int peer, Frame& slot) {
+  Lane& to = lane(peer);
+  slot.written = passage_.sendOff(1);
+  if (slot.type == FrameType::kEager) {
+    to.outstanding += charge(slot.bytes);
+  }
+  sent_.fetch_add(slot.bytes, std::memory_order_relaxed);
+  to.out.publish();
   bells_.touch(peer);
 }
 

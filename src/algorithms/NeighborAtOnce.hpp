@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+
+#include "algorithms/Algorithms.hpp"
+#include "transport/AtOnce.hpp"
+
+namespace bluefog {
+
+// neighborSum of one small tensor, with what this rank sends for it.
+class NeighborAtOnce : public AtOnce {
+ public:
+  // Also its most sources.
+  static constexpr size_t kMost = 8;
+
+  struct Call {
+    Signature signature;
+    int64_t tag;
+    double self_weight;
+    const std::vector<WeightedRank>& sources;
+    const std::vector<WeightedRank>& destinations;
+    double divisor;
+    const std::byte* input;
+    std::byte* output;
+  };
+  explicit NeighborAtOnce(const Call& call) : call_(call) {}
+  static bool isPossible(const Call& call) {
+    return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
+  }
+
+  bool maySend(Mailbox& mailbox) const override;
+  void send(Mailbox& mailbox, uint64_t sequence) override;
+  bool receive(Mailbox& mailbox) override;
+
+ protected:
+  ~NeighborAtOnce() = default;
+
+ private:
+  const Call& call_;
+  uint64_t sequence_ = 0;
+  std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
+};
+
+}  // namespace bluefog

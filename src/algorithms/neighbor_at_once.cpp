@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include "algorithms/NeighborAtOnce.hpp"
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+
+bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
+  return std::all_of(call_.destinations.begin(), call_.destinations.end(), [&](const auto& it) {
+    return mailbox.maySend(it.rank, call_.signature.bytes());
+  });
+}
+
+void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence) {
+  sequence_ = sequence;
+  const size_t bytes = call_.signature.bytes();
+  Frame frame;
+  frame.type = FrameType::kEager;
+  frame.sent = secondsNow();
+  frame.bytes = static_cast<uint32_t>(bytes);
+  frame.id = messageId(sequence, 0);
+  frame.tag = call_.tag;
+  frame.signature = call_.signature;
+  for (const WeightedRank& destination : call_.destinations) {
+    frame.weight = destination.weight;
+    mailbox.send(destination.rank, frame, {call_.input, bytes});
+  }
+}
+
+bool NeighborAtOnce::receive(Mailbox& mailbox) {
+  const std::vector<WeightedRank>& sources = call_.sources;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (frames_[i] == nullptr) {
+      frames_[i] = mailbox.next(sources[i].rank, call_.signature, call_.tag, sequence_);
+      if (frames_[i] == nullptr) {
+        return false;
+      }
+    }
+  }
+  std::array<const void*, kMost + 1> inputs;
+  std::array<double, kMost + 1> weights;
+  inputs[0] = call_.input;
+  weights[0] = call_.self_weight;
+  size_t n = 1;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const double weight = sources[i].weight * frames_[i]->weight;
+    if (weight != 0) {
+      inputs[n] = payloadOf(frames_[i]);
+      weights[n++] = weight;
+    }
+  }
+  const size_t bytes = call_.signature.bytes();
+  weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
+              call_.divisor, call_.signature.count, storesFor(bytes));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    mailbox.drop(sources[i].rank, *frames_[i]);
+  }
+  return true;
+}
+
+}  // namespace bluefog
