@@ -137,6 +137,25 @@ def test_topo_check(pool: harness.Pool, op: str) -> None:
         assert out == [(rank - 1) % 4] * 2
 
 
+def half_disagrees(rank: int, world: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    group = dist.new_group([1, 3])
+    if rank not in (1, 3):
+        return None
+    given = {"src_ranks": [], "dst_ranks": [1] if rank == 1 else []}
+    call = bluefog_pg.neighbor_allgather
+    error = inrank.catch(call, torch.ones(1), **given, enable_topo_check=True, group=group)
+    dist.destroy_process_group(group)
+    return error
+
+
+def test_topo_check_names_ranks_as_all_errors_do(pool: harness.Pool) -> None:
+    _, one, _, three = pool.run(half_disagrees)
+    for error in (one, three):
+        harness.raised(error, "ValueError", text="rank 1 sends to rank 3, which does not receive")
+
+
 def machines_disagree(rank: int, world: int) -> list[Any]:
     import bluefog_pg
 
@@ -174,6 +193,22 @@ def again(rank: int, world: int) -> list[Any]:
     fractions = {float(r): share for r in near}
     error = inrank.catch(bluefog_pg.neighbor_allreduce, x, self_weight=share, src_weights=fractions)
     return [good.item(), error]
+
+
+def changed(rank: int, world: int) -> list[float]:
+    """A weight that is another number at the next call, in the same tensor."""
+    import bluefog_pg
+
+    weight, told = torch.tensor(1.0), []
+    for _ in range(3):
+        x = bluefog_pg.neighbor_allreduce(torch.ones(1), self_weight=weight, src_weights={})
+        told.append(x.item())
+        weight *= 2
+    return told
+
+
+def test_weights_are_read_at_each_call(pool: harness.Pool) -> None:
+    assert pool.run(changed) == [[1.0, 2.0, 4.0]] * 4
 
 
 def test_a_call_like_a_good_one_is_checked(pool: harness.Pool) -> None:

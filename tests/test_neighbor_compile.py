@@ -11,6 +11,7 @@ import torch._dynamo
 from torch import Tensor, nn
 
 import harness
+import inrank
 import oracle
 import stack
 from operations import Group, ready_group
@@ -156,6 +157,25 @@ def plain(rank: int, world: int) -> list[Any]:
 
 def test_forms_without_gradients(pool: harness.Pool) -> None:
     assert pool.run(plain) == [[], []]
+
+
+def weightless(rank: int, world: int) -> list[Any]:
+    """Weights left out are 1; anything else must be as many as there are ranks."""
+    form, x, peer = torch.ops.bluefog.neighbor_allreduce, torch.tensor([rank + 1.0]), 1 - rank
+    wrong: list[dict[str, Any]] = [
+        {"src_ranks": [peer], "src_weights": [0.5, 0.5]},
+        {"src_ranks": [peer, peer]},
+        {"src_weights": [0.5]},
+    ]
+    errors = [inrank.catch(form, x, self_weight=0.5, **given) for given in wrong]
+    return [form(x, self_weight=2.0, src_ranks=[peer], dst_ranks=[peer]).item(), errors]
+
+
+def test_weights_of_lists(pool: harness.Pool) -> None:
+    for value, (got, errors) in zip((4.0, 5.0), pool.run(weightless, world=RANKS), strict=True):
+        assert got == value
+        for error in errors:
+            harness.raised(error, "ValueError", text="weights of different ranks")
 
 
 def compiled(rank: int, world: int, name: str, dynamic: bool) -> list[Any]:

@@ -100,6 +100,31 @@ def test_the_same_bits_whoever_is_late(pool: harness.Pool) -> None:
     assert harness.run_ranks(delayed, 2, 2) == first
 
 
+def everywhere(rank: int, world: int) -> list[str]:
+    """The mean of all, which every rank forms by itself."""
+    import bluefog_pg
+
+    told = []
+    with ready_group() as group:
+        bluefog_pg.set_topology(nx.complete_graph(world, nx.DiGraph), group=group)
+        weights = {
+            "self_weight": 1 / world,
+            "src_weights": {r: 1 / world for r in range(world) if r != rank},
+        }
+        for n, given in itertools.product((5, 999, 100_001), ({}, weights)):
+            x = oracle.values(torch.float32, n, 11, rank)
+            work = bluefog_pg.neighbor_allreduce(x, **given, group=group, async_op=True)
+            told.append(oracle.digest(bluefog_pg.neighbor_allreduce(x, **given, group=group)))
+            work.wait()
+            told.append(oracle.digest(work.result()[0]))
+    return told
+
+
+def test_a_mean_of_all_has_the_same_bits_everywhere(pool: harness.Pool) -> None:
+    told = pool.run(everywhere)
+    assert told == [told[0]] * 4
+
+
 def uniform(rank: int, world: int) -> list[int]:
     """Equal elements stay equal, wherever they lie in a tensor."""
     import bluefog_pg

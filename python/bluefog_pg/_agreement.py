@@ -48,6 +48,12 @@ def require(member: Member, op: str, edges: Edges) -> None:
     unheard = (sends > receives).nonzero().tolist()
     untold = (receives > sends).nonzero().tolist()
     if unheard or untold:
-        told = [f"rank {i} sends to rank {j}, which does not receive from it" for i, j in unheard]
-        told += [f"rank {j} receives from rank {i}, which does not send to it" for i, j in untold]
+        named = dist.get_process_group_ranks(member.group)
+        told = [
+            f"rank {named[i]} sends to rank {named[j]}, which does not receive from it"
+            for i, j in unheard
+        ] + [
+            f"rank {named[j]} receives from rank {named[i]}, which does not send to it"
+            for i, j in untold
+        ]
         raise ValueError(f"{member.who} {op}: the ranks do not agree on edges: {'; '.join(told)}")

@@ -48,15 +48,13 @@ class Call:
         """Of a mapping from nodes, or a list of them, which weigh 1."""
         if hasattr(given, "items"):
             return self.weights(name, given)
-        if not isinstance(given, Iterable):
-            self.fail(
-                f"{name} must be a dict {{{self._noun}: weight}} or a list of {self._noun}s, "
-                f"not {type(given).__name__}"
-            )
-        return dict.fromkeys(self.ranks(name, given), 1.0)
+        what = f"a dict {{{self._noun}: weight}} or a list of {self._noun}s"
+        return dict.fromkeys(self.ranks(name, given, what), 1.0)
 
-    def ranks(self, name: str, given: Iterable[Any]) -> list[int]:
+    def ranks(self, name: str, given: Iterable[Any], what: str = "a list of ranks") -> list[int]:
         """Different nodes, without this one."""
+        if not isinstance(given, Iterable):
+            self.fail(f"{name} must be {what}, not {type(given).__name__}")
         nodes = [self._node(name, node) for node in given]
         if len(set(nodes)) != len(nodes):
             self.fail(f"{name} names a {self._noun} twice: {nodes}")

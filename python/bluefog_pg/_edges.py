@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._call import Call
 from bluefog_pg._errors import ArgumentError
+from bluefog_pg._known import key_of, remember
 from bluefog_pg.topology import require_alike, topology_of
 
 if TYPE_CHECKING:
@@ -14,12 +15,11 @@ if TYPE_CHECKING:
 
     from bluefog_pg._C import Edges
     from bluefog_pg._member import Member
+    from bluefog_pg._topology import Neighborhood
 
     SrcWeights = Mapping[int, float]
     DstWeights = Mapping[int, float] | Iterable[int]
     Tensors = torch.Tensor | Sequence[torch.Tensor]
-
-_MOST_KNOWN = 1024
 
 
 def averaging(
@@ -31,26 +31,14 @@ def averaging(
     dst_weights: DstWeights | None,
 ) -> Edges:
     """Of a call that may name weights and neighbours."""
-    topology = member.topology or topology_of(member)
     if self_weight is None and src_weights is None and dst_weights is None:
-        return topology.edges
-    # What was checked once need not be again: most programs give a few weights over and over.
-    key = _key(self_weight, src_weights, dst_weights)
-    edges = topology.known.get(key) if key else None
-    if edges is None:
-        edges = _checked(
-            Call(member, op, tensors),
-            topology.neighborhood.sources,
-            topology.neighborhood.destinations,
-            self_weight,
-            src_weights,
-            dst_weights,
-        )
-        if len(topology.known) >= _MOST_KNOWN:
-            topology.known.clear()
-        if key:
-            topology.known[key] = edges
-    return edges
+        return (member.topology or topology_of(member)).edges
+    key = key_of("averaging", self_weight, src_weights, dst_weights)
+    if edges := member.known.get(key):
+        return edges
+    near = topology_of(member).neighborhood
+    call = Call(member, op, tensors)
+    return remember(member, key, _weighted(call, near, self_weight, src_weights, dst_weights))
 
 
 def gathering(
@@ -61,15 +49,17 @@ def gathering(
     dst_ranks: Iterable[int] | None,
 ) -> Edges:
     """Of a call that weighs nothing. Sources in the order given, or ascending."""
-    topology = member.topology or topology_of(member)
     if src_ranks is None and dst_ranks is None:
-        return topology.edges
+        return (member.topology or topology_of(member)).edges
+    key = key_of("gathering", src_ranks, dst_ranks)
+    if edges := member.known.get(key):
+        return edges
     call = Call(member, op, tensors)
     if src_ranks is None or dst_ranks is None:
         call.fail("src_ranks and dst_ranks must be given together")
     sources = [(rank, 1.0) for rank in call.ranks("src_ranks", src_ranks)]
     destinations = [(rank, 1.0) for rank in call.ranks("dst_ranks", dst_ranks)]
-    return member.backend.edges(1.0, sources, destinations, 1.0)
+    return remember(member, key, member.backend.edges(1.0, sources, destinations, 1.0))
 
 
 def gossiping(
@@ -80,15 +70,19 @@ def gossiping(
     pair_weight: float | None,
 ) -> Edges:
     """Between two ranks."""
+    key = key_of("gossiping", target_rank, self_weight, pair_weight)
+    if edges := member.known.get(key):
+        return edges
     call = Call(member, "pair_gossip", tensor)
     (target,) = call.ranks("target_rank", [target_rank])
-    if self_weight is None and pair_weight is None:
-        return member.backend.edges(1.0, [(target, 1.0)], [(target, 1.0)], 2.0)
-    if self_weight is None or pair_weight is None:
-        call.fail("self_weight and pair_weight must be given together")
-    own = call.number("self_weight", self_weight)
-    sources = [(target, call.number("pair_weight", pair_weight))]
-    return member.backend.edges(own, sources, [(target, 1.0)], 1.0)
+    own, other, divisor = 1.0, 1.0, 2.0
+    if self_weight is not None or pair_weight is not None:
+        if self_weight is None or pair_weight is None:
+            call.fail("self_weight and pair_weight must be given together")
+        own, divisor = call.number("self_weight", self_weight), 1.0
+        other = call.number("pair_weight", pair_weight)
+    edges = member.backend.edges(own, [(target, other)], [(target, 1.0)], divisor)
+    return remember(member, key, edges)
 
 
 def between_machines(
@@ -129,22 +123,9 @@ def between_machines(
     )
 
 
-def _key(self_weight: Any, src_weights: Any, dst_weights: Any) -> Any:
-    try:
-        to = dst_weights
-        if to is not None:
-            to = tuple(to.items() if hasattr(to, "items") else to)
-        key = (self_weight, tuple(src_weights.items()), to)
-        hash(key)
-    except (AttributeError, TypeError):
-        return None
-    return key
-
-
-def _checked(
+def _weighted(
     call: Call,
-    in_neighbors: Sequence[int],
-    out_neighbors: Sequence[int],
+    near: Neighborhood,
     self_weight: Any,
     src_weights: Any,
     dst_weights: Any,
@@ -162,8 +143,9 @@ def _checked(
         "src_weights",
         weights,
         "in-neighbours",
-        in_neighbors,
+        near.sources,
         "; give dst_weights for a dynamic graph",
     )
-    sources = [(rank, weights.get(rank, 0.0)) for rank in in_neighbors]
-    return call.member.backend.edges(own, sources, [(rank, 1.0) for rank in out_neighbors], 1.0)
+    sources = [(rank, weights.get(rank, 0.0)) for rank in near.sources]
+    destinations = [(rank, 1.0) for rank in near.destinations]
+    return call.member.backend.edges(own, sources, destinations, 1.0)

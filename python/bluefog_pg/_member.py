@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from bluefog_pg._machines import Machines
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from bluefog_pg._C import Edges
     from bluefog_pg._topology import MachineTopology, Topology
 
 
@@ -39,6 +41,8 @@ class Member:
         self.who: str = who(group)
         self.topology: Topology | None = None
         self.machine_topology: MachineTopology | None = None
+        # What `_known` has of calls, over the topology that is set.
+        self.known: dict[Hashable, Edges] = {}
 
     @property
     def group(self) -> dist.ProcessGroup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import reprlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ class Topology:
     graph: nx.DiGraph[int]
     neighborhood: Neighborhood
     edges: Edges
-    # What calls gave, to be checked once: see `_edges`.
-    known: dict[Any, Edges] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

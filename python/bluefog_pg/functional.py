@@ -20,6 +20,7 @@ import torch
 
 from bluefog_pg import _edges
 from bluefog_pg._operators import alike, library, member_named, register, some_rows
+from bluefog_pg.neighbors._arguments import tag_of_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,9 +84,10 @@ def _listed(edges: Edges, tag: int, member: Member) -> tuple[Any, ...]:
 
 
 def _reversed(listed: Sequence[Any]) -> tuple[Any, ...]:
-    """The edges along which gradients go, with the weights that they had."""
+    """The edges along which gradients go, with the weights that they had, under their own tag."""
     own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
     scaled = [weight / divisor for weight in src_weights]
+    tag = tag_of_gradient(tag)
     return own / divisor, dst_ranks, dst_weights, src_ranks, scaled, 1.0, tag, group_name
 
 
@@ -188,6 +190,16 @@ def _rows_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
     return back, *[None] * len(ctx.listed)
 
 
+def _keep_rows_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    del output
+    _, _, _, *ctx.listed = inputs
+
+
+def _rows_back_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    back, _ = torch.ops.bluefog._rows(grad, *_reversed(ctx.listed))
+    return back, None, None, *[None] * len(ctx.listed)
+
+
 def _keep_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     del output
     _, *ctx.listed = inputs
@@ -206,7 +218,7 @@ def _no_gradients(listed: Sequence[Any]) -> list[Any]:
 register("_sum", _run_sum, _fake_sum, _keep_sum, _sum_backward)
 register("_parts", _run_parts, _fake_parts, _keep_parts, _parts_backward)
 register("_rows", _run_rows, _fake_rows, _keep_rows, _rows_backward)
-register("_rows_back", _run_rows_back, _fake_rows_back)
+register("_rows_back", _run_rows_back, _fake_rows_back, _keep_rows_back, _rows_back_backward)
 register("_mean_of_machines", _run_mean, alike, _keep_mean, _mean_backward)
 
 
@@ -217,11 +229,18 @@ _LISTS = (
 _RANKS = "int[]? src_ranks=None, int[]? dst_ranks=None, str group_name=''"
 
 
-def _mapping(ranks: list[int] | None, weights: list[float] | None) -> Any:
+def _mapping(ranks: list[int] | None, weights: list[float] | None) -> dict[int, float] | None:
     """Weights that are left out are 1."""
-    if ranks is None or weights is None:
-        return ranks
-    return dict(zip(ranks, weights, strict=True))
+    if ranks is None and weights is None:
+        return None
+    ranks = ranks or []
+    weights = [1.0] * len(ranks) if weights is None else weights
+    mapping = dict(zip(ranks, weights, strict=False))
+    if not len(mapping) == len(ranks) == len(weights):
+        raise ValueError(
+            f"torch.ops.bluefog: expected weights of different ranks, got {weights} and {ranks}"
+        )
+    return mapping
 
 
 def _neighbor_allreduce(

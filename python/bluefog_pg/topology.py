@@ -53,6 +53,7 @@ def set_topology(
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
     near = neighborhood_of(topology, member.rank, is_weighted)
     member.topology = Topology(topology.copy(), near, _edges_over(member, near))
+    member.known.clear()
     return True
 
 

@@ -71,6 +71,8 @@ struct WeightedRank {
   double weight;
 };
 std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted);
+// Before which of the sources a rank adds its own term.
+size_t ownPlace(const std::vector<WeightedRank>& sources, int own);
 
 // What a rank adds to a sum, and where the sum goes.
 struct Mix {
@@ -82,9 +84,10 @@ struct Mix {
   Mix part(size_t at, size_t length) const { return {input + at, output + at, length, dtype}; }
 };
 
-// output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor, summed in the
-// order of `sources`. No element may lie across a multiple of Mailbox::payload() bytes: those of
-// wider types go first.
+// output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor. The terms are
+// added in the order of `sources`, this rank's before the first of a higher number: where all add
+// up the same, all get the same bits. No element may lie across a multiple of Mailbox::payload()
+// bytes: those of wider types go first.
 struct NeighborSum {
   double self_weight = 1.0;
   std::vector<WeightedRank> sources;

@@ -10,16 +10,22 @@ namespace {
 // Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
 class Adder {
  public:
-  Adder(const NeighborSum& sum, const Expectations& messages) : sum_(sum), messages_(messages) {}
+  Adder(const NeighborSum& sum, int own, const Expectations& messages)
+      : sum_(sum), own_place_(ownPlace(sum.sources, own)), messages_(messages) {}
 
   // Of `bytes` from `at` on; bytesOf(message) is where those lie of a message.
   template <class BytesOf>
   void add(size_t at, size_t bytes, const BytesOf& bytesOf) {
     sum_.mixes.forEach(at, bytes, [&](const Mix& mix, size_t place) {
-      inputs_.assign(1, mix.input);
-      weights_.assign(1, sum_.self_weight);
-      for (size_t i = 0; i < messages_.size(); ++i) {
-        const double weight = sum_.sources[i].weight * messages_[i]->weight;
+      inputs_.clear();
+      weights_.clear();
+      for (size_t i = 0; i <= messages_.size(); ++i) {
+        if (i == own_place_) {
+          inputs_.push_back(mix.input);
+          weights_.push_back(sum_.self_weight);
+        }
+        const double weight =
+            i < messages_.size() ? sum_.sources[i].weight * messages_[i]->weight : 0;
         // What a rank is not to hear of must not reach it as 0 * infinity either.
         if (weight != 0) {
           inputs_.push_back(bytesOf(*messages_[i]) + place);
@@ -33,6 +39,7 @@ class Adder {
 
  private:
   const NeighborSum& sum_;
+  const size_t own_place_;
   const Expectations& messages_;
   const Stores stores_ = storesFor(sum_.mixes.bytes());
   std::vector<const void*> inputs_;
@@ -50,6 +57,12 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
   return ranks;
 }
 
+size_t ownPlace(const std::vector<WeightedRank>& sources, int own) {
+  const auto after = std::find_if(sources.begin(), sources.end(),
+                                  [own](const WeightedRank& it) { return it.rank > own; });
+  return static_cast<size_t>(after - sources.begin());
+}
+
 Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
                    Expectations early) {
   const Expectations messages =
@@ -59,7 +72,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
   for (const Mailbox::Expected& message : messages) {
     mailbox.requireSame(*message, op, bytes);
   }
-  Adder adder(sum, messages);
+  Adder adder(sum, mailbox.rank(), messages);
   if (messages.empty() || bytes <= Mailbox::payload()) {
     for (const Mailbox::Expected& message : messages) {
       if (message->state == Inbound::State::kAnnounced) {  // its sender is far ahead

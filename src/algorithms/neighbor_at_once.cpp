@@ -39,11 +39,14 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   }
   std::array<const void*, kMost + 1> inputs;
   std::array<double, kMost + 1> weights;
-  inputs[0] = call_.input;
-  weights[0] = call_.self_weight;
-  size_t n = 1;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const double weight = sources[i].weight * frames_[i]->weight;
+  const size_t own_place = ownPlace(sources, mailbox.rank());
+  size_t n = 0;
+  for (size_t i = 0; i <= sources.size(); ++i) {
+    if (i == own_place) {
+      inputs[n] = call_.input;
+      weights[n++] = call_.self_weight;
+    }
+    const double weight = i < sources.size() ? sources[i].weight * frames_[i]->weight : 0;
     if (weight != 0) {
       inputs[n] = payloadOf(frames_[i]);
       weights[n++] = weight;

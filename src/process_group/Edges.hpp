@@ -8,7 +8,7 @@
 namespace bluefog {
 
 // Whom a rank averages with, and how: group ranks. A result is
-// (self_weight * own + sum of weight_i * what source i sends) / divisor, summed in that order.
+// (self_weight * own + sum of weight_i * what source i sends) / divisor.
 struct Edges {
   double self_weight = 1.0;
   std::vector<WeightedRank> sources;

@@ -76,9 +76,10 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>();
+  Tensors distinct;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool is_new = i == 0 || !inputs[i].is_same(inputs[i - 1]);
-    if (is_new) {
+    if (i == 0 || !inputs[i].is_same(inputs[i - 1])) {
+      distinct.push_back(inputs[i]);
       requireRows(validate, inputs[i]);
       TORCH_CHECK_VALUE(rowsOf(kind, inputs[i]) == signature, validate.who(),
                         "tensors must have one type and one shape but for the first dimension");
@@ -102,9 +103,12 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
       bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources), opts.tag, allocate));
   op->partners = edges.partners;
   own(*op, std::move(buffers));
-  return post(
-      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
-      opts.async_op);
+  if (distinct.empty()) {
+    distinct.push_back(like);
+  }
+  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), std::move(distinct),
+               std::move(outputs)},
+              opts.async_op);
 }
 
 }  // namespace bluefog

@@ -217,8 +217,8 @@ void Agenda::tick(Time now) {
   rest_ = std::min(std::max(rest_ * 2, kShortestRest), kLongestRest);
   next_tick_ = now + kLongestRest;
   watchDeadlines(now);
+  watchStrays();  // before it is judged that who told so has left
   watchPeers();
-  watchStrays();
   mailbox_.giveUpUncalled();
   bells_.ring();
 }
@@ -325,14 +325,11 @@ void Agenda::watchDeadlines(Time now) {
 void Agenda::watchPeers() {
   const std::vector<Departure>& gone = links_.look();
   if (gone.size() != departures_seen_) {
-    // What they published before they went is still there: one more pass, then the next tick. A
-    // pass takes one frame of a long message out of a lane.
+    // What they published before they went is still there: one more pass, then the next tick.
     departures_seen_ = gone.size();
     departed_ = setOf(gone);
     mailbox_.giveUpOn(departed_);
     has_moved_ = true;
-    for (size_t slot = 1; slot < Segment::laneShape().slots && mailbox_.drain(); ++slot) {
-    }
     rest_ = milliseconds(0);
     next_tick_ = {};
     return;
@@ -347,9 +344,10 @@ void Agenda::watchPeers() {
       failCollectives(peerFailed(members_, op, gone));
     }
   }
+  const RankSet silent = mailbox_.silent(departed_);
   Ops remainders;
   endMessages([&](const std::shared_ptr<Op>& op) -> std::optional<Failure> {
-    if (!lacks(*op, departed_)) {
+    if (!lacks(*op, silent)) {
       return std::nullopt;
     }
     Failure failure = peerFailed(members_, *op, gone);

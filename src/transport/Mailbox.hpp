@@ -268,6 +268,8 @@ class Mailbox {
   void giveUpUncalled();
   // Nothing is owed to those any more, nor waited for in vain.
   void giveUpOn(const RankSet& gone);
+  // Of those, from which nothing lies in a lane: what does may be for any operation.
+  RankSet silent(const RankSet& gone);
 
   // While it lives, scripts are destroyed for that reason, and the peers of their messages hear it.
   class Ending {

@@ -177,6 +177,16 @@ void Mailbox::giveUpOn(const RankSet& gone) {
   }
 }
 
+RankSet Mailbox::silent(const RankSet& gone) {
+  RankSet silent;
+  for (int peer : gone.below(members_.size)) {
+    if (lane(peer).in.front() == nullptr) {
+      silent.add(peer);
+    }
+  }
+  return silent;
+}
+
 void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
   const int who = members_.global(peer);
   tellLater({operationOf(grant.id),

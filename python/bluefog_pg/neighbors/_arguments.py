@@ -12,14 +12,29 @@ import torch
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
 
+# Tags next to each other that belong to one operation, and to its derivatives.
+_PHASES = 4
+_ORDERS = 16
+
 
 @lru_cache(maxsize=4096)
 def tag_of(name: str | None) -> int:
-    """The number by which operations of that name match: a multiple of 4, 0 for None alone."""
+    """The number by which operations of that name match; see `tag_of_gradient`."""
     if name is None:
         return 0
     number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
-    return (number + 1) * 4
+    return (number + 1) * _PHASES * _ORDERS
+
+
+def tag_of_gradient(tag: int) -> int:
+    """Of an operation's gradient, so that this never meets an operation, nor its own gradient."""
+    order = tag // _PHASES % _ORDERS
+    return tag + ((order + 1) % _ORDERS - order) * _PHASES
+
+
+def require_tensor(member: Member, op: str, tensor: Any) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
 
 
 def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import differentiable
-from bluefog_pg.neighbors._arguments import tag_of
+from bluefog_pg.neighbors._arguments import require_tensor, tag_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -69,6 +69,7 @@ def neighbor_allgather(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
+    require_tensor(member, "neighbor_allgather", tensor)
     edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_allgather", edges)

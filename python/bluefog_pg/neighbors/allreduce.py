@@ -67,7 +67,8 @@ def neighbor_allreduce(
 
     With no weights, over the group's topology (see `set_topology`; exponential-2 by default).
     Operations between the same two ranks match in the order they are issued. The sum is formed in
-    the order of the ranks, in float32 for half types: equal inputs give equal bits.
+    the order of the ranks, this one among them, in float32 for half types: equal inputs give equal
+    bits.
 
     Differentiable: the gradient is averaged over the reversed edges, so every rank has to go
     backward through it. (Not with async_op.)
@@ -105,6 +106,8 @@ def neighbor_allreduce(
             does not list this rank in its `dst_weights`.
     """
     member = member_of(group)
+    if not isinstance(tensor, torch.Tensor):
+        tensor = list_of(member, "neighbor_allreduce", tensor)
     edges = _edges.averaging(
         member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
     )
@@ -115,7 +118,6 @@ def neighbor_allreduce(
         if differentiable(async_op, tensor):
             return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
         return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
-    tensors = list_of(member, "neighbor_allreduce", tensor)
-    if differentiable(async_op, *tensors):
-        return functional.sum_of("neighbor_allreduce", tensors, edges, tag, member)
-    return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, async_op)
+    if differentiable(async_op, *tensor):
+        return functional.sum_of("neighbor_allreduce", tensor, edges, tag, member)
+    return member.backend.neighbor_allreduce_of_many(tensor, edges, tag, async_op)

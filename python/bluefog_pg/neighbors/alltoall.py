@@ -51,7 +51,8 @@ def neighbor_alltoall(
 ) -> list[torch.Tensor] | dist.Work:
     """Send each out-neighbour a tensor of its own, and receive one from each in-neighbour.
 
-    Differentiable, as `neighbor_allreduce` is.
+    Differentiable, as `neighbor_allreduce` is; but a rank without in-neighbours has no result to go
+    backward from, so those that it sends to must not go backward either.
 
     Args:
         tensor: a tensor for each out-neighbour, in their order: (rows, ...) of one type, where the
@@ -69,6 +70,8 @@ def neighbor_alltoall(
         Others as `neighbor_allgather`.
     """
     member = member_of(group)
+    if not isinstance(tensor, torch.Tensor):
+        tensor = list_of(member, "neighbor_alltoall", tensor)
     edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_alltoall", edges)
@@ -80,7 +83,7 @@ def neighbor_alltoall(
 
 
 def _parts(
-    member: Member, tensor: torch.Tensor | Sequence[torch.Tensor], count: int
+    member: Member, tensor: torch.Tensor | list[torch.Tensor], count: int
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """A tensor of the type and rows of all parts, and the parts."""
     if isinstance(tensor, torch.Tensor):
@@ -89,9 +92,8 @@ def _parts(
                 f"one tensor must have rows for {count} out-neighbours in equal parts"
             )
         return tensor, list(tensor.tensor_split(count)) if count else []
-    parts = list_of(member, "neighbor_alltoall", tensor)
-    if not parts:
-        Call(member, "neighbor_alltoall", parts).fail(
+    if not tensor:
+        Call(member, "neighbor_alltoall", tensor).fail(
             "an empty list does not say of what type and shape; pass torch.empty(0, ...)"
         )
-    return parts[0], parts
+    return tensor[0], tensor

@@ -9,7 +9,7 @@ import torch
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import differentiable
-from bluefog_pg.neighbors._arguments import tag_of
+from bluefog_pg.neighbors._arguments import require_tensor, tag_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -65,6 +65,7 @@ def pair_gossip(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
+    require_tensor(member, "pair_gossip", tensor)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
     tag = tag_of(name)
     if differentiable(async_op, tensor):

@@ -10,7 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import differentiable
-from bluefog_pg.neighbors._arguments import tag_of
+from bluefog_pg.neighbors._arguments import require_tensor, tag_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -77,6 +77,7 @@ def hierarchical_neighbor_allreduce(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
+    require_tensor(member, "hierarchical_neighbor_allreduce", tensor)
     edges = _edges.between_machines(
         member, tensor, self_weight, src_machine_weights, dst_machine_weights
     )
