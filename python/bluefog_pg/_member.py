@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ class Member:
         self.topology: Topology | None = None
         self.machine_topology: MachineTopology | None = None
         # What `_known` has of calls, over the topology that is set.
-        self.known: dict[Hashable, Edges] = {}
+        self.known: dict[bytes | None, Edges] = {}
 
     @property
     def group(self) -> dist.ProcessGroup:
@@ -60,7 +59,7 @@ class Member:
 
 
 _world = distributed_c10d._world
-_members: weakref.WeakKeyDictionary[dist.ProcessGroup, Member] = weakref.WeakKeyDictionary()
+_members: dict[int, Member] = {}  # by the id of the group, which takes its own out when it goes
 
 
 def member_of(group: dist.ProcessGroup | None) -> Member:
@@ -71,9 +70,12 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
         NotRunning: there is no default group.
     """
     wanted: Any = _world.default_pg if group is None else group
-    try:
-        return _members[wanted]
-    except (KeyError, TypeError):
-        resolved = resolve(group)
-        member = _members[resolved] = Member(resolved)
-        return member
+    return _members.get(id(wanted)) or _new_member(group)
+
+
+def _new_member(group: dist.ProcessGroup | None) -> Member:
+    resolved = resolve(group)
+    number = id(resolved)
+    weakref.finalize(resolved, _members.pop, number)
+    member = _members[number] = Member(resolved)
+    return member

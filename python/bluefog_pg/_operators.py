@@ -23,12 +23,9 @@ def register(op: str, run: Any, fake: Any, keep: Any = None, backward: Any = Non
         torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=library)
 
 
-def differentiable(async_op: bool, *tensors: Tensor) -> bool:
-    """Whether a call of these has to go through an operator, for its gradients."""
-    for tensor in tensors:
-        if tensor.requires_grad:
-            return not async_op and torch.is_grad_enabled()
-    return False
+def keeps_graph(async_op: bool) -> bool:
+    """Whether a call of what requires gradients has to go through an operator."""
+    return not async_op and torch.is_grad_enabled()
 
 
 def member_named(group_name: str) -> Member:

@@ -17,7 +17,7 @@ from bluefog_pg import _collective_ops as ops
 from bluefog_pg._call import described
 from bluefog_pg._errors import ArgumentError
 from bluefog_pg._member import Member, member_of
-from bluefog_pg._operators import differentiable
+from bluefog_pg._operators import keeps_graph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +75,7 @@ def allreduce(
     """
     member = _member_for("allreduce", tensor, group)
     _require_mean(member, "allreduce", tensor, average)
-    if differentiable(async_op, tensor):
+    if tensor.requires_grad and keeps_graph(async_op):
         return _run(
             "allreduce", member, tensor, average, is_hierarchical_local=is_hierarchical_local
         )
@@ -169,7 +169,7 @@ def broadcast(
     """
     member = _member_for("broadcast", tensor, group)
     root = _root(member, "broadcast", tensor, root_rank)
-    if differentiable(async_op, tensor):
+    if tensor.requires_grad and keeps_graph(async_op):
         return _run("broadcast", member, tensor, root)
     place = ops.place_for(member, tensor, root)
     work = ops.broadcast_in_place(member, place, root, async_op)
@@ -251,7 +251,7 @@ def allgather(
         Others as `allreduce`.
     """
     member = _member_for("allgather", tensor, group)
-    if differentiable(async_op, tensor):
+    if tensor.requires_grad and keeps_graph(async_op):
         return _run("allgather", member, tensor)
     others = ops.rows_of_others(member, tensor, async_op)
     if async_op:

@@ -70,7 +70,9 @@ void stream(char* at, Vector vector) {
 #endif
 
 // A core fetches ahead within a page: what lies in memory comes sooner out of several at a time.
-// Measured, 64 MiB into a cached ring: 5.3 ms instead of 7.2.
+// Measured, 64 MiB into a cached ring: 5.3 ms instead of 7.2. Each page is begun at another place:
+// lines at the same place of all pages share a few places in the cache. Without that, where a tensor
+// lay as its slot does, all_reduce of 64 MiB took 17.5 ms instead of 7.3.
 constexpr size_t kPage = 4096;
 constexpr size_t kPages = 4;
 
@@ -79,7 +81,8 @@ void copyPages(char* to, const char* from) {
   constexpr size_t kLine = 64;
   for (size_t line = 0; line < kPage; line += kLine) {
     for (size_t page = 0; page < kPages * kPage; page += kPage) {
-      for (size_t at = page + line; at < page + line + kLine; at += sizeof(Vector)) {
+      const size_t begin = page + (line + page / kPages) % kPage;  // a quarter further on
+      for (size_t at = begin; at < begin + kLine; at += sizeof(Vector)) {
         Put(to + at, load(from + at));
       }
     }

@@ -12,17 +12,17 @@ class Flat {
  public:
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {
-    return isPlain(tensor) ? Flat(tensor, tensor)
-                           : Flat(tensor, tensor.resolve_conj().resolve_neg().contiguous());
+    return isPlain(tensor) ? Flat(tensor)
+                           : Flat(tensor.resolve_conj().resolve_neg().contiguous(), tensor);
   }
   // In memory of its own, with the tensor's contents.
   static Flat copy(const at::Tensor& tensor) {
-    return Flat(tensor, at::empty(tensor.sizes(), tensor.options()).copy_(tensor.detach()));
+    return Flat(at::empty(tensor.sizes(), tensor.options()).copy_(tensor.detach()), tensor);
   }
   // With room for them; copyBack() puts them in place.
   static Flat output(const at::Tensor& tensor) {
-    return isPlain(tensor) ? Flat(tensor, tensor)
-                           : Flat(tensor, at::empty(tensor.sizes(), tensor.options()));
+    return isPlain(tensor) ? Flat(tensor)
+                           : Flat(at::empty(tensor.sizes(), tensor.options()), tensor);
   }
 
   std::byte* data() const { return static_cast<std::byte*>(flat_.mutable_data_ptr()); }
@@ -30,7 +30,7 @@ class Flat {
     return static_cast<const std::byte*>(flat_.const_data_ptr());
   }
   const at::Tensor& tensor() const { return flat_; }
-  bool copied() const { return !flat_.is_same(original_); }
+  bool copied() const { return original_.defined(); }
   void copyBack() const {
     if (copied()) {
       const at::AutoDispatchBelowADInplaceOrView below;
@@ -39,16 +39,16 @@ class Flat {
   }
 
  private:
-  Flat(at::Tensor original, at::Tensor flat)
-      : original_(std::move(original)), flat_(std::move(flat)) {}
+  explicit Flat(at::Tensor flat, at::Tensor original = {})
+      : flat_(std::move(flat)), original_(std::move(original)) {}
 
   // Whether its memory, as it is, is its elements.
   static bool isPlain(const at::Tensor& tensor) {
     return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
   }
 
-  at::Tensor original_;
   at::Tensor flat_;
+  at::Tensor original_;  // where it is another one
 };
 
 }  // namespace bluefog

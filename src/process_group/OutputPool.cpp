@@ -1,6 +1,7 @@
 #include "process_group/OutputPool.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/alignment.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,6 +18,12 @@ namespace {
 // Below, malloc keeps what is freed.
 constexpr size_t kSmallest = size_t{256} << 10;
 constexpr size_t kMostIdle = size_t{64} << 20;
+
+// As torch aligns tensors.
+size_t aligned(size_t bytes) {
+  constexpr size_t kAlignment = c10::gAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 Mapping freshBlock(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -78,6 +85,26 @@ at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& opt
   return at::from_blob(
       data, sizes, [blocks = blocks_, block](void*) { blocks->giveBack(std::move(*block)); },
       options);
+}
+
+std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& likes) {
+  size_t bytes = 0;
+  for (const at::Tensor& like : likes) {
+    bytes += aligned(like.nbytes());
+  }
+  const c10::Storage memory = empty({static_cast<int64_t>(bytes)}, at::kByte).storage();
+  std::vector<at::Tensor> all;
+  all.reserve(likes.size());
+  size_t at = 0;
+  for (const at::Tensor& like : likes) {
+    all.push_back(at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(memory), c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype()));
+    c10::TensorImpl& made = *all.back().unsafeGetTensorImpl();
+    made.set_storage_offset(static_cast<int64_t>(at / like.element_size()));
+    made.set_sizes_contiguous(like.sizes());
+    at += aligned(like.nbytes());
+  }
+  return all;
 }
 
 }  // namespace bluefog

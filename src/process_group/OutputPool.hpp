@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace bluefog {
 
@@ -18,6 +19,9 @@ class OutputPool {
   // A new contiguous tensor of the shape and type of `like`, uninitialised.
   at::Tensor emptyLike(const at::Tensor& like) { return empty(like.sizes(), like.options()); }
   at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options);
+  // One for each of them, all in one memory: of many small ones, allocation took longer than their
+  // averaging. Tensors on the CPU.
+  std::vector<at::Tensor> emptyLikeAll(const std::vector<at::Tensor>& likes);
 
  private:
   class Blocks;

@@ -98,7 +98,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Edges> edges(Edges&& edges) const;
   // The results are new tensors: the Work's result(). Here one for each input; all travel as one.
   // `kind`: neighbor_allreduce, or what is one by another name.
-  WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
+  WorkPtr neighborAllreduce(OpKind kind, std::vector<at::Tensor> inputs, const Edges& edges,
                             const MessageOptions& opts);
   // Of one tensor, waited for. Small ones, where nothing else is under way, take a shorter way.
   at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
@@ -167,9 +167,8 @@ class ProcessGroupBluefog : public c10d::Backend {
                        bool async_op);
 
   enum class Sends { kAll, kNone };
-  Call neighborSumCall(OpKind kind, const std::vector<at::Tensor>& inputs,
-                       std::vector<at::Tensor> outputs, const Edges& edges, int64_t tag,
-                       Sends sends);
+  Call neighborSumCall(OpKind kind, std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs,
+                       const Edges& edges, int64_t tag, Sends sends);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
                  int64_t tag);
 

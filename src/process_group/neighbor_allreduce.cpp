@@ -11,20 +11,22 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// In that order no element lies across the end of a frame.
-std::vector<size_t> widestFirst(const Tensors& tensors) {
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return tensors[a].element_size() > tensors[b].element_size();
-  });
-  return order;
-}
-
 bool areOfOneType(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == tensors.front().scalar_type();
   });
+}
+
+// In that order no element lies across the end of a frame.
+std::vector<size_t> widestFirst(const Tensors& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!areOfOneType(tensors)) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return tensors[a].element_size() > tensors[b].element_size();
+    });
+  }
+  return order;
 }
 
 Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
@@ -53,10 +55,12 @@ bool isPlain(const at::Tensor& tensor) {
 
 }  // namespace
 
-ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, const Tensors& inputs,
+ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, Tensors inputs,
                                                                Tensors outputs, const Edges& edges,
                                                                int64_t tag, Sends sends) {
   Buffers buffers;
+  buffers.inputs.reserve(inputs.size());
+  buffers.outputs.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     buffers.inputs.push_back(Flat::input(inputs[i]));
     buffers.outputs.push_back(Flat::output(outputs[i]));
@@ -79,21 +83,23 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, cons
   op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), tag));
   op->partners = edges.partners;
   own(*op, std::make_shared<Buffers>(std::move(buffers)));
-  return {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)};
+  return {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), std::move(inputs),
+          std::move(outputs)};
 }
 
-WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
-                                               const Edges& edges, const MessageOptions& opts) {
+WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, Tensors inputs, const Edges& edges,
+                                               const MessageOptions& opts) {
   checkProcess(name(kind));
   const Validate validate(engine_->members(), name(kind));
   TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
-  Tensors outputs;
   for (const at::Tensor& input : inputs) {
     validate.summable(input);
-    outputs.push_back(outputs_.emptyLike(input));
   }
-  return post(neighborSumCall(kind, inputs, std::move(outputs), edges, opts.tag, Sends::kAll),
-              opts.async_op);
+  Tensors outputs =
+      inputs.size() == 1 ? Tensors{outputs_.emptyLike(inputs[0])} : outputs_.emptyLikeAll(inputs);
+  return post(
+      neighborSumCall(kind, std::move(inputs), std::move(outputs), edges, opts.tag, Sends::kAll),
+      opts.async_op);
 }
 
 at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,

@@ -18,10 +18,8 @@ _ORDERS = 16
 
 
 @lru_cache(maxsize=4096)
-def tag_of(name: str | None) -> int:
-    """The number by which operations of that name match; see `tag_of_gradient`."""
-    if name is None:
-        return 0
+def tag_of(name: str) -> int:
+    """The number by which operations of that name match, not 0; see `tag_of_gradient`."""
     number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
     return (number + 1) * _PHASES * _ORDERS
 
@@ -39,10 +37,10 @@ def require_tensor(member: Member, op: str, tensor: Any) -> None:
 
 def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:
     listed = list(tensors) if isinstance(tensors, Iterable) else [tensors]
-    for tensor in listed:
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(
-                f"{member.who} {op}: expected a torch.Tensor or a list of them, "
-                f"got {type(tensor if isinstance(tensors, list | tuple) else tensors).__name__}"
-            )
+    strangers = [tensor for tensor in listed if not isinstance(tensor, torch.Tensor)]
+    if strangers:
+        raise TypeError(
+            f"{member.who} {op}: expected a torch.Tensor or a list of them, "
+            f"got {type(strangers[0] if isinstance(tensors, list | tuple) else tensors).__name__}"
+        )
     return listed

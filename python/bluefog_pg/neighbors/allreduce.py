@@ -9,7 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg._operators import differentiable
+from bluefog_pg._operators import keeps_graph
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ def neighbor_allreduce(
     )
     if enable_topo_check and dst_weights is not None:
         _agreement.require(member, "neighbor_allreduce", edges)
-    tag = tag_of(name)
+    tag = tag_of(name) if name else 0
     if isinstance(tensor, torch.Tensor):
-        if differentiable(async_op, tensor):
+        if tensor.requires_grad and keeps_graph(async_op):
             return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
         return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
-    if differentiable(async_op, *tensor):
+    if any(t.requires_grad for t in tensor) and keeps_graph(async_op):
         return functional.sum_of("neighbor_allreduce", tensor, edges, tag, member)
     return member.backend.neighbor_allreduce_of_many(tensor, edges, tag, async_op)

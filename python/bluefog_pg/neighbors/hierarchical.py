@@ -9,7 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg._operators import differentiable
+from bluefog_pg._operators import keeps_graph
 from bluefog_pg.neighbors._arguments import require_tensor, tag_of
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def hierarchical_neighbor_allreduce(
     )
     if enable_topo_check and dst_machine_weights is not None:
         _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
-    tag = tag_of(name)
-    if differentiable(async_op, tensor):
+    tag = tag_of(name) if name else 0
+    if tensor.requires_grad and keeps_graph(async_op):
         return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(
         tensor, member.machines.locals, edges, tag, async_op
