@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +23,13 @@ def register(op: str, run: Any, fake: Any, keep: Any = None, backward: Any = Non
     torch.library.register_fake(f"bluefog::{op}", fake, lib=library)
     if backward is not None:
         torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=library)
+
+
+_requires_grad = operator.attrgetter("requires_grad")
+
+
+def any_requires_grad(tensors: Iterable[Tensor]) -> bool:
+    return any(map(_requires_grad, tensors))
 
 
 def keeps_graph(async_op: bool) -> bool:

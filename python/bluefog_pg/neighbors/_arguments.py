@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _PHASES = 4
 _ORDERS = 16
 
+_USUAL = {torch.Tensor, torch.nn.Parameter}
+
 
 @lru_cache(maxsize=4096)
 def tag_of(name: str) -> int:
@@ -37,6 +39,8 @@ def require_tensor(member: Member, op: str, tensor: Any) -> None:
 
 def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:
     listed = list(tensors) if isinstance(tensors, Iterable) else [tensors]
+    if set(map(type, listed)) <= _USUAL:
+        return listed
     strangers = [tensor for tensor in listed if not isinstance(tensor, torch.Tensor)]
     if strangers:
         raise TypeError(

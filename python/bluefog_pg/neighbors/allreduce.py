@@ -9,7 +9,7 @@ import torch
 
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg._operators import keeps_graph
+from bluefog_pg._operators import any_requires_grad, keeps_graph
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ def neighbor_allreduce(
         if tensor.requires_grad and keeps_graph(async_op):
             return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
         return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
-    if any(t.requires_grad for t in tensor) and keeps_graph(async_op):
+    if any_requires_grad(tensor) and keeps_graph(async_op):
         return functional.sum_of("neighbor_allreduce", tensor, edges, tag, member)
     return member.backend.neighbor_allreduce_of_many(tensor, edges, tag, async_op)

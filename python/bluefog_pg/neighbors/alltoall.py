@@ -10,7 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
-from bluefog_pg._operators import keeps_graph
+from bluefog_pg._operators import any_requires_grad, keeps_graph
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def neighbor_alltoall(
         _agreement.require(member, "neighbor_alltoall", edges)
     tag = tag_of(name) if name else 0
     like, parts = _parts(member, tensor, len(edges.destinations))
-    if any(t.requires_grad for t in (like, *parts)) and keeps_graph(async_op):
+    if any_requires_grad((like, *parts)) and keeps_graph(async_op):
         return functional.parts_of(like, parts, edges, tag, member)
     return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)
 
