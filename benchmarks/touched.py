@@ -30,8 +30,8 @@ def count(me: launch.Rank, op: str, gloo: dist.ProcessGroup) -> dict[str, Any]:
     sources, destinations = turns[0]
     unit = CYCLES * len(turns) * case.size
 
-    def per(counter: str, edges: int) -> float | None:
-        return (after[counter] - before[counter]) / unit / edges if counter in after else None
+    def per(counter: str, edges: int) -> float:
+        return (after[counter] - before[counter]) / unit / edges
 
     return {
         "ranks": me.n,
@@ -40,7 +40,6 @@ def count(me: launch.Rank, op: str, gloo: dist.ProcessGroup) -> dict[str, Any]:
         "in_neighbors": len(sources),
         "out_neighbors": len(destinations),
         "copies_per_out_neighbor": per("bytes_sent", len(destinations)),
-        # Where stats() counts them: bytes of peers that sums read, and of results that they wrote.
         "reads_per_in_neighbor": per("bytes_read", len(sources)),
         "writes_of_result": per("bytes_written", 1),
     }

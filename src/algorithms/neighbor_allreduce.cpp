@@ -10,8 +10,11 @@ namespace {
 // Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
 class Adder {
  public:
-  Adder(const NeighborSum& sum, int own, const Expectations& messages)
-      : sum_(sum), own_place_(ownPlace(sum.sources, own)), messages_(messages) {}
+  Adder(const NeighborSum& sum, Mailbox& mailbox, const Expectations& messages)
+      : sum_(sum),
+        own_place_(ownPlace(sum.sources, mailbox.rank())),
+        mailbox_(mailbox),
+        messages_(messages) {}
 
   // Of `bytes` from `at` on; bytesOf(message) is where those lie of a message.
   template <class BytesOf>
@@ -34,12 +37,14 @@ class Adder {
       }
       weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
                   mix.bytes / width(mix.dtype), stores_);
+      mailbox_.noteTouched((inputs_.size() - 1) * mix.bytes, mix.bytes);
     });
   }
 
  private:
   const NeighborSum& sum_;
   const size_t own_place_;
+  Mailbox& mailbox_;
   const Expectations& messages_;
   const Stores stores_ = storesFor(sum_.mixes.bytes());
   std::vector<const void*> inputs_;
@@ -72,7 +77,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
   for (const Mailbox::Expected& message : messages) {
     mailbox.requireSame(*message, op, bytes);
   }
-  Adder adder(sum, mailbox.rank(), messages);
+  Adder adder(sum, mailbox, messages);
   if (messages.empty() || bytes <= Mailbox::payload()) {
     for (const Mailbox::Expected& message : messages) {
       if (message->state == Inbound::State::kAnnounced) {  // its sender is far ahead

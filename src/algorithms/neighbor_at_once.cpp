@@ -55,6 +55,7 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const size_t bytes = call_.signature.bytes();
   weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
               call_.divisor, call_.signature.count, storesFor(bytes));
+  mailbox.noteTouched((n - 1) * bytes, bytes);
   for (size_t i = 0; i < sources.size(); ++i) {
     mailbox.drop(sources[i].rank, *frames_[i]);
   }

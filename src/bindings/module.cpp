@@ -214,6 +214,8 @@ PYBIND11_MODULE(_C, module) {
           py::arg("device"))
       .def("flight_log", &flightLog)
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
+      .def_property_readonly("bytes_read", &ProcessGroupBluefog::bytesRead)
+      .def_property_readonly("bytes_written", &ProcessGroupBluefog::bytesWritten)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
       .def_property_readonly("hosts", &ProcessGroupBluefog::hosts)
       .def(

@@ -137,6 +137,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
+  uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
+  uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
   uint64_t bytesSent() const {
     return engine_->board().bytesSent() + engine_->returns().bytesSent() +
            engine_->mailbox().bytesSent();

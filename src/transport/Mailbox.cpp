@@ -108,6 +108,7 @@ void Mailbox::requireRows(Inbound& message, const Op& op, size_t row) {
 void Mailbox::take(const Expected& message, std::byte* place) {
   if (message->state == Inbound::State::kHere) {
     copyBytes(place, message->payload.data(), message->bytes);
+    noteTouched(message->bytes, message->bytes);
     message->state = Inbound::State::kComplete;
   } else {
     accept(message, place);
@@ -225,6 +226,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   }
   message.bytes = frame.bytes;
   message.payload.assign(payload, payload + frame.bytes);
+  noteTouched(frame.bytes, frame.bytes);
   message.state = Inbound::State::kHere;
 }
 
@@ -246,6 +248,7 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   }
   passage_.look(frame.written, payload, frame.bytes);
   copyBytes(message.sink + frame.offset, payload, frame.bytes, storesFor(whole));
+  noteTouched(frame.bytes, frame.bytes);
   message.received += frame.bytes;
   if (message.received >= whole) {
     message.state = Inbound::State::kComplete;

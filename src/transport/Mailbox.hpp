@@ -291,8 +291,15 @@ class Mailbox {
   bool owesAnything() const;
 
   int rank() const { return members_.rank; }
-  // Bytes handed to peers so far. Readable from any thread.
+  // So many bytes that peers have sent were read, and so many of results or copies written.
+  void noteTouched(size_t read, size_t written) {
+    read_.fetch_add(read, std::memory_order_relaxed);
+    written_.fetch_add(written, std::memory_order_relaxed);
+  }
+  // Bytes handed to peers so far, and those noted. Readable from any thread.
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
+  uint64_t bytesRead() const { return read_.load(std::memory_order_relaxed); }
+  uint64_t bytesWritten() const { return written_.load(std::memory_order_relaxed); }
   static size_t payload() { return Segment::laneShape().payload; }
 
  private:
@@ -383,6 +390,8 @@ class Mailbox {
   uint64_t last_call_ = 0;
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> read_{0};
+  std::atomic<uint64_t> written_{0};
 };
 
 }  // namespace bluefog
