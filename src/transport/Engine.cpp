@@ -101,27 +101,34 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
       !exchange.maySend(agenda_.mailbox())) {
     return {};
   }
-  const Attempt done{++messages_issued_, nullptr};
+  Attempt attempt{++messages_issued_, nullptr};
   driving_ = true;
   lock.unlock();
   Buried dropped;
-  if (runAtOnce(exchange, done.sequence)) {
+  const auto stopDriving = [&] {
     lock.lock();
     driving_ = false;
     yieldToOthers();
     dropped.ops.swap(buried_.ops);
-    return done;
+  };
+  try {
+    if (!runAtOnce(exchange, attempt.sequence)) {
+      attempt.rest = exchange.rest();
+    }
+  } catch (...) {  // no memory
+    stopDriving();
+    throw;
   }
-  const Attempt posted{done.sequence, exchange.rest()};
-  posted.rest->sequence = posted.sequence;
-  posted.rest->issued = Clock::now();
-  lock.lock();
-  driving_ = false;
-  // Before what other threads have posted meanwhile: it has sent before them.
-  incoming_.insert(incoming_.begin(), posted.rest);
-  has_incoming_.store(true, std::memory_order_release);
-  ++pending_;
-  return posted;
+  stopDriving();
+  if (attempt.rest) {
+    attempt.rest->sequence = attempt.sequence;
+    attempt.rest->issued = Clock::now();
+    // Before what other threads have posted meanwhile: it has sent before them.
+    incoming_.insert(incoming_.begin(), attempt.rest);
+    has_incoming_.store(true, std::memory_order_release);
+    ++pending_;
+  }
+  return attempt;
 }
 
 bool Engine::runAtOnce(AtOnce& exchange, uint64_t sequence) {
