@@ -471,6 +471,19 @@ def test_threads(pool: harness.Pool) -> None:
     assert pool.run(at_once, world=2) == [[], []]
 
 
+def listed(rank: int, world: int) -> list[list[float]]:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    xs = [torch.tensor([float(rank)]), torch.tensor([2.0 * rank])]
+    both = (bf.neighbor_allreduce(xs), bf.synchronize(bf.neighbor_allreduce_nonblocking(xs)))
+    return [[x.item() for x in ys] for ys in both]
+
+
+def test_lists(pool: harness.Pool) -> None:
+    assert pool.run(listed, world=2) == [[[0.5, 1.0]] * 2] * 2
+
+
 def in_a_group(rank: int, world: int) -> list[Any]:
     """bluefog_pg.collectives of a group, in its numbers; ranks outside have no part."""
     from bluefog_pg import collectives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import networkx as nx
@@ -193,6 +194,51 @@ def again(rank: int, world: int) -> list[Any]:
     fractions = {float(r): share for r in near}
     error = inrank.catch(bluefog_pg.neighbor_allreduce, x, self_weight=share, src_weights=fractions)
     return [good.item(), error]
+
+
+def arrays(rank: int, world: int) -> list[list[int]]:
+    """numpy's arrays of the same bytes that are not the same ranks."""
+    import bluefog_pg
+
+    x = torch.tensor([rank])
+    told = []
+    for src, dst in ((np.array([0]), np.array([0])), (np.array([0, 0]), np.array([0, 0]))):
+        narrow = np.dtype(np.int64) if len(src) == 1 else np.dtype(np.int32)
+        given = {"src_ranks": src.astype(narrow), "dst_ranks": dst.astype(narrow)}
+        if rank == 0:
+            given = {"src_ranks": [1], "dst_ranks": [1]}
+        error = inrank.catch(
+            lambda given=given: told.append(bluefog_pg.neighbor_allgather(x, **given).tolist())
+        )
+        if error:
+            told.append(error.kind)
+        if len(src) == 1:
+            dist.barrier()
+    return told
+
+
+def test_arrays_of_the_same_bytes(pool: harness.Pool) -> None:
+    _, told = pool.run(arrays, world=2)
+    assert told == [[0], "ValueError"]
+
+
+def infinite(rank: int, world: int) -> list[float]:
+    """What weighs nothing does not count, also where it is infinite: one's own as a neighbour's."""
+    import bluefog_pg
+
+    x = torch.tensor([math.inf if rank else 1.0])
+    told = []
+    for sources in ({}, {1 - rank: 1.0}):
+        given: dict[str, Any] = {"src_weights": sources, "dst_weights": list(sources)}
+        for call in (x, [x, x]):
+            y = bluefog_pg.neighbor_allreduce(call, self_weight=0.0, **given)
+            told.append(y[0].item())
+    return told
+
+
+def test_a_self_weight_of_0(pool: harness.Pool) -> None:
+    inf = math.inf
+    assert pool.run(infinite, world=2) == [[0, 0, inf, inf], [0, 0, 1, 1]]
 
 
 def changed(rank: int, world: int) -> list[float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import time
+import weakref
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -19,7 +21,7 @@ from operations import MACHINE_SIZE, OPERATIONS, ready_group, tensors
 
 pytestmark = harness.only_bluefog
 
-SIZES = (3, 40_000)  # elements: in one frame, and in more than one
+SIZES = (3, 70_001)  # elements: in one frame, and in more than one, also half of them
 
 
 def in_any_order(rank: int, world: int, n: int) -> list[str]:
@@ -233,3 +235,52 @@ def test_what_was_sent_arrives_though_its_sender_has_left(pool: harness.Pool) ->
     pool.ranks.cont(2)
     pool.ranks.open("end")
     assert pool.ranks.values(30)[1] == [[], [1.0, 4.0]]
+
+
+def finalized(rank: int, world: int) -> list[float]:
+    """Tensors whose end averages something: the last one to hold them is a later call."""
+    import bluefog_pg
+
+    ends: list[float] = []
+
+    def end() -> None:
+        ends.append(bluefog_pg.neighbor_allreduce(torch.ones(2)).sum().item())
+
+    with ready_group():
+        for _ in range(3):
+            x = torch.ones(3)
+            weakref.finalize(x, end)
+            bluefog_pg.neighbor_allreduce(x, async_op=True)
+            del x
+            dist.barrier()
+            bluefog_pg.neighbor_allreduce(torch.ones(1))
+    return ends
+
+
+def test_what_an_operation_held_may_average_when_it_goes(pool: harness.Pool) -> None:
+    assert pool.run(finalized) == [[2.0] * 3] * 4
+
+
+def uncalled(rank: int, world: int, many: bool) -> list[float]:
+    """Rank 0 sends what rank 1 never calls for; after the timeout both go on."""
+    import bluefog_pg
+
+    group = dist.new_group(timeout=timedelta(seconds=1))
+
+    def average(value: float, to: list[int], of: list[int]) -> float:
+        x = torch.tensor([value])
+        weights = {"self_weight": 0.0, "src_weights": dict.fromkeys(of, 1.0), "dst_weights": to}
+        call = bluefog_pg.neighbor_allreduce
+        return call([x, x] if many else x, **weights, group=group)[0].item()
+
+    told = [average(10.0, [1] if rank == 0 else [], [])]
+    time.sleep(3.2)  # ages are counted in whole seconds, to the second
+    told.append(average(20.0, [1], []) if rank == 0 else average(0.0, [], [0]))
+    inrank.catch(average, 30.0, [1 - rank], [1 - rank])  # who was to hear of the first has heard
+    dist.destroy_process_group(group)
+    return told
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_nobody_called_for_is_no_later_calls(pool: harness.Pool, many: bool) -> None:
+    assert pool.run(uncalled, many, world=2) == [[0, 0], [0, 20]]

@@ -31,14 +31,15 @@ def averaging(
     dst_weights: DstWeights | None,
 ) -> Edges:
     """Of a call that may name weights and neighbours."""
+    topology = member.topology or topology_of(member)
     if self_weight is None and src_weights is None and dst_weights is None:
-        return (member.topology or topology_of(member)).edges
+        return topology.edges
     key = key_of("averaging", self_weight, src_weights, dst_weights)
-    if edges := member.known.get(key):
+    if edges := topology.known.get(key):
         return edges
-    near = topology_of(member).neighborhood
-    call = Call(member, op, tensors)
-    return remember(member, key, _weighted(call, near, self_weight, src_weights, dst_weights))
+    call, near = Call(member, op, tensors), topology.neighborhood
+    edges = _weighted(call, near, self_weight, src_weights, dst_weights)
+    return remember(topology.known, key, edges)
 
 
 def gathering(
@@ -59,7 +60,7 @@ def gathering(
         call.fail("src_ranks and dst_ranks must be given together")
     sources = [(rank, 1.0) for rank in call.ranks("src_ranks", src_ranks)]
     destinations = [(rank, 1.0) for rank in call.ranks("dst_ranks", dst_ranks)]
-    return remember(member, key, member.backend.edges(1.0, sources, destinations, 1.0))
+    return remember(member.known, key, member.backend.edges(1.0, sources, destinations, 1.0))
 
 
 def gossiping(
@@ -82,7 +83,7 @@ def gossiping(
         own, divisor = call.number("self_weight", self_weight), 1.0
         other = call.number("pair_weight", pair_weight)
     edges = member.backend.edges(own, [(target, other)], [(target, 1.0)], divisor)
-    return remember(member, key, edges)
+    return remember(member.known, key, edges)
 
 
 def between_machines(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bluefog_pg._C import Edges
-    from bluefog_pg._member import Member
+
+    Known = dict[bytes | None, Edges]
 
 _MOST = 1024
 # The last one that writes equal values alike wherever else they are in use.
 _FORMAT = 2
+_PLAIN = {type(None), int, float, list, tuple, dict}
 
 
 def key_of(what: str, *given: Any) -> bytes | None:
@@ -19,15 +21,18 @@ def key_of(what: str, *given: Any) -> bytes | None:
 
     It tells types apart: 0.0 is no rank, though it equals 0.
     """
+    for value in given:
+        if type(value) not in _PLAIN:
+            return None  # marshal takes numpy's arrays for their bytes
     try:
         return marshal.dumps((what, given), _FORMAT)
     except ValueError:
         return None
 
 
-def remember(member: Member, key: bytes | None, edges: Edges) -> Edges:
+def remember(known: Known, key: bytes | None, edges: Edges) -> Edges:
     if key is not None:
-        if len(member.known) >= _MOST:
-            member.known.clear()
-        member.known[key] = edges
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = edges
     return edges

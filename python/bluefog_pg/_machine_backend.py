@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
@@ -13,11 +11,6 @@ from torch.distributed.distributed_c10d import GroupName
 if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog
     from bluefog_pg._member import Member
-
-_lock = threading.Lock()
-_made: weakref.WeakKeyDictionary[dist.ProcessGroup, ProcessGroupBluefog] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 def machine_backend_of(member: Member) -> ProcessGroupBluefog:
@@ -31,11 +24,10 @@ def machine_backend_of(member: Member) -> ProcessGroupBluefog:
     """
     if len(member.machines.all) == 1:
         return member.backend
-    with _lock:
-        backend = _made.get(member.group)
-        if backend is None:
-            backend = _made[member.group] = _make(member)
-        return backend
+    with member.machine_lock:
+        if member.machine_backend is None:
+            member.machine_backend = _make(member)
+        return member.machine_backend
 
 
 def _make(member: Member) -> ProcessGroupBluefog:

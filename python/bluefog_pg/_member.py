@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +16,9 @@ from bluefog_pg._machines import Machines
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._C import Edges
-    from bluefog_pg._topology import MachineTopology, Topology
+    from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._known import Known
+    from bluefog_pg._topology import Topology
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,10 @@ class Member:
         self.size: int = group.size()
         self.who: str = who(group)
         self.topology: Topology | None = None
-        self.machine_topology: MachineTopology | None = None
-        # What `_known` has of calls, over the topology that is set.
-        self.known: dict[bytes | None, Edges] = {}
+        self.machine_topology: Topology | None = None
+        self.machine_backend: ProcessGroupBluefog | None = None
+        self.machine_lock = threading.Lock()
+        self.known: Known = {}  # of calls that no topology has a say in
 
     @property
     def group(self) -> dist.ProcessGroup:
@@ -75,7 +78,6 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
 
 def _new_member(group: dist.ProcessGroup | None) -> Member:
     resolved = resolve(group)
-    number = id(resolved)
-    weakref.finalize(resolved, _members.pop, number)
-    member = _members[number] = Member(resolved)
+    member = _members.setdefault(id(resolved), Member(resolved))
+    weakref.finalize(resolved, _members.pop, id(resolved), None)
     return member

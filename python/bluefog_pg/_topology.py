@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import numbers
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from bluefog_pg._C import Edges
+    from bluefog_pg._known import Known
 
 
 @dataclass(frozen=True)
@@ -27,20 +28,12 @@ class Neighborhood:
 
 @dataclass(frozen=True)
 class Topology:
-    """The static topology of a group."""
+    """The static topology of a group, or of its machines."""
 
     graph: nx.DiGraph[int]
     neighborhood: Neighborhood
     edges: Edges
-
-
-@dataclass(frozen=True)
-class MachineTopology:
-    """The static topology of a group's machines."""
-
-    graph: nx.DiGraph[int]
-    neighborhood: Neighborhood
-    edges: Edges
+    known: Known = field(default_factory=dict)  # of calls over it
 
 
 def neighborhood_of(graph: nx.DiGraph[int], node: int, is_weighted: bool) -> Neighborhood:

@@ -285,6 +285,8 @@ def _neighbor_alltoall(
     group_name: str = "",
 ) -> list[Tensor]:
     member = member_named(group_name)
+    if not tensors:
+        raise ValueError(f"{member.who} neighbor_alltoall: expected at least one tensor, got none")
     edges = _edges.gathering(member, "neighbor_alltoall", tensors, src_ranks, dst_ranks)
     return parts_of(tensors[0], tensors, edges, 0, member)
 

@@ -34,6 +34,7 @@ def init(
     Raises:
         TypeError: the default process group has another backend.
         RuntimeError: a launcher without PMIx has started several such processes.
+        ArgumentError: BLUEFOG_NODES_PER_MACHINE is no number.
     """
     import torch.distributed as dist
     from torch._C._distributed_c10d import HashStore
@@ -42,8 +43,9 @@ def init(
         if not _PLACES & set(options) and not _was_launched():
             options |= {"store": HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group("bluefog", **options)
-    size = _member.member_of(None).size
-    graph = None if topology_fn is None else topology_fn(size)
+    member = _member.member_of(None)
+    _ = member.machines  # what the environment says of them now
+    graph = None if topology_fn is None else topology_fn(member.size)
     topology.set_topology(graph, is_weighted=is_weighted)
 
 

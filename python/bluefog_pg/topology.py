@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bluefog_pg._errors import ArgumentError
 from bluefog_pg._member import Member, member_of
 from bluefog_pg._topology import (
-    MachineTopology,
     Neighborhood,
     Topology,
     check_graph,
@@ -53,7 +52,6 @@ def set_topology(
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
     near = neighborhood_of(topology, member.rank, is_weighted)
     member.topology = Topology(topology.copy(), near, _edges_over(member, near))
-    member.known.clear()
     return True
 
 
@@ -109,7 +107,7 @@ def set_machine_topology(
     check_graph(topology, len(member.machines.all), "machines", where)
     near = neighborhood_of(topology, member.machines.machine_rank, is_weighted)
     edges = _edges_over(member, near, member.machines.counterpart)
-    member.machine_topology = MachineTopology(topology.copy(), near, edges)
+    member.machine_topology = Topology(topology.copy(), near, edges)
     return True
 
 

@@ -93,6 +93,9 @@ struct NeighborSum {
   std::vector<WeightedRank> sources;
   double divisor = 1.0;
   InARow<Mix> mixes;
+  // Whether large messages are added as they stream. Not where they are announced before they are
+  // made: others, of other operations, would wait behind them, and these perhaps for those.
+  bool streams = true;
 };
 
 // One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already

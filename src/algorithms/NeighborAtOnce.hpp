@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 
 #include "algorithms/Algorithms.hpp"
 #include "transport/AtOnce.hpp"
@@ -16,6 +17,7 @@ class NeighborAtOnce : public AtOnce {
   struct Call {
     Signature signature;
     int64_t tag;
+    std::chrono::milliseconds limit;  // the operation's
     double self_weight;
     const std::vector<WeightedRank>& sources;
     const std::vector<WeightedRank>& destinations;

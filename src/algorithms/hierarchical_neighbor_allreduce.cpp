@@ -58,6 +58,7 @@ Script hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::b
   co_await Ended(neighborSum(mailbox, op, std::move(within), 0, std::move(inward)));
   makeReady(op, kBetween);
 
+  machine.between.streams = false;
   machine.between.mixes.add({part, output + at, bytes, dtype});
   co_await Ended(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
   makeReady(op, kHandOut);

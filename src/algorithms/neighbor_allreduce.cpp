@@ -23,7 +23,7 @@ class Adder {
       inputs_.clear();
       weights_.clear();
       for (size_t i = 0; i <= messages_.size(); ++i) {
-        if (i == own_place_) {
+        if (i == own_place_ && sum_.self_weight != 0) {
           inputs_.push_back(mix.input);
           weights_.push_back(sum_.self_weight);
         }
@@ -37,7 +37,7 @@ class Adder {
       }
       weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
                   mix.bytes / width(mix.dtype), stores_);
-      mailbox_.noteTouched((inputs_.size() - 1) * mix.bytes, mix.bytes);
+      mailbox_.noteTouched(messages_.size() * mix.bytes, mix.bytes);
     });
   }
 
@@ -78,13 +78,17 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
     mailbox.requireSame(*message, op, bytes);
   }
   Adder adder(sum, mailbox, messages);
-  if (messages.empty() || bytes <= Mailbox::payload()) {
+  if (messages.empty() || bytes <= Mailbox::payload() || !sum.streams) {
+    std::vector<const Inbound*> announced;
     for (const Mailbox::Expected& message : messages) {
-      if (message->state == Inbound::State::kAnnounced) {  // its sender is far ahead
+      if (message->state == Inbound::State::kAnnounced) {
         message->payload.resize(bytes);
         mailbox.accept(message, message->payload.data());
-        co_await mailbox.completed(*message);
+        announced.push_back(&*message);
       }
+    }
+    for (const Inbound* message : announced) {
+      co_await mailbox.completed(*message);
     }
     adder.add(0, bytes, [](const Inbound& message) { return message.payload.data(); });
     co_return;

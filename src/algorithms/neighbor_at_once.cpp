@@ -13,6 +13,7 @@ bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
 
 void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence) {
   sequence_ = sequence;
+  mailbox.noteCall(sequence, call_.limit);
   const size_t bytes = call_.signature.bytes();
   Frame frame;
   frame.type = FrameType::kEager;
@@ -42,7 +43,7 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const size_t own_place = ownPlace(sources, mailbox.rank());
   size_t n = 0;
   for (size_t i = 0; i <= sources.size(); ++i) {
-    if (i == own_place) {
+    if (i == own_place && call_.self_weight != 0) {
       inputs[n] = call_.input;
       weights[n++] = call_.self_weight;
     }
@@ -55,9 +56,9 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const size_t bytes = call_.signature.bytes();
   weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
               call_.divisor, call_.signature.count, storesFor(bytes));
-  mailbox.noteTouched((n - 1) * bytes, bytes);
+  mailbox.noteTouched(sources.size() * bytes, bytes);
   for (size_t i = 0; i < sources.size(); ++i) {
-    mailbox.drop(sources[i].rank, *frames_[i]);
+    mailbox.drop(sources[i].rank, bytes);
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #include "core/Reduce.hpp"
 
 #include <array>
+#include <cstring>
 
 #include "core/Cores.hpp"
 #include "core/kernels.hpp"
@@ -69,6 +70,10 @@ void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> 
 
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores) {
+  if (inputs.empty()) {
+    std::memset(out, 0, count * width(dtype));
+    return;
+  }
   const Numbers real(dtype, count);
   kernels().weightedSum(real.dtype, out, inputs.data(), weights.data(), inputs.size(), divisor,
                         real.count, stores);

@@ -47,7 +47,7 @@ void copyBytes(void* to, const void* from, size_t bytes, Stores stores = Stores:
 
 // out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
 // Floating and complex types only; half types are summed in float32 and rounded once. `out` may be
-// one of the inputs.
+// one of the inputs. Without any, zeros.
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores);
 

@@ -119,6 +119,7 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
                                     const Edges& edges, int64_t tag) {
   const NeighborAtOnce::Call call{signatureOf(kind, input),
                                   tag,
+                                  std::chrono::milliseconds(timeout_ms_.load()),
                                   edges.self_weight,
                                   edges.sources,
                                   edges.destinations,

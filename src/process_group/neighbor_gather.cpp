@@ -31,17 +31,16 @@ void requireRows(const Validate& validate, const at::Tensor& tensor) {
 }
 
 // The result's place is made by the thread that drives, when its size is known.
-void become(const at::Tensor& result, const at::Tensor& like, size_t bytes, OutputPool& pool) {
-  std::vector<int64_t> sizes = like.sizes().vec();
+void become(const at::Tensor& result, std::vector<int64_t> sizes, size_t bytes, OutputPool& pool) {
   sizes[0] = 1;
-  const auto row = static_cast<size_t>(c10::multiply_integers(sizes)) * like.element_size();
+  const auto row = static_cast<size_t>(c10::multiply_integers(sizes)) * result.element_size();
   sizes[0] = row == 0 ? 0 : static_cast<int64_t>(bytes / row);
   const at::AutoDispatchBelowADInplaceOrView below;
-  result.set_(pool.empty(sizes, like.options()));
+  result.set_(pool.empty(sizes, result.options()));
 }
 
 // Where the rows of all sources lie one after the other.
-std::vector<std::byte*> inOne(const at::Tensor& result, const at::Tensor& like,
+std::vector<std::byte*> inOne(const at::Tensor& result, const std::vector<int64_t>& like,
                               const std::vector<size_t>& sizes, OutputPool& pool) {
   become(result, like, std::accumulate(sizes.begin(), sizes.end(), size_t{0}), pool);
   std::vector<std::byte*> places;
@@ -54,7 +53,7 @@ std::vector<std::byte*> inOne(const at::Tensor& result, const at::Tensor& like,
 }
 
 // A result for each source.
-std::vector<std::byte*> inEach(const Tensors& results, const at::Tensor& like,
+std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t>& like,
                                const std::vector<size_t>& sizes, OutputPool& pool) {
   std::vector<std::byte*> places;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -94,7 +93,8 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   for (size_t i = 0; i < (opts.in_one ? 1 : edges.sources.size()); ++i) {
     outputs.push_back(at::empty({0}, like.options()));
   }
-  const auto allocate = [outputs, like, in_one = opts.in_one,
+  // Without `like` itself, which the engine's thread might be the last to let go.
+  const auto allocate = [outputs, like = like.sizes().vec(), in_one = opts.in_one,
                          this](const std::vector<size_t>& sizes) {
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)
                   : inEach(outputs, like, sizes, outputs_);

@@ -62,7 +62,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   if (isBetweenNeighbors(op->signature.kind)) {
-    mailbox_.noteCall(*op);
+    mailbox_.noteCall(op->sequence, op->deadline.limit());
   }
   while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
     if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {

@@ -20,6 +20,10 @@ class Answers {
 
   // Whether the peer's side of the ring can be relied on.
   bool isSound() const;
+  bool anyHasCome() const {
+    return in_->written.load(std::memory_order_acquire) !=
+           in_->read.load(std::memory_order_relaxed);
+  }
   // The next one that has come.
   std::optional<Grant> take();
 

@@ -96,6 +96,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
 }
 
 Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
+  Buried dropped;  // released after the lock is free
   std::unique_lock lock(mutex_);
   if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !agenda_.isQuiet() ||
       !exchange.maySend(agenda_.mailbox())) {
@@ -104,7 +105,6 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   Attempt attempt{++messages_issued_, nullptr};
   driving_ = true;
   lock.unlock();
-  Buried dropped;
   const auto stopDriving = [&] {
     lock.lock();
     driving_ = false;

@@ -175,6 +175,10 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     if (isUncalled(frame, message->receiver,
                    is_broken_off ? std::optional(ended->second) : std::nullopt)) {
       expected_.putBack(message);
+      lane(peer).unseen_from = frame.id + 1;
+      if (frame.type == FrameType::kEager) {
+        credit(peer, charge(frame.bytes));
+      }
       throwAway(peer, frame);
       return true;
     }

@@ -238,16 +238,16 @@ class Mailbox {
   size_t sendPart(Departing& message, const Outgoing& from, size_t at);
 
   // --- small messages without an operation: see AtOnce
-  // Whether no message waits for another here, so that what lies in a lane is for the next call.
-  bool isQuiet() const {
-    return expected_.isEmpty() && unexpected_.isEmpty() && late_refusals_.empty();
-  }
+  // Whether no message waits for another here, so that what lies in a lane is for the next call,
+  // and no peer has told anything.
+  bool isQuiet() const;
   // Whether one would go now.
   bool maySend(int destination, size_t bytes);
   void send(int destination, const Frame& frame, ConstSpan data);
   // The one that is next on that rank's lane, if it is for an operation of that number; or null.
   const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t receiver);
-  void drop(int source, const Frame& frame);
+  // That one, of so many bytes.
+  void drop(int source, size_t bytes);
 
   // Takes in what has come: matches messages, moves streamed bytes to their sinks, reads answers.
   // True when something moved.
@@ -259,9 +259,9 @@ class Mailbox {
   std::optional<LateRefusal> takeLateRefusal();
   void tellLater(LateRefusal refusal);
   // Of this rank, with its neighbours: its limit is how long they may be late.
-  void noteCall(const Op& op) {
-    patience_ = op.deadline.limit();
-    last_call_ = op.sequence;
+  void noteCall(uint64_t sequence, std::chrono::milliseconds limit) {
+    patience_ = limit;
+    last_call_ = sequence;
   }
   // Throws away what neighbours have sent and nothing here has called for in that time: this rank
   // and the sender hear of it, each in its next operation.

@@ -1,7 +1,15 @@
 // Messages of one frame, past all scripts: see AtOnce.
 #include "transport/Mailbox.hpp"
 
+#include <algorithm>
+
 namespace bluefog {
+
+bool Mailbox::isQuiet() const {
+  return expected_.isEmpty() && unexpected_.isEmpty() && late_refusals_.empty() &&
+         std::none_of(lanes_.begin(), lanes_.end(),
+                      [](const Lane& lane) { return lane.answers.anyHasCome(); });
+}
 
 bool Mailbox::maySend(int destination, size_t bytes) {
   Lane& to = lane(destination);
@@ -17,20 +25,25 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
 }
 
 const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, uint64_t receiver) {
-  const Frame* frame = lane(source).in.front();
-  const bool fits = frame != nullptr && frame->type == FrameType::kEager && frame->tag == tag &&
-                    frame->signature == signature && frame->bytes == signature.bytes() &&
-                    !isUncalled(*frame, receiver, std::nullopt);
-  if (fits) {
-    passage_.look(frame->written, payloadOf(frame), frame->bytes);
+  const Frame* front = lane(source).in.front();
+  if (front == nullptr) {
+    return nullptr;
   }
-  return fits ? frame : nullptr;
-}
-
-void Mailbox::drop(int source, const Frame& frame) {
+  const Frame frame = *front;  // a damaged peer may write into it while it is read
+  const bool fits = frame.type == FrameType::kEager && frame.tag == tag &&
+                    frame.signature == signature && frame.bytes == signature.bytes() &&
+                    !isUncalled(frame, receiver, std::nullopt);
+  if (!fits) {
+    return nullptr;
+  }
   lane(source).elsewhere.reset();
   lane(source).unseen_from = frame.id + 1;
-  credit(source, charge(frame.bytes));
+  passage_.look(frame.written, payloadOf(front), frame.bytes);
+  return front;
+}
+
+void Mailbox::drop(int source, size_t bytes) {
+  credit(source, charge(bytes));
   popLane(source);
 }
 

@@ -73,7 +73,7 @@ def neighbor_allgather(
     edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_allgather", edges)
-    tag = tag_of(name) if name else 0
+    tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.rows_of(tensor, edges, tag, member)
     return member.backend.neighbor_allgather(tensor, edges, tag, async_op)

@@ -92,7 +92,8 @@ def neighbor_allreduce(
     Weights are taken as they are: they need not sum to 1.
 
     Returns:
-        A new tensor shaped like `tensor`, or a list of them, or the Work.
+        A new tensor shaped like `tensor`, or a list of them, or the Work. The tensors of a list
+        share one memory: keep or save a few of them as `clone()`.
 
     Raises:
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
@@ -113,7 +114,7 @@ def neighbor_allreduce(
     )
     if enable_topo_check and dst_weights is not None:
         _agreement.require(member, "neighbor_allreduce", edges)
-    tag = tag_of(name) if name else 0
+    tag = 0 if name is None else tag_of(name)
     if isinstance(tensor, torch.Tensor):
         if tensor.requires_grad and keeps_graph(async_op):
             return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]

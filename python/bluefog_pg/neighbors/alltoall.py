@@ -75,7 +75,7 @@ def neighbor_alltoall(
     edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_alltoall", edges)
-    tag = tag_of(name) if name else 0
+    tag = 0 if name is None else tag_of(name)
     like, parts = _parts(member, tensor, len(edges.destinations))
     if any_requires_grad((like, *parts)) and keeps_graph(async_op):
         return functional.parts_of(like, parts, edges, tag, member)

@@ -67,7 +67,7 @@ def pair_gossip(
     member = member_of(group)
     require_tensor(member, "pair_gossip", tensor)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    tag = tag_of(name) if name else 0
+    tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.sum_of("pair_gossip", [tensor], edges, tag, member)[0]
     return member.backend.pair_gossip(tensor, edges, tag, async_op)

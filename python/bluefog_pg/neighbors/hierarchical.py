@@ -83,7 +83,7 @@ def hierarchical_neighbor_allreduce(
     )
     if enable_topo_check and dst_machine_weights is not None:
         _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
-    tag = tag_of(name) if name else 0
+    tag = 0 if name is None else tag_of(name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(

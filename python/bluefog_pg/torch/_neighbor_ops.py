@@ -83,7 +83,7 @@ def neighbor_allreduce_nonblocking(
     return issued(
         "neighbor.allreduce",
         name,
-        lambda: _of_work(
+        lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
             bluefog_pg.neighbor_allreduce(
                 tensor,
                 self_weight=_float(self_weight),
@@ -306,3 +306,7 @@ def _float(self_weight: Any) -> Any:
 
 def _of_work(work: dist.Work) -> Started:
     return work, lambda: work.result()[0]
+
+
+def _of_list(work: dist.Work) -> tuple[dist.Work, Any]:
+    return work, work.result
