@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -183,3 +184,19 @@ def digest(t: torch.Tensor) -> int:
 def raw(t: torch.Tensor) -> Array:
     flat = t.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8).numpy()
+
+
+def overlap(tensors: list[torch.Tensor]) -> bool:
+    """Whether some lie in each other. Of those that are not contiguous, all their memory counts."""
+    ranges = []
+    for t in tensors:
+        storage = t.untyped_storage()
+        begin, size = (
+            (t.data_ptr(), t.nbytes)
+            if t.is_contiguous()
+            else (storage.data_ptr(), storage.nbytes())
+        )
+        if t.numel():
+            ranges.append((begin, begin + size))
+    ranges.sort()
+    return any(end > begin for (_, end), (begin, _) in itertools.pairwise(ranges))

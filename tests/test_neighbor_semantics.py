@@ -173,8 +173,7 @@ def memory(rank: int, world: int, op: str) -> list[str]:
                 t.fill_(9)
             if not torch.equal(x, kept):
                 told.append("a result lies in the input")
-            places = {t.untyped_storage().data_ptr() for t in out if t.numel()}
-            if len(places) < sum(t.numel() > 0 for t in out):
+            if oracle.overlap(out):
                 told.append("results lie in each other")
     return told
 
