@@ -71,8 +71,6 @@ struct WeightedRank {
   double weight;
 };
 std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted);
-// Before which of the sources a rank adds its own term.
-size_t ownPlace(const std::vector<WeightedRank>& sources, int own);
 
 // What a rank adds to a sum, and where the sum goes.
 struct Mix {

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "algorithms/Algorithms.hpp"
 #include "transport/AtOnce.hpp"
@@ -9,7 +12,7 @@
 namespace bluefog {
 
 // neighborSum of one small tensor, with what this rank sends for it.
-class NeighborAtOnce : public AtOnce {
+class NeighborAtOnce final : public AtOnce {
  public:
   // Also its most sources.
   static constexpr size_t kMost = 8;
@@ -25,7 +28,10 @@ class NeighborAtOnce : public AtOnce {
     const std::byte* input;
     std::byte* output;
   };
-  explicit NeighborAtOnce(const Call& call) : call_(call) {}
+  using MakeRest = std::function<std::shared_ptr<Op>()>;  // see rest()
+
+  NeighborAtOnce(const Call& call, MakeRest make_rest)
+      : call_(call), make_rest_(std::move(make_rest)) {}
   static bool isPossible(const Call& call) {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
   }
@@ -33,12 +39,11 @@ class NeighborAtOnce : public AtOnce {
   bool maySend(Mailbox& mailbox) const override;
   void send(Mailbox& mailbox, uint64_t sequence) override;
   bool receive(Mailbox& mailbox) override;
-
- protected:
-  ~NeighborAtOnce() = default;
+  std::shared_ptr<Op> rest() override { return make_rest_(); }
 
  private:
   const Call& call_;
+  MakeRest make_rest_;
   uint64_t sequence_ = 0;
   std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
 };

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "algorithms/Algorithms.hpp"
+#include "algorithms/Terms.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -11,10 +11,7 @@ namespace {
 class Adder {
  public:
   Adder(const NeighborSum& sum, Mailbox& mailbox, const Expectations& messages)
-      : sum_(sum),
-        own_place_(ownPlace(sum.sources, mailbox.rank())),
-        mailbox_(mailbox),
-        messages_(messages) {}
+      : sum_(sum), mailbox_(mailbox), messages_(messages) {}
 
   // Of `bytes` from `at` on; bytesOf(message) is where those lie of a message.
   template <class BytesOf>
@@ -22,19 +19,15 @@ class Adder {
     sum_.mixes.forEach(at, bytes, [&](const Mix& mix, size_t place) {
       inputs_.clear();
       weights_.clear();
-      for (size_t i = 0; i <= messages_.size(); ++i) {
-        if (i == own_place_ && sum_.self_weight != 0) {
-          inputs_.push_back(mix.input);
-          weights_.push_back(sum_.self_weight);
-        }
-        const double weight =
-            i < messages_.size() ? sum_.sources[i].weight * messages_[i]->weight : 0;
-        // What a rank is not to hear of must not reach it as 0 * infinity either.
-        if (weight != 0) {
-          inputs_.push_back(bytesOf(*messages_[i]) + place);
-          weights_.push_back(weight);
-        }
-      }
+      const auto take = [this](const void* input, double weight) {
+        inputs_.push_back(input);
+        weights_.push_back(weight);
+      };
+      forEachTerm(
+          sum_.sources, sum_.self_weight, mailbox_.rank(),
+          [this](size_t i) { return messages_[i]->weight; },
+          [&](double weight) { take(mix.input, weight); },
+          [&](size_t i, double weight) { take(bytesOf(*messages_[i]) + place, weight); });
       weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
                   mix.bytes / width(mix.dtype), stores_);
       mailbox_.noteTouched(messages_.size() * mix.bytes, mix.bytes);
@@ -43,7 +36,6 @@ class Adder {
 
  private:
   const NeighborSum& sum_;
-  const size_t own_place_;
   Mailbox& mailbox_;
   const Expectations& messages_;
   const Stores stores_ = storesFor(sum_.mixes.bytes());
@@ -60,12 +52,6 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
     ranks.push_back(it.rank);
   }
   return ranks;
-}
-
-size_t ownPlace(const std::vector<WeightedRank>& sources, int own) {
-  const auto after = std::find_if(sources.begin(), sources.end(),
-                                  [own](const WeightedRank& it) { return it.rank > own; });
-  return static_cast<size_t>(after - sources.begin());
 }
 
 Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,

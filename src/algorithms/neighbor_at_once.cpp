@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "algorithms/NeighborAtOnce.hpp"
+#include "algorithms/Terms.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -40,19 +41,15 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   }
   std::array<const void*, kMost + 1> inputs;
   std::array<double, kMost + 1> weights;
-  const size_t own_place = ownPlace(sources, mailbox.rank());
   size_t n = 0;
-  for (size_t i = 0; i <= sources.size(); ++i) {
-    if (i == own_place && call_.self_weight != 0) {
-      inputs[n] = call_.input;
-      weights[n++] = call_.self_weight;
-    }
-    const double weight = i < sources.size() ? sources[i].weight * frames_[i]->weight : 0;
-    if (weight != 0) {
-      inputs[n] = payloadOf(frames_[i]);
-      weights[n++] = weight;
-    }
-  }
+  const auto take = [&](const void* input, double weight) {
+    inputs[n] = input;
+    weights[n++] = weight;
+  };
+  forEachTerm(
+      sources, call_.self_weight, mailbox.rank(), [this](size_t i) { return frames_[i]->weight; },
+      [&](double weight) { take(call_.input, weight); },
+      [&](size_t i, double weight) { take(payloadOf(frames_[i]), weight); });
   const size_t bytes = call_.signature.bytes();
   weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
               call_.divisor, call_.signature.count, storesFor(bytes));

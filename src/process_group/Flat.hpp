@@ -10,6 +10,10 @@ namespace bluefog {
 // A tensor as contiguous memory: itself where it is contiguous, otherwise a copy.
 class Flat {
  public:
+  // Whether its memory, as it is, is its elements.
+  static bool isPlain(const at::Tensor& tensor) {
+    return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
+  }
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {
     return isPlain(tensor) ? Flat(tensor)
@@ -41,11 +45,6 @@ class Flat {
  private:
   explicit Flat(at::Tensor flat, at::Tensor original = {})
       : flat_(std::move(flat)), original_(std::move(original)) {}
-
-  // Whether its memory, as it is, is its elements.
-  static bool isPlain(const at::Tensor& tensor) {
-    return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
-  }
 
   at::Tensor flat_;
   at::Tensor original_;  // where it is another one

@@ -49,10 +49,6 @@ Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
   return signature;
 }
 
-bool isPlain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
-}
-
 }  // namespace
 
 ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, Tensors inputs,
@@ -107,7 +103,7 @@ at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tens
   checkProcess(name(kind));
   Validate(engine_->members(), name(kind)).summable(input);
   at::Tensor output = outputs_.emptyLike(input);
-  if (!isPlain(input) || at::hasCallbacks() || coalescing_.isOn() ||
+  if (!Flat::isPlain(input) || at::hasCallbacks() || coalescing_.isOn() ||
       !sumAtOnce(kind, input, output, edges, tag)) {
     post(neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kAll), false)->wait();
   }
@@ -129,13 +125,7 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   if (!NeighborAtOnce::isPossible(call)) {
     return false;
   }
-  struct Exchange final : NeighborAtOnce {
-    Exchange(const Call& its_call, std::function<std::shared_ptr<Op>()> its_rest)
-        : NeighborAtOnce(its_call), make_rest(std::move(its_rest)) {}
-    std::shared_ptr<Op> rest() override { return make_rest(); }
-    std::function<std::shared_ptr<Op>()> make_rest;
-  };
-  Exchange exchange(
+  NeighborAtOnce exchange(
       call, [&] { return neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kNone).op; });
   const Op::Time begin = Deadline::Clock::now();
   const Engine::Attempt attempt = engine_->tryAtOnce(exchange);

@@ -33,13 +33,7 @@ class Sum {
                                     1.0,
                                     bytesOf(input_),
                                     bytesOf(output_)};
-    struct Exchange final : NeighborAtOnce {
-      Exchange(const Call& its_call, std::function<OpPtr()> its_rest)
-          : NeighborAtOnce(its_call), make_rest(std::move(its_rest)) {}
-      OpPtr rest() override { return make_rest(); }
-      std::function<OpPtr()> make_rest;
-    };
-    Exchange exchange(call, [this] { return operation({}); });
+    NeighborAtOnce exchange(call, [this] { return operation({}); });
     return NeighborAtOnce::isPossible(call) ? me_.engine.tryAtOnce(exchange) : Engine::Attempt();
   }
   // In whatever way it goes.
