@@ -48,30 +48,17 @@ class ProcessGroupBluefog(Backend):
         destinations: Sequence[tuple[int, float]],
         divisor: float,
     ) -> Edges: ...
-    @overload
     def neighbor_allreduce(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
-    ) -> torch.Tensor: ...
-    @overload
-    def neighbor_allreduce(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
-    ) -> torch.Tensor | WorkBluefog: ...
-    @overload
-    def neighbor_allreduce_of_many(
-        self, tensors: Sequence[torch.Tensor], edges: Edges, tag: int, async_op: Literal[False]
-    ) -> list[torch.Tensor]: ...
-    @overload
-    def neighbor_allreduce_of_many(
-        self, tensors: Sequence[torch.Tensor], edges: Edges, tag: int, async_op: bool
-    ) -> list[torch.Tensor] | WorkBluefog: ...
-    @overload
+        self,
+        tensors: torch.Tensor | list[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: bool,
+        /,
+    ) -> torch.Tensor | list[torch.Tensor] | WorkBluefog | None: ...
     def pair_gossip(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
-    ) -> torch.Tensor: ...
-    @overload
-    def pair_gossip(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
-    ) -> torch.Tensor | WorkBluefog: ...
+        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool, /
+    ) -> torch.Tensor | WorkBluefog | None: ...
     @overload
     def neighbor_allgather(
         self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]

@@ -34,7 +34,7 @@ def averaging(
     topology = member.topology or topology_of(member)
     if self_weight is None and src_weights is None and dst_weights is None:
         return topology.edges
-    key = key_of("averaging", self_weight, src_weights, dst_weights)
+    key = key_of(self_weight, src_weights, dst_weights)
     if edges := topology.known.get(key):
         return edges
     call, near = Call(member, op, tensors), topology.neighborhood
@@ -52,7 +52,7 @@ def gathering(
     """Of a call that weighs nothing. Sources in the order given, or ascending."""
     if src_ranks is None and dst_ranks is None:
         return (member.topology or topology_of(member)).edges
-    key = key_of("gathering", src_ranks, dst_ranks)
+    key = key_of(src_ranks, dst_ranks)
     if edges := member.known.get(key):
         return edges
     call = Call(member, op, tensors)
@@ -71,7 +71,7 @@ def gossiping(
     pair_weight: float | None,
 ) -> Edges:
     """Between two ranks."""
-    key = key_of("gossiping", target_rank, self_weight, pair_weight)
+    key = key_of(target_rank, self_weight, pair_weight)
     if edges := member.known.get(key):
         return edges
     call = Call(member, "pair_gossip", tensor)

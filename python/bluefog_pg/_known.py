@@ -16,16 +16,15 @@ _FORMAT = 2
 _PLAIN = {type(None), int, float, list, tuple, dict}
 
 
-def key_of(what: str, *given: Any) -> bytes | None:
+def key_of(*given: Any) -> bytes | None:
     """Of numbers, and of lists and dicts of them; None of others, such as tensors, which change.
 
     It tells types apart: 0.0 is no rank, though it equals 0.
     """
-    for value in given:
-        if type(value) not in _PLAIN:
-            return None  # marshal takes numpy's arrays for their bytes
+    if not _PLAIN.issuperset(map(type, given)):
+        return None  # marshal takes numpy's arrays for their bytes
     try:
-        return marshal.dumps((what, given), _FORMAT)
+        return marshal.dumps(given, _FORMAT)
     except ValueError:
         return None
 

@@ -44,7 +44,9 @@ class Member:
         self.machine_topology: Topology | None = None
         self.machine_backend: ProcessGroupBluefog | None = None
         self.machine_lock = threading.Lock()
-        self.known: Known = {}  # of calls that no topology has a say in
+        # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
+        # pair_gossip's by three.
+        self.known: Known = {}
 
     @property
     def group(self) -> dist.ProcessGroup:

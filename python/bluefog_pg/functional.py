@@ -40,10 +40,15 @@ library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES})
 library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
 
 
-def sum_of(
+def sum_of(op: str, tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+    """Differentiable `neighbor_allreduce` and `pair_gossip`."""
+    return sums_of(op, [tensor], edges, tag, member)[0]
+
+
+def sums_of(
     op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: Member
 ) -> list[Tensor]:
-    """Differentiable `neighbor_allreduce` and `pair_gossip`, of a list."""
+    """Of a list."""
     summed: list[Tensor] = torch.ops.bluefog._sum(tensors, op, *_listed(edges, tag, member))
     return summed
 
@@ -105,11 +110,11 @@ def _unlisted(listed: Sequence[Any]) -> tuple[Member, Edges, int]:
 
 def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
     member, edges, tag = _unlisted(listed)
-    if op == "pair_gossip":
-        return [member.backend.pair_gossip(tensors[0], edges, tag, False)]
+    average = getattr(member.backend, op)
     if len(tensors) == 1:  # as one that was given by itself
-        return [member.backend.neighbor_allreduce(tensors[0], edges, tag, False)]
-    return member.backend.neighbor_allreduce_of_many(tensors, edges, tag, False)
+        return [average(tensors[0], edges, tag, False)]
+    summed: list[Tensor] = average(tensors, edges, tag, False)
+    return summed
 
 
 def _run_parts(like: Tensor, parts: list[Tensor], *listed: Any) -> list[Tensor]:
@@ -262,7 +267,7 @@ def _neighbor_allreduce(
         _mapping(src_ranks, src_weights),
         _mapping(dst_ranks, dst_weights),
     )
-    return sum_of("neighbor_allreduce", [tensor], edges, 0, member)[0]
+    return sum_of("neighbor_allreduce", tensor, edges, 0, member)
 
 
 def _neighbor_allgather(
@@ -301,7 +306,7 @@ def _pair_gossip(
 ) -> Tensor:
     member = member_named(group_name)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    return sum_of("pair_gossip", [tensor], edges, 0, member)[0]
+    return sum_of("pair_gossip", tensor, edges, 0, member)
 
 
 def _hierarchical_neighbor_allreduce(

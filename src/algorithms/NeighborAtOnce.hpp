@@ -20,6 +20,7 @@ class NeighborAtOnce final : public AtOnce {
   struct Call {
     Signature signature;
     int64_t tag;
+    Op::Time begin;                   // about now
     std::chrono::milliseconds limit;  // the operation's
     double self_weight;
     const std::vector<WeightedRank>& sources;

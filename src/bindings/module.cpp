@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "bindings/Averages.hpp"
 #include "bindings/Exceptions.hpp"
 #include "bootstrap/mpi/World.hpp"
 #include "bootstrap/pmix/Client.hpp"
@@ -68,6 +69,11 @@ py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   return list;
 }
 
+std::chrono::nanoseconds sinceEpoch(Op::Time time) {
+  const auto ago = bluefog::Deadline::Clock::now() - time;
+  return std::chrono::system_clock::now().time_since_epoch() - ago;
+}
+
 // With the names of torch's flight recorder.
 py::dict described(const FlightLog::Entry& entry) {
   using State = FlightLog::Entry::State;
@@ -80,7 +86,7 @@ py::dict described(const FlightLog::Entry& entry) {
   dict["p2p_seq_id"] = is_message ? entry.sequence : 0;
   dict["is_p2p"] = is_message;
   dict["partners"] = std::vector<int>(entry.partners.begin(), entry.partners.end());
-  dict["time_created_ns"] = entry.created_ns;
+  dict["time_created_ns"] = sinceEpoch(entry.created).count();
   dict["timeout_ms"] = entry.timeout.count();
   dict["input_sizes"] = described(entry.inputs, false);
   dict["input_dtypes"] = described(entry.inputs, true);
@@ -148,15 +154,6 @@ std::variant<bluefog::WorkPtr, at::Tensor> first(Result&& result) {
 }
 
 template <OpKind kind>
-auto sumOf(ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
-           bool async_op) {
-  using Returned = std::variant<bluefog::WorkPtr, at::Tensor>;
-  const py::gil_scoped_release release;
-  return async_op ? Returned(self.neighborAllreduce(kind, {tensor}, edges, {tag, async_op}))
-                  : Returned(self.neighborAllreduceNow(kind, tensor, edges, tag));
-}
-
-template <OpKind kind>
 auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& parts,
              const Edges& edges, int64_t tag, bool async_op) {
   return ended(async_op, [&] {
@@ -180,8 +177,8 @@ PYBIND11_MODULE(_C, module) {
   py::class_<ProcessGroupBluefog, c10d::Backend, c10::intrusive_ptr<ProcessGroupBluefog>> group(
       module, "ProcessGroupBluefog");
 
-  py::class_<Edges, std::shared_ptr<Edges>>(module, "Edges")
-      .def_readonly("self_weight", &Edges::self_weight)
+  py::class_<Edges, std::shared_ptr<Edges>> edges(module, "Edges");
+  edges.def_readonly("self_weight", &Edges::self_weight)
       .def_readonly("divisor", &Edges::divisor)
       .def_property_readonly("sources", [](const Edges& self) { return paired(self.sources); })
       .def_property_readonly("destinations",
@@ -226,20 +223,6 @@ PYBIND11_MODULE(_C, module) {
                 {self_weight, weighted(sources), weighted(destinations), divisor, {}});
           },
           py::arg("self_weight"), py::arg("sources"), py::arg("destinations"), py::arg("divisor"))
-      .def("neighbor_allreduce", sumOf<OpKind::kNeighborAllReduce>, py::arg("tensor"),
-           py::arg("edges"), py::arg("tag"), py::arg("async_op"))
-      .def("pair_gossip", sumOf<OpKind::kPairGossip>, py::arg("tensor"), py::arg("edges"),
-           py::arg("tag"), py::arg("async_op"))
-      .def(
-          "neighbor_allreduce_of_many",
-          [](ProcessGroupBluefog& self, const Tensors& tensors, const Edges& edges, int64_t tag,
-             bool async_op) {
-            return ended(async_op, [&] {
-              return self.neighborAllreduce(OpKind::kNeighborAllReduce, tensors, edges,
-                                            {tag, async_op});
-            });
-          },
-          py::arg("tensors"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
       .def(
           "neighbor_allgather",
           [](ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
@@ -265,6 +248,7 @@ PYBIND11_MODULE(_C, module) {
           },
           py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("tag"),
           py::arg("async_op"));
+  bluefog::addAverages(group, edges);
 
   module.def(
       "start_mpi",

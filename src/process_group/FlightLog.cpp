@@ -31,7 +31,6 @@ FlightLog::Entry& FlightLog::next(const char* title) {
 
 void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
                     const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::lock_guard lock(mutex_);
   Entry& entry = next(title);
   entry.kind = op->kind;
@@ -40,7 +39,7 @@ void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
   entry.timeout = op->deadline.limit();
   entry.op = op;
   entry.state = Entry::State::kScheduled;
-  entry.created_ns = std::chrono::nanoseconds(now).count();
+  entry.created = op->issued;
   open_.push_back(entry.number);
   assign(entry.inputs, inputs);
   assign(entry.outputs, outputs);
@@ -48,8 +47,8 @@ void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
 
 void FlightLog::addEnded(const char* title, uint64_t sequence, const std::vector<int>& partners,
                          std::chrono::milliseconds timeout, const at::Tensor& input,
-                         const at::Tensor& output, Op::Time::duration took) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
+                         const at::Tensor& output, Op::Time created) {
+  const Op::Time::duration took = Deadline::Clock::now() - created;
   const std::lock_guard lock(mutex_);
   Entry& entry = next(title);
   entry.kind = Op::Kind::kMessage;
@@ -59,7 +58,7 @@ void FlightLog::addEnded(const char* title, uint64_t sequence, const std::vector
   entry.op.reset();
   entry.state = Entry::State::kCompleted;
   entry.duration = took;
-  entry.created_ns = std::chrono::nanoseconds(now - took).count();
+  entry.created = created;
   entry.inputs.assign(1, Shape{c10::DimVector(input.sizes()), input.scalar_type()});
   entry.outputs.assign(1, Shape{c10::DimVector(output.sizes()), output.scalar_type()});
 }

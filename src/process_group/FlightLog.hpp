@@ -40,7 +40,7 @@ class FlightLog {
     uint64_t sequence = 0;
     c10::SmallVector<int, 4> partners;
     std::chrono::milliseconds timeout{0};
-    int64_t created_ns = 0;  // since the epoch
+    Op::Time created{};
     Shapes inputs;
     Shapes outputs;
     std::shared_ptr<Op> op;  // until it has ended
@@ -53,7 +53,7 @@ class FlightLog {
   // Of one that was over at once.
   void addEnded(const char* title, uint64_t sequence, const std::vector<int>& partners,
                 std::chrono::milliseconds timeout, const at::Tensor& input,
-                const at::Tensor& output, Op::Time::duration took);
+                const at::Tensor& output, Op::Time created);
   // The oldest first.
   std::vector<Entry> entries();
 

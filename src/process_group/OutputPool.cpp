@@ -1,6 +1,7 @@
 #include "process_group/OutputPool.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/alignment.h>
 #include <sys/mman.h>
 
@@ -78,7 +79,7 @@ at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& opt
   const size_t bytes =
       static_cast<size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
   if (bytes < kSmallest) {
-    return at::empty(sizes, options);
+    return at::Tensor(at::detail::empty_cpu(sizes, options));
   }
   auto block = std::make_shared<Mapping>(blocks_->take(bytes));
   void* data = block->data();

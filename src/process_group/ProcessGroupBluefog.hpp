@@ -98,9 +98,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Edges> edges(Edges&& edges) const;
   // The results are new tensors: the Work's result(). Here one for each input; all travel as one.
   // `kind`: neighbor_allreduce, or what is one by another name.
-  WorkPtr neighborAllreduce(OpKind kind, std::vector<at::Tensor> inputs, const Edges& edges,
+  WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
                             const MessageOptions& opts);
-  // Of one tensor, waited for. Small ones, where nothing else is under way, take a shorter way.
+  // Waited for. A small tensor, where nothing else is under way, takes a shorter way.
+  std::vector<at::Tensor> neighborAllreduceNow(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                               const Edges& edges, int64_t tag);
   at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
                                   int64_t tag);
   struct GatherOptions : MessageOptions {
@@ -147,6 +149,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   // The ranks of each host; hosts in the order of their first ranks.
   const std::vector<std::vector<int>>& hosts() const { return engine_->hosts().all(); }
   FlightLog& flightLog() { return log_; }
+  // How what such an operation raises begins.
+  std::string who(OpKind kind) const { return Validate(engine_->members(), name(kind)).who(); }
 
  private:
   struct Call;
@@ -169,10 +173,16 @@ class ProcessGroupBluefog : public c10d::Backend {
                        bool async_op);
 
   enum class Sends { kAll, kNone };
-  Call neighborSumCall(OpKind kind, std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs,
-                       const Edges& edges, int64_t tag, Sends sends);
+  std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
+  std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                    const std::vector<at::Tensor>& outputs, const Edges& edges,
+                                    int64_t tag, Sends sends);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
                  int64_t tag);
+  // What has been posted and has no Work.
+  void waitFor(OpKind kind, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
+               const std::vector<at::Tensor>& outputs);
+  bool mayRunUnseen() const;
 
   WorkPtr post(Call&& call, bool async_op);
   WorkPtr issueRecorded(Call&& call, bool async_op);

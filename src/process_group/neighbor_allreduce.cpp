@@ -4,12 +4,37 @@
 #include <utility>
 
 #include "algorithms/NeighborAtOnce.hpp"
+#include "process_group/Borrowed.hpp"
 #include "process_group/Call.hpp"
 
 namespace bluefog {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+
+// Memory that an operation uses, until it ends.
+class Kept {
+ public:
+  // Where the elements of `input` lie one after the other.
+  const std::byte* elementsOf(const at::Tensor& input) {
+    if (Flat::isPlain(input)) {
+      keep(input);
+      return static_cast<const std::byte*>(input.const_data_ptr());
+    }
+    const Flat copy = Flat::input(input);
+    keep(copy.tensor());
+    return copy.readable();
+  }
+  // Not the tensor: what the last holder of one has to do may need the GIL.
+  void keep(const at::Tensor& tensor) {
+    if (storages_.empty() || !storages_.back().is_alias_of(tensor.storage())) {
+      storages_.push_back(tensor.storage());
+    }
+  }
+
+ private:
+  std::vector<c10::Storage> storages_;
+};
 
 bool areOfOneType(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
@@ -51,23 +76,21 @@ Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
 
 }  // namespace
 
-ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, Tensors inputs,
-                                                               Tensors outputs, const Edges& edges,
-                                                               int64_t tag, Sends sends) {
-  Buffers buffers;
-  buffers.inputs.reserve(inputs.size());
-  buffers.outputs.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    buffers.inputs.push_back(Flat::input(inputs[i]));
-    buffers.outputs.push_back(Flat::output(outputs[i]));
-  }
+std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
+                                                       const Tensors& outputs, const Edges& edges,
+                                                       int64_t tag, Sends sends) {
+  const auto kept = std::make_shared<Kept>();
   NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
   ConstSpans data;
   for (const size_t i : widestFirst(inputs)) {
     const size_t bytes = inputs[i].nbytes();
-    data.add({buffers.inputs[i].readable(), bytes});
-    sum.mixes.add(
-        {buffers.inputs[i].readable(), buffers.outputs[i].data(), bytes, dtypeOf(inputs[i])});
+    const std::byte* input = kept->elementsOf(inputs[i]);
+    data.add({input, bytes});
+    auto* output = static_cast<std::byte*>(outputs[i].mutable_data_ptr());
+    sum.mixes.add({input, output, bytes, dtypeOf(inputs[i])});
+  }
+  for (const at::Tensor& output : outputs) {
+    kept->keep(output);
   }
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
                                  deadline(c10d::kUnsetTimeout));
@@ -78,36 +101,61 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::neighborSumCall(OpKind kind, Tens
   }
   op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), tag));
   op->partners = edges.partners;
-  own(*op, std::make_shared<Buffers>(std::move(buffers)));
-  return {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), std::move(inputs),
-          std::move(outputs)};
+  op->memory = kept;
+  return op;
 }
 
-WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, Tensors inputs, const Edges& edges,
-                                               const MessageOptions& opts) {
+// For whom has no use for a Work.
+bool ProcessGroupBluefog::mayRunUnseen() const {
+  return !at::hasCallbacks() && !coalescing_.isOn();
+}
+
+// What a neighbour sum of them gives, once it has run.
+Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
   checkProcess(name(kind));
   const Validate validate(engine_->members(), name(kind));
   TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
   for (const at::Tensor& input : inputs) {
     validate.summable(input);
   }
-  Tensors outputs =
-      inputs.size() == 1 ? Tensors{outputs_.emptyLike(inputs[0])} : outputs_.emptyLikeAll(inputs);
+  return inputs.size() == 1 ? Tensors{outputs_.emptyLike(inputs[0])}
+                            : outputs_.emptyLikeAll(inputs);
+}
+
+WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
+                                               const Edges& edges, const MessageOptions& opts) {
+  Tensors outputs = sumsOf(kind, inputs);
+  auto op = neighborSumOp(kind, inputs, outputs, edges, opts.tag, Sends::kAll);
   return post(
-      neighborSumCall(kind, std::move(inputs), std::move(outputs), edges, opts.tag, Sends::kAll),
+      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
       opts.async_op);
+}
+
+Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& inputs,
+                                                  const Edges& edges, int64_t tag) {
+  if (!mayRunUnseen()) {
+    const WorkPtr work = neighborAllreduce(kind, inputs, edges, {tag, false});
+    work->wait();  // between startCoalescing and endCoalescing nothing else does
+    return work->result();
+  }
+  Tensors outputs = sumsOf(kind, inputs);
+  const auto op = neighborSumOp(kind, inputs, outputs, edges, tag, Sends::kAll);
+  engine_->post(op, Engine::Who::kCaller);
+  waitFor(kind, op, inputs, outputs);
+  return outputs;
 }
 
 at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
                                                      const Edges& edges, int64_t tag) {
   checkProcess(name(kind));
-  Validate(engine_->members(), name(kind)).summable(input);
-  at::Tensor output = outputs_.emptyLike(input);
-  if (!Flat::isPlain(input) || at::hasCallbacks() || coalescing_.isOn() ||
-      !sumAtOnce(kind, input, output, edges, tag)) {
-    post(neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kAll), false)->wait();
+  if (mayRunUnseen() && Flat::isPlain(input)) {
+    Validate(engine_->members(), name(kind)).summable(input);
+    const at::Tensor output = outputs_.emptyLike(input);
+    if (sumAtOnce(kind, input, output, edges, tag)) {
+      return output;
+    }
   }
-  return output;
+  return neighborAllreduceNow(kind, Borrowed(input).all(), edges, tag).front();
 }
 
 // False where that cannot be.
@@ -115,6 +163,7 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
                                     const Edges& edges, int64_t tag) {
   const NeighborAtOnce::Call call{signatureOf(kind, input),
                                   tag,
+                                  Deadline::Clock::now(),
                                   std::chrono::milliseconds(timeout_ms_.load()),
                                   edges.self_weight,
                                   edges.sources,
@@ -125,26 +174,34 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   if (!NeighborAtOnce::isPossible(call)) {
     return false;
   }
-  NeighborAtOnce exchange(
-      call, [&] { return neighborSumCall(kind, {input}, {output}, edges, tag, Sends::kNone).op; });
-  const Op::Time begin = Deadline::Clock::now();
+  const Borrowed inputs(input);
+  const Tensors outputs{output};
+  const auto rest = [&] {
+    return neighborSumOp(kind, inputs.all(), outputs, edges, tag, Sends::kNone);
+  };
+  NeighborAtOnce exchange(call, std::ref(rest));
   const Engine::Attempt attempt = engine_->tryAtOnce(exchange);
   if (attempt.sequence == 0) {
     return false;
   }
-  ++issued_;
   if (!attempt.rest) {
-    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners,
-                  std::chrono::milliseconds(timeout_ms_.load()), input, output,
-                  Deadline::Clock::now() - begin);
+    ++issued_;
+    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners, call.limit, input, output,
+                  call.begin);
     return true;
   }
-  log_.add(profilingTitle(kind), attempt.rest, {input}, {output});
-  engine_->wait(*attempt.rest, Deadline::never());
-  if (attempt.rest->error) {
-    std::rethrow_exception(frontend_.raised(attempt.rest->error));
-  }
+  waitFor(kind, attempt.rest, inputs.all(), outputs);
   return true;
+}
+
+void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<Op>& op, const Tensors& inputs,
+                                  const Tensors& outputs) {
+  ++issued_;
+  log_.add(profilingTitle(kind), op, inputs, outputs);
+  engine_->wait(*op, Deadline::never());
+  if (op->error) {
+    std::rethrow_exception(frontend_.raised(op->error));
+  }
 }
 
 }  // namespace bluefog

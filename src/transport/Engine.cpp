@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -38,8 +37,7 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
       agenda_(segments_, members_, std::move(links), std::move(courier)),
       seat_(segment_.seats(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
-      own_core_(Cores::usable().count() >= ranksHere()),
-      owner_(::getpid()) {
+      own_core_(Cores::usable().count() >= ranksHere()) {
   if (agenda_.spansHosts()) {
     const std::lock_guard lock(mutex_);
     ensureThread();
@@ -64,10 +62,6 @@ std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Link
 
 Engine::~Engine() {
   shutdown();
-}
-
-bool Engine::isForked() const {
-  return ::getpid() != owner_;
 }
 
 void Engine::post(const std::shared_ptr<Op>& op, Who who) {
@@ -134,11 +128,13 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
 bool Engine::runAtOnce(AtOnce& exchange, uint64_t sequence) {
   exchange.send(agenda_.mailbox(), sequence);
   agenda_.ringPeers();
-  Patience patience(own_core_, Clock::now());
-  while (!exchange.receive(agenda_.mailbox())) {
-    if (has_incoming_.load(std::memory_order_acquire) || !patience.wait(Clock::now())) {
-      return false;
-    }
+  if (!exchange.receive(agenda_.mailbox())) {
+    const Patience patience(own_core_, Clock::now());
+    do {
+      if (has_incoming_.load(std::memory_order_acquire) || !patience.wait(Clock::now())) {
+        return false;
+      }
+    } while (!exchange.receive(agenda_.mailbox()));
   }
   agenda_.ringPeers();
   return true;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/OwnProcess.hpp"
 #include "transport/Agenda.hpp"
 #include "transport/AtOnce.hpp"
 #include "transport/Courier.hpp"
@@ -45,7 +44,7 @@ class Engine {
   ~Engine();
   // Whether this process is a child, forked later: it has the object, but not the memory nor the
   // threads, and no method may be called.
-  bool isForked() const;
+  bool isForked() const { return process_.isForked(); }
 
   // How the algorithms of algorithms/ move bytes.
   Board& board() { return agenda_.board(); }
@@ -125,7 +124,7 @@ class Engine {
   Seat seat_;               // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of this host
-  const pid_t owner_;
+  const OwnProcess process_;
 
   std::mutex mutex_;
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives

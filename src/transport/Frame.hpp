@@ -86,9 +86,12 @@ constexpr uint64_t operationOf(uint64_t id) {
 }
 
 // Of a clock that the processes of a host share. Goes round in 18 hours.
+inline uint16_t secondsOf(std::chrono::steady_clock::time_point time) {
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch());
+  return static_cast<uint16_t>(since.count());
+}
 inline uint16_t secondsNow() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint16_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  return secondsOf(std::chrono::steady_clock::now());
 }
 
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks

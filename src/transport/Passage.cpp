@@ -43,7 +43,7 @@ Stores Passage::stores() const {
 
 void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   const Stores stores = this->stores();
-  if (bytes < kTimed) {
+  if (bytes < kTimed || !isTrial(sent_)) {
     copyBytes(to, from, bytes, stores);
     return;
   }
@@ -56,8 +56,8 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
 
 Written Passage::sendOff(int readers) {
   const Stores stores = this->stores();
-  const bool is_trial = isTrial(sent_++);
-  if (!std::exchange(is_timed_, false) || !is_trial) {
+  ++sent_;
+  if (!std::exchange(is_timed_, false)) {
     return Written::kUntimed;
   }
   readers_ = readers;

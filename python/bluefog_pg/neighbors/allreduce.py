@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
-import torch
+from torch import Tensor
 
-from bluefog_pg import _agreement, _edges, functional
+from bluefog_pg import _agreement, functional
+from bluefog_pg._edges import averaging
 from bluefog_pg._member import member_of
-from bluefog_pg._operators import any_requires_grad, keeps_graph
 from bluefog_pg.neighbors._arguments import list_of, tag_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @overload
 def neighbor_allreduce(
-    tensor: torch.Tensor,
+    tensor: Tensor,
     *,
     self_weight: float | None = ...,
     src_weights: Mapping[int, float] | None = ...,
@@ -27,10 +27,10 @@ def neighbor_allreduce(
     name: str | None = ...,
     group: dist.ProcessGroup | None = ...,
     async_op: Literal[False] = ...,
-) -> torch.Tensor: ...
+) -> Tensor: ...
 @overload
 def neighbor_allreduce(
-    tensor: Sequence[torch.Tensor],
+    tensor: Sequence[Tensor],
     *,
     self_weight: float | None = ...,
     src_weights: Mapping[int, float] | None = ...,
@@ -39,10 +39,10 @@ def neighbor_allreduce(
     name: str | None = ...,
     group: dist.ProcessGroup | None = ...,
     async_op: Literal[False] = ...,
-) -> list[torch.Tensor]: ...
+) -> list[Tensor]: ...
 @overload
 def neighbor_allreduce(
-    tensor: torch.Tensor | Sequence[torch.Tensor],
+    tensor: Tensor | Sequence[Tensor],
     *,
     self_weight: float | None = ...,
     src_weights: Mapping[int, float] | None = ...,
@@ -53,7 +53,7 @@ def neighbor_allreduce(
     async_op: Literal[True],
 ) -> dist.Work: ...
 def neighbor_allreduce(
-    tensor: torch.Tensor | Sequence[torch.Tensor],
+    tensor: Tensor | Sequence[Tensor],
     *,
     self_weight: float | None = None,
     src_weights: Mapping[int, float] | None = None,
@@ -62,7 +62,7 @@ def neighbor_allreduce(
     name: str | None = None,
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
-) -> torch.Tensor | list[torch.Tensor] | dist.Work:
+) -> Tensor | list[Tensor] | dist.Work:
     """Average `tensor` with the in-neighbours': x_i <- w_ii x_i + sum_j w_ij x_j.
 
     With no weights, over the group's topology (see `set_topology`; exponential-2 by default).
@@ -107,18 +107,15 @@ def neighbor_allreduce(
             does not list this rank in its `dst_weights`.
     """
     member = member_of(group)
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, (Tensor, list)):
         tensor = list_of(member, "neighbor_allreduce", tensor)
-    edges = _edges.averaging(
-        member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
-    )
+    edges = averaging(member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights)
     if enable_topo_check and dst_weights is not None:
         _agreement.require(member, "neighbor_allreduce", edges)
     tag = 0 if name is None else tag_of(name)
-    if isinstance(tensor, torch.Tensor):
-        if tensor.requires_grad and keeps_graph(async_op):
-            return functional.sum_of("neighbor_allreduce", [tensor], edges, tag, member)[0]
-        return member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
-    if any_requires_grad(tensor) and keeps_graph(async_op):
+    done = member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
+    if done is not None:
+        return done
+    if isinstance(tensor, Tensor):
         return functional.sum_of("neighbor_allreduce", tensor, edges, tag, member)
-    return member.backend.neighbor_allreduce_of_many(tensor, edges, tag, async_op)
+    return functional.sums_of("neighbor_allreduce", tensor, edges, tag, member)

@@ -8,7 +8,6 @@ import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg._operators import keeps_graph
 from bluefog_pg.neighbors._arguments import require_tensor, tag_of
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ def pair_gossip(
     require_tensor(member, "pair_gossip", tensor)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
     tag = 0 if name is None else tag_of(name)
-    if tensor.requires_grad and keeps_graph(async_op):
-        return functional.sum_of("pair_gossip", [tensor], edges, tag, member)[0]
-    return member.backend.pair_gossip(tensor, edges, tag, async_op)
+    done = member.backend.pair_gossip(tensor, edges, tag, async_op)
+    if done is None:
+        return functional.sum_of("pair_gossip", tensor, edges, tag, member)
+    return done

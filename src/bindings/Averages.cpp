@@ -1,0 +1,143 @@
+// By CPython's own calling convention: pybind11's takes half as long as a whole exchange of a few
+// bytes, and for each tensor of a list as long as its averaging.
+#include "bindings/Averages.hpp"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <utility>
+#include <vector>
+
+#include "process_group/Borrowed.hpp"
+#include "process_group/ProcessGroupBluefog.hpp"
+
+namespace bluefog {
+namespace {
+
+namespace py = pybind11;
+using Tensors = std::vector<at::Tensor>;
+
+PyTypeObject* edges_type = nullptr;
+
+struct Call {
+  ProcessGroupBluefog& group;
+  OpKind kind;
+  const Edges& edges;
+  int64_t tag;
+  bool async_op;
+};
+
+PyObject* none() {
+  return py::none().release().ptr();
+}
+
+bool keepsGraph(const Call& call) {
+  return !call.async_op && at::GradMode::is_enabled();
+}
+
+// Of an argument, which holds it.
+const at::Tensor& tensorOf(const Call& call, PyObject* given) {
+  TORCH_CHECK_TYPE(THPVariable_Check(given), call.group.who(call.kind),
+                   "expected a torch.Tensor or a list of them, got ", Py_TYPE(given)->tp_name);
+  return THPVariable_Unpack(given);
+}
+
+PyObject* begun(const Call& call, const Tensors& inputs) {
+  WorkPtr work;
+  {
+    const py::gil_scoped_release release;
+    work = call.group.neighborAllreduce(call.kind, inputs, call.edges, {call.tag, true});
+  }
+  return py::cast(std::move(work)).release().ptr();
+}
+
+PyObject* ofOne(const Call& call, const at::Tensor& input) {
+  if (keepsGraph(call) && input.requires_grad()) {
+    return none();
+  }
+  if (call.async_op) {
+    return begun(call, {input});
+  }
+  at::Tensor output;
+  {
+    const py::gil_scoped_release release;
+    output = call.group.neighborAllreduceNow(call.kind, input, call.edges, call.tag);
+  }
+  return THPVariable_Wrap(std::move(output));
+}
+
+PyObject* listOf(Tensors&& tensors) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(tensors.size()));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), THPVariable_Wrap(std::move(tensors[i])));
+  }
+  return list;
+}
+
+PyObject* ofMany(const Call& call, PyObject* list) {
+  // Another thread may change the list meanwhile.
+  const auto held = py::reinterpret_steal<py::tuple>(PyList_AsTuple(list));
+  Borrowed inputs;
+  inputs.reserve(held.size());
+  bool requires_grad = false;
+  for (size_t i = 0; i < held.size(); ++i) {
+    inputs.add(tensorOf(call, PyTuple_GET_ITEM(held.ptr(), static_cast<Py_ssize_t>(i))));
+    requires_grad |= inputs.all().back().requires_grad();
+  }
+  if (requires_grad && keepsGraph(call)) {
+    return none();
+  }
+  if (call.async_op) {
+    return begun(call, Tensors(inputs.all()));
+  }
+  Tensors outputs;
+  {
+    const py::gil_scoped_release release;
+    outputs = call.group.neighborAllreduceNow(call.kind, inputs.all(), call.edges, call.tag);
+  }
+  return listOf(std::move(outputs));
+}
+
+// What pybind11 has made that object for.
+template <class T>
+T& held(PyObject* object) {
+  return *reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<T>();
+}
+
+template <OpKind kind>
+PyObject* average(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  try {
+    TORCH_CHECK_TYPE(n == 4, "expected (tensors, edges, tag, async_op)");
+    TORCH_CHECK_TYPE(Py_TYPE(args[1]) == edges_type, "expected Edges, got ",
+                     Py_TYPE(args[1])->tp_name);
+    const Call call{held<ProcessGroupBluefog>(self), kind, held<Edges>(args[1]),
+                    py::cast<int64_t>(py::handle(args[2])), args[3] == Py_True};
+    return PyList_Check(args[0]) ? ofMany(call, args[0]) : ofOne(call, tensorOf(call, args[0]));
+  } catch (...) {
+    py::detail::try_translate_exceptions();
+    return nullptr;
+  }
+}
+
+template <OpKind kind>
+void add(const py::handle& group, const char* name, const char* doc) {
+  static PyMethodDef method{
+      name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&average<kind>)),
+      METH_FASTCALL, doc};
+  auto* type = reinterpret_cast<PyTypeObject*>(group.ptr());
+  group.attr(name) = py::reinterpret_steal<py::object>(PyDescr_NewMethod(type, &method));
+}
+
+}  // namespace
+
+void addAverages(const py::handle& group, const py::handle& edges) {
+  edges_type = reinterpret_cast<PyTypeObject*>(edges.ptr());
+  add<OpKind::kNeighborAllReduce>(
+      group, "neighbor_allreduce",
+      "neighbor_allreduce($self, tensors, edges, tag, async_op, /)\n--\n\n"
+      "Of a tensor or a list; None where a gradient has to flow.");
+  add<OpKind::kPairGossip>(group, "pair_gossip",
+                           "pair_gossip($self, tensor, edges, tag, async_op, /)\n--\n\n"
+                           "None where a gradient has to flow.");
+}
+
+}  // namespace bluefog
