@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 import torch.distributed as dist
 
-from bluefog_pg import _collective_ops as ops
+from bluefog_pg import _collective_calls as calls
 from bluefog_pg._call import described
 from bluefog_pg._errors import ArgumentError
 from bluefog_pg._member import Member, member_of
@@ -52,7 +52,7 @@ def allreduce(
     """The mean of all ranks' tensors, or their sum.
 
     Differentiable: the gradient is averaged or summed alike, so every rank has to go backward
-    through it. (Not with async_op.)
+    through it, and `tensor` requires a gradient on all ranks or on none. (Not with async_op.)
 
     Args:
         tensor: any shape, the same on all ranks, on the CPU. Unchanged. Half types are accumulated
@@ -79,8 +79,8 @@ def allreduce(
         return _run(
             "allreduce", member, tensor, average, is_hierarchical_local=is_hierarchical_local
         )
-    summed = ops.copy_of(tensor)
-    work = ops.sum_in_place(member, summed, average, is_hierarchical_local, async_op)
+    summed = calls.copy_of(tensor)
+    work = calls.sum_in_place(member, summed, average, is_hierarchical_local, async_op)
     return work if async_op else summed
 
 
@@ -121,7 +121,7 @@ def allreduce_(
     member = _member_for("allreduce_", tensor, group)
     _require_mean(member, "allreduce_", tensor, average)
     _count_change(tensor)
-    work = ops.sum_in_place(member, tensor.detach(), average, is_hierarchical_local, async_op)
+    work = calls.sum_in_place(member, tensor.detach(), average, is_hierarchical_local, async_op)
     return work if async_op else tensor
 
 
@@ -171,8 +171,8 @@ def broadcast(
     root = _root(member, "broadcast", tensor, root_rank)
     if tensor.requires_grad and keeps_graph(async_op):
         return _run("broadcast", member, tensor, root)
-    place = ops.place_for(member, tensor, root)
-    work = ops.broadcast_in_place(member, place, root, async_op)
+    place = calls.place_for(member, tensor, root)
+    work = calls.broadcast_in_place(member, place, root, async_op)
     return work if async_op else place
 
 
@@ -207,7 +207,7 @@ def broadcast_(
     member = _member_for("broadcast_", tensor, group)
     root = _root(member, "broadcast_", tensor, root_rank)
     _count_change(tensor)
-    work = ops.broadcast_in_place(member, tensor.detach(), root, async_op)
+    work = calls.broadcast_in_place(member, tensor.detach(), root, async_op)
     return work if async_op else tensor
 
 
@@ -253,10 +253,10 @@ def allgather(
     member = _member_for("allgather", tensor, group)
     if tensor.requires_grad and keeps_graph(async_op):
         return _run("allgather", member, tensor)
-    others = ops.rows_of_others(member, tensor, async_op)
+    others = calls.rows_of_others(member, tensor, async_op)
     if async_op:
         return AllgatherWork(member, tensor, others)
-    return torch.cat(ops.with_own(member, tensor, others))
+    return torch.cat(calls.with_own(member, tensor, others))
 
 
 class AllgatherWork(dist.Work):
@@ -279,7 +279,7 @@ class AllgatherWork(dist.Work):
         return self._others.exception()
 
     def result(self) -> list[Tensor]:
-        return [torch.cat(ops.with_own(self._member, self._tensor, self._others.result()))]
+        return [torch.cat(calls.with_own(self._member, self._tensor, self._others.result()))]
 
     def get_future(self) -> Any:
         def rows(done: Any) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <set>
 
 namespace bluefog {
@@ -26,7 +27,9 @@ void Edges::complete(const Validate& validate, int own) {
   require(validate, own, destinations, "destination");
   partners = ranksOf(destinations);
   for (const WeightedRank& source : sources) {
-    partners.push_back(source.rank);
+    if (std::find(partners.begin(), partners.end(), source.rank) == partners.end()) {
+      partners.push_back(source.rank);
+    }
   }
 }
 

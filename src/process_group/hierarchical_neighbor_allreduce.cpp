@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "process_group/Call.hpp"
@@ -41,7 +42,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
                      memory->buffers.inputs[0].readable(), memory->part.data(),
                      memory->buffers.outputs[0].data(), opts.tag);
   op->partners = between.partners;
-  op->partners.insert(op->partners.end(), locals.begin(), locals.end());
+  std::remove_copy(locals.begin(), locals.end(), std::back_inserter(op->partners), rank_);
   op->memory = std::move(memory);
   return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), {input}, {output}},
               opts.async_op);

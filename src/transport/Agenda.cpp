@@ -351,8 +351,8 @@ void Agenda::watchPeers() {
       return std::nullopt;
     }
     Failure failure = peerFailed(members_, *op, gone);
-    if (auto rest = kept_ < kMostKept ? remainderOf(op, departed_) : nullptr) {
-      kept_ += rest->outgoingBytes();
+    if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
+      kept_ += rest->kept;
       remainders.push_back(std::move(rest));
     }
     return failure;
@@ -372,7 +372,7 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
   }
   if (op->is_remainder) {
     --remainders_;
-    kept_ -= op->outgoingBytes();
+    kept_ -= op->kept;
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }

@@ -1,15 +1,10 @@
 #include "transport/Engine.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
-#include <stdexcept>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "core/Cores.hpp"
-#include "core/Thread.hpp"
 #include "transport/Patience.hpp"
 
 namespace bluefog {
@@ -24,8 +19,6 @@ constexpr milliseconds kSlice{50};
 constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
-// Between two looks for what ranks on other hosts send, where this one waits for nothing.
-constexpr milliseconds kLookElsewhere{10};
 
 }  // namespace
 
@@ -322,30 +315,6 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   }
 }
 
-// May run anything, operations on this group too: outside of the lock and of the driver's role, and
-// not inside a caller's wait for something else.
-void Engine::callBack(std::unique_lock<std::mutex>& lock) {
-  Ops ended;
-  ended.swap(to_call_back_);
-  const bool own = isOwnThread();
-  if (own) {
-    ++calling_back_;
-    on_duty_ = {};
-    if (hasWork() || agenda_.spansHosts()) {
-      rouseThread();
-    }
-  }
-  lock.unlock();
-  for (const auto& op : ended) {
-    op->finished(*op);
-  }
-  lock.lock();
-  if (own) {
-    --calling_back_;
-  }
-  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
-}
-
 // Passes until something has finished, or nothing can move and this thread may not sleep, or it has
 // been long enough.
 Engine::Ops Engine::drive(Who who) {
@@ -406,71 +375,6 @@ void Engine::sleepUnlessMoved() {
 std::chrono::nanoseconds Engine::rest() {
   const std::chrono::nanoseconds rest = agenda_.rest();
   return agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest;
-}
-
-bool Engine::isOwnThread() const {
-  return std::count(thread_ids_.begin(), thread_ids_.end(), std::this_thread::get_id()) > 0;
-}
-
-void Engine::ensureThread() {
-  if (threads_.size() > calling_back_ || end_) {
-    return;
-  }
-  try {
-    threads_.push_back(startThread([this] { run(); }));
-  } catch (const std::system_error& error) {
-    throw std::runtime_error(members_.who() +
-                             ": the engine's thread cannot be started: " + error.what());
-  }
-  thread_ids_.push_back(threads_.back().get_id());
-  ::pthread_setname_np(threads_.back().native_handle(), "bluefog-engine");
-}
-
-bool Engine::rouseThread() {
-  try {
-    ensureThread();
-  } catch (const std::runtime_error&) {
-    return false;
-  }
-  work_.notify_one();
-  wakeDriver();
-  return !end_;
-}
-
-void Engine::run() {
-  Bell& bell = segment_.bell(members_.rank);
-  std::unique_lock lock(mutex_);
-  while (!end_) {
-    if (on_duty_ == std::this_thread::get_id()) {
-      on_duty_ = {};
-    }
-    if (!to_call_back_.empty()) {
-      callBack(lock);
-      continue;
-    }
-    const bool may_drive = waiting_ == 0 && !driving_ && on_duty_ == std::thread::id();
-    if (!hasWork() || !may_drive) {
-      if (!agenda_.spansHosts()) {
-        work_.wait(lock);
-      } else if (work_.wait_for(lock, kLookElsewhere) == std::cv_status::timeout && may_drive &&
-                 waiting_ == 0 && !driving_ && !end_) {
-        driveAndConclude(lock, Who::kEngine);
-      }
-      continue;
-    }
-    on_duty_ = std::this_thread::get_id();
-    // Lies down before it looks: what comes after the look rings.
-    const uint32_t ticket = bell.lieDown();
-    const size_t before = pending_;
-    driveAndConclude(lock, Who::kEngine);
-    if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
-      continue;
-    }
-    const std::chrono::nanoseconds limit = rest();  // of the agenda, which nobody drives now
-    lock.unlock();
-    bell.sleep(ticket, limit);
-    lock.lock();
-  }
 }
 
 bool Engine::pass() {

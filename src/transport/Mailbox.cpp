@@ -85,7 +85,7 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
   }
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
-  answer(message.source, {.id = message.id, .answer = Grant::kRefused, .expected = op.signature});
+  answer(message.source, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature});
   const Failure failure = mismatch(members_, op, message.source, message.signature);
   why_ = givenUpFor(failure);  // of what the caller's script still expects
   throw failure;

@@ -40,7 +40,7 @@ std::optional<LateRefusal> Mailbox::takeLateRefusal() {
 }
 
 void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
-  answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .expected = here.called});
+  answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .signature = here.called});
 }
 
 std::optional<Elsewhere> Mailbox::takeElsewhere(int peer) {
@@ -90,7 +90,7 @@ void Mailbox::hear(int peer, const Grant& grant) {
   Lane& from = lane(peer);
   switch (grant.answer) {
     case Grant::kElsewhere:
-      from.elsewhere = {grant.id, grant.expected};
+      from.elsewhere = {grant.id, grant.signature};
       return;
     case Grant::kBrokenOff:
       hearBrokenOff(peer, grant);
@@ -108,7 +108,7 @@ void Mailbox::hear(int peer, const Grant& grant) {
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);
   } else if (grant.answer == Grant::kUncalled) {
-    tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.expected)});
+    tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.signature)});
   }
 }
 
@@ -157,7 +157,7 @@ void Mailbox::giveUpUncalled() {
 void Mailbox::throwAway(int peer, const Frame& frame) {
   lane(peer).coming.erase(frame.id);
   lane(peer).broken_off.erase(frame.id);
-  answer(peer, {.id = frame.id, .answer = Grant::kUncalled, .expected = frame.signature});
+  answer(peer, {.id = frame.id, .answer = Grant::kUncalled, .signature = frame.signature});
   tellLater({0, uncalled(peer, rank(), frame.signature)});
 }
 
@@ -193,8 +193,8 @@ void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
              {Cause::kMismatch,
               {who},
               "rank " + std::to_string(who) + " could not take this rank's message #" +
-                  std::to_string(operationOf(grant.id)) + ": it called " + name(grant.expected) +
-                  details(grant.expected)}});
+                  std::to_string(operationOf(grant.id)) + ": it called " + name(grant.signature) +
+                  details(grant.signature)}});
 }
 
 }  // namespace bluefog

@@ -8,7 +8,7 @@ namespace bluefog {
 
 bool Mailbox::Answered::await_resume() const {
   if (message_->answer.answer == Grant::kRefused) {
-    throw mismatch(mailbox_.members_, op_, peer_, message_->answer.expected);
+    throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
   if (message_->answer.answer == Grant::kUncalled) {
     throw mailbox_.uncalled(mailbox_.rank(), peer_, op_.signature);

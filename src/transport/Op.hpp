@@ -5,7 +5,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -52,6 +51,7 @@ struct Op {
   // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
   // for it.
   bool is_remainder = false;
+  size_t kept = 0;  // bytes that it has copied
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;
   std::shared_ptr<void> memory;  // owns what the scripts read and write
@@ -66,12 +66,6 @@ struct Op {
   // program, by the engine's own.
   std::function<void(Op&)> finished;
   std::atomic<bool> calls_back{false};
-
-  size_t outgoingBytes() const {
-    return std::accumulate(
-        outgoing.begin(), outgoing.end(), size_t{0},
-        [](size_t sum, const Outgoing& message) { return sum + message.data.bytes(); });
-  }
 
   // Lets go of the caller's tensors, and of the Work, which holds this.
   void release() {

@@ -35,27 +35,43 @@ bool goesOn(const Script& send, const Outgoing& message, const RankSet& gone) {
          !lacks(*send.waiting(), gone);
 }
 
+size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
+  size_t bytes = 0;
+  const ConstSpans* last = nullptr;
+  for (const size_t i : going) {
+    const ConstSpans& data = op.outgoing[i].data;
+    bytes += last != nullptr && data == *last ? 0 : data.bytes();
+    last = &data;
+  }
+  return bytes;
+}
+
 }  // namespace
 
-std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone) {
+std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
+  std::vector<size_t> going;
+  for (size_t i = 0; i < op->outgoing.size(); ++i) {
+    if (goesOn(op->scripts[i], op->outgoing[i], gone)) {
+      going.push_back(i);
+    }
+  }
+  const size_t bytes = op->is_remainder ? op->kept : bytesToCopy(*op, going);
+  if (going.empty() || (!op->is_remainder && bytes > room)) {
+    return nullptr;
+  }
   auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
   auto kept = op->is_remainder ? nullptr : std::make_shared<Kept>(op);
-  for (size_t i = 0; i < op->outgoing.size(); ++i) {
-    if (!goesOn(op->scripts[i], op->outgoing[i], gone)) {
-      continue;
-    }
+  for (const size_t i : going) {
     if (kept) {
       kept->copy(op->outgoing[i]);
     }
     rest->scripts.push_back(std::move(op->scripts[i]));
     rest->outgoing.push_back(op->outgoing[i]);
   }
-  if (rest->scripts.empty()) {
-    return nullptr;
-  }
   rest->sequence = op->sequence;
   rest->is_remainder = true;
   rest->memory = kept ? kept : op->memory;
+  rest->kept = bytes;
   return rest;
 }
 

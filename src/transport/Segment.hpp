@@ -25,19 +25,19 @@ struct Grant {
   enum Answer : uint64_t {
     kNone,
     kAccepted,
-    kRefused,    // the receiver called something else: `expected`
+    kRefused,    // the receiver called something else: `signature`
     kUncalled,   // the receiver has called nothing that takes it, for as long as its timeout is
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
     kCredit,     // `id` bytes of small messages have been taken
-    kElsewhere   // no message will come: this rank waits in another operation, the `expected` one
+    kElsewhere   // no message will come: this rank waits in another operation, the `signature`'s
   };
 
   uint64_t id = 0;
   Answer answer = kNone;
-  GivenUp given_up = {};    // kWithdrawn, kBrokenOff
-  Signature expected = {};  // what the receiver called, for the message of a refusal
+  GivenUp given_up = {};     // kWithdrawn, kBrokenOff
+  Signature signature = {};  // what the receiver called, for the message of a refusal
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be

@@ -30,8 +30,9 @@ class RemainderTest : public ::testing::Test {
           Op::Kind::kMessage, signatureOf<float>(OpKind::kNeighborAllReduce, input.size()),
           Deadline::in(std::chrono::minutes(1)));
       op->sequence = ++issued;
+      uint32_t phase = 0;
       for (int rank : destinations) {
-        addSend(agenda.mailbox(), *op, {rank, 0, spansOf(input)});
+        addSend(agenda.mailbox(), *op, {rank, 0, spansOf(input), 1.0, phase++});
       }
       std::vector<WeightedRank> weighted;
       for (int rank : sources) {
@@ -66,8 +67,8 @@ class RemainderTest : public ::testing::Test {
   }
 
   void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
-  void failForWantOfTwo() {
-    const OpPtr op = one_->average(input_, output_, {2}, {0});
+  void failForWantOfTwo(std::vector<int> destinations = {0}) {
+    const OpPtr op = one_->average(input_, output_, {2}, std::move(destinations));
     die(2);
     one_->tick();
     const std::optional<Error> error = errorOf(*op);
@@ -122,6 +123,27 @@ TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
   const std::optional<Error> error = receive(kMuch);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->cause(), Cause::kPeerFailed);
+  EXPECT_EQ(error->ranks(), Ranks{2});
+}
+
+TEST_F(RemainderTest, WhatGoesTwiceIsKeptOnce) {
+  failForWantOfTwo({0, 0});
+  const size_t calls = (size_t{60} << 20) / (kMuch * sizeof(float));
+  for (size_t call = 1; call < calls; ++call) {
+    one_->average(input_, output_, {2}, {0, 0});
+    one_->tick();
+  }
+  for (size_t message = 0; message < 2 * calls; ++message) {
+    ASSERT_FALSE(receive(kMuch)) << message;
+  }
+}
+
+TEST_F(RemainderTest, WhatIsLargerThanTheBoundIsNotCopied) {
+  input_.resize((size_t{65} << 20) / sizeof(float));
+  output_.resize(input_.size());
+  failForWantOfTwo();
+  const std::optional<Error> error = receive(input_.size());
+  ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->ranks(), Ranks{2});
 }
 

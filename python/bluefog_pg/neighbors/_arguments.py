@@ -12,7 +12,8 @@ import torch
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
 
-# Tags next to each other that belong to one operation, and to its derivatives.
+# Tags next to each other that belong to one operation (kPhases in Frame.hpp), and to its
+# derivatives.
 _PHASES = 4
 _ORDERS = 16
 

@@ -71,7 +71,8 @@ def neighbor_allreduce(
     bits.
 
     Differentiable: the gradient is averaged over the reversed edges, so every rank has to go
-    backward through it. (Not with async_op.)
+    backward through it, and `tensor` requires a gradient on all ranks or on none. (Not with
+    async_op.)
 
     Args:
         tensor: any shape, floating or complex, on the CPU, the same shape on every rank that
