@@ -299,3 +299,25 @@ def test_ranks_in_any_iterable(pool: harness.Pool) -> None:
         before = (rank - 1) % 4
         for name, got in told.items():
             assert got == [before, 2 * before][: 1 if name == "keys" else 2] * 2, name
+
+
+def entered(rank: int, world: int) -> list[inrank.Raised]:
+    """What is below the Python operations is called as nobody should."""
+    from bluefog_pg import _C
+
+    with ready_group() as group:
+        backend, x = group._get_backend(torch.device("cpu")), torch.ones(3)
+        blank_edges, blank = _C.Edges.__new__(_C.Edges), type(backend).__new__(type(backend))
+        return [
+            inrank.catch(lambda: backend.neighbor_allreduce(x)),
+            inrank.catch(lambda: backend.neighbor_allreduce(x, None, 0, False)),
+            inrank.catch(lambda: backend.neighbor_allreduce(x, blank_edges, 0, False)),
+            inrank.catch(lambda: blank.pair_gossip(x, blank_edges, 0, False)),
+        ]
+
+
+def test_the_backend_itself_refuses_nonsense(pool: harness.Pool) -> None:
+    for errors in pool.run(entered):
+        texts = ["expected (tensors", "expected Edges", "__init__ has not", "__init__ has not"]
+        for error, text in zip(errors, texts, strict=True):
+            harness.raised(error, "TypeError", text=text)

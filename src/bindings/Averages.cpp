@@ -100,7 +100,10 @@ PyObject* ofMany(const Call& call, PyObject* list) {
 // What pybind11 has made that object for.
 template <class T>
 T& held(PyObject* object) {
-  return *reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<T>();
+  auto* instance = reinterpret_cast<py::detail::instance*>(object);
+  T* value = instance->get_value_and_holder().value_ptr<T>();
+  TORCH_CHECK_TYPE(value != nullptr, Py_TYPE(object)->tp_name, ".__init__ has not been called");
+  return *value;
 }
 
 template <OpKind kind>
