@@ -15,7 +15,7 @@ Call = Callable[[], Result]
 
 @runtime_checkable
 class Repeating(Protocol):
-    """A Call that repeats and times itself, where a loop in Python would show in the time."""
+    """A Call that repeats and times itself: in C, or with what it gave last."""
 
     def __call__(self) -> Result: ...
 

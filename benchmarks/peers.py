@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -69,8 +70,25 @@ class FakePeer(TorchPeer):
     checked = False
 
 
+class Averaging:
+    """Of the case's tensor; repeated, each call averages what the last one gave."""
+
+    def __init__(self, averaged: Result, average: Callable[[Result], Result]) -> None:
+        self.averaged, self.average = averaged, average
+
+    def __call__(self) -> Result:
+        return self.average(self.averaged)
+
+    def repeat(self, reps: int) -> float:
+        x, average = self.averaged, self.average
+        start = time.perf_counter()
+        for _ in range(reps):
+            x = average(x)
+        return (time.perf_counter() - start) / reps
+
+
 class BluefogPeer(TorchPeer):
-    def averaged(self, case: Case) -> Tensor | list[Tensor]:
+    def averaged(self, case: Case) -> Result:
         return case.send
 
     def bind(self, case: Case) -> Call | None:
@@ -78,26 +96,25 @@ class BluefogPeer(TorchPeer):
             return super().bind(case)
         import bluefog_pg
 
-        send, group = case.send, self.group
+        group, averaged = self.group, self.averaged(case)
         if case.op == PAIR:
             partner = case.rank ^ 1
-            return lambda: bluefog_pg.pair_gossip(send, partner, group=group)
-        x = self.averaged(case)
+            return Averaging(averaged, lambda x: bluefog_pg.pair_gossip(x, partner, group=group))
         if case.op == "neighbor_one_peer":
             turns = itertools.cycle(case.edges())
 
-            def call() -> Result:
+            def average(x: Result) -> Result:
                 (source,), to = next(turns)
                 return bluefog_pg.neighbor_allreduce(
                     x, self_weight=0.5, src_weights={source: 0.5}, dst_weights=to, group=group
                 )
 
-            return call
+            return Averaging(averaged, average)
         graphs = bluefog_pg.topology_util
         ring = case.op == "neighbor_ring"
         graph = (graphs.RingGraph if ring else graphs.ExponentialTwoGraph)(case.n)
         bluefog_pg.set_topology(graph, group=group)
-        return lambda: bluefog_pg.neighbor_allreduce(x, group=group)
+        return Averaging(averaged, lambda x: bluefog_pg.neighbor_allreduce(x, group=group))
 
 
 class ListPeer(BluefogPeer):

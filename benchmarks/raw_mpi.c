@@ -76,15 +76,18 @@ static void exchange(const struct Turn* turn, const float* own, float* const* go
 }
 
 // Call number `first`, `first` + 1, ... of a sequence that goes through the turns again and again.
+// The first averages `own`, each other one what the last has made, in the other one of two buffers.
 // Returns the seconds that one of the `reps` calls took.
 double averages(const MPI_Comm* comm, const struct Turn* turns, size_t turns_n, size_t first,
-                const float* own, float* const* got, float* out, size_t count, size_t reps) {
+                const float* own, float* const* got, float* const out[2], size_t count,
+                size_t reps) {
   size_t at = first % turns_n;
   const double start = MPI_Wtime();
   for (size_t i = 0; i < reps; ++i) {
     const struct Turn* turn = &turns[at];
     exchange(turn, own, got, count, *comm);
-    average(out, own, got, turn->sources_n, count);
+    average(out[i % 2], own, got, turn->sources_n, count);
+    own = out[i % 2];
     at = at + 1 < turns_n ? at + 1 : 0;
   }
   return (MPI_Wtime() - start) / (double)reps;

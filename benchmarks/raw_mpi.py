@@ -78,8 +78,9 @@ class RawMpiCall:
         self.turns = (Turn * len(turns))(*(Turn.of(*turn) for turn in turns))
         self.got = [torch.zeros_like(case.send) for _ in turns[0][0]]
         got = (ctypes.c_void_p * len(self.got))(*(buffer.data_ptr() for buffer in self.got))
-        self.buffers = (case.send.data_ptr(), got, case.recv.data_ptr(), case.send.numel())
-        self.send = case.send  # C has its address alone
+        self.send, self.spare = case.send, torch.zeros_like(case.recv)  # C has addresses alone
+        out = (ctypes.c_void_p * 2)(self.result.data_ptr(), self.spare.data_ptr())
+        self.buffers = (self.send.data_ptr(), got, out, self.send.numel())
         self.comm, self.done = comm, 0
 
     def __call__(self) -> Tensor:

@@ -38,7 +38,7 @@ class Adder {
   const NeighborSum& sum_;
   Mailbox& mailbox_;
   const Expectations& messages_;
-  const Stores stores_ = storesFor(sum_.mixes.bytes());
+  const Stores stores_ = storesForAverage(sum_.mixes.bytes());
   std::vector<const void*> inputs_;
   std::vector<double> weights_;
 };

@@ -52,7 +52,7 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
       [&](size_t i, double weight) { take(payloadOf(frames_[i]), weight); });
   const size_t bytes = call_.signature.bytes();
   weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
-              call_.divisor, call_.signature.count, storesFor(bytes));
+              call_.divisor, call_.signature.count, Stores::kCached);
   mailbox.noteTouched(sources.size() * bytes, bytes);
   for (size_t i = 0; i < sources.size(); ++i) {
     mailbox.drop(sources[i].rank, bytes);

@@ -38,6 +38,8 @@ enum class Stores : uint8_t {
 };
 // For a result of so many bytes.
 Stores storesFor(size_t bytes);
+// For an average of so many bytes, which the next call begins with.
+Stores storesForAverage(size_t bytes);
 // Where the result takes the place of something that the same core has read, `window` bytes ago.
 Stores storesInPlace(size_t bytes, size_t window);
 
