@@ -109,6 +109,7 @@ TEST(AtOnceTest, NothingIsDoneBesideAnotherOperation) {
     Floats got(1);
     const OpPtr receive = me.start(me.receive(got, 1 - me.self));
     EXPECT_EQ(ringSum(me, 3, 1).tryAtOnce().sequence, 0u);
+    me.synchronize();  // or the other rank's receive could already have ended when it tries
     me.run(me.send(Floats{4}, 1 - me.self));
     me.finish(receive);
     EXPECT_TRUE(holdsOnly(ringSum(me, 3, 1).run(), 2));
