@@ -80,6 +80,9 @@ struct Mix {
   Dtype dtype;
 
   Mix part(size_t at, size_t length) const { return {input + at, output + at, length, dtype}; }
+  bool goesOnIn(const Mix& other) const {
+    return dtype == other.dtype && input + bytes == other.input && output + bytes == other.output;
+  }
 };
 
 // output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor. The terms are

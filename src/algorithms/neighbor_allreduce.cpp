@@ -10,10 +10,10 @@ namespace {
 // Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
 class Adder {
  public:
-  Adder(const NeighborSum& sum, Mailbox& mailbox, const Expectations& messages)
-      : sum_(sum), mailbox_(mailbox), messages_(messages) {}
+  Adder(const NeighborSum& sum, Mailbox& mailbox, const Expectations& messages, Stores stores)
+      : sum_(sum), mailbox_(mailbox), messages_(messages), stores_(stores) {}
 
-  // Of `bytes` from `at` on; bytesOf(message) is where those lie of a message.
+  // Of `bytes` from `at` on; bytesOf(i) is where those lie of message i.
   template <class BytesOf>
   void add(size_t at, size_t bytes, const BytesOf& bytesOf) {
     sum_.mixes.forEach(at, bytes, [&](const Mix& mix, size_t place) {
@@ -27,7 +27,7 @@ class Adder {
           sum_.sources, sum_.self_weight, mailbox_.rank(),
           [this](size_t i) { return messages_[i]->weight; },
           [&](double weight) { take(mix.input, weight); },
-          [&](size_t i, double weight) { take(bytesOf(*messages_[i]) + place, weight); });
+          [&](size_t i, double weight) { take(bytesOf(i) + place, weight); });
       weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
                   mix.bytes / width(mix.dtype), stores_);
       mailbox_.noteTouched(messages_.size() * mix.bytes, mix.bytes);
@@ -38,10 +38,33 @@ class Adder {
   const NeighborSum& sum_;
   Mailbox& mailbox_;
   const Expectations& messages_;
-  const Stores stores_ = storesForAverage(sum_.mixes.bytes());
+  const Stores stores_;
   std::vector<const void*> inputs_;
   std::vector<double> weights_;
 };
+
+// So much is added between two looks at what else this rank has to do: whole frames of a lane.
+constexpr size_t kStretch = size_t{1} << 20;
+
+using Places = std::vector<const std::byte*>;
+
+// Where the messages can be read in their senders' memory; empty unless all can.
+Places offeredBy(Mailbox& mailbox, const Expectations& messages) {
+  Places places;
+  for (const Mailbox::Expected& message : messages) {
+    places.push_back(mailbox.offered(*message));
+    if (places.back() == nullptr) {
+      return {};
+    }
+  }
+  return places;
+}
+
+bool areStillOffered(const Mailbox& mailbox, const Expectations& messages) {
+  return std::all_of(messages.begin(), messages.end(), [&](const Mailbox::Expected& message) {
+    return mailbox.isStillOffered(*message);
+  });
+}
 
 }  // namespace
 
@@ -63,7 +86,22 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
   for (const Mailbox::Expected& message : messages) {
     mailbox.requireSame(*message, op, bytes);
   }
-  Adder adder(sum, mailbox, messages);
+  if (const Places offered = sum.streams ? offeredBy(mailbox, messages) : Places();
+      !offered.empty()) {
+    // What neighbours read next lies best in no rank's cache: see docs/design.md.
+    Adder adder(sum, mailbox, messages, Stores::kStreamed);
+    for (size_t at = 0; at < bytes; at += kStretch) {
+      adder.add(at, std::min(kStretch, bytes - at), [&](size_t i) { return offered[i] + at; });
+      co_await Pause();
+    }
+    if (areStillOffered(mailbox, messages)) {
+      for (const Mailbox::Expected& message : messages) {
+        mailbox.noteTaken(*message);
+      }
+      co_return;
+    }
+  }
+  Adder adder(sum, mailbox, messages, storesForAverage(bytes));
   if (messages.empty() || bytes <= Mailbox::payload() || !sum.streams) {
     std::vector<const Inbound*> announced;
     for (const Mailbox::Expected& message : messages) {
@@ -76,7 +114,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
     for (const Inbound* message : announced) {
       co_await mailbox.completed(*message);
     }
-    adder.add(0, bytes, [](const Inbound& message) { return message.payload.data(); });
+    adder.add(0, bytes, [&](size_t i) { return messages[i]->payload.data(); });
     co_return;
   }
   const auto floor = co_await mailbox.floor();
@@ -86,7 +124,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
   for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
     co_await mailbox.heads(messages);
     adder.add(at, std::min(Mailbox::payload(), bytes - at),
-              [&](const Inbound& message) { return mailbox.head(message); });
+              [&](size_t i) { return mailbox.head(*messages[i]); });
     for (const Mailbox::Expected& message : messages) {
       mailbox.pop(*message);
     }

@@ -27,7 +27,7 @@ Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
     mailbox.sendWhole(message, outgoing());
     co_return;
   }
-  mailbox.announce(message);
+  mailbox.announce(message, outgoing());
   bool wanted = co_await mailbox.answered(message, op);
   if (wanted) {
     co_await Made(op, index);

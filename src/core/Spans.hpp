@@ -8,7 +8,7 @@
 namespace bluefog {
 
 // Memory in one or several places, seen as one after the other. A Piece has `bytes`, a whole number
-// of elements, and part(at, length), a stretch of itself.
+// of elements, part(at, length), a stretch of itself, and goesOnIn(another): the two are one.
 template <class Piece>
 class InARow {
  public:
@@ -23,8 +23,15 @@ class InARow {
 
   void add(Piece piece) {
     const size_t end = bytes() + piece.bytes;
-    placed_.push_back({std::move(piece), end});
+    if (!placed_.empty() && placed_.back().piece.goesOnIn(piece)) {
+      placed_.back().piece.bytes += piece.bytes;
+      placed_.back().end = end;
+    } else {
+      placed_.push_back({std::move(piece), end});
+    }
   }
+  // Null unless there is exactly one.
+  const Piece* single() const { return placed_.size() == 1 ? &placed_.front().piece : nullptr; }
   size_t bytes() const { return placed_.empty() ? 0 : placed_.back().end; }
   bool operator==(const InARow& other) const = default;
 
@@ -59,6 +66,7 @@ struct Span {
   size_t bytes;
 
   Span part(size_t at, size_t length) const { return {data + at, length}; }
+  bool goesOnIn(const Span& other) const { return data + bytes == other.data; }
 };
 using Spans = InARow<Span>;
 
@@ -68,6 +76,7 @@ struct ConstSpan {
 
   bool operator==(const ConstSpan& other) const = default;
   ConstSpan part(size_t at, size_t length) const { return {data + at, length}; }
+  bool goesOnIn(const ConstSpan& other) const { return data + bytes == other.data; }
 };
 using ConstSpans = InARow<ConstSpan>;
 

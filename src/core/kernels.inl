@@ -545,13 +545,7 @@ bool hasExactInverse(double divisor) {
 enum class Last { kAsItIs, kTimes, kOver };
 
 template <size_t N, Last last, class A>
-void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n) {
-  const A* from[N];
-  A factor[N];
-  for (size_t k = 0; k < N; ++k) {
-    from[k] = terms[k];
-    factor[k] = factors[k];
-  }
+void weigh(A* out, const A* const* from, const A* factor, A scale, size_t n) {
 #pragma GCC ivdep
   for (size_t i = 0; i < n; ++i) {
     A value = factor[0] * from[0][i];
@@ -567,15 +561,43 @@ void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n
   }
 }
 
+// Streams are not fenced. Their place has to be aligned as a vector.
+template <size_t N, Last last, class A>
+void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n, Stores stores) {
+  const A* from[N];
+  A factor[N];
+  for (size_t k = 0; k < N; ++k) {
+    from[k] = terms[k];
+    factor[k] = factors[k];
+  }
+  size_t at = 0;
+  if (stores == Stores::kStreamed) {
+    // Each vector as soon as it is made. Measured, 64 MiB of two terms on 2 cores: 8.3 ms, and
+    // 10.7 block by block.
+    constexpr size_t kStep = 4 * sizeof(Vector) / sizeof(A);
+    alignas(64) A made[kStep];
+    for (; at + kStep <= n; at += kStep) {
+      weigh<N, last>(made, from, factor, scale, kStep);
+      copyVectors<stream>(reinterpret_cast<char*>(out + at), reinterpret_cast<char*>(made),
+                          sizeof made);
+      for (size_t k = 0; k < N; ++k) {
+        from[k] += kStep;
+      }
+    }
+  }
+  weigh<N, last>(out + at, from, factor, scale, n - at);
+}
+
 template <size_t N, class A>
-void weighAll(A* out, const A* const* terms, const A* factors, Last last, A scale, size_t n) {
+void weighAll(A* out, const A* const* terms, const A* factors, Last last, A scale, size_t n,
+              Stores stores) {
   switch (last) {
     case Last::kTimes:
-      return weighAll<N, Last::kTimes>(out, terms, factors, scale, n);
+      return weighAll<N, Last::kTimes>(out, terms, factors, scale, n, stores);
     case Last::kOver:
-      return weighAll<N, Last::kOver>(out, terms, factors, scale, n);
+      return weighAll<N, Last::kOver>(out, terms, factors, scale, n, stores);
     default:
-      return weighAll<N, Last::kAsItIs>(out, terms, factors, scale, n);
+      return weighAll<N, Last::kAsItIs>(out, terms, factors, scale, n, stores);
   }
 }
 
@@ -586,6 +608,9 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
   alignas(64) A sum[kBlock];
   alignas(64) T narrowed[kNative<T> ? 1 : kBlock];
   T* to = static_cast<T*>(out);
+  // Of other types blocks are made first, and then narrowed.
+  const bool streams = kNative<T> && stores == Stores::kStreamed;
+  const bool at_once = !streams || reinterpret_cast<uintptr_t>(out) % sizeof(Vector) == 0;
   const A over = static_cast<A>(divisor);
   const bool exact = hasExactInverse(divisor);
   const A scale = exact ? A(1) / over : over;
@@ -595,7 +620,7 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
     const size_t n = count - at < kBlock ? count - at : kBlock;
     A* result = sum;
     if constexpr (kNative<T>) {
-      result = stores == Stores::kCached ? to + at : sum;
+      result = at_once ? to + at : sum;
     }
     for (terms.begin(at, n); terms.turn(sum);) {
       A factors[kTerms] = {1};  // of what has been made
@@ -605,8 +630,11 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
       }
       A* made_now = terms.isLast() ? result : sum;
       const Last last = terms.isLast() ? divided : Last::kAsItIs;
-      terms.withSize(
-          [&](auto size) { weighAll<size>(made_now, terms.data(), factors, last, scale, n); });
+      terms.withSize([&](auto size) {
+        weighAll<size>(
+            made_now, terms.data(), factors, last, scale, n,
+            streams && made_now == result && at_once ? Stores::kStreamed : Stores::kCached);
+      });
     }
     if constexpr (!kNative<T>) {
       narrow(narrowed, sum, n);

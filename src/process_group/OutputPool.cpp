@@ -16,8 +16,6 @@
 namespace bluefog {
 namespace {
 
-// Below, malloc keeps what is freed.
-constexpr size_t kSmallest = size_t{256} << 10;
 constexpr size_t kMostIdle = size_t{64} << 20;
 
 // As torch aligns tensors.
@@ -26,54 +24,70 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-Mapping freshBlock(size_t bytes) {
+struct Block {
+  std::shared_ptr<std::byte> data;  // gives it back to whence it came
+  size_t bytes = 0;
+};
+
+std::shared_ptr<std::byte> ownBlock(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     throwErrno("[bluefog] allocating " + std::to_string(bytes) + " bytes for a result");
   }
   ::madvise(data, bytes, MADV_HUGEPAGE);
-  return {data, bytes};
+  const auto mapping = std::make_shared<Mapping>(data, bytes);
+  return {mapping, mapping->data()};
+}
+
+Block freshBlock(const std::shared_ptr<SharedHeap>& heap, size_t bytes) {
+  if (std::byte* data = heap ? heap->take(bytes) : nullptr) {
+    return {{data, [heap, bytes](std::byte* block) { heap->giveBack(block, bytes); }}, bytes};
+  }
+  return {ownBlock(bytes), bytes};
 }
 
 }  // namespace
 
 class OutputPool::Blocks {
  public:
-  Mapping take(size_t bytes) {
+  explicit Blocks(std::shared_ptr<SharedHeap> heap) : heap_(std::move(heap)) {}
+
+  Block take(size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      const auto found = std::find_if(idle_.begin(), idle_.end(), [bytes](const Mapping& block) {
-        return block.size() == bytes;
-      });
+      const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                      [bytes](const Block& block) { return block.bytes == bytes; });
       if (found != idle_.end()) {
-        Mapping block = std::move(*found);
+        Block block = std::move(*found);
         idle_.erase(found);
         idle_bytes_ -= bytes;
         return block;
       }
       largest_ = std::max(largest_, bytes);
     }
-    return freshBlock(bytes);
+    return freshBlock(heap_, bytes);
   }
 
-  void giveBack(Mapping block) {
+  void giveBack(Block block) {
     const std::lock_guard lock(mutex_);
-    idle_bytes_ += block.size();
+    idle_bytes_ += block.bytes;
     idle_.push_back(std::move(block));
     while (idle_bytes_ > std::max(kMostIdle, 2 * largest_)) {
-      idle_bytes_ -= idle_.front().size();
+      idle_bytes_ -= idle_.front().bytes;
       idle_.pop_front();
     }
   }
 
  private:
+  const std::shared_ptr<SharedHeap> heap_;
   std::mutex mutex_;
-  std::deque<Mapping> idle_;  // the oldest first
+  std::deque<Block> idle_;  // the oldest first
   size_t idle_bytes_ = 0;
   size_t largest_ = 0;
 };
 
-OutputPool::OutputPool() : blocks_(std::make_shared<Blocks>()) {}
+OutputPool::OutputPool(std::shared_ptr<SharedHeap> heap)
+    : heap_(std::move(heap)), blocks_(std::make_shared<Blocks>(heap_)) {}
 
 at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const size_t bytes =
@@ -81,11 +95,10 @@ at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& opt
   if (bytes < kSmallest) {
     return at::Tensor(at::detail::empty_cpu(sizes, options));
   }
-  auto block = std::make_shared<Mapping>(blocks_->take(bytes));
-  void* data = block->data();
+  Block block = blocks_->take(bytes);
+  void* data = block.data.get();
   return at::from_blob(
-      data, sizes, [blocks = blocks_, block](void*) { blocks->giveBack(std::move(*block)); },
-      options);
+      data, sizes, [blocks = blocks_, block](void*) { blocks->giveBack(block); }, options);
 }
 
 std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& likes) {

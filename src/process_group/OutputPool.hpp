@@ -3,8 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
+
+#include "transport/SharedHeap.hpp"
 
 namespace bluefog {
 
@@ -14,7 +18,11 @@ namespace bluefog {
 // thread may use it and drop its tensors.
 class OutputPool {
  public:
-  OutputPool();
+  // Bytes. Below, malloc keeps what is freed.
+  static constexpr size_t kSmallest = size_t{256} << 10;
+
+  // With a heap, large results lie where the neighbours on this host can read them.
+  explicit OutputPool(std::shared_ptr<SharedHeap> heap = nullptr);
 
   // A new contiguous tensor of the shape and type of `like`, uninitialised.
   at::Tensor emptyLike(const at::Tensor& like) { return empty(like.sizes(), like.options()); }
@@ -22,10 +30,15 @@ class OutputPool {
   // One for each of them, all in one memory: of many small ones, allocation took longer than their
   // averaging. Tensors on the CPU.
   std::vector<at::Tensor> emptyLikeAll(const std::vector<at::Tensor>& likes);
+  // Where in the heap that lies; nothing where it lies elsewhere.
+  std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const {
+    return heap_ ? heap_->placeOf(data, bytes) : std::nullopt;
+  }
 
  private:
   class Blocks;
 
+  std::shared_ptr<SharedHeap> heap_;
   std::shared_ptr<Blocks> blocks_;  // outlived by tensors: each holds a share
 };
 

@@ -126,6 +126,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     options_->timeout.count(), " ms is not a positive time");
   engine_ =
       join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_);
+  outputs_ = OutputPool(engine_->heap());
   registry::enroll(engine_);
   init();
 }

@@ -177,6 +177,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const std::vector<at::Tensor>& outputs, const Edges& edges,
                                     int64_t tag, Sends sends);
+  class Kept;
+  std::optional<uint64_t> offerTo(const std::vector<WeightedRank>& destinations, ConstSpans& data,
+                                  Kept& kept);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
                  int64_t tag);
   // What has been posted and has no Work.

@@ -4,16 +4,16 @@
 #include <utility>
 
 #include "algorithms/NeighborAtOnce.hpp"
+#include "core/Reduce.hpp"
 #include "process_group/Borrowed.hpp"
 #include "process_group/Call.hpp"
 
 namespace bluefog {
-namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
 // Memory that an operation uses, until it ends.
-class Kept {
+class ProcessGroupBluefog::Kept {
  public:
   // Where the elements of `input` lie one after the other.
   const std::byte* elementsOf(const at::Tensor& input) {
@@ -35,6 +35,8 @@ class Kept {
  private:
   std::vector<c10::Storage> storages_;
 };
+
+namespace {
 
 bool areOfOneType(const Tensors& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
@@ -76,6 +78,35 @@ Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
 
 }  // namespace
 
+// Where those read `data` in this rank's memory, if they had better do that. What goes to several
+// is copied there once for all of them, where it lies elsewhere.
+std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedRank>& destinations,
+                                                     ConstSpans& data, Kept& kept) {
+  const auto readers =
+      std::count_if(destinations.begin(), destinations.end(),
+                    [this](const WeightedRank& it) { return engine_->hosts().isHere(it.rank); });
+  if (!engine_->prefersOffers(data.bytes(), readers)) {
+    return std::nullopt;
+  }
+  if (const ConstSpan* whole = data.single()) {
+    if (const std::optional<uint64_t> place = outputs_.placeOf(whole->data, whole->bytes)) {
+      return place;
+    }
+  }
+  if (readers < 2 || data.bytes() < OutputPool::kSmallest) {
+    return std::nullopt;
+  }
+  const at::Tensor copy = outputs_.empty({static_cast<int64_t>(data.bytes())}, at::kByte);
+  auto* to = static_cast<std::byte*>(copy.mutable_data_ptr());
+  const Stores stores = storesForAverage(data.bytes());
+  data.forEach(0, data.bytes(), [&](const ConstSpan& span, size_t at) {
+    copyBytes(to + at, span.data, span.bytes, stores);
+  });
+  kept.keep(copy);
+  data = ConstSpans(ConstSpan{to, data.bytes()});
+  return outputs_.placeOf(to, data.bytes());
+}
+
 std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
                                                        const Tensors& outputs, const Edges& edges,
                                                        int64_t tag, Sends sends) {
@@ -95,8 +126,11 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
                                  deadline(c10d::kUnsetTimeout));
   if (sends == Sends::kAll) {
+    const std::optional<uint64_t> offer = offerTo(edges.destinations, data, *kept);
     for (const WeightedRank& destination : edges.destinations) {
-      addSend(engine_->mailbox(), *op, {destination.rank, tag, data, destination.weight});
+      Outgoing message{destination.rank, tag, data, destination.weight};
+      message.offer = offer;
+      addSend(engine_->mailbox(), *op, std::move(message));
     }
   }
   op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), tag));

@@ -353,6 +353,9 @@ void Agenda::watchPeers() {
     Failure failure = peerFailed(members_, *op, gone);
     if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
       kept_ += rest->kept;
+      for (const Outgoing& message : rest->outgoing) {
+        mailbox_.endOffers(message.destination, messageId(rest->sequence, message.phase));
+      }
       remainders.push_back(std::move(rest));
     }
     return failure;

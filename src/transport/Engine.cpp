@@ -19,6 +19,9 @@ constexpr milliseconds kSlice{50};
 constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
+// Measured (benchmarks/README.md): below, ranks that each have a core are faster by a lane, whose
+// frames stay in their caches.
+constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
 
@@ -39,6 +42,15 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
 
 int Engine::ranksHere() const {
   return static_cast<int>(segments_->hosts().here().size());
+}
+
+std::shared_ptr<SharedHeap> Engine::heap() const {
+  return ranksHere() > 1 ? std::make_shared<SharedHeap>(segment_, members_.rank) : nullptr;
+}
+
+bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
+  return readers > 0 && bytes > Mailbox::payload() &&
+         (readers > 1 || !own_core_ || bytes >= kLargeOffer);
 }
 
 std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,

@@ -18,6 +18,7 @@
 #include "transport/Op.hpp"
 #include "transport/Seat.hpp"
 #include "transport/Segments.hpp"
+#include "transport/SharedHeap.hpp"
 
 namespace bluefog {
 
@@ -51,6 +52,11 @@ class Engine {
   // The second board, for what is sent back in answer to the first's frames.
   Board& returns() { return agenda_.returns(); }
   Mailbox& mailbox() { return agenda_.mailbox(); }
+  // Where results lie that neighbours may read; null where none of them is on this host.
+  std::shared_ptr<SharedHeap> heap() const;
+  // Whether a message that so many ranks of this host get had better be read there than from a
+  // lane.
+  bool prefersOffers(size_t bytes, ptrdiff_t readers) const;
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 namespace bluefog {
@@ -15,6 +16,7 @@ class HostMap {
   // The ranks of this host, with this one, and of the others; ascending.
   const std::vector<int>& here() const { return here_; }
   const std::vector<int>& elsewhere() const { return elsewhere_; }
+  bool isHere(int rank) const { return std::binary_search(here_.begin(), here_.end(), rank); }
   // The ranks of each host; hosts in the order of their first ranks.
   const std::vector<std::vector<int>>& all() const { return all_; }
   // Where all hosts have as many ranks, of which this one is the k-th on its host: the k-th of

@@ -38,6 +38,8 @@ struct Inbound {
   Signature signature;  // what its sender called
   size_t bytes = 0;     // all of it
   uint16_t sent = 0;    // when: see secondsNow
+  // Where it lies in its sender's heap, until Mailbox::isStillOffered() says otherwise.
+  std::optional<uint64_t> offer;
   std::vector<std::byte> payload;
   // Where the bytes of a large message go. Null: the script takes the frames from the lane.
   std::byte* sink = nullptr;

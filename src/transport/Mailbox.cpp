@@ -1,6 +1,9 @@
 #include "transport/Mailbox.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/Reduce.hpp"
@@ -8,7 +11,7 @@
 namespace bluefog {
 
 Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bells)
-    : members_(members), bells_(bells) {
+    : members_(members), bells_(bells), segments_(segments) {
   for (int peer = 0; peer < members.size; ++peer) {
     const Segment& segment = segments.with(peer);
     lanes_.push_back(Lane{
@@ -20,6 +23,9 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
         .coming = {},
         .broken_off = {},
         .answers = Answers(segment.grants(peer, members.rank), segment.grants(members.rank, peer)),
+        .offers_over = &segment.grants(members.rank, peer).offers_over,
+        .their_offers_over = &segment.grants(peer, members.rank).offers_over,
+        .heap = {},
         .elsewhere = {},
     });
   }
@@ -218,6 +224,9 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   if (frame.type == FrameType::kAnnounce) {
     message.state = Inbound::State::kAnnounced;
     message.bytes = frame.offset;
+    if (frame.bytes == sizeof(uint64_t)) {
+      std::memcpy(&message.offer.emplace(), payload, sizeof(uint64_t));
+    }
     // The map shares ownership with the script: frames may still come after the script has ended.
     from_peer.coming.emplace(message.id, inbound);
     if (const auto ended = from_peer.broken_off.extract(message.id)) {

@@ -27,8 +27,10 @@ namespace bluefog {
 struct Outbound {
   int destination = 0;
   uint64_t id = 0;
+  size_t bytes = 0;
   Grant answer;
   bool is_sent = false;
+  bool is_offered = false;
 };
 
 // An operation waits in vain for a rank that waits in another one.
@@ -89,7 +91,6 @@ class Mailbox {
     Mailbox& mailbox_;
     Outbound outbound_;
     Frame announcement_;
-    size_t bytes_;
   };
 
   class Waiting : public Awaitable {
@@ -201,6 +202,12 @@ class Mailbox {
   Reached arrived(const std::vector<Expected>& messages);
   Reached completed(const Inbound& message);
   Reached completed(const std::vector<Expected>& messages);
+  // Where an announced message lies in its sender's memory; null where that cannot be read here.
+  const std::byte* offered(const Inbound& message);
+  // After its bytes were read there: whether they were what was sent.
+  bool isStillOffered(const Inbound& message) const;
+  // Tells the sender of an announced message that its bytes were read where they lay.
+  void noteTaken(Inbound& message);
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
   // Throws a mismatch, and tells the sender, where it called something else than `op`.
@@ -234,8 +241,11 @@ class Mailbox {
   // One frame each: all of a small message; that a large one is there; its bytes from there on, of
   // which it returns how many.
   void sendWhole(Departing& message, const Outgoing& from);
-  void announce(Departing& message);
+  void announce(Departing& message, const Outgoing& from);
   size_t sendPart(Departing& message, const Outgoing& from, size_t at);
+  // Before the memory of such a message, and of earlier ones, changes: they stream, if they are
+  // still wanted.
+  void endOffers(int destination, uint64_t id);
 
   // --- small messages without an operation: see AtOnce
   // Whether no message waits for another here, so that what lies in a lane is for the next call,
@@ -327,6 +337,9 @@ class Mailbox {
     std::map<uint64_t, GivenUp> broken_off;  // ids whose announcement is still in the lane
     uint64_t unseen_from = 0;                // the first id that has not come out of the lane
     Answers answers;
+    std::atomic<uint64_t>* offers_over;  // of what this rank offers there
+    const std::atomic<uint64_t>* their_offers_over;
+    std::optional<Mapping> heap;  // the peer's, once it was looked for
     size_t unexpected_bytes = 0;
     size_t abandoned = 0;    // messages that nobody waits for, and that have not come
     bool is_gone = false;    // the peer: nothing comes, and nobody hears
@@ -335,6 +348,8 @@ class Mailbox {
     std::optional<Elsewhere> elsewhere;
   };
 
+  // Null where it cannot be seen from here.
+  const Mapping* heapOf(int peer);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
   bool drainLane(int peer);
   bool drainAnswers(int peer);
@@ -377,6 +392,7 @@ class Mailbox {
 
   const Membership& members_;
   Bells& bells_;
+  const Segments& segments_;
   std::vector<Lane> lanes_;
   Lines expected_;
   Lines unexpected_;

@@ -104,6 +104,9 @@ void Mailbox::hear(int peer, const Grant& grant) {
   const auto found = from.unanswered.find(grant.id);
   if (found != from.unanswered.end()) {
     found->second->answer = grant;
+    if (grant.answer == Grant::kTaken) {
+      sent_.fetch_add(found->second->bytes, std::memory_order_relaxed);
+    }
     stirred_.push_back(operationOf(grant.id));
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);

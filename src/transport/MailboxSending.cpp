@@ -2,20 +2,23 @@
 #include "transport/Mailbox.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 namespace bluefog {
 
 Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& message)
-    : mailbox_(mailbox), bytes_(message.data.bytes()) {
+    : mailbox_(mailbox) {
   Lane& lane = mailbox.lane(message.destination);
   outbound_.destination = message.destination;
   outbound_.id = messageId(op.sequence, message.phase);
+  outbound_.bytes = message.data.bytes();
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
   announcement_.id = outbound_.id;
   announcement_.tag = message.tag;
-  announcement_.offset = bytes_;
+  announcement_.offset = outbound_.bytes;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
   announcement_.sent = secondsNow();
@@ -23,6 +26,9 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
 
 Mailbox::Departing::~Departing() {
   Lane& lane = mailbox_.lane(outbound_.destination);
+  if (outbound_.is_offered && outbound_.answer.answer == Grant::kNone) {
+    mailbox_.endOffers(outbound_.destination, outbound_.id);
+  }
   lane.unanswered.erase(outbound_.id);
   if (!lane.departing.empty() && lane.departing.front() <= outbound_.id) {
     lane.unsent.emplace(outbound_.id, Unsent{announcement_, mailbox_.why_});
@@ -41,20 +47,28 @@ void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
   Frame frame = message.announcement_;
   frame.type = FrameType::kEager;
   frame.offset = 0;
-  frame.bytes = static_cast<uint32_t>(message.bytes_);
+  frame.bytes = static_cast<uint32_t>(message->bytes);
   write(from.destination, from, 0, frame.bytes);
   publish(message, frame);
 }
 
-void Mailbox::announce(Departing& message) {
-  publish(message, message.announcement_);
+void Mailbox::announce(Departing& message, const Outgoing& from) {
+  Frame frame = message.announcement_;
+  if (from.offer && segments_.hosts().isHere(from.destination)) {
+    message.outbound_.is_offered = true;
+    frame.bytes = sizeof *from.offer;
+    std::memcpy(payloadOf(lane(from.destination).out.slot()), &*from.offer, frame.bytes);
+    // What was streamed into that memory must be there first.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  publish(message, frame);
 }
 
 size_t Mailbox::sendPart(Departing& message, const Outgoing& from, size_t at) {
   Frame frame = message.announcement_;
   frame.type = FrameType::kData;
   frame.offset = at;
-  frame.bytes = static_cast<uint32_t>(std::min(payload(), message.bytes_ - at));
+  frame.bytes = static_cast<uint32_t>(std::min(payload(), message->bytes - at));
   write(from.destination, from, at, frame.bytes);
   publish(message, frame);
   return frame.bytes;
@@ -73,7 +87,7 @@ void Mailbox::publish(Departing& message, const Frame& frame) {
   *to.out.slot() = frame;
   sendOff(peer, *to.out.slot());
   const size_t sent = frame.type == FrameType::kAnnounce ? 0 : frame.offset + frame.bytes;
-  message.outbound_.is_sent = sent >= message.bytes_;
+  message.outbound_.is_sent = sent >= message->bytes;
   if (!to.departing.empty() && to.departing.front() == message->id) {
     nextTurn(to);
   }
@@ -85,7 +99,9 @@ void Mailbox::sendOff(int peer, Frame& slot) {
   if (slot.type == FrameType::kEager) {
     to.outstanding += charge(slot.bytes);
   }
-  sent_.fetch_add(slot.bytes, std::memory_order_relaxed);
+  if (slot.type != FrameType::kAnnounce) {
+    sent_.fetch_add(slot.bytes, std::memory_order_relaxed);
+  }
   to.out.publish();
   bells_.touch(peer);
 }

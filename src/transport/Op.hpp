@@ -25,6 +25,8 @@ struct Outgoing {
   double weight = 1.0;   // what its receiver multiplies it by, where it sums
   uint32_t phase = 0;    // tells apart those to one rank
   bool is_ready = true;  // else `data` is still to be made, by the operation itself
+  // Where all of `data` lies in this rank's heap, for its receiver to read it there.
+  std::optional<uint64_t> offer = std::nullopt;
 };
 
 // One posted operation. The engine's driving thread steps its scripts; when all have ended, or one

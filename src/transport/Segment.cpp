@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <stdexcept>
@@ -16,6 +17,8 @@ constexpr uint32_t kBoardPayload = 128 * 1024;
 constexpr uint32_t kBoardSlots = 8;
 constexpr uint32_t kLanePayload = 128 * 1024;
 constexpr uint32_t kLaneSlots = 8;
+// Addresses, not memory: more than a rank has in results at once.
+constexpr size_t kHeapBytes = size_t{16} << 30;
 
 size_t roundUp(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -32,6 +35,16 @@ size_t seatsAt(int size) {
 }
 size_t boardsAt(int size) {
   return seatsAt(size) + roundUp(Seats::bytes(size));
+}
+// None where the process may not have so many addresses, or files so large.
+size_t heapBytesHere() {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) {
+      return 0;
+    }
+  }
+  return kHeapBytes;
 }
 size_t laneBytes() {
   return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
@@ -57,30 +70,44 @@ Fd Segment::create(int size) {
   if (!memfd.valid()) {
     throwErrno("making shared memory (memfd_create)");
   }
+  const size_t whole = bytes(size) + heapBytesHere() * static_cast<size_t>(size);
   if (::fchmod(memfd.get(), 0600) != 0 ||
-      ::ftruncate(memfd.get(), static_cast<off_t>(bytes(size))) != 0 ||
+      ::ftruncate(memfd.get(), static_cast<off_t>(whole)) != 0 ||
       ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     throwErrno("preparing " + std::to_string(bytes(size)) + " bytes of shared memory");
   }
   return memfd;
 }
 
-Segment::Segment(const Fd& memfd, int size) : size_(size) {
+Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(size) {
   struct stat status{};
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
-  if (::fstat(memfd.get(), &status) != 0 || static_cast<size_t>(status.st_size) != bytes(size) ||
-      seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  const size_t without = bytes(size);
+  const bool is_known =
+      ::fstat(memfd.get(), &status) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+  const auto whole = static_cast<size_t>(is_known ? status.st_size : 0);
+  if (whole != without && whole != without + kHeapBytes * static_cast<size_t>(size)) {
     throw std::runtime_error(
         "the shared memory that group rank 0 sent is not of this version's layout");
   }
-  void* data = ::mmap(nullptr, bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                      memfd.get(), 0);
+  heap_bytes_ = whole == without ? 0 : kHeapBytes;
+  void* data =
+      ::mmap(nullptr, without, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (data == MAP_FAILED) {
-    throwErrno("mapping " + std::to_string(bytes(size)) + " bytes of shared memory");
+    throwErrno("mapping " + std::to_string(without) + " bytes of shared memory");
   }
-  mapping_ = Mapping(data, bytes(size));
+  mapping_ = Mapping(data, without);
   // A forked child (a DataLoader's worker) must neither keep the memory alive nor write to it.
-  ::madvise(data, bytes(size), MADV_DONTFORK);
+  ::madvise(data, without, MADV_DONTFORK);
+}
+
+Mapping Segment::mapHeap(int rank, int protection) const {
+  const size_t at = bytes(size_) + heap_bytes_ * static_cast<size_t>(rank);
+  void* data = heap_bytes_ == 0
+                   ? MAP_FAILED
+                   : ::mmap(nullptr, heap_bytes_, protection, MAP_SHARED | MAP_NORESERVE,
+                            memfd_.get(), static_cast<off_t>(at));
+  return data == MAP_FAILED ? Mapping() : Mapping(data, heap_bytes_);
 }
 
 Verdict& Segment::verdict() const {

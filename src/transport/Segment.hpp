@@ -27,6 +27,7 @@ struct Grant {
     kAccepted,
     kRefused,    // the receiver called something else: `signature`
     kUncalled,   // the receiver has called nothing that takes it, for as long as its timeout is
+    kTaken,      // the receiver has read what was offered
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
@@ -46,6 +47,9 @@ struct GrantRing {
   static constexpr uint64_t kEntries = 64;
   alignas(64) std::atomic<uint64_t> written;
   alignas(64) std::atomic<uint64_t> read;
+  // What the sender of the data has offered in messages of smaller ids may have changed since, but
+  // for such as have been taken.
+  std::atomic<uint64_t> offers_over;
   Grant entries[kEntries];
 };
 
@@ -68,7 +72,9 @@ struct Verdict {
 // all are killed.
 //
 //   Verdict | Bell x n | Standing x n | Seats | board rings, two x n (read by the n - 1 others) |
-//   lane ring, GrantRing x n x n
+//   lane ring, GrantRing x n x n | heap x n
+//
+// Of the heaps nothing is mapped here, and they take no memory until they are used.
 class Segment {
  public:
   static Fd create(int size);
@@ -89,16 +95,23 @@ class Segment {
   std::byte* lane(int from, int to) const;
   GrantRing& grants(int from, int to) const;
 
+  // Where a rank keeps what its peers may read; bytes, 0 where that cannot be.
+  size_t heapBytes() const { return heap_bytes_; }
+  // That rank's; empty where the system has no room for it. `protection` as for mmap().
+  Mapping mapHeap(int rank, int protection) const;
+
   static constexpr int kBoards = 2;
   RingShape boardShape() const { return boardShape(size_); }
   static RingShape laneShape();
 
  private:
   static RingShape boardShape(int size);
-  static size_t bytes(int size);
+  static size_t bytes(int size);  // without the heaps
 
+  Fd memfd_;
   Mapping mapping_;
   int size_;
+  size_t heap_bytes_;
 };
 
 }  // namespace bluefog

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -21,15 +20,10 @@ class Segments {
       : shared_(std::move(shared)), own_(std::move(own)), hosts_(std::move(hosts)) {}
 
   const Segment& shared() const { return shared_; }
-  const Segment& with(int peer) const { return isElsewhere(peer) ? *own_ : shared_; }
+  const Segment& with(int peer) const { return hosts_.isHere(peer) ? shared_ : *own_; }
   const HostMap& hosts() const { return hosts_; }
 
  private:
-  bool isElsewhere(int peer) const {
-    const std::vector<int>& others = hosts_.elsewhere();
-    return std::binary_search(others.begin(), others.end(), peer);
-  }
-
   Segment shared_;
   std::optional<Segment> own_;
   HostMap hosts_;

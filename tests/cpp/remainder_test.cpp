@@ -10,6 +10,7 @@
 
 #include "processes.hpp"
 #include "ranks.hpp"
+#include "stepped.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -18,44 +19,6 @@ namespace {
 // The test drives ranks 0 and 1 itself, step by step.
 class RemainderTest : public ::testing::Test {
  protected:
-  struct Side {
-    Side(const Fd& memory, int rank, Links links)
-        : members(membership(rank, 3)),
-          segments(std::make_shared<const Segments>(Segment(memory, 3), rank)),
-          agenda(segments, members, std::move(links), nullptr) {}
-
-    OpPtr average(std::vector<float>& input, std::vector<float>& output, std::vector<int> sources,
-                  std::vector<int> destinations) {
-      const auto op = std::make_shared<Op>(
-          Op::Kind::kMessage, signatureOf<float>(OpKind::kNeighborAllReduce, input.size()),
-          Deadline::in(std::chrono::minutes(1)));
-      op->sequence = ++issued;
-      uint32_t phase = 0;
-      for (int rank : destinations) {
-        addSend(agenda.mailbox(), *op, {rank, 0, spansOf(input), 1.0, phase++});
-      }
-      std::vector<WeightedRank> weighted;
-      for (int rank : sources) {
-        weighted.push_back({rank, 1});
-      }
-      op->scripts.push_back(
-          neighborSum(agenda.mailbox(), *op, {0, weighted, 1, mixesOf(input, output)}, 0));
-      agenda.add(op);
-      return op;
-    }
-    // Two looks: the first sees who is gone, the second ends what needs them.
-    void tick() {
-      for (int look = 0; look < 2; ++look) {
-        agenda.tick(Deadline::Clock::now());
-      }
-    }
-
-    Membership members;
-    std::shared_ptr<const Segments> segments;
-    Agenda agenda;
-    uint64_t issued = 0;
-  };
-
   RemainderTest() {
     Links of_one(3);
     for (int peer : {0, 2}) {
@@ -63,12 +26,16 @@ class RemainderTest : public ::testing::Test {
       of_one.add(peer, std::move(here), ::getpid());
       lives_[static_cast<size_t>(peer)] = std::move(there);
     }
-    one_.emplace(memory_, 1, std::move(of_one));
+    one_.emplace(memory_, 1, 3, std::move(of_one));
   }
 
   void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
-  void failForWantOfTwo(std::vector<int> destinations = {0}) {
-    const OpPtr op = one_->average(input_, output_, {2}, std::move(destinations));
+  OpPtr averageInVain(const std::vector<int>& destinations) {
+    return one_->average(inputSpan(), spanOf(output_), {2}, destinations);
+  }
+  ConstSpan inputSpan() const { return {bytesOf(input_), input_.size() * sizeof(float)}; }
+  void failForWantOfTwo(const std::vector<int>& destinations = {0}) {
+    const OpPtr op = averageInVain(destinations);
     die(2);
     one_->tick();
     const std::optional<Error> error = errorOf(*op);
@@ -80,7 +47,7 @@ class RemainderTest : public ::testing::Test {
   std::optional<Error> receive(size_t count) {
     std::vector<float> none(count);
     got_.assign(count, 0);
-    const OpPtr op = zero_.average(none, got_, {1}, {});
+    const OpPtr op = zero_.average({bytesOf(none), count * sizeof(float)}, spanOf(got_), {1}, {});
     while (!zero_.agenda.anyFinished()) {
       zero_.agenda.pass();
       one_->agenda.pass();
@@ -94,8 +61,8 @@ class RemainderTest : public ::testing::Test {
   std::vector<float> input_ = numbers(kMuch, 1);
   std::vector<float> output_ = std::vector<float>(kMuch);
   std::vector<float> got_;
-  Side zero_{memory_, 0, Links(3)};
-  std::optional<Side> one_;
+  SteppedRank zero_{memory_, 0, 3, Links(3)};
+  std::optional<SteppedRank> one_;
 };
 
 TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
@@ -111,7 +78,7 @@ TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
   failForWantOfTwo();
   const size_t calls = (size_t{80} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
-    one_->average(input_, output_, {2}, {0});
+    averageInVain({0});
     one_->tick();
   }
   size_t received = 0;
@@ -130,7 +97,7 @@ TEST_F(RemainderTest, WhatGoesTwiceIsKeptOnce) {
   failForWantOfTwo({0, 0});
   const size_t calls = (size_t{60} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
-    one_->average(input_, output_, {2}, {0, 0});
+    averageInVain({0, 0});
     one_->tick();
   }
   for (size_t message = 0; message < 2 * calls; ++message) {
@@ -166,7 +133,7 @@ TEST_F(RemainderTest, ARefusalIsToldLater) {
   EXPECT_EQ(refused->cause(), Cause::kMismatch);
   one_->agenda.pass();
   std::vector<float> nothing(1);
-  const OpPtr next = one_->average(nothing, nothing, {}, {});
+  const OpPtr next = one_->average({bytesOf(nothing), sizeof(float)}, spanOf(nothing), {}, {});
   const std::optional<Error> told = errorOf(*next);
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->ranks(), (Ranks{0, 1}));

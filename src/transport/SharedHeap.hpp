@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "core/Fd.hpp"
+#include "core/OwnProcess.hpp"
+#include "transport/Segment.hpp"
+
+namespace bluefog {
+
+// This rank's memory that the other ranks of its host can read: what lies here is offered to them
+// as it is, and nobody copies it. Lives as long as anything in it, also beyond the group. A forked
+// child shares it; what it gives back there stays. Any thread may use it.
+class SharedHeap {
+ public:
+  SharedHeap(const Segment& segment, int rank);
+
+  // Whole pages, as fresh ones are. Null where there is no room.
+  std::byte* take(size_t bytes);
+  void giveBack(std::byte* block, size_t bytes);
+  // Where in the heap that lies; nothing where it lies elsewhere.
+  std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const;
+
+ private:
+  Mapping memory_;
+  const OwnProcess process_;
+  std::mutex mutex_;
+  std::map<size_t, size_t> free_;  // bytes from there on; no two of them touch
+};
+
+}  // namespace bluefog

@@ -1,0 +1,122 @@
+#include "transport/SharedHeap.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+
+#include "ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class SharedHeapTest : public ::testing::Test {
+ protected:
+  size_t memoryInUse() const {
+    struct stat status{};
+    EXPECT_EQ(::fstat(memory_.get(), &status), 0);
+    return static_cast<size_t>(status.st_blocks) * 512;
+  }
+
+  const Fd memory_ = Segment::create(2);
+  const Segment segment_{memory_, 2};
+  SharedHeap heap_{segment_, 1};
+};
+
+TEST_F(SharedHeapTest, APeerReadsWhatIsThere) {
+  std::byte* block = heap_.take(kMiB);
+  ASSERT_NE(block, nullptr);
+  std::memset(block, 7, kMiB);
+  const std::optional<uint64_t> place = heap_.placeOf(block, kMiB);
+  ASSERT_TRUE(place.has_value());
+  const Mapping seen = segment_.mapHeap(1, PROT_READ);
+  EXPECT_EQ(std::memcmp(seen.data() + *place, block, kMiB), 0);
+  EXPECT_NE(std::memcmp(segment_.mapHeap(0, PROT_READ).data() + *place, block, kMiB), 0);
+}
+
+TEST_F(SharedHeapTest, BlocksDoNotTouch) {
+  std::byte* one = heap_.take(3);
+  std::byte* other = heap_.take(kMiB + 1);
+  std::memset(one, 1, 4096);
+  std::memset(other, 2, kMiB + 1);
+  EXPECT_EQ(one[4095], std::byte{1});
+}
+
+TEST_F(SharedHeapTest, WhatIsGivenBackTakesNoMemory) {
+  const size_t before = memoryInUse();
+  std::byte* block = heap_.take(8 * kMiB);
+  std::memset(block, 1, 8 * kMiB);
+  EXPECT_GE(memoryInUse(), before + 8 * kMiB);
+  heap_.giveBack(block, 8 * kMiB);
+  EXPECT_EQ(memoryInUse(), before);
+}
+
+TEST_F(SharedHeapTest, WhatIsGivenBackInAnyOrderIsOnePieceAgain) {
+  const size_t whole = segment_.heapBytes();
+  const size_t quarter = whole / 4;
+  for (const std::array<size_t, 4> order :
+       {std::array<size_t, 4>{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 2, 0}}) {
+    std::array<std::byte*, 4> blocks{};
+    for (std::byte*& block : blocks) {
+      block = heap_.take(quarter);
+      ASSERT_NE(block, nullptr);
+    }
+    EXPECT_EQ(heap_.take(1), nullptr);
+    for (const size_t i : order) {
+      heap_.giveBack(blocks[i], quarter);
+    }
+    std::byte* all = heap_.take(whole);
+    ASSERT_NE(all, nullptr);
+    heap_.giveBack(all, whole);
+  }
+}
+
+TEST_F(SharedHeapTest, KnowsWhatLiesInIt) {
+  std::byte* block = heap_.take(kMiB);
+  EXPECT_TRUE(heap_.placeOf(block + 100, kMiB - 100));
+  EXPECT_FALSE(heap_.placeOf(block - 1, 2));
+  EXPECT_FALSE(heap_.placeOf(block, segment_.heapBytes() + 1));
+  const std::byte elsewhere{};
+  EXPECT_FALSE(heap_.placeOf(&elsewhere, 1));
+}
+
+TEST_F(SharedHeapTest, AForkedChildGivesNothingBack) {
+  std::byte* block = heap_.take(kMiB);
+  std::memset(block, 5, kMiB);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool sees = block[17] == std::byte{5};
+    heap_.giveBack(block, kMiB);
+    ::_exit(sees ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(block[17], std::byte{5});
+}
+
+// There a file so large cannot be made.
+TEST(SharedHeapWithoutRoomTest, IsEmpty) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{size_t{4} << 30, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  const Fd memory = Segment::create(2);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  const Segment segment(memory, 2);
+  EXPECT_EQ(segment.heapBytes(), 0U);
+  SharedHeap heap(segment, 0);
+  EXPECT_EQ(heap.take(1), nullptr);
+  const std::byte any{};
+  EXPECT_FALSE(heap.placeOf(&any, 1));
+}
+
+}  // namespace
+}  // namespace bluefog::testing

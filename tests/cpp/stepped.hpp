@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ranks.hpp"
+#include "transport/SharedHeap.hpp"
+
+namespace bluefog::testing {
+
+// One rank of a group in this process, which the test drives step by step.
+class SteppedRank {
+ public:
+  SteppedRank(const Fd& memory, int rank, int size, Links links)
+      : members(membership(rank, size)),
+        segments(std::make_shared<const Segments>(Segment(memory, size), rank)),
+        heap(segments->shared(), rank),
+        agenda(segments, members, std::move(links), nullptr) {}
+
+  // The sum of what the sources send. `input` is offered where it lies in the heap.
+  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                const std::vector<int>& destinations) {
+    return average(input, output, sources, destinations, heap.placeOf(input.data, input.bytes));
+  }
+  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                const std::vector<int>& destinations, std::optional<uint64_t> offer) {
+    const auto op = std::make_shared<Op>(
+        Op::Kind::kMessage,
+        signatureOf<float>(OpKind::kNeighborAllReduce, input.bytes / sizeof(float)),
+        Deadline::in(std::chrono::minutes(1)));
+    op->sequence = ++issued_;
+    uint32_t phase = 0;
+    for (int rank : destinations) {
+      Outgoing message{rank, 0, ConstSpans(input), 1.0, phase++};
+      message.offer = offer;
+      addSend(agenda.mailbox(), *op, std::move(message));
+    }
+    std::vector<WeightedRank> weighted;
+    for (int rank : sources) {
+      weighted.push_back({rank, 1});
+    }
+    const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
+    op->scripts.push_back(
+        neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
+    agenda.add(op);
+    return op;
+  }
+  // Two looks: the first sees who is gone, the second ends what needs them.
+  void tick() {
+    for (int look = 0; look < 2; ++look) {
+      agenda.tick(Deadline::Clock::now());
+    }
+  }
+
+  Membership members;
+  std::shared_ptr<const Segments> segments;
+  SharedHeap heap;
+  Agenda agenda;
+
+ private:
+  uint64_t issued_ = 0;
+};
+
+}  // namespace bluefog::testing
