@@ -214,6 +214,16 @@ def listeners() -> list[str]:
     return found
 
 
+def shared_with_children() -> int:
+    """Mappings of groups' memory here, but for heaps: there lie results, which children may read."""
+    sizes = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "memfd:" in line:
+            begin, end = line.split()[0].split("-")
+            sizes.append(int(end, 16) - int(begin, 16))
+    return sum(size < 8 << 30 for size in sizes)
+
+
 def openness(rank: int, world: int) -> dict[str, Any]:
     use_everything(rank, world)
     memfds = []
@@ -226,10 +236,10 @@ def openness(rank: int, world: int) -> dict[str, Any]:
     seals = [fcntl.fcntl(fd, F_GET_SEALS) for fd in memfds]
     modes = [oct(os.fstat(fd).st_mode & 0o777) for fd in memfds]
     inheritable = [fd for fd in memfds if os.get_inheritable(fd)]
-    maps = inrank.footprint().memfd_maps
+    maps = shared_with_children()
     read, write = os.pipe()
     if os.fork() == 0:
-        os.write(write, str(inrank.footprint().memfd_maps).encode())
+        os.write(write, str(shared_with_children()).encode())
         os._exit(0)
     in_child = int(os.read(read, 10))
     os.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from harness import WITHIN, Ranks
+from harness import Ranks
 
 pytestmark = harness.only_bluefog
 
@@ -135,7 +136,7 @@ def test_results_outlive_their_group() -> None:
         assert ranks.values() == {0: True, 1: True}
 
 
-def offering_when_killed(rank: int, world: int) -> Any:
+def offering_when_killed(rank: int, world: int) -> float | None:
     """Rank 1 is killed while it offers what rank 0 has not read yet."""
     import bluefog_pg
 
@@ -145,21 +146,18 @@ def offering_when_killed(rank: int, world: int) -> Any:
     dist.barrier()
     if rank == 1:
         work = bluefog_pg.neighbor_allreduce(x, **weights, dst_weights=[0], async_op=True)
+        time.sleep(0.5)  # the engine's thread has offered it then
         inrank.mark("offers")
         work.wait()
         return None
     inrank.gate("killed")
-    y = inrank.catch(bluefog_pg.neighbor_allreduce, x, **weights, dst_weights=[])
-    return y if isinstance(y, inrank.Raised) else float(y[-1])
+    return float(bluefog_pg.neighbor_allreduce(x, **weights, dst_weights=[])[-1])
 
 
-def test_a_killed_ranks_offer_is_whole_or_an_error() -> None:
+def test_what_a_killed_rank_has_offered_is_read() -> None:
     with Ranks(2) as ranks:
         ranks.start(offering_when_killed, world=2, store="s")
         ranks.at("offers", 1)
         ranks.kill(1)
         ranks.open("killed")
-        value = ranks.answer(0, WITHIN + 30)
-        if value != 1.0:
-            harness.raised(value, "PeerFailed", ranks=[1])
-        ranks.values(dead={1})
+        assert ranks.values(dead={1}) == {0: 1.0}
