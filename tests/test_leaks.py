@@ -215,7 +215,7 @@ def listeners() -> list[str]:
 
 
 def shared_with_children() -> int:
-    """Mappings of groups' memory here, but for heaps: there lie results, which children may read."""
+    """Mappings of groups' memory here, but for heaps: children may read the results there."""
     sizes = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "memfd:" in line:

@@ -20,8 +20,8 @@ constexpr uint32_t kLaneSlots = 8;
 // Addresses, not memory: more than a rank has in results at once.
 constexpr size_t kHeapBytes = size_t{16} << 30;
 
-size_t roundUp(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+size_t roundUp(size_t bytes, size_t unit = kPage) {
+  return (bytes + unit - 1) / unit * unit;
 }
 
 size_t bellsAt() {
@@ -36,15 +36,15 @@ size_t seatsAt(int size) {
 size_t boardsAt(int size) {
   return seatsAt(size) + roundUp(Seats::bytes(size));
 }
-// None where the process may not have so many addresses, or files so large.
-size_t heapBytesHere() {
+// Not where the process is limited in its addresses, or in the size of files.
+bool mayHaveHeaps() {
   for (const auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) {
-      return 0;
+      return false;
     }
   }
-  return kHeapBytes;
+  return true;
 }
 size_t laneBytes() {
   return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
@@ -65,12 +65,20 @@ size_t Segment::bytes(int size) {
   return boardsAt(size) + kBoards * n * roundUp(boardShape(size).bytes()) + n * n * laneBytes();
 }
 
+size_t Segment::heapsAt(int size) {
+  return roundUp(bytes(size), kHeapAlignment);
+}
+
+size_t Segment::withHeaps(int size) {
+  return heapsAt(size) + kHeapBytes * static_cast<size_t>(size);
+}
+
 Fd Segment::create(int size) {
   Fd memfd(::memfd_create("bluefog", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memfd.valid()) {
     throwErrno("making shared memory (memfd_create)");
   }
-  const size_t whole = bytes(size) + heapBytesHere() * static_cast<size_t>(size);
+  const size_t whole = mayHaveHeaps() ? withHeaps(size) : bytes(size);
   if (::fchmod(memfd.get(), 0600) != 0 ||
       ::ftruncate(memfd.get(), static_cast<off_t>(whole)) != 0 ||
       ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -83,10 +91,10 @@ Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(s
   struct stat status{};
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   const size_t without = bytes(size);
-  const bool is_known =
+  const bool is_sealed =
       ::fstat(memfd.get(), &status) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
-  const auto whole = static_cast<size_t>(is_known ? status.st_size : 0);
-  if (whole != without && whole != without + kHeapBytes * static_cast<size_t>(size)) {
+  const auto whole = static_cast<size_t>(is_sealed ? status.st_size : 0);
+  if (whole != without && whole != withHeaps(size)) {
     throw std::runtime_error(
         "the shared memory that group rank 0 sent is not of this version's layout");
   }
@@ -102,12 +110,25 @@ Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(s
 }
 
 Mapping Segment::mapHeap(int rank, int protection) const {
-  const size_t at = bytes(size_) + heap_bytes_ * static_cast<size_t>(rank);
-  void* data = heap_bytes_ == 0
-                   ? MAP_FAILED
-                   : ::mmap(nullptr, heap_bytes_, protection, MAP_SHARED | MAP_NORESERVE,
-                            memfd_.get(), static_cast<off_t>(at));
-  return data == MAP_FAILED ? Mapping() : Mapping(data, heap_bytes_);
+  if (heap_bytes_ == 0) {
+    return {};
+  }
+  // Of addresses with some to spare, those that are aligned.
+  const size_t spare = heap_bytes_ + kHeapAlignment;
+  void* reserved =
+      ::mmap(nullptr, spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) {
+    return {};
+  }
+  auto* begin = static_cast<std::byte*>(reserved);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHeapAlignment;
+  ::munmap(begin, before);
+  ::munmap(begin + before + heap_bytes_, spare - before - heap_bytes_);
+  Mapping heap(begin + before, heap_bytes_);
+  const size_t at = heapsAt(size_) + heap_bytes_ * static_cast<size_t>(rank);
+  void* data = ::mmap(heap.data(), heap_bytes_, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                      memfd_.get(), static_cast<off_t>(at));
+  return data == MAP_FAILED ? Mapping() : std::move(heap);
 }
 
 Verdict& Segment::verdict() const {

@@ -97,6 +97,7 @@ class Segment {
 
   // Where a rank keeps what its peers may read; bytes, 0 where that cannot be.
   size_t heapBytes() const { return heap_bytes_; }
+  static constexpr size_t kHeapAlignment = size_t{2} << 20;  // a huge page
   // That rank's; empty where the system has no room for it. `protection` as for mmap().
   Mapping mapHeap(int rank, int protection) const;
 
@@ -107,6 +108,8 @@ class Segment {
  private:
   static RingShape boardShape(int size);
   static size_t bytes(int size);  // without the heaps
+  static size_t heapsAt(int size);
+  static size_t withHeaps(int size);
 
   Fd memfd_;
   Mapping mapping_;

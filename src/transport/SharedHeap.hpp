@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "core/Fd.hpp"
 #include "core/OwnProcess.hpp"
@@ -19,17 +20,28 @@ class SharedHeap {
  public:
   SharedHeap(const Segment& segment, int rank);
 
-  // Whole pages, as fresh ones are. Null where there is no room.
+  // Uninitialised, in pages of its own. Null where there is no room.
   std::byte* take(size_t bytes);
   void giveBack(std::byte* block, size_t bytes);
   // Where in the heap that lies; nothing where it lies elsewhere.
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const;
 
  private:
+  struct Range {
+    size_t begin;
+    size_t end;
+  };
+
+  // Memory comes and goes by the huge page.
+  void fetch(Range range);
+  void letGo(Range range);
+  Range addToFree(Range range);
+
   Mapping memory_;
   const OwnProcess process_;
   std::mutex mutex_;
-  std::map<size_t, size_t> free_;  // bytes from there on; no two of them touch
+  std::map<size_t, size_t> free_;  // begins and ends; no two of them touch
+  std::vector<bool> is_fetched_;   // each huge page
 };
 
 }  // namespace bluefog

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -56,6 +57,26 @@ TEST_F(SharedHeapTest, WhatIsGivenBackTakesNoMemory) {
   EXPECT_GE(memoryInUse(), before + 8 * kMiB);
   heap_.giveBack(block, 8 * kMiB);
   EXPECT_EQ(memoryInUse(), before);
+}
+
+TEST_F(SharedHeapTest, WhatIsGivenBackTakesNothingFromItsNeighbours) {
+  const size_t before = memoryInUse();
+  for (const size_t last : {0, 1, 2}) {
+    std::array<std::byte*, 3> blocks{};  // of one huge page, and of the next
+    for (std::byte*& block : blocks) {
+      block = heap_.take(kMiB - 4096);
+      std::memset(block, 9, kMiB - 4096);
+    }
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (i != last) {
+        heap_.giveBack(blocks[i], kMiB - 4096);
+      }
+    }
+    EXPECT_EQ(blocks[last][0], std::byte{9});
+    EXPECT_EQ(blocks[last][kMiB - 4097], std::byte{9});
+    heap_.giveBack(blocks[last], kMiB - 4096);
+    EXPECT_EQ(memoryInUse(), before);
+  }
 }
 
 TEST_F(SharedHeapTest, WhatIsGivenBackInAnyOrderIsOnePieceAgain) {
