@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._library.effects import EffectType
 from torch.distributed import distributed_c10d
 
 from bluefog_pg._member import Member, member_of
@@ -18,8 +19,13 @@ library: Any = torch.library.Library("bluefog", "DEF")  # type: ignore[no-untype
 
 
 def register(op: str, run: Any, fake: Any, keep: Any = None, backward: Any = None) -> None:
-    """Of an operator that `library` has defined; without `backward`, no gradients go through it."""
+    """Of an operator that `library` has defined; without `backward`, no gradients go through it.
+
+    Compilers leave each call where it is, though its result may not be used, or equal another's:
+    other ranks wait for it.
+    """
     library.impl(op, run, "CompositeExplicitAutograd")
+    library._register_effectful_op(f"bluefog::{op}", EffectType.ORDERED)
     torch.library.register_fake(f"bluefog::{op}", fake, lib=library)
     if backward is not None:
         torch.library.register_autograd(f"bluefog::{op}", backward, setup_context=keep, lib=library)

@@ -7,8 +7,10 @@ group by its name ("" is the default one):
     torch.ops.bluefog.neighbor_allreduce(
         x, self_weight=0.5, src_ranks=[1], src_weights=[0.5], dst_ranks=[2], group_name=name)
 
-They are there as soon as a group is. Where a model is compiled, the topology is that of the time of
-its compilation.
+They are there as soon as a group is. A compiled model takes the topology that is set when it runs,
+forward and backward: what is compiled holds only what was asked for, so that compilers may keep it
+for other ranks and other runs. (But neighbor_alltoall's number of results, which is that of the
+in-neighbours at compilation.)
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bluefog_pg import _edges
+from bluefog_pg._asked import find
 from bluefog_pg._operators import alike, library, member_named, register, some_rows
 from bluefog_pg.neighbors._arguments import tag_of_gradient
 
@@ -28,13 +30,19 @@ if TYPE_CHECKING:
     from bluefog_pg._C import Edges
     from bluefog_pg._member import Member
 
+    Listed = Sequence[Any]
+
+# Edges as they are, with a `divisor`; or what a call of operation `asked` asks for, of which the
+# edges are looked up when the operator runs, and turned around so many times.
 _EDGES = (
-    "float self_weight, int[] src_ranks, float[] src_weights, int[] dst_ranks, "
-    "float[] dst_weights, float divisor, int tag, str group_name"
+    "float? self_weight, int[]? src_ranks, float[]? src_weights, int[]? dst_ranks, "
+    "float[]? dst_weights, float divisor, int tag, str group_name, str asked, int reversals"
 )
 library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
-library.define(f"_parts(Tensor like, Tensor[] parts, {_EDGES}) -> Tensor[]")
-# Also the number of rows of each source; and what its gradient is.
+library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_EDGES}) -> Tensor[]")
+# Also the number of rows of each source, in a tensor of one length whatever the edges are; and what
+# its gradient is.
+_MOST_SOURCES = 256  # kMostRanks in RankSet.hpp
 library.define(f"_rows(Tensor tensor, {_EDGES}) -> (Tensor, Tensor)")
 library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
 library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
@@ -49,32 +57,49 @@ def sums_of(
     op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: Member
 ) -> list[Tensor]:
     """Of a list."""
-    summed: list[Tensor] = torch.ops.bluefog._sum(tensors, op, *_listed(edges, tag, member))
-    return summed
+    return _sums(tensors, op, _given(edges, tag, member))
 
 
 def parts_of(
     like: Tensor, parts: Sequence[Tensor], edges: Edges, tag: int, member: Member
 ) -> list[Tensor]:
     """Differentiable `neighbor_alltoall`."""
-    got: list[Tensor] = torch.ops.bluefog._parts(like, parts, *_listed(edges, tag, member))
-    return got
+    return _parts(like, parts, len(edges.sources), _given(edges, tag, member))
 
 
 def rows_of(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
     """Differentiable `neighbor_allgather`."""
-    rows: Tensor
-    rows, _ = torch.ops.bluefog._rows(tensor, *_listed(edges, tag, member))
-    return rows
+    return _rows(tensor, _given(edges, tag, member))
 
 
 def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
     """Differentiable `hierarchical_neighbor_allreduce`."""
-    mean: Tensor = torch.ops.bluefog._mean_of_machines(tensor, *_listed(edges, tag, member))
+    return _mean(tensor, _given(edges, tag, member))
+
+
+def _sums(tensors: Sequence[Tensor], op: str, listed: Listed) -> list[Tensor]:
+    summed: list[Tensor] = torch.ops.bluefog._sum(tensors, op, *listed)
+    return summed
+
+
+def _parts(like: Tensor, parts: Sequence[Tensor], sources_n: int, listed: Listed) -> list[Tensor]:
+    got: list[Tensor] = torch.ops.bluefog._parts(like, parts, sources_n, *listed)
+    return got
+
+
+def _rows(tensor: Tensor, listed: Listed) -> Tensor:
+    rows: Tensor
+    rows, _ = torch.ops.bluefog._rows(tensor, *listed)
+    return rows
+
+
+def _mean(tensor: Tensor, listed: Listed) -> Tensor:
+    mean: Tensor = torch.ops.bluefog._mean_of_machines(tensor, *listed)
     return mean
 
 
-def _listed(edges: Edges, tag: int, member: Member) -> tuple[Any, ...]:
+def _given(edges: Edges, tag: int, member: Member) -> Listed:
+    """Edges, as operators take them."""
     sources, destinations = edges.sources, edges.destinations
     return (
         edges.self_weight,
@@ -85,31 +110,59 @@ def _listed(edges: Edges, tag: int, member: Member) -> tuple[Any, ...]:
         edges.divisor,
         tag,
         member.group.group_name,
+        "",
+        0,
     )
 
 
-def _reversed(listed: Sequence[Any]) -> tuple[Any, ...]:
-    """The edges along which gradients go, with the weights that they had, under their own tag."""
-    own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
-    scaled = [weight / divisor for weight in src_weights]
-    tag = tag_of_gradient(tag)
-    return own / divisor, dst_ranks, dst_weights, src_ranks, scaled, 1.0, tag, group_name
-
-
-def _unlisted(listed: Sequence[Any]) -> tuple[Member, Edges, int]:
-    own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, tag, group_name = listed
+def _asked(
+    op: str, tensors: Sequence[Tensor], asked: Listed, group_name: str
+) -> tuple[Listed, Edges]:
+    """What a call asks for, as operators take it; and the edges that this is now."""
     member = member_named(group_name)
-    edges = member.backend.edges(
+    edges = find(op, member, tensors, *asked)
+    is_traced = torch._C._len_torch_dispatch_stack() > 0
+    return (*asked, 1.0, 0, group_name, op, 0) if is_traced else _given(edges, 0, member), edges
+
+
+def _reversed(listed: Listed) -> Listed:
+    """The edges along which gradients go, with the weights that they had, under their own tag."""
+    *asked, divisor, tag, group_name, op, reversals = listed
+    tag = tag_of_gradient(tag)
+    if op:
+        return *asked, divisor, tag, group_name, op, reversals + 1
+    own, src_ranks, src_weights, dst_ranks, dst_weights = asked
+    scaled = [weight / divisor for weight in src_weights]
+    edges = (own / divisor, dst_ranks, dst_weights, src_ranks, scaled)
+    return *edges, 1.0, tag, group_name, op, reversals
+
+
+def _unlisted(listed: Listed, tensors: Sequence[Tensor]) -> tuple[Member, Edges, int]:
+    *asked, _, tag, group_name, op, reversals = listed
+    member = member_named(group_name)
+    if not op:
+        return member, _edges_of(listed, member), tag
+    edges = find(op, member, tensors, *asked)
+    if not reversals:
+        return member, edges, tag
+    found = _given(edges, 0, member)
+    for _ in range(reversals):
+        found = _reversed(found)
+    return member, _edges_of(found, member), tag
+
+
+def _edges_of(listed: Listed, member: Member) -> Edges:
+    own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, *_ = listed
+    return member.backend.edges(
         own,
         list(zip(src_ranks, src_weights, strict=True)),
         list(zip(dst_ranks, dst_weights, strict=True)),
         divisor,
     )
-    return member, edges, tag
 
 
 def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
-    member, edges, tag = _unlisted(listed)
+    member, edges, tag = _unlisted(listed, tensors)
     average = getattr(member.backend, op)
     if len(tensors) == 1:  # as one that was given by itself
         return [average(tensors[0], edges, tag, False)]
@@ -117,28 +170,35 @@ def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
     return summed
 
 
-def _run_parts(like: Tensor, parts: list[Tensor], *listed: Any) -> list[Tensor]:
-    member, edges, tag = _unlisted(listed)
+def _run_parts(like: Tensor, parts: list[Tensor], sources_n: int, *listed: Any) -> list[Tensor]:
+    member, edges, tag = _unlisted(listed, parts)
+    if len(edges.sources) != sources_n:
+        raise RuntimeError(
+            f"{member.who} neighbor_alltoall: compiled where this rank had {sources_n} "
+            f"in-neighbours, and now it has {len(edges.sources)}; compile it again "
+            "(torch.compiler.reset()), or give src_ranks and dst_ranks"
+        )
     return member.backend.neighbor_alltoall(like, parts, edges, tag, False)
 
 
 def _run_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
-    member, edges, tag = _unlisted(listed)
+    member, edges, tag = _unlisted(listed, [tensor])
     same = [tensor] * len(edges.destinations)
     parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, tag, False)
-    counts = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+    counts = torch.zeros(_MOST_SOURCES, dtype=torch.int64)
+    counts[: len(parts)] = torch.tensor([len(part) for part in parts], dtype=torch.int64)
     return torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts
 
 
 def _run_rows_back(grad: Tensor, tensor: Tensor, counts: Tensor, *listed: Any) -> Tensor:
-    member, edges, tag = _unlisted(listed)
-    parts = list(torch.split(grad, counts.tolist())) if len(counts) else []
+    member, edges, tag = _unlisted(listed, [grad])
+    parts = list(torch.split(grad, counts.tolist()))[: len(edges.destinations)]
     back = member.backend.neighbor_allgather_in_parts(grad, parts, edges, tag, False)
     return torch.stack(back).sum(0) if back else torch.zeros_like(tensor)
 
 
 def _run_mean(tensor: Tensor, *listed: Any) -> Tensor:
-    member, edges, tag = _unlisted(listed)
+    member, edges, tag = _unlisted(listed, [tensor])
     return member.backend.hierarchical_neighbor_allreduce(
         tensor, member.machines.locals, edges, tag, False
     )
@@ -148,12 +208,12 @@ def _fake_sum(tensors: list[Tensor], *_: Any) -> list[Tensor]:
     return [alike(tensor) for tensor in tensors]
 
 
-def _fake_parts(like: Tensor, _: list[Tensor], *listed: Any) -> list[Tensor]:
-    return [some_rows(like) for _ in listed[1]]
+def _fake_parts(like: Tensor, _: list[Tensor], sources_n: int, *__: Any) -> list[Tensor]:
+    return [some_rows(like) for _ in range(sources_n)]
 
 
-def _fake_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
-    return some_rows(tensor), torch.empty(len(listed[1]), dtype=torch.int64)
+def _fake_rows(tensor: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64)
 
 
 def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
@@ -166,21 +226,21 @@ def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _sum_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    back = torch.ops.bluefog._sum(grads, ctx.op, *_reversed(ctx.listed))
+    back = _sums(grads, ctx.op, _reversed(ctx.listed))
     return back, None, *_no_gradients(ctx.listed)
 
 
 def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     del output
-    like, _, *ctx.listed = inputs
+    like, parts, _, *ctx.listed = inputs
+    ctx.parts_n = len(parts)
     ctx.save_for_backward(like)
 
 
 def _parts_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     (like,) = ctx.saved_tensors
-    listed = _reversed(ctx.listed)
-    back = torch.ops.bluefog._parts(like.detach(), grads, *listed)
-    return None, back, *_no_gradients(ctx.listed)
+    back = _parts(like.detach(), grads, ctx.parts_n, _reversed(ctx.listed))
+    return None, back, None, *_no_gradients(ctx.listed)
 
 
 def _keep_rows(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -201,7 +261,7 @@ def _keep_rows_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _rows_back_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    back, _ = torch.ops.bluefog._rows(grad, *_reversed(ctx.listed))
+    back = _rows(grad, _reversed(ctx.listed))
     return back, None, None, *[None] * len(ctx.listed)
 
 
@@ -211,7 +271,7 @@ def _keep_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _mean_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    back = torch.ops.bluefog._mean_of_machines(grad, *_reversed(ctx.listed))
+    back = _mean(grad, _reversed(ctx.listed))
     return back, *[None] * len(ctx.listed)
 
 
@@ -234,20 +294,6 @@ _LISTS = (
 _RANKS = "int[]? src_ranks=None, int[]? dst_ranks=None, str group_name=''"
 
 
-def _mapping(ranks: list[int] | None, weights: list[float] | None) -> dict[int, float] | None:
-    """Weights that are left out are 1."""
-    if ranks is None and weights is None:
-        return None
-    ranks = ranks or []
-    weights = [1.0] * len(ranks) if weights is None else weights
-    mapping = dict(zip(ranks, weights, strict=False))
-    if not len(mapping) == len(ranks) == len(weights):
-        raise ValueError(
-            f"torch.ops.bluefog: expected weights of different ranks, got {weights} and {ranks}"
-        )
-    return mapping
-
-
 def _neighbor_allreduce(
     tensor: Tensor,
     *,
@@ -258,16 +304,10 @@ def _neighbor_allreduce(
     dst_weights: list[float] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = member_named(group_name)
-    edges = _edges.averaging(
-        member,
-        "neighbor_allreduce",
-        tensor,
-        self_weight,
-        _mapping(src_ranks, src_weights),
-        _mapping(dst_ranks, dst_weights),
-    )
-    return sum_of("neighbor_allreduce", tensor, edges, 0, member)
+    op = "neighbor_allreduce"
+    asked = (self_weight, src_ranks, src_weights, dst_ranks, dst_weights)
+    listed, _ = _asked(op, [tensor], asked, group_name)
+    return _sums([tensor], op, listed)[0]
 
 
 def _neighbor_allgather(
@@ -277,9 +317,10 @@ def _neighbor_allgather(
     dst_ranks: list[int] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = member_named(group_name)
-    edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
-    return rows_of(tensor, edges, 0, member)
+    op = "neighbor_allgather"
+    asked = (None, src_ranks, None, dst_ranks, None)
+    listed, _ = _asked(op, [tensor], asked, group_name)
+    return _rows(tensor, listed)
 
 
 def _neighbor_alltoall(
@@ -289,11 +330,13 @@ def _neighbor_alltoall(
     dst_ranks: list[int] | None = None,
     group_name: str = "",
 ) -> list[Tensor]:
-    member = member_named(group_name)
+    op = "neighbor_alltoall"
     if not tensors:
-        raise ValueError(f"{member.who} neighbor_alltoall: expected at least one tensor, got none")
-    edges = _edges.gathering(member, "neighbor_alltoall", tensors, src_ranks, dst_ranks)
-    return parts_of(tensors[0], tensors, edges, 0, member)
+        who = member_named(group_name).who
+        raise ValueError(f"{who} {op}: expected at least one tensor, got none")
+    asked = (None, src_ranks, None, dst_ranks, None)
+    listed, edges = _asked(op, tensors, asked, group_name)
+    return _parts(tensors[0], tensors, len(edges.sources), listed)
 
 
 def _pair_gossip(
@@ -304,9 +347,11 @@ def _pair_gossip(
     pair_weight: float | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = member_named(group_name)
-    edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    return sum_of("pair_gossip", tensor, edges, 0, member)
+    op = "pair_gossip"
+    pair_weights = None if pair_weight is None else [pair_weight]
+    asked = (self_weight, [target_rank], pair_weights, None, None)
+    listed, _ = _asked(op, [tensor], asked, group_name)
+    return _sums([tensor], op, listed)[0]
 
 
 def _hierarchical_neighbor_allreduce(
@@ -319,15 +364,11 @@ def _hierarchical_neighbor_allreduce(
     dst_machine_weights: list[float] | None = None,
     group_name: str = "",
 ) -> Tensor:
-    member = member_named(group_name)
-    edges = _edges.between_machines(
-        member,
-        tensor,
-        self_weight,
-        _mapping(src_machine_ranks, src_machine_weights),
-        _mapping(dst_machine_ranks, dst_machine_weights),
-    )
-    return mean_of_machines(tensor, edges, 0, member)
+    op = "hierarchical_neighbor_allreduce"
+    sources = (src_machine_ranks, src_machine_weights)
+    asked = (self_weight, *sources, dst_machine_ranks, dst_machine_weights)
+    listed, _ = _asked(op, [tensor], asked, group_name)
+    return _mean(tensor, listed)
 
 
 _MACHINES = (

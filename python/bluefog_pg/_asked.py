@@ -1,0 +1,104 @@
+"""Calls of torch.ops.bluefog, as lists: what they ask for becomes edges when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bluefog_pg import _edges
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bluefog_pg._C import Edges
+    from bluefog_pg._member import Member
+
+    Numbers = Sequence[float] | None
+    Ranks = Sequence[int] | None
+
+
+def _mapping(ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
+    """Weights that are left out are 1."""
+    if ranks is None and weights is None:
+        return None
+    ranks = ranks or []
+    weights = [1.0] * len(ranks) if weights is None else weights
+    mapping = dict(zip(ranks, weights, strict=False))
+    if not len(mapping) == len(ranks) == len(weights):
+        raise ValueError(
+            f"torch.ops.bluefog: expected weights of different ranks, got {weights} and {ranks}"
+        )
+    return mapping
+
+
+def _averaging(
+    member: Member,
+    tensors: Sequence[Tensor],
+    self_weight: float | None,
+    src_ranks: Ranks,
+    src_weights: Numbers,
+    dst_ranks: Ranks,
+    dst_weights: Numbers,
+) -> Edges:
+    sources, destinations = _mapping(src_ranks, src_weights), _mapping(dst_ranks, dst_weights)
+    op = "neighbor_allreduce"
+    return _edges.averaging(member, op, tensors[0], self_weight, sources, destinations)
+
+
+def _between_machines(
+    member: Member,
+    tensors: Sequence[Tensor],
+    self_weight: float | None,
+    src_ranks: Ranks,
+    src_weights: Numbers,
+    dst_ranks: Ranks,
+    dst_weights: Numbers,
+) -> Edges:
+    sources, destinations = _mapping(src_ranks, src_weights), _mapping(dst_ranks, dst_weights)
+    return _edges.between_machines(member, tensors[0], self_weight, sources, destinations)
+
+
+def _gossiping(
+    member: Member,
+    tensors: Sequence[Tensor],
+    self_weight: float | None,
+    src_ranks: Sequence[int],
+    src_weights: Numbers,
+    *_: None,
+) -> Edges:
+    (target,) = src_ranks
+    (pair_weight,) = src_weights or (None,)
+    return _edges.gossiping(member, tensors[0], target, self_weight, pair_weight)
+
+
+def _gathering(op: str) -> Callable[..., Edges]:
+    def find(
+        member: Member,
+        tensors: Sequence[Tensor],
+        _: None,
+        src_ranks: Ranks,
+        __: None,
+        dst_ranks: Ranks,
+        ___: None,
+    ) -> Edges:
+        return _edges.gathering(member, op, tensors, src_ranks, dst_ranks)
+
+    return find
+
+
+_FINDERS: dict[str, Callable[..., Edges]] = {
+    "neighbor_allreduce": _averaging,
+    "neighbor_allgather": _gathering("neighbor_allgather"),
+    "neighbor_alltoall": _gathering("neighbor_alltoall"),
+    "pair_gossip": _gossiping,
+    "hierarchical_neighbor_allreduce": _between_machines,
+}
+
+
+def find(op: str, member: Member, tensors: Sequence[Tensor], *asked: Any) -> Edges:
+    """Of a call: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
+
+    Raises:
+        ValueError: it asks for what cannot be.
+    """
+    return _FINDERS[op](member, tensors, *asked)
