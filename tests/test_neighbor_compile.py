@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,3 +205,57 @@ def test_compiled_for_any_size(pool: harness.Pool, name: str) -> None:
     for gap, asked, count in pool.run(compiled, name, True, timeout=120):
         assert gap < 1e-6
         assert asked == count == 6
+
+
+def uncalled(rank: int, world: int) -> list[int]:
+    """Operations of a function whose first result is not used, and whose others are alike."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+
+    def function(x: Tensor) -> Tensor:
+        torch.ops.bluefog.neighbor_allreduce(x)
+        return torch.ops.bluefog.neighbor_allreduce(x) + torch.ops.bluefog.neighbor_allreduce(x)
+
+    told = []
+    for backend in ("eager", "aot_eager"):
+        torch._dynamo.reset()
+        before = stack.operations()
+        torch.compile(function, backend=backend, fullgraph=True)(torch.ones(3))
+        told.append(stack.operations() - before)
+    torch._dynamo.reset()
+    return told
+
+
+def test_compilers_leave_no_call_out(pool: harness.Pool) -> None:
+    assert pool.run(uncalled, world=RANKS, timeout=120) == [[3, 3]] * RANKS
+
+
+KEPT = """
+import sys, torch, torch.distributed as dist, networkx as nx, bluefog_pg
+dist.init_process_group("bluefog")
+rank, own = dist.get_rank(), float(sys.argv[1])
+graph = nx.DiGraph()
+graph.add_weighted_edges_from([(0, 0, own), (1, 1, own), (0, 1, 1 - own), (1, 0, 1 - own)])
+bluefog_pg.set_topology(graph, is_weighted=True)
+x = torch.full((3,), float(rank + 1), requires_grad=True)
+y = torch.compile(lambda x: torch.ops.bluefog.neighbor_allreduce(2 * x), fullgraph=True)(x)
+assert y.tolist() == [2 * own * (rank + 1) + 2 * (1 - own) * (2 - rank)] * 3, y
+(y * (rank + 1)).sum().backward()
+assert x.grad.tolist() == [2 * own * (rank + 1) + 2 * (1 - own) * (2 - rank)] * 3, x.grad
+dist.destroy_process_group()
+"""
+
+
+def test_what_a_compiler_keeps_fits_other_ranks_and_runs(tmp_path: Path) -> None:
+    """Inductor's files are found again: by the other rank, and with other weights."""
+    script = tmp_path / "kept.py"
+    script.write_text(KEPT)
+    env = harness.environment({"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")})
+    for own in ("0.75", "0.75", "0.25"):
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             str(script), own],
+            env=env, capture_output=True, text=True, check=False, timeout=240 * harness.SLOW,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]

@@ -12,7 +12,8 @@ class Flat {
  public:
   // Whether its memory, as it is, is its elements.
   static bool isPlain(const at::Tensor& tensor) {
-    return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
+    return tensor.layout() == at::kStrided && tensor.is_contiguous() && !tensor.is_neg() &&
+           !tensor.is_conj();
   }
   // With the tensor's contents.
   static Flat input(const at::Tensor& tensor) {

@@ -41,6 +41,7 @@ int WorkBluefog::sourceRank() const {
 
 std::vector<at::Tensor> WorkBluefog::result() {
   TORCH_CHECK(done(), "[bluefog] result: the operation has not ended yet; wait() for it");
+  check();
   return outputs_;
 }
 

@@ -23,8 +23,17 @@ _USUAL = {torch.Tensor, torch.nn.Parameter}
 @lru_cache(maxsize=4096)
 def tag_of(name: str) -> int:
     """The number by which operations of that name match, not 0; see `tag_of_gradient`."""
-    number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
+    number = int.from_bytes(
+        hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=7).digest(), "little"
+    )
     return (number + 1) * _PHASES * _ORDERS
+
+
+def named_tag(member: Member, op: str, name: Any) -> int:
+    """`tag_of` a name that a user gave."""
+    if not isinstance(name, str):
+        raise TypeError(f"{member.who} {op}: name must be a str, got {type(name).__name__}")
+    return tag_of(name)
 
 
 def tag_of_gradient(tag: int) -> int:

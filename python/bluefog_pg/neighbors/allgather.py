@@ -10,7 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import keeps_graph
-from bluefog_pg.neighbors._arguments import require_tensor, tag_of
+from bluefog_pg.neighbors._arguments import named_tag, require_tensor
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -73,7 +73,7 @@ def neighbor_allgather(
     edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_allgather", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = 0 if name is None else named_tag(member, "neighbor_allgather", name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.rows_of(tensor, edges, tag, member)
     return member.backend.neighbor_allgather(tensor, edges, tag, async_op)

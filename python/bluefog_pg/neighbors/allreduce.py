@@ -10,7 +10,7 @@ from torch import Tensor
 from bluefog_pg import _agreement, functional
 from bluefog_pg._edges import averaging
 from bluefog_pg._member import member_of
-from bluefog_pg.neighbors._arguments import list_of, tag_of
+from bluefog_pg.neighbors._arguments import list_of, named_tag
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -113,7 +113,7 @@ def neighbor_allreduce(
     edges = averaging(member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights)
     if enable_topo_check and dst_weights is not None:
         _agreement.require(member, "neighbor_allreduce", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = 0 if name is None else named_tag(member, "neighbor_allreduce", name)
     done = member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
     if done is not None:
         return done

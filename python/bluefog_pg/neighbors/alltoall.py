@@ -11,7 +11,7 @@ from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
 from bluefog_pg._operators import any_requires_grad, keeps_graph
-from bluefog_pg.neighbors._arguments import list_of, tag_of
+from bluefog_pg.neighbors._arguments import list_of, named_tag
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -75,7 +75,7 @@ def neighbor_alltoall(
     edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_alltoall", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
     like, parts = _parts(member, tensor, len(edges.destinations))
     if any_requires_grad((like, *parts)) and keeps_graph(async_op):
         return functional.parts_of(like, parts, edges, tag, member)

@@ -8,7 +8,7 @@ import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg.neighbors._arguments import require_tensor, tag_of
+from bluefog_pg.neighbors._arguments import named_tag, require_tensor
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -66,7 +66,7 @@ def pair_gossip(
     member = member_of(group)
     require_tensor(member, "pair_gossip", tensor)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    tag = 0 if name is None else tag_of(name)
+    tag = 0 if name is None else named_tag(member, "pair_gossip", name)
     done = member.backend.pair_gossip(tensor, edges, tag, async_op)
     if done is None:
         return functional.sum_of("pair_gossip", tensor, edges, tag, member)

@@ -10,7 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import keeps_graph
-from bluefog_pg.neighbors._arguments import require_tensor, tag_of
+from bluefog_pg.neighbors._arguments import named_tag, require_tensor
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -83,7 +83,7 @@ def hierarchical_neighbor_allreduce(
     )
     if enable_topo_check and dst_machine_weights is not None:
         _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
-    tag = 0 if name is None else tag_of(name)
+    tag = 0 if name is None else named_tag(member, "hierarchical_neighbor_allreduce", name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(
