@@ -39,6 +39,8 @@ def tensors(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
         f"{op}, None": ("TypeError", of(None)),
         f"{op}, an array": ("TypeError", of(f(3).numpy())),
         f"{op}, sparse": ("ValueError", of(f(3, 3).to_sparse())),
+        f"{op}, sparse rows": ("ValueError", of(f(3, 3).to_sparse_csr())),
+        f"{op}, a name that is none": ("TypeError", call(op, f(3), *args, **kwargs, name=5)),
         f"{op}, meta": ("ValueError", of(torch.empty(3, 3, device="meta"))),
     }
 

@@ -284,3 +284,31 @@ def uncalled(rank: int, world: int, many: bool) -> list[float]:
 @pytest.mark.parametrize("many", [False, True])
 def test_what_nobody_called_for_is_no_later_calls(pool: harness.Pool, many: bool) -> None:
     assert pool.run(uncalled, many, world=2) == [[0, 0], [0, 20]]
+
+
+def failed(rank: int, world: int) -> list[Any]:
+    """Rank 0 waits in vain for rank 1: what its Work says then."""
+    import bluefog_pg
+
+    with ready_group(limit=1) as group:
+        bluefog_pg.neighbor_allreduce(torch.full((100,), 7.0), group=group)
+        if rank == 1:
+            inrank.await_file("at.over.0")
+            return []
+        work = bluefog_pg.neighbor_allreduce(
+            torch.ones(100),
+            self_weight=1.0,
+            src_weights={1: 1.0},
+            dst_weights=[],
+            group=group,
+            async_op=True,
+        )
+        told = [inrank.catch(work.wait), inrank.catch(work.result)]
+        inrank.mark("over")
+        return told
+
+
+def test_a_failed_work_has_no_result(pool: harness.Pool) -> None:
+    told, _ = pool.run(failed, world=2)
+    for error in told:
+        harness.raised(error, "CollectiveTimeout", ranks=[1])
