@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 Call = Callable[[Any], Any]
 
@@ -28,6 +29,17 @@ def call(op: str, *args: Any, **kwargs: Any) -> Call:
     return of
 
 
+def call_with_tangent(op: str, *args: Any, **kwargs: Any) -> Call:
+    def of(group: Any) -> Any:
+        import bluefog_pg
+
+        with forward_ad.dual_level():
+            x = forward_ad.make_dual(f(3), f(3))
+            return getattr(bluefog_pg, op)(x, *args, group=group, **kwargs)
+
+    return of
+
+
 def tensors(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
     """What no operation takes."""
 
@@ -41,6 +53,7 @@ def tensors(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
         f"{op}, sparse": ("ValueError", of(f(3, 3).to_sparse())),
         f"{op}, sparse rows": ("ValueError", of(f(3, 3).to_sparse_csr())),
         f"{op}, a name that is none": ("TypeError", call(op, f(3), *args, **kwargs, name=5)),
+        f"{op}, with a tangent": ("NotImplementedError", call_with_tangent(op, *args, **kwargs)),
         f"{op}, meta": ("ValueError", of(torch.empty(3, 3, device="meta"))),
     }
 

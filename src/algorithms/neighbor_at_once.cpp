@@ -18,7 +18,7 @@ void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence) {
   const size_t bytes = call_.signature.bytes();
   Frame frame;
   frame.type = FrameType::kEager;
-  frame.sent = secondsOf(call_.begin);
+  frame.sent = quartersOf(call_.begin);
   frame.bytes = static_cast<uint32_t>(bytes);
   frame.id = messageId(sequence, 0);
   frame.tag = call_.tag;

@@ -116,8 +116,15 @@ const at::Tensor& Validate::only(const std::vector<at::Tensor>& tensors, const c
   return tensors.front();
 }
 
-void Validate::summable(const at::Tensor& input) const {
+void Validate::exchanged(const at::Tensor& input) const {
   tensor(input, "the input");
+  TORCH_CHECK_NOT_IMPLEMENTED(!input._fw_grad(0).defined(), who(),
+                              "the input has a tangent, and forward-mode derivatives do not go "
+                              "through it; use backward(), or detach() the input");
+}
+
+void Validate::summable(const at::Tensor& input) const {
+  exchanged(input);
   TORCH_CHECK_VALUE(
       isFloating(partOf(dtypeOf(input))), who(), "elements of type ", typeName(input),
       " cannot be averaged; use float16, bfloat16, float32, float64 or a complex type");

@@ -24,7 +24,9 @@ class Validate {
   void sparse(const at::Tensor& tensor, const char* what) const;
   // The call will write to it.
   void writable(const at::Tensor& tensor, const char* what) const;
-  // Of a type that can be multiplied by weights.
+  // With neighbours.
+  void exchanged(const at::Tensor& input) const;
+  // That, and of a type that can be multiplied by weights.
   void summable(const at::Tensor& input) const;
   // c10d hands lists that must have exactly one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;

@@ -23,7 +23,7 @@ Signature rowsOf(OpKind kind, const at::Tensor& like) {
 }
 
 void requireRows(const Validate& validate, const at::Tensor& tensor) {
-  validate.tensor(tensor, "the input");
+  validate.exchanged(tensor);
   TORCH_CHECK_VALUE(tensor.dim() > 0, validate.who(),
                     "a tensor without dimensions cannot be gathered; reshape(1) gives it one");
   TORCH_CHECK_VALUE(tensor.numel() > 0 || tensor.size(0) == 0, validate.who(),

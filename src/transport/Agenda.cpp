@@ -16,7 +16,7 @@ constexpr milliseconds kLongestRest{50};
 // So many messages that failed in a mismatch are remembered: refusals come soon after.
 constexpr size_t kDisagreed = 64;
 // Bytes of what failed operations still send. Beyond them it is broken off.
-constexpr size_t kMostKept = size_t{64} << 20;
+constexpr size_t kMostKept = size_t{256} << 20;
 // Between looks for what ranks on other hosts send, while operations wait.
 constexpr std::chrono::microseconds kShortestNap{50};
 constexpr std::chrono::microseconds kLongestNap{1000};
@@ -310,8 +310,7 @@ void Agenda::watchDeadlines(Time now) {
     }
   }
   endMessages([&](const std::shared_ptr<Op>& op) {
-    return op->deadline.passed(now) ? std::optional(timedOut(members_, *op, lateFor(*op)))
-                                    : std::nullopt;
+    return op->deadline.passed(now) ? std::optional(late(*op)) : std::nullopt;
   });
   next_deadline_ = Time::max();
   for (const auto& op : collectives_) {
@@ -320,6 +319,20 @@ void Agenda::watchDeadlines(Time now) {
   for (const auto& [number, op] : messages_) {
     next_deadline_ = std::min(next_deadline_, op->deadline.at());
   }
+}
+
+// The ranks that it lacks may have called something else, for which this rank has called nothing.
+Failure Agenda::late(const Op& message) const {
+  const std::vector<int> missing = lateFor(message);
+  Failure failure = timedOut(members_, message, missing);
+  for (int peer : missing) {
+    if (const std::optional<Signature> sent = mailbox_.uncalledFrom(peer)) {
+      failure.reason += "; rank " + std::to_string(members_.global(peer)) + " has sent " +
+                        name(*sent) + details(*sent) + ", which this rank has not called" +
+                        (sent->kind == message.signature.kind ? " by that name or tag" : "");
+    }
+  }
+  return failure;
 }
 
 void Agenda::watchPeers() {

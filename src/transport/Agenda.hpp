@@ -90,6 +90,7 @@ class Agenda {
   // Steps a message and, where that ended it, finishes it.
   Step advance(const std::shared_ptr<Op>& op);
   void watchDeadlines(Time now);
+  Failure late(const Op& message) const;
   void watchPeers();
   void watchStrays();
   // Finishes the messages of which `why` gives a failure.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ratio>
 #include <span>
 #include <string>
 #include <tuple>
@@ -85,13 +86,14 @@ constexpr uint64_t operationOf(uint64_t id) {
   return id / kPhases;
 }
 
-// Of a clock that the processes of a host share. Goes round in 18 hours.
-inline uint16_t secondsOf(std::chrono::steady_clock::time_point time) {
-  const auto since = std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch());
+// Of a clock that the processes of a host share, in quarters of a second. Goes round in 4.5 hours.
+using Quarters = std::chrono::duration<int64_t, std::ratio<1, 4>>;
+inline uint16_t quartersOf(std::chrono::steady_clock::time_point time) {
+  const auto since = std::chrono::duration_cast<Quarters>(time.time_since_epoch());
   return static_cast<uint16_t>(since.count());
 }
-inline uint16_t secondsNow() {
-  return secondsOf(std::chrono::steady_clock::now());
+inline uint16_t quartersNow() {
+  return quartersOf(std::chrono::steady_clock::now());
 }
 
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
@@ -99,7 +101,7 @@ inline uint16_t secondsNow() {
 struct Frame {
   FrameType type = FrameType::kCollective;
   Written written = Written::kUntimed;
-  uint16_t sent = 0;    // messages: when, see secondsNow
+  uint16_t sent = 0;    // messages: when, see quartersNow
   uint32_t bytes = 0;   // payload that follows
   uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages

@@ -42,6 +42,13 @@ std::shared_ptr<Inbound> Lines::take(int source, OpKind kind, int64_t tag) {
   return takeFront(first);
 }
 
+const Inbound* Lines::from(int source) const {
+  const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const auto& line) {
+    return std::get<int>(line.first) == source;
+  });
+  return found == lines_.end() ? nullptr : found->second.front().message.get();
+}
+
 std::shared_ptr<Inbound> Lines::takeOne(const std::function<bool(const Inbound&)>& wanted) {
   const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const auto& line) {
     return wanted(*line.second.front().message);

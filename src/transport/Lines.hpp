@@ -37,7 +37,7 @@ struct Inbound {
   double weight = 1.0;
   Signature signature;  // what its sender called
   size_t bytes = 0;     // all of it
-  uint16_t sent = 0;    // when: see secondsNow
+  uint16_t sent = 0;    // when: see quartersNow
   // Where it lies in its sender's heap, until Mailbox::isStillOffered() says otherwise.
   std::optional<uint64_t> offer;
   std::vector<std::byte> payload;
@@ -65,6 +65,8 @@ class Lines {
   // The first one added of that kind and tag that goes with this source, taken out; null if there
   // is none.
   std::shared_ptr<Inbound> take(int source, OpKind kind, int64_t tag);
+  // One from that source, which stays; null if there is none.
+  const Inbound* from(int source) const;
   // One of those of which that is true, if there is any.
   std::shared_ptr<Inbound> takeOne(const std::function<bool(const Inbound&)>& wanted);
 

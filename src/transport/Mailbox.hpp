@@ -276,6 +276,8 @@ class Mailbox {
   // Throws away what neighbours have sent and nothing here has called for in that time: this rank
   // and the sender hear of it, each in its next operation.
   void giveUpUncalled();
+  // What that rank has called that this one has not.
+  std::optional<Signature> uncalledFrom(int peer) const;
   // Nothing is owed to those any more, nor waited for in vain.
   void giveUpOn(const RankSet& gone);
   // Of those, from which nothing lies in a lane: what does may be for any operation.

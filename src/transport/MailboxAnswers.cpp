@@ -142,9 +142,8 @@ bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
   if (broken_off && broken_off->why == Cause::kTimeout) {
     return true;
   }
-  // To the second.
-  const std::chrono::seconds age(static_cast<uint16_t>(secondsNow() - frame.sent));
-  return age - std::chrono::seconds(1) > patience_;
+  const Quarters age(static_cast<uint16_t>(quartersNow() - frame.sent));
+  return age - Quarters(1) > patience_;
 }
 
 void Mailbox::giveUpUncalled() {
@@ -155,6 +154,11 @@ void Mailbox::giveUpUncalled() {
     leave(*message);
     throwAway(message->source, message->frame());
   }
+}
+
+std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
+  const Inbound* message = unexpected_.from(peer);
+  return message == nullptr ? std::nullopt : std::optional(message->signature);
 }
 
 void Mailbox::throwAway(int peer, const Frame& frame) {

@@ -21,7 +21,7 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
   announcement_.offset = outbound_.bytes;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
-  announcement_.sent = secondsNow();
+  announcement_.sent = quartersNow();
 }
 
 Mailbox::Departing::~Departing() {

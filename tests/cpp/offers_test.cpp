@@ -111,7 +111,7 @@ TEST_F(OffersTest, ThatEndWhileTheyAreReadAreReadAgain) {
 }
 
 TEST_F(OffersTest, OfOneWhoseCopyWouldBeTooLargeFail) {
-  const size_t calls = (size_t{70} << 20) / kBytes;
+  const size_t calls = (size_t{260} << 20) / kBytes;
   for (size_t call = 0; call <= calls; ++call) {
     give({2});
   }

@@ -76,7 +76,7 @@ TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
 
 TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
   failForWantOfTwo();
-  const size_t calls = (size_t{80} << 20) / (kMuch * sizeof(float));
+  const size_t calls = (size_t{300} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
     averageInVain({0});
     one_->tick();
@@ -95,7 +95,7 @@ TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
 
 TEST_F(RemainderTest, WhatGoesTwiceIsKeptOnce) {
   failForWantOfTwo({0, 0});
-  const size_t calls = (size_t{60} << 20) / (kMuch * sizeof(float));
+  const size_t calls = (size_t{240} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
     averageInVain({0, 0});
     one_->tick();
@@ -106,7 +106,7 @@ TEST_F(RemainderTest, WhatGoesTwiceIsKeptOnce) {
 }
 
 TEST_F(RemainderTest, WhatIsLargerThanTheBoundIsNotCopied) {
-  input_.resize((size_t{65} << 20) / sizeof(float));
+  input_.resize((size_t{257} << 20) / sizeof(float));
   output_.resize(input_.size());
   failForWantOfTwo();
   const std::optional<Error> error = receive(input_.size());

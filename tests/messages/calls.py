@@ -97,16 +97,26 @@ def barrier(group: Any) -> Any:
     return dist.barrier(group=group)
 
 
-def average(x: torch.Tensor) -> Call:
+def gossip(x: torch.Tensor) -> Call:
+    """Of a pair."""
+
+    def call(group: Any) -> Any:
+        import bluefog_pg
+
+        return bluefog_pg.pair_gossip(x, 1 - dist.get_rank(group), group=group)
+
+    return call
+
+
+def average(x: torch.Tensor, name: str | None = None) -> Call:
     """Of a pair, half and half."""
 
     def call(group: Any) -> Any:
         import bluefog_pg
 
         peer = 1 - dist.get_rank(group)
-        return bluefog_pg.neighbor_allreduce(
-            x, self_weight=0.5, src_weights={peer: 0.5}, dst_weights=[peer], group=group
-        )
+        weights = {"self_weight": 0.5, "src_weights": {peer: 0.5}, "dst_weights": [peer]}
+        return bluefog_pg.neighbor_allreduce(x, **weights, name=name, group=group)
 
     return call
 

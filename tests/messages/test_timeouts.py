@@ -12,7 +12,7 @@ import inrank
 from messages import golden
 from messages.alone import ALONE, called_alone
 from messages.bodies import Labelled, after_the_others, group_of, pair, telling
-from messages.calls import all_reduce, monitored_barrier, recv, send
+from messages.calls import all_reduce, average, gossip, monitored_barrier, recv, send
 from messages.tensors import LARGE, f
 
 pytestmark = harness.only_bluefog
@@ -29,6 +29,19 @@ def stay_away(rank: int, world: int) -> Iterator[Labelled]:
                 yield from called_alone(name, group)
             if rank == 3 and name == "all_reduce":
                 yield "all_reduce, late", inrank.catch(all_reduce(f(4)), group)
+
+
+@telling
+def call_something_else(rank: int, world: int) -> Iterator[Labelled]:
+    """Of neighbours: each has sent, and nobody has called for it."""
+    for label, calls in {
+        "gossip meets average": {1: average(f(4)), 3: gossip(f(5))},
+        "average by another name": {1: average(f(4)), 3: average(f(4), "parameters")},
+    }.items():
+        with pair() as group:
+            if rank in calls:
+                group.set_timeout(timedelta(seconds=0.5))
+                yield f"{label}, rank {rank}", inrank.catch(calls[rank], group)
 
 
 @telling
@@ -88,6 +101,7 @@ def rank_0_stays_away(rank: int, world: int) -> Iterator[Labelled]:
 
 BODIES = (
     stay_away,
+    call_something_else,
     send_too_late,
     wait_shortly,
     one_of_four_stays_away,
