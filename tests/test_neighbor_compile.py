@@ -247,15 +247,54 @@ dist.destroy_process_group()
 """
 
 
+INDUCED = """
+import torch, torch.distributed as dist, bluefog_pg
+dist.init_process_group("bluefog")
+ops, rank = torch.ops.bluefog, dist.get_rank()
+bluefog_pg.set_topology()
+forms = {
+    "average": ops.neighbor_allreduce,
+    "gather": ops.neighbor_allgather,
+    "alltoall": lambda x: ops.neighbor_alltoall([2 * x])[0],
+    "gossip": lambda x: ops.pair_gossip(x, 1 - rank),
+    "allreduce": ops.allreduce,
+    "broadcast": lambda x: ops.broadcast(x, 1),
+    "allgather": ops.allgather,
+}
+for name, form in forms.items():
+    for wants in (False, True):
+        torch._dynamo.reset()
+        xs = [torch.full((2, 3), rank + 1.0, requires_grad=wants) for _ in range(2)]
+        quick = torch.compile(lambda x: torch.tanh(form(2 * x)) * 3, fullgraph=True)
+        told = [torch.tanh(form(2 * xs[0])) * 3, quick(xs[1])]
+        if wants:
+            for y in told:
+                y.sum().backward()
+            told += [x.grad for x in xs]
+        for a, b in zip(told[::2], told[1::2]):
+            torch.testing.assert_close(a, b, msg=lambda text: f"{name}, {wants}: {text}")
+dist.destroy_process_group()
+"""
+
+
+def run_by_two(tmp_path: Path, program: str, *arguments: str) -> None:
+    """With Inductor's files kept beside it."""
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    env = harness.environment({"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")})
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         str(script), *arguments],
+        env=env, capture_output=True, text=True, check=False, timeout=240 * harness.SLOW,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_what_a_compiler_keeps_fits_other_ranks_and_runs(tmp_path: Path) -> None:
     """Inductor's files are found again: by the other rank, and with other weights."""
-    script = tmp_path / "kept.py"
-    script.write_text(KEPT)
-    env = harness.environment({"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")})
     for own in ("0.75", "0.75", "0.25"):
-        done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-             str(script), own],
-            env=env, capture_output=True, text=True, check=False, timeout=240 * harness.SLOW,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
+        run_by_two(tmp_path, KEPT, own)
+
+
+def test_inductor_gives_what_eager_gives(tmp_path: Path) -> None:
+    run_by_two(tmp_path, INDUCED)

@@ -35,8 +35,8 @@ library.define("broadcast(Tensor tensor, int root_rank, *, str group_name='') ->
 library.define("allgather(Tensor tensor, *, str group_name='') -> Tensor")
 # The transposes of the others: to the root the sum, elsewhere zeros;
 library.define("_sum_at(Tensor tensor, int root_rank, str group_name) -> Tensor")
-# also how many rows each rank has;
-library.define("_all_rows(Tensor tensor, str group_name) -> (Tensor, Tensor)")
+# also how many rows each rank has, in a list as in functional.py;
+library.define("_all_rows(Tensor tensor, str group_name) -> Tensor[]")
 # of the sum of all ranks' rows, one's own.
 library.define("_own_rows(Tensor tensor, Tensor counts, SymInt rows, str group_name) -> Tensor")
 
@@ -105,10 +105,10 @@ def _allgather(tensor: Tensor, *, group_name: str = "") -> Tensor:
     return rows
 
 
-def _run_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
+def _run_all_rows(tensor: Tensor, group_name: str) -> list[Tensor]:
     member = member_named(group_name)
     parts = with_own(member, tensor, rows_of_others(member, tensor, async_op=False))
-    return torch.cat(parts), torch.tensor([len(part) for part in parts])
+    return [torch.cat(parts), torch.tensor([len(part) for part in parts])]
 
 
 def _keep_all_rows(ctx: Any, inputs: Any, output: Any) -> None:
@@ -117,9 +117,9 @@ def _keep_all_rows(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(output[1])
 
 
-def _all_rows_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+def _all_rows_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     (counts,) = ctx.saved_tensors
-    return torch.ops.bluefog._own_rows(grad, counts, ctx.rows, ctx.group_name), None
+    return torch.ops.bluefog._own_rows(grads[0], counts, ctx.rows, ctx.group_name), None
 
 
 def _run_own_rows(tensor: Tensor, counts: Tensor, rows: int, group_name: str) -> Tensor:
@@ -140,8 +140,8 @@ def _own_rows_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return torch.ops.bluefog.allgather(grad, group_name=ctx.group_name), None, None, None
 
 
-def _fake_all_rows(tensor: Tensor, group_name: str) -> tuple[Tensor, Tensor]:
-    return some_rows(tensor), torch.empty(member_named(group_name).size, dtype=torch.int64)
+def _fake_all_rows(tensor: Tensor, group_name: str) -> list[Tensor]:
+    return [some_rows(tensor), torch.empty(member_named(group_name).size, dtype=torch.int64)]
 
 
 def _fake_own_rows(tensor: Tensor, _: Tensor, rows: int, __: str) -> Tensor:

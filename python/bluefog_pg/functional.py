@@ -40,10 +40,10 @@ _EDGES = (
 )
 library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
 library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_EDGES}) -> Tensor[]")
-# Also the number of rows of each source, in a tensor of one length whatever the edges are; and what
-# its gradient is.
+# The rows, and the number of those of each source, in a tensor of one length whatever the edges are;
+# and what its gradient is. A list: of two results, one of them of unknown size, Inductor loses that.
 _MOST_SOURCES = 256  # kMostRanks in RankSet.hpp
-library.define(f"_rows(Tensor tensor, {_EDGES}) -> (Tensor, Tensor)")
+library.define(f"_rows(Tensor tensor, {_EDGES}) -> Tensor[]")
 library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
 library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
 
@@ -181,13 +181,13 @@ def _run_parts(like: Tensor, parts: list[Tensor], sources_n: int, *listed: Any) 
     return member.backend.neighbor_alltoall(like, parts, edges, tag, False)
 
 
-def _run_rows(tensor: Tensor, *listed: Any) -> tuple[Tensor, Tensor]:
+def _run_rows(tensor: Tensor, *listed: Any) -> list[Tensor]:
     member, edges, tag = _unlisted(listed, [tensor])
     same = [tensor] * len(edges.destinations)
     parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, tag, False)
     counts = torch.zeros(_MOST_SOURCES, dtype=torch.int64)
     counts[: len(parts)] = torch.tensor([len(part) for part in parts], dtype=torch.int64)
-    return torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts
+    return [torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts]
 
 
 def _run_rows_back(grad: Tensor, tensor: Tensor, counts: Tensor, *listed: Any) -> Tensor:
@@ -212,8 +212,8 @@ def _fake_parts(like: Tensor, _: list[Tensor], sources_n: int, *__: Any) -> list
     return [some_rows(like) for _ in range(sources_n)]
 
 
-def _fake_rows(tensor: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64)
+def _fake_rows(tensor: Tensor, *_: Any) -> list[Tensor]:
+    return [some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64)]
 
 
 def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
@@ -248,11 +248,11 @@ def _keep_rows(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(tensor, output[1])
 
 
-def _rows_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+def _rows_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     tensor, counts = ctx.saved_tensors
     listed = _reversed(ctx.listed)
-    back = torch.ops.bluefog._rows_back(grad, tensor.detach(), counts, *listed)
-    return back, *[None] * len(ctx.listed)
+    back = torch.ops.bluefog._rows_back(grads[0], tensor.detach(), counts, *listed)
+    return back, *_no_gradients(ctx.listed)
 
 
 def _keep_rows_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

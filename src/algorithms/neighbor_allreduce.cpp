@@ -98,6 +98,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
       for (const Mailbox::Expected& message : messages) {
         mailbox.noteTaken(*message);
       }
+      co_await mailbox.told(messages);
       co_return;
     }
   }

@@ -12,6 +12,7 @@
 
 #include "core/Error.hpp"
 #include "core/Fd.hpp"
+#include "core/OwnProcess.hpp"
 
 namespace bluefog {
 namespace {
@@ -69,25 +70,47 @@ class OutputPool::Blocks {
   }
 
   void giveBack(Block block) {
+    if (process_.isForked()) {
+      return;  // another thread of the parent may hold the lock for ever here
+    }
+    std::deque<Block> gone;  // without the lock: to give memory back to the system takes long
     const std::lock_guard lock(mutex_);
     idle_bytes_ += block.bytes;
     idle_.push_back(std::move(block));
-    while (idle_bytes_ > std::max(kMostIdle, 2 * largest_)) {
+    while (idle_bytes_ > (is_closed_ ? 0 : std::max(kMostIdle, 2 * largest_))) {
       idle_bytes_ -= idle_.front().bytes;
+      gone.push_back(std::move(idle_.front()));
       idle_.pop_front();
     }
   }
 
+  void close() {
+    if (process_.isForked()) {
+      return;
+    }
+    std::deque<Block> gone;
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    idle_bytes_ = 0;
+    gone.swap(idle_);
+  }
+
  private:
+  const OwnProcess process_;
   const std::shared_ptr<SharedHeap> heap_;
   std::mutex mutex_;
   std::deque<Block> idle_;  // the oldest first
   size_t idle_bytes_ = 0;
   size_t largest_ = 0;
+  bool is_closed_ = false;
 };
 
 OutputPool::OutputPool(std::shared_ptr<SharedHeap> heap)
     : heap_(std::move(heap)), blocks_(std::make_shared<Blocks>(heap_)) {}
+
+void OutputPool::close() {
+  blocks_->close();
+}
 
 at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const size_t bytes =

@@ -30,6 +30,10 @@ class OutputPool {
   // One for each of them, all in one memory: of many small ones, allocation took longer than their
   // averaging. Tensors on the CPU.
   std::vector<at::Tensor> emptyLikeAll(const std::vector<at::Tensor>& likes);
+  // What is idle goes, and what tensors give back from now on.
+  void close();
+  // Whether the neighbours on this host can read large ones.
+  bool isShared() const { return heap_ != nullptr; }
   // Where in the heap that lies; nothing where it lies elsewhere.
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const {
     return heap_ ? heap_->placeOf(data, bytes) : std::nullopt;

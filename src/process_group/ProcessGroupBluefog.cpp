@@ -126,7 +126,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     options_->timeout.count(), " ms is not a positive time");
   engine_ =
       join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_);
-  outputs_ = OutputPool(engine_->heap());
+  outputs_ = OutputPool(engine_->makeHeap());
   registry::enroll(engine_);
   init();
 }
@@ -244,6 +244,7 @@ void ProcessGroupBluefog::abort() {
 void ProcessGroupBluefog::shutdown() {
   if (engine_) {
     engine_->shutdown();
+    outputs_.close();
   }
 }
 

@@ -85,7 +85,7 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
   const auto readers =
       std::count_if(destinations.begin(), destinations.end(),
                     [this](const WeightedRank& it) { return engine_->hosts().isHere(it.rank); });
-  if (!engine_->prefersOffers(data.bytes(), readers)) {
+  if (!outputs_.isShared() || !engine_->prefersOffers(data.bytes(), readers)) {
     return std::nullopt;
   }
   if (const ConstSpan* whole = data.single()) {

@@ -19,8 +19,8 @@ constexpr milliseconds kSlice{50};
 constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
-// Measured (benchmarks/README.md): below, ranks that each have a core are faster by a lane, whose
-// frames stay in their caches.
+// Measured (benchmarks/README.md): below, two ranks that each have a core are faster by a lane,
+// whose frames stay in their caches.
 constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
@@ -44,8 +44,8 @@ int Engine::ranksHere() const {
   return static_cast<int>(segments_->hosts().here().size());
 }
 
-std::shared_ptr<SharedHeap> Engine::heap() const {
-  return ranksHere() > 1 ? std::make_shared<SharedHeap>(segment_, members_.rank) : nullptr;
+std::shared_ptr<SharedHeap> Engine::makeHeap() const {
+  return ranksHere() > 1 ? SharedHeap::make(segment_, members_.rank) : nullptr;
 }
 
 bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {

@@ -53,7 +53,7 @@ class Engine {
   Board& returns() { return agenda_.returns(); }
   Mailbox& mailbox() { return agenda_.mailbox(); }
   // Where results lie that neighbours may read; null where none of them is on this host.
-  std::shared_ptr<SharedHeap> heap() const;
+  std::shared_ptr<SharedHeap> makeHeap() const;
   // Whether a message that so many ranks of this host get had better be read there than from a
   // lane.
   bool prefersOffers(size_t bytes, ptrdiff_t readers) const;

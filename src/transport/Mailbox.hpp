@@ -47,9 +47,9 @@ struct LateRefusal {
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
 // Messages on a lane are matched by kind and tag, in order. A small message goes at once; a large
-// one is announced, and streams when its receiver has accepted it, until that wants no more. So a
-// lane never holds data that nobody takes, and an operation that waits for one rank stops no other.
-// Used by the driving thread alone.
+// one is announced, and streams when its receiver has accepted it, until that wants no more, or is
+// read in its sender's heap. So a lane never holds data that nobody takes, and an operation that
+// waits for one rank stops no other. Used by the driving thread alone.
 class Mailbox {
  public:
   Mailbox(const Segments& segments, const Membership& members, Bells& bells);
@@ -177,6 +177,20 @@ class Mailbox {
     Mailbox& mailbox_;
     const std::vector<Expected>& messages_;
   };
+  // Fulfilled when the senders of these messages can see all that this rank has answered them: who
+  // leaves says no more.
+  class Told final : public Awaitable {
+   public:
+    Told(Mailbox& mailbox, const std::vector<Expected>& messages)
+        : mailbox_(mailbox), messages_(messages) {}
+    bool ready() override { return missing().empty(); }
+    std::vector<int> missing() const override;
+    void await_resume() {}
+
+   private:
+    Mailbox& mailbox_;
+    const std::vector<Expected>& messages_;
+  };
   // Only one operation at a time takes frames of several lanes in step: two could each wait for
   // what lies behind the other's frames.
   class Floor final : public Awaitable {
@@ -208,6 +222,7 @@ class Mailbox {
   bool isStillOffered(const Inbound& message) const;
   // Tells the sender of an announced message that its bytes were read where they lay.
   void noteTaken(Inbound& message);
+  Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
   // Throws a mismatch, and tells the sender, where it called something else than `op`.

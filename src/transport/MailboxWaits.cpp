@@ -53,6 +53,17 @@ bool Mailbox::Reached::anyWillDo() const {
   return messages_.size() == 1 && messages_.front()->source == kAnySource;
 }
 
+std::vector<int> Mailbox::Told::missing() const {
+  std::vector<int> ranks;
+  for (const Expected& message : messages_) {
+    const Lane& from = mailbox_.lane(message->source);
+    if (from.answers.owesAny() && !from.is_gone) {
+      ranks.push_back(message->source);
+    }
+  }
+  return ranks;
+}
+
 bool Mailbox::Heads::isHere(const Inbound& message) const {
   const Frame* frame = mailbox_.lane(message.source).in.front();
   return frame != nullptr && frame->type == FrameType::kData && frame->id == message.id;

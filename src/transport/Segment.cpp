@@ -107,6 +107,8 @@ Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(s
   mapping_ = Mapping(data, without);
   // A forked child (a DataLoader's worker) must neither keep the memory alive nor write to it.
   ::madvise(data, without, MADV_DONTFORK);
+  // Whose core is dumped would fetch every page that nobody has touched.
+  ::madvise(data, without, MADV_DONTDUMP);
 }
 
 Mapping Segment::mapHeap(int rank, int protection) const {
@@ -128,7 +130,11 @@ Mapping Segment::mapHeap(int rank, int protection) const {
   const size_t at = heapsAt(size_) + heap_bytes_ * static_cast<size_t>(rank);
   void* data = ::mmap(heap.data(), heap_bytes_, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                       memfd_.get(), static_cast<off_t>(at));
-  return data == MAP_FAILED ? Mapping() : std::move(heap);
+  if (data == MAP_FAILED) {
+    return {};
+  }
+  ::madvise(data, heap_bytes_, MADV_DONTDUMP);
+  return heap;
 }
 
 Verdict& Segment::verdict() const {

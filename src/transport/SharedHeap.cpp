@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // Linux 6.1; others refuse it
@@ -21,30 +21,22 @@ size_t roundUp(size_t bytes, size_t unit) {
 
 }  // namespace
 
-SharedHeap::SharedHeap(const Segment& segment, int rank)
-    : memory_(segment.mapHeap(rank, PROT_READ | PROT_WRITE)),
-      is_fetched_(memory_.size() / kHugePage) {
-  if (memory_.size() > 0) {
-    free_.emplace(0, memory_.size());
-  }
+std::shared_ptr<SharedHeap> SharedHeap::make(const Segment& segment, int rank) {
+  Mapping memory = segment.mapHeap(rank, PROT_READ | PROT_WRITE);
+  return memory.size() == 0 ? nullptr : std::make_shared<SharedHeap>(std::move(memory));
 }
 
+SharedHeap::SharedHeap(Mapping memory)
+    : memory_(std::move(memory)), free_(memory_.size()), is_fetched_(memory_.size() / kHugePage) {}
+
 std::byte* SharedHeap::take(size_t bytes) {
-  const size_t wanted = roundUp(bytes, kPage);
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(free_.begin(), free_.end(), [wanted](const auto& range) {
-    return range.second - range.first >= wanted;
-  });
-  if (found == free_.end()) {
+  const std::optional<Range> range = free_.take(roundUp(bytes, kPage));
+  if (!range) {
     return nullptr;
   }
-  const auto [begin, end] = *found;
-  free_.erase(found);
-  if (begin + wanted < end) {
-    free_.emplace(begin + wanted, end);
-  }
-  fetch({begin, begin + wanted});
-  return memory_.data() + begin;
+  fetch(*range);
+  return memory_.data() + range->begin;
 }
 
 // Fresh memory, page by page, takes 2 ms a MiB in a virtual machine, and 0.2 by the huge page. Few
@@ -69,28 +61,10 @@ void SharedHeap::giveBack(std::byte* block, size_t bytes) {
   const auto begin = static_cast<size_t>(block - memory_.data());
   const Range range{begin, begin + roundUp(bytes, kPage)};
   const std::lock_guard lock(mutex_);
-  const Range free = addToFree(range);
+  const Range free = free_.add(range);
   // The huge pages that it has been the last to use.
   letGo({std::max(roundUp(free.begin, kHugePage), range.begin / kHugePage * kHugePage),
          std::min(free.end / kHugePage * kHugePage, roundUp(range.end, kHugePage))});
-}
-
-SharedHeap::Range SharedHeap::addToFree(Range range) {
-  auto after = free_.lower_bound(range.begin);
-  if (after != free_.end() && after->first == range.end) {
-    range.end = after->second;
-    after = free_.erase(after);
-  }
-  if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->second == range.begin) {
-      range.begin = before->first;
-      before->second = range.end;
-      return range;
-    }
-  }
-  free_.emplace_hint(after, range.begin, range.end);
-  return range;
 }
 
 void SharedHeap::letGo(Range range) {
@@ -103,7 +77,7 @@ void SharedHeap::letGo(Range range) {
 
 std::optional<uint64_t> SharedHeap::placeOf(const std::byte* data, size_t bytes) const {
   const std::byte* begin = memory_.data();
-  if (begin == nullptr || data < begin || data + bytes > begin + memory_.size()) {
+  if (data < begin || data + bytes > begin + memory_.size()) {
     return std::nullopt;
   }
   return static_cast<uint64_t>(data - begin);

@@ -2,13 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "core/Fd.hpp"
 #include "core/OwnProcess.hpp"
+#include "transport/FreeRanges.hpp"
 #include "transport/Segment.hpp"
 
 namespace bluefog {
@@ -18,7 +19,9 @@ namespace bluefog {
 // child shares it; what it gives back there stays. Any thread may use it.
 class SharedHeap {
  public:
-  SharedHeap(const Segment& segment, int rank);
+  // Null where the segment has none, or there are no addresses for it.
+  static std::shared_ptr<SharedHeap> make(const Segment& segment, int rank);
+  explicit SharedHeap(Mapping memory);
 
   // Uninitialised, in pages of its own. Null where there is no room.
   std::byte* take(size_t bytes);
@@ -27,21 +30,15 @@ class SharedHeap {
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const;
 
  private:
-  struct Range {
-    size_t begin;
-    size_t end;
-  };
-
   // Memory comes and goes by the huge page.
   void fetch(Range range);
   void letGo(Range range);
-  Range addToFree(Range range);
 
   Mapping memory_;
   const OwnProcess process_;
   std::mutex mutex_;
-  std::map<size_t, size_t> free_;  // begins and ends; no two of them touch
-  std::vector<bool> is_fetched_;   // each huge page
+  FreeRanges free_;
+  std::vector<bool> is_fetched_;  // each huge page
 };
 
 }  // namespace bluefog

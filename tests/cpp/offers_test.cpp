@@ -22,14 +22,8 @@ constexpr size_t kBytes = kCount * sizeof(float);
 class OffersTest : public ::testing::Test {
  protected:
   OffersTest() {
-    Links of_one(3);
-    for (int peer : {0, 2}) {
-      auto [here, there] = socketPair();
-      of_one.add(peer, std::move(here), ::getpid());
-      lives_[static_cast<size_t>(peer)] = std::move(there);
-    }
-    one_.emplace(memory_, 1, 3, std::move(of_one));
-    input_ = reinterpret_cast<float*>(one_->heap.take(kBytes));
+    one_.emplace(memory_, 1, 3, std::move(links_.links));
+    input_ = reinterpret_cast<float*>(one_->heap->take(kBytes));
     const std::vector<float> values = numbers(kCount, 1);
     std::copy(values.begin(), values.end(), input_);
   }
@@ -40,7 +34,7 @@ class OffersTest : public ::testing::Test {
   }
   OpPtr take() { return zero_.average({bytesOf(none_), kBytes}, spanOf(got_), {1}, {}); }
   void failForWantOfTwo() {
-    lives_[2] = Fd();
+    links_.die(2);
     one_->tick();
     one_->agenda.takeFinished();
     std::fill(input_, input_ + kCount, -1.0F);  // as its caller may, from now on
@@ -55,7 +49,7 @@ class OffersTest : public ::testing::Test {
   uint64_t framesInLane() const { return cursorAt(one_->segments->shared().lane(1, 0), 0).load(); }
 
   const Fd memory_ = Segment::create(3);
-  std::array<Fd, 3> lives_;
+  LinksOfOne links_;
   std::vector<float> output_ = std::vector<float>(kCount);
   std::vector<float> none_ = std::vector<float>(kCount);
   std::vector<float> got_ = std::vector<float>(kCount);
@@ -84,6 +78,21 @@ TEST_F(OffersTest, TheirSenderWaitsUntilTheyAreRead) {
     zero_.agenda.pass();
   }
   EXPECT_FALSE(one_->agenda.anyFinished());
+}
+
+TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
+  std::vector<OpPtr> taken;
+  size_t ended = 0;
+  for (uint64_t i = 0; i <= GrantRing::kEntries; ++i) {
+    give();  // and its sender does not look into the answers
+    taken.push_back(take());
+    for (int pass = 0; pass < 5; ++pass) {
+      zero_.agenda.pass();
+    }
+    ended += zero_.agenda.takeFinished().size();
+  }
+  EXPECT_EQ(ended, GrantRing::kEntries);
+  finish(taken.back());
 }
 
 TEST_F(OffersTest, OfOneThatFailedAreNotRead) {
@@ -148,7 +157,7 @@ TEST_F(OffersTest, BeyondTheHeapAreDamaged) {
 TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
   constexpr int kRounds = 30;
   runRanksUnheard(4, [&](Rank& me) {
-    const std::shared_ptr<SharedHeap> heap = me.engine.heap();
+    const std::shared_ptr<SharedHeap> heap = me.engine.makeHeap();
     auto* input = reinterpret_cast<float*>(heap->take(kBytes));
     std::vector<float> output(kCount);
     const int left = (me.self + 3) % 4;

@@ -1,14 +1,11 @@
 #include "transport/Remainder.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "processes.hpp"
 #include "ranks.hpp"
 #include "stepped.hpp"
 
@@ -19,24 +16,15 @@ namespace {
 // The test drives ranks 0 and 1 itself, step by step.
 class RemainderTest : public ::testing::Test {
  protected:
-  RemainderTest() {
-    Links of_one(3);
-    for (int peer : {0, 2}) {
-      auto [here, there] = socketPair();
-      of_one.add(peer, std::move(here), ::getpid());
-      lives_[static_cast<size_t>(peer)] = std::move(there);
-    }
-    one_.emplace(memory_, 1, 3, std::move(of_one));
-  }
+  RemainderTest() { one_.emplace(memory_, 1, 3, std::move(links_.links)); }
 
-  void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
   OpPtr averageInVain(const std::vector<int>& destinations) {
     return one_->average(inputSpan(), spanOf(output_), {2}, destinations);
   }
   ConstSpan inputSpan() const { return {bytesOf(input_), input_.size() * sizeof(float)}; }
   void failForWantOfTwo(const std::vector<int>& destinations = {0}) {
     const OpPtr op = averageInVain(destinations);
-    die(2);
+    links_.die(2);
     one_->tick();
     const std::optional<Error> error = errorOf(*op);
     ASSERT_TRUE(error.has_value());
@@ -57,7 +45,7 @@ class RemainderTest : public ::testing::Test {
   }
 
   const Fd memory_ = Segment::create(3);
-  std::array<Fd, 3> lives_;
+  LinksOfOne links_;
   std::vector<float> input_ = numbers(kMuch, 1);
   std::vector<float> output_ = std::vector<float>(kMuch);
   std::vector<float> got_;
@@ -116,7 +104,7 @@ TEST_F(RemainderTest, WhatIsLargerThanTheBoundIsNotCopied) {
 
 TEST_F(RemainderTest, EndsWithItsReceiver) {
   failForWantOfTwo();
-  die(0);
+  links_.die(0);
   one_->tick();
   EXPECT_FALSE(one_->agenda.owesAnything());
 }

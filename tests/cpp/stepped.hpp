@@ -1,14 +1,35 @@
 #pragma once
 
+#include <unistd.h>
+
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "processes.hpp"
 #include "ranks.hpp"
 #include "transport/SharedHeap.hpp"
 
 namespace bluefog::testing {
+
+// Links of rank 1 of three, whose peers die when the test says so.
+struct LinksOfOne {
+  LinksOfOne() {
+    for (int peer : {0, 2}) {
+      auto [here, there] = socketPair();
+      links.add(peer, std::move(here), ::getpid());
+      lives_[static_cast<size_t>(peer)] = std::move(there);
+    }
+  }
+  void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
+
+  Links links{3};
+
+ private:
+  std::array<Fd, 3> lives_;
+};
 
 // One rank of a group in this process, which the test drives step by step.
 class SteppedRank {
@@ -16,13 +37,13 @@ class SteppedRank {
   SteppedRank(const Fd& memory, int rank, int size, Links links)
       : members(membership(rank, size)),
         segments(std::make_shared<const Segments>(Segment(memory, size), rank)),
-        heap(segments->shared(), rank),
+        heap(SharedHeap::make(segments->shared(), rank)),
         agenda(segments, members, std::move(links), nullptr) {}
 
   // The sum of what the sources send. `input` is offered where it lies in the heap.
   OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
                 const std::vector<int>& destinations) {
-    return average(input, output, sources, destinations, heap.placeOf(input.data, input.bytes));
+    return average(input, output, sources, destinations, heap->placeOf(input.data, input.bytes));
   }
   OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
                 const std::vector<int>& destinations, std::optional<uint64_t> offer) {
@@ -56,7 +77,7 @@ class SteppedRank {
 
   Membership members;
   std::shared_ptr<const Segments> segments;
-  SharedHeap heap;
+  std::shared_ptr<SharedHeap> heap;
   Agenda agenda;
 
  private:
