@@ -181,6 +181,48 @@ def test_topo_check_of_machines(pool: harness.Pool) -> None:
         assert out == [1.5]
 
 
+def inside_machines(rank: int, world: int) -> list[Any]:
+    """Rank 3 differs from rank 2, which shares its machine, in one thing after the other."""
+    import bluefog_pg
+
+    told = []
+    with group_of_machines(2) as group:
+        bluefog_pg.set_machine_topology(nx.complete_graph(2, nx.DiGraph), group=group)
+        other = 1 - rank // 2
+        same = {"self_weight": 0.5, "src_machine_weights": {other: 0.5}}
+        same["dst_machine_weights"] = [other]
+        for own in (
+            {"self_weight": 0.25},
+            {"src_machine_weights": {other: 0.75}},
+            {"dst_machine_weights": {other: 0.0}},
+            {"self_weight": 1.0, "src_machine_weights": {}},
+            dict.fromkeys(same),
+            {},
+        ):
+            given: dict[str, Any] = same | (own if rank == 3 else {})
+            given |= {"enable_topo_check": True, "group": group}
+            x = torch.tensor([float(rank)])
+            told.append(outcome(bluefog_pg.hierarchical_neighbor_allreduce, x, **given))
+    return told
+
+
+def test_topo_check_of_ranks_that_share_a_machine(pool: harness.Pool) -> None:
+    """Else each part of their result would have other weights; no weights are the topology's."""
+    different = (
+        "self_weight",
+        "src_machine_weights",
+        "dst_machine_weights",
+        "self_weight and src_machine_weights",
+    )
+    for rank, (*errors, none, all_alike) in enumerate(pool.run(inside_machines)):
+        for error, what in zip(errors, different, strict=True):
+            text = harness.raised(error, "ValueError").text
+            assert f"rank {rank} ({rank}/4 of group" in text
+            assert "hierarchical_neighbor_allreduce" in text
+            assert text.endswith(f": rank 3 and rank 2 have different {what}")
+        assert none == all_alike == [1.5]
+
+
 def again(rank: int, world: int) -> list[Any]:
     """A bad call that compares equal to a good one before it."""
     import bluefog_pg

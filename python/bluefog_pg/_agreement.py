@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # torch 2.13 names it anew, and warns about the old name.
 _all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+
+_KINDS = ("self_weight", "src_machine_weights", "dst_machine_weights")
 
 
 def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tensor:
@@ -57,3 +60,35 @@ def require(member: Member, op: str, edges: Edges) -> None:
             for i, j in untold
         ]
         raise ValueError(f"{member.who} {op}: the ranks do not agree on edges: {'; '.join(told)}")
+
+
+def require_of_machines(member: Member, op: str, edges: Edges) -> None:
+    """Collective: one all_gather of 8 bytes a machine and direction, and `require`.
+
+    Raises:
+        ValueError: on every rank, where ranks of one machine have other weights, which would make
+            each part of their result another average; or as `require`.
+    """
+    machines, named = member.machines.all, dist.get_process_group_ranks(member.group)
+    machine_of = {rank: machine for machine, ranks in enumerate(machines) for rank in ranks}
+    # Infinite where there is no edge: a weight of 0 is one.
+    mine = torch.full((3, len(machines)), math.inf, dtype=torch.float64)
+    mine[0, 0] = edges.self_weight / edges.divisor
+    for rank, weight in edges.sources:
+        mine[1, machine_of[rank]] = weight / edges.divisor
+    for rank, weight in edges.destinations:
+        mine[2, machine_of[rank]] = weight
+    table = torch.empty(member.size, *mine.shape, dtype=torch.float64)
+    _all_gather(table, mine.flatten(), group=member.group)
+    told = [
+        f"rank {named[rank]} and rank {named[first]} have different {' and '.join(kinds)}"
+        for first, *others in machines
+        for rank in others
+        if (kinds := [_KINDS[k] for k in range(3) if not table[rank, k].equal(table[first, k])])
+    ]
+    if told:
+        raise ValueError(
+            f"{member.who} {op}: the ranks of a machine must give the same weights: "
+            f"{'; '.join(told)}"
+        )
+    require(member, op, edges)

@@ -65,7 +65,10 @@ def hierarchical_neighbor_allreduce(
         self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
             none, alike on all ranks of a machine. The machines must be neighbours in the
             topology.
-        enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
+        enable_topo_check: first ask all ranks of the group whether they agree on the edges, and
+            those of one machine on the weights; without, such ranks give each part of the result
+            other weights. It costs two small all_gathers.
+        name, group, async_op: as in `neighbor_allreduce`.
 
     Returns:
         A new tensor shaped like `tensor`, or the Work.
@@ -81,8 +84,8 @@ def hierarchical_neighbor_allreduce(
     edges = _edges.between_machines(
         member, tensor, self_weight, src_machine_weights, dst_machine_weights
     )
-    if enable_topo_check and dst_machine_weights is not None:
-        _agreement.require(member, "hierarchical_neighbor_allreduce", edges)
+    if enable_topo_check:
+        _agreement.require_of_machines(member, "hierarchical_neighbor_allreduce", edges)
     tag = 0 if name is None else named_tag(member, "hierarchical_neighbor_allreduce", name)
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.mean_of_machines(tensor, edges, tag, member)

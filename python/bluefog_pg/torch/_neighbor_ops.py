@@ -182,7 +182,8 @@ def hierarchical_neighbor_allreduce(
         tensor: as in `neighbor_allreduce`.
         self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
             none, alike on all ranks of a machine.
-        enable_topo_check, name: as there.
+        enable_topo_check: as in `bluefog_pg.hierarchical_neighbor_allreduce`.
+        name: as in `neighbor_allreduce`.
 
     Raises:
         RuntimeError: no topology was set by `set_machine_topology`.
