@@ -68,7 +68,9 @@ def test_rounds(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         (["hypercube", "6"], "power of two, got 6"),
         (["er", "0"], "size must be at least 1, got 0"),
         (["ring", "8", "--steps", "-1"], "steps must not be negative"),
+        (["ring", "8", "--steps", "2000000"], "steps must be at most 1000000, got 2000000"),
         (["ring", "many"], "invalid int value: 'many'"),
+        (["ring", "200000"], "SIZE must be at most 1024 to be described, got 200000"),
     ],
 )
 def test_refused(
@@ -83,6 +85,17 @@ def test_refused(
 def test_no_place_for_the_picture(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="/nowhere"):
         topology(monkeypatch, capsys, "ring", "4", "--plot", "/nowhere/ring.png")
+
+
+def test_a_folder_is_no_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    with pytest.raises(SystemExit, match=f"path must be a file to write, and {folder} is a dir"):
+        topology(monkeypatch, capsys, "ring", "4", "--plot", str(folder))
+    assert list(tmp_path.iterdir()) == [folder]
+    assert capsys.readouterr().out == ""
 
 
 PICTURES = {

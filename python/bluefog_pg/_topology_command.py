@@ -31,6 +31,7 @@ _BUILDERS: dict[str, Callable[[int], Any]] = {
     "hypercube": topology_util.HypercubeGraph,
     "onepeer": topology_util.OnePeerExponentialTwoGraphs,
 }
+_MOST_RANKS = 1024  # of whose matrix the powers take minutes
 # A number behind these is the base.
 _WITH_BASE: dict[str, Callable[..., Any]] = {
     "exp": topology_util.ExponentialGraph,
@@ -59,6 +60,8 @@ def _describe(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     from bluefog_pg.topology_util._facts import facts
     from bluefog_pg.topology_util.spectral import graphs_of
 
+    if args.size > _MOST_RANKS:
+        parser.error(f"SIZE must be at most {_MOST_RANKS} to be described, got {args.size}")
     try:
         graphs = graphs_of(_builder(args.name), args.size)
         distances = topology_util.simulate_consensus(graphs, args.size, args.steps)

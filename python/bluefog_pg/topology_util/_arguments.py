@@ -7,25 +7,54 @@ import reprlib
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._errors import ArgumentError
+from bluefog_pg._topology import as_float
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
+# Far beyond what groups have; more would fill the memory before anything is said.
+_MOST_RANKS = 2**16
+_MOST_EDGES = 2**24
+
+
 def integer(name: str, value: Any) -> int:
-    """`value` as an int, numpy's integers included; TypeError for what is none."""
+    """`value` as an int, numpy's integers included; TypeError for what is none, as a bool."""
     try:
-        return operator.index(value)
+        if not isinstance(value, bool):
+            return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+        pass
+    raise TypeError(f"{name} must be an integer, not {value!r}")
+
+
+def real(name: str, value: Any) -> float:
+    """`value` as a float; TypeError for what is no number, as a bool or a string."""
+    try:
+        if not isinstance(value, bool):
+            return as_float(value)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"{name} must be a number, not {value!r}")
 
 
 def positive(name: str, value: Any) -> int:
-    """`value` as an int of at least 1."""
+    """`value` as an int of at least 1, and not more ranks than can be thought of."""
     number = integer(name, value)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {number}")
+    if number > _MOST_RANKS:
+        raise ValueError(f"{name} must be at most {_MOST_RANKS}, got {number}")
     return number
+
+
+def require_edges(name: str, size: int, each: int) -> None:
+    """ValueError where so many ranks with `each` edges do not fit into memory."""
+    if size * each > _MOST_EDGES:
+        raise ValueError(
+            f"{name} must be less: {size} ranks with {each} edges each are more than "
+            f"{_MOST_EDGES} edges"
+        )
 
 
 def rank_below(size: int, name: str, value: Any) -> int:
@@ -39,12 +68,20 @@ def rank_below(size: int, name: str, value: Any) -> int:
 def base_above_one(base: Any) -> int:
     """`base` as an int of at least 2, by an ArgumentError for all else."""
     try:
-        number = operator.index(base)
+        number = integer("base", base)
     except TypeError:
         number = 0
     if number < 2:
         raise ArgumentError(f"base must be an integer of at least 2, got {base!r}")
     return number
+
+
+def require_graph(name: str, graph: Any) -> None:
+    """TypeError for what is no graph of networkx, or one of parallel edges."""
+    import networkx as nx
+
+    if not isinstance(graph, nx.Graph) or graph.is_multigraph():
+        raise TypeError(f"{name} must be a networkx.DiGraph, not {type(graph).__name__}")
 
 
 def size_of(topology: nx.DiGraph[int]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from bluefog_pg.topology_util._arguments import require_edges
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -27,6 +29,7 @@ def digraph(size: int, edges: Iterable[tuple[int, int, float]]) -> nx.DiGraph[in
 def circulant(size: int, distances: Iterable[int]) -> nx.DiGraph[int]:
     """Each rank sends to itself and to those at `distances` (mod size), all with one weight."""
     offsets = {0} | {distance % size for distance in distances}
+    require_edges("size", size, len(offsets))
     share = 1.0 / len(offsets)
     return digraph(
         size,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util._arguments import base_above_one, positive
+from bluefog_pg.topology_util._arguments import base_above_one, positive, require_edges
 from bluefog_pg.topology_util._digraph import symmetric
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def BaseKGraphs(size: int, base: int = 2) -> list[nx.DiGraph[int]]:
         ArgumentError: `base` is not an integer of at least 2.
     """
     size, base = positive("size", size), base_above_one(base)
+    base = min(base, max(size, 2))  # which is one step already
+    require_edges("base", size, base)
     return [symmetric(size, pairs) for pairs in _shortest(range(size), base) or [[]]]
 
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._errors import ArgumentError
-from bluefog_pg.topology_util._arguments import base_above_one, integer, positive, rank_below
+from bluefog_pg.topology_util._arguments import (
+    base_above_one,
+    integer,
+    positive,
+    rank_below,
+    real,
+    require_edges,
+)
 from bluefog_pg.topology_util._digraph import circulant, digraph
 from bluefog_pg.topology_util.metropolis import MetropolisHastingsWeights
 from bluefog_pg.topology_util.weights import isPowerOf
@@ -69,9 +76,10 @@ def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph[int]:
         ArgumentError: `connect_style` is none of the three.
     """
     styles = {0: (1, -1), 1: (-1,), 2: (1,)}
-    if connect_style not in styles:
-        raise ArgumentError(f"connect_style must be 0, 1 or 2, got {connect_style!r}")
-    return circulant(positive("size", size), styles[connect_style])
+    size, style = positive("size", size), integer("connect_style", connect_style)
+    if style not in styles:
+        raise ArgumentError(f"connect_style must be 0, 1 or 2, got {style}")
+    return circulant(size, styles[style])
 
 
 def FullyConnectedGraph(size: int) -> nx.DiGraph[int]:
@@ -161,10 +169,11 @@ def DeBruijnGraph(size: int, base: int = 2) -> nx.DiGraph[int]:
     self-loop at most ranks: the rank's own value comes back by way of the others.
 
     Raises:
-        ValueError: `size` is not positive.
+        ValueError: `size` is not positive, or `base` too large.
         ArgumentError: `base` is not an integer of at least 2.
     """
     size, base = positive("size", size), base_above_one(base)
+    require_edges("base", size, base)
     return digraph(
         size,
         ((rank, (base * rank + k) % size, 1.0 / base) for rank in range(size) for k in range(base)),
@@ -184,13 +193,15 @@ def ErdosRenyiGraph(size: int, probability: float, seed: int = 0) -> nx.DiGraph[
 
     Raises:
         ValueError: `size` is not positive, or `probability` is not from 0 to 1.
-        TypeError: `seed` is not an integer.
+        TypeError: `seed` is not an integer, or `probability` no number.
     """
     import networkx as nx
 
     size, seed = positive("size", size), integer("seed", seed)
+    probability = real("probability", probability)
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"probability must be from 0 to 1, got {probability}")
+    require_edges("size", size, math.ceil(probability * size))
     drawn = nx.gnp_random_graph(size, probability, seed=seed)
     if not nx.is_connected(drawn):
         drawn.add_edges_from((rank, (rank + 1) % size) for rank in range(size))
@@ -208,12 +219,19 @@ def _grid(size: int, shape: tuple[int, int] | None, is_periodic: bool) -> nx.DiG
     import networkx as nx
 
     size = positive("size", size)
-    sides = _closest_factors(size) if shape is None else tuple(shape)
-    if len(sides) != 2 or min(sides) < 1 or sides[0] * sides[1] != size:
-        raise ArgumentError(f"shape must be (rows, columns) with product {size}, got {shape!r}")
-    rows, columns = sides
+    rows, columns = _closest_factors(size) if shape is None else _sides(size, shape)
     places = nx.grid_2d_graph(rows, columns, periodic=is_periodic)
     return MetropolisHastingsWeights(nx.convert_node_labels_to_integers(places))  # row by row
+
+
+def _sides(size: int, shape: Any) -> tuple[int, int]:
+    try:
+        rows, columns = (integer("shape", side) for side in shape)
+    except (TypeError, ValueError):
+        rows = columns = 0
+    if min(rows, columns) < 1 or rows * columns != size:
+        raise ArgumentError(f"shape must be (rows, columns) with product {size}, got {shape!r}")
+    return rows, columns
 
 
 def _closest_factors(size: int) -> tuple[int, int]:

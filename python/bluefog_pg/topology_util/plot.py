@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg.topology_util._facts import facts
 from bluefog_pg.topology_util.spectral import graphs_of, simulate_consensus
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     import networkx as nx
@@ -37,7 +38,8 @@ def plot(
 
     Raises:
         ImportError: matplotlib is missing.
-        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1, or `path` no path.
+        IsADirectoryError: `path` is a directory.
     """
     try:
         from matplotlib.figure import Figure
@@ -45,6 +47,15 @@ def plot(
         raise ImportError(
             "plot needs matplotlib, which is missing: pip install 'bluefog_pg[examples]'"
         ) from error
+    try:
+        place = Path(os.fsdecode(path))
+    except TypeError:
+        raise TypeError(f"path must be the path of a file, not {path!r}") from None
+    if place.is_dir():  # matplotlib would write beside it
+        raise IsADirectoryError(
+            f"path must be a file to write, and {place} is a directory; name one in it, "
+            f"as {place / 'topology.png'}"
+        )
     graphs = graphs_of(topology, 0)
     told = facts(graphs)
     figure = Figure(figsize=(11, 5.2), layout="constrained")
@@ -53,7 +64,7 @@ def plot(
     _draw_distance(curve, graphs, steps)
     _write(curve, [f"{name}: {value}" for name, value in told.items()])
     figure.suptitle(title or f"{told['ranks']} ranks", fontsize=14)
-    figure.savefig(path, dpi=120)
+    figure.savefig(place, dpi=120)
 
 
 def _write(axes: Any, lines: list[str]) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util._arguments import integer, positive, size_of
+from bluefog_pg.topology_util._arguments import integer, positive, real, size_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Powers beyond this lie in the dust of rounding: who has not met by then never will.
 _LONGEST = 2**40
+_LARGEST = 2**13  # ranks: their matrix has 512 MiB
+_MOST_STEPS = 1_000_000
 
 
 def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
@@ -28,11 +30,18 @@ def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
 
     Raises:
         TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
+        ValueError: a weight is no number, or there are more ranks than a matrix may have rows.
     """
     import networkx as nx
     import numpy as np
 
-    matrix: Matrix = nx.to_numpy_array(topology, range(size_of(topology)), np.dtype(np.float64))
+    size = size_of(topology)
+    if size > _LARGEST:
+        raise ValueError(f"topology must have at most {_LARGEST} ranks for this, got {size}")
+    try:
+        matrix: Matrix = nx.to_numpy_array(topology, range(size), np.dtype(np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the weights of topology must be numbers: {error}") from error
     return matrix
 
 
@@ -41,7 +50,12 @@ def is_doubly_stochastic(topology: nx.DiGraph[int], tolerance: float = 1e-9) -> 
 
     Repeated averaging then keeps the mean of all ranks' values. `tolerance` is how far each of
     them may be off.
+
+    Raises:
+        ValueError: `tolerance` is negative.
     """
+    if not real("tolerance", tolerance) >= 0:
+        raise ValueError(f"tolerance must not be negative, got {tolerance}")
     return doubly_stochastic(weight_matrix(topology), tolerance)
 
 
@@ -97,13 +111,18 @@ def simulate_consensus(topology: Topology, n: int, steps: int, seed: int = 0) ->
         averaging and after each. Where the weights do not keep the mean it does not go to 0.
 
     Raises:
-        ValueError: the graphs are not of `n` ranks, there is none, or `steps` is negative.
+        ValueError: the graphs are not of `n` ranks, there is none, or `steps` or `seed` is
+            negative.
     """
     import numpy as np
 
     n, steps = positive("n", n), integer("steps", steps)
     if steps < 0:
         raise ValueError(f"steps must not be negative, got {steps}")
+    if steps > _MOST_STEPS:
+        raise ValueError(f"steps must be at most {_MOST_STEPS}, got {steps}")
+    if integer("seed", seed) < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
     matrices = [weight_matrix(graph) for graph in graphs_of(topology, n)]
     for matrix in matrices:
         if len(matrix) != n:
@@ -122,9 +141,18 @@ def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
     import networkx as nx
 
     made = topology(size) if callable(topology) else topology
-    graphs = [made] if isinstance(made, nx.Graph) else list(made)
+    try:
+        graphs = [made] if isinstance(made, nx.Graph) else list(made)
+    except TypeError:
+        raise TypeError(
+            f"topology must be a networkx.DiGraph or a list of them, not {type(made).__name__}"
+        ) from None
     if not graphs:
         raise ValueError("topology must have at least one graph, got an empty sequence")
+    if len(sizes := {size_of(graph) for graph in graphs}) > 1:
+        raise ValueError(
+            f"the graphs of topology must have as many ranks each, got {sorted(sizes)}"
+        )
     return graphs
 
 
@@ -159,7 +187,7 @@ def steps_to_mean(matrix: Matrix, tolerance: float) -> int | float:
     """
     import numpy as np
 
-    if not tolerance > 0:
+    if not real("tolerance", tolerance) > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
     reached = np.eye(len(matrix)) - 1.0 / len(matrix)
     if _norm(reached) <= tolerance:

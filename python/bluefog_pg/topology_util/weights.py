@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._errors import ArgumentError
-from bluefog_pg.topology_util._arguments import base_above_one, integer, rank_below, size_of
+from bluefog_pg._topology import as_float
+from bluefog_pg.topology_util._arguments import (
+    base_above_one,
+    integer,
+    rank_below,
+    require_graph,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,14 +60,25 @@ def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
 
 
 def IsTopologyEquivalent(a: nx.DiGraph[int] | None, b: nx.DiGraph[int] | None) -> bool:
-    """Whether both have the same nodes, edges and weights, in whatever order; False for None."""
+    """Whether both have the same nodes, edges and weights, in whatever order; False for None.
+
+    Raises:
+        TypeError: `a` or `b` is no networkx.DiGraph.
+    """
     if a is None or b is None:
         return False
+    require_graph("a", a)
+    require_graph("b", b)
     return _rows(a) == _rows(b)
 
 
 def IsRegularGraph(topo: nx.DiGraph[int]) -> bool:
-    """Whether in-degree + out-degree is the same at all nodes (a self-loop counts in both)."""
+    """Whether in-degree + out-degree is the same at all nodes (a self-loop counts in both).
+
+    Raises:
+        TypeError: `topo` is no networkx.DiGraph.
+    """
+    require_graph("topo", topo)
     return len({degree for _, degree in topo.degree()}) <= 1
 
 
@@ -80,7 +98,13 @@ def isPowerOf(x: int, base: int) -> bool:
 
 
 def _weight(topo: nx.DiGraph[int], source: int, destination: int) -> float:
-    return float(topo.edges[source, destination].get("weight", 1.0))
+    weight = topo.edges[source, destination].get("weight", 1.0)
+    try:
+        return as_float(weight)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"edge {source} -> {destination} has weight {weight!r}, which must be a number"
+        ) from None
 
 
 def _split(rank: int, weights: Iterable[tuple[int, float]]) -> tuple[float, dict[int, float]]:
