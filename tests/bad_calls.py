@@ -127,7 +127,6 @@ def ranks(op: str, x: Any) -> dict[str, tuple[str, Call]]:
         f"{op}, destination too high": of([0], [4]),
         f"{op}, destinations a number": of([0], 0),
         f"{op}, without dimensions": ("ValueError", call(op, f())),
-        f"{op}, rows without elements": ("ValueError", call(op, f(2, 0))),
     }
 
 

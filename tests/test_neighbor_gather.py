@@ -20,7 +20,7 @@ from guarded import LAYOUTS, guarded
 pytestmark = harness.only_bluefog
 
 # Of a row; and how many there are: up to several frames of 128 KiB.
-TAILS = ((), (1,), (3,), (2, 5), (4096,))
+TAILS = ((), (1,), (3,), (2, 5), (4096,), (0,), (2, 0))
 ROWS = (0, 0, 1, 2, 3, 7, 127)
 
 CASE: dict[str, st.SearchStrategy[Any]] = {
@@ -185,3 +185,35 @@ def test_rows_that_differ_are_told_apart(pool: harness.Pool, op: str, shapes: li
     for rank, (error, got) in enumerate(pool.run(unlike, shapes, op, world=2)):
         assert op in harness.raised(error, "Mismatch", ranks=[0, 1]).text
         assert got == [1 - rank] * 2
+
+
+def without_elements(rank: int, world: int) -> list[Any]:
+    """Rows that hold nothing still count: of ranks, in order, and backward."""
+    import bluefog_pg
+    from bluefog_pg import collectives
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    x = torch.ones(rank + 1, 2, 0, requires_grad=True)
+    told = []
+    for call in (bluefog_pg.neighbor_allgather, collectives.allgather):
+        rows = call(x)
+        rows.sum().backward()
+        work = call(x, async_op=True)
+        work.wait()
+        told += [rows.shape, work.result()[0].shape, x.grad is not None and x.grad.shape]
+    parts = bluefog_pg.neighbor_alltoall([x.detach(), x.detach()[1:]])
+    uneven = inrank.catch(bluefog_pg.neighbor_allgather, torch.ones(2, 0, 1 + rank % 2))
+    return [told, [part.shape for part in parts], uneven]
+
+
+def test_rows_without_elements(pool: harness.Pool) -> None:
+    for rank, (told, parts, uneven) in enumerate(pool.run(without_elements)):
+        left, right = (rank - 1) % 4, (rank + 1) % 4
+        mine = (rank + 1, 2, 0)
+        near, whole = (left + 1 + right + 1, 2, 0), (10, 2, 0)
+        assert told == [near, near, mine, whole, whole, mine]
+        assert parts == [
+            (source + 1 - (rank == max((source - 1) % 4, (source + 1) % 4)), 2, 0)
+            for source in sorted((left, right))
+        ]
+        harness.raised(uneven, "Mismatch")

@@ -245,8 +245,7 @@ def allgather(
         A new tensor (sum of all ranks' rows, ...), or the Work.
 
     Raises:
-        ValueError: a tensor without dimensions, or whose rows have no elements, or that is not
-            dense on the CPU.
+        ValueError: a tensor without dimensions, or that is not dense on the CPU.
         Mismatch: on every rank: ranks have other dtypes or shapes of rows. The group goes on.
         Others as `allreduce`.
     """

@@ -9,6 +9,16 @@ Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, 
   co_await mailbox.arrived(messages);
   const size_t row = op.signature.bytes();
   std::vector<size_t> sizes;
+  if (row == 0) {  // each message is a number of rows
+    sizes.resize(messages.size());
+    for (size_t i = 0; i < messages.size(); ++i) {
+      mailbox.requireSame(*messages[i], op, sizeof sizes[i]);
+      mailbox.take(messages[i], reinterpret_cast<std::byte*>(&sizes[i]));
+    }
+    co_await mailbox.completed(messages);
+    allocate(sizes);
+    co_return;
+  }
   for (const Mailbox::Expected& message : messages) {
     mailbox.requireRows(*message, op, row);
     sizes.push_back(message->bytes);

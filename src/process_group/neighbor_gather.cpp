@@ -26,15 +26,19 @@ void requireRows(const Validate& validate, const at::Tensor& tensor) {
   validate.exchanged(tensor);
   TORCH_CHECK_VALUE(tensor.dim() > 0, validate.who(),
                     "a tensor without dimensions cannot be gathered; reshape(1) gives it one");
-  TORCH_CHECK_VALUE(tensor.numel() > 0 || tensor.size(0) == 0, validate.who(),
-                    "a tensor whose rows have no elements cannot be gathered");
 }
 
-// The result's place is made by the thread that drives, when its size is known.
+// What is sent of `input`: of rows without elements, their number.
+at::Tensor messageOf(const at::Tensor& input, const Signature& signature) {
+  return signature.bytes() > 0 ? input : at::scalar_tensor(input.size(0), at::kLong);
+}
+
+// The result's place is made by the thread that drives, when its size is known: in bytes, or, where
+// rows have none, in rows.
 void become(const at::Tensor& result, std::vector<int64_t> sizes, size_t bytes, OutputPool& pool) {
   sizes[0] = 1;
   const auto row = static_cast<size_t>(c10::multiply_integers(sizes)) * result.element_size();
-  sizes[0] = row == 0 ? 0 : static_cast<int64_t>(bytes / row);
+  sizes[0] = static_cast<int64_t>(row == 0 ? bytes : bytes / row);
   const at::AutoDispatchBelowADInplaceOrView below;
   result.set_(pool.empty(sizes, result.options()));
 }
@@ -47,7 +51,7 @@ std::vector<std::byte*> inOne(const at::Tensor& result, const std::vector<int64_
   auto* place = static_cast<std::byte*>(result.mutable_data_ptr());
   for (const size_t bytes : sizes) {
     places.push_back(place);
-    place += bytes;
+    place += result.numel() > 0 ? bytes : 0;
   }
   return places;
 }
@@ -82,7 +86,7 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
       requireRows(validate, inputs[i]);
       TORCH_CHECK_VALUE(rowsOf(kind, inputs[i]) == signature, validate.who(),
                         "tensors must have one type and one shape but for the first dimension");
-      buffers->inputs.push_back(Flat::input(inputs[i]));
+      buffers->inputs.push_back(Flat::input(messageOf(inputs[i], signature)));
     }
     const Flat& flat = buffers->inputs.back();
     addSend(engine_->mailbox(), *op,

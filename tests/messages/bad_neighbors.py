@@ -76,7 +76,6 @@ def gatherings() -> Calls:
         "allgather, oneself": lambda: gather(f(3), src_ranks=[], dst_ranks=[1]),
         "allgather, rank 4": lambda: gather(f(3), src_ranks=[4], dst_ranks=[]),
         "allgather, no dimension": lambda: gather(torch.tensor(1.0)),
-        "allgather, empty rows": lambda: gather(torch.empty(3, 0)),
         "allgather, sparse": lambda: gather(sparse()),
         "alltoall, one of two": lambda: swap([f(3)], **pair),
         "alltoall, two types": lambda: swap([f(3), f(3, dtype=torch.int32)], **pair),

@@ -65,7 +65,7 @@ def neighbor_allgather(
 
     Raises:
         ValueError: one of `src_ranks` and `dst_ranks` alone; ranks that are none, named twice, or
-            this rank; a tensor without dimensions, or whose rows have no elements.
+            this rank; a tensor without dimensions.
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
