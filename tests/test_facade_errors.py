@@ -84,6 +84,17 @@ def wrong_calls(rank: int, world: int) -> dict[str, Callable[[], Any]]:
         "poll, unknown": lambda: bf.poll(10**9),
         "synchronize, unknown": lambda: bf.synchronize(10**9),
         "synchronize, none": lambda: bf.synchronize(None),
+        "synchronize, a list": lambda: bf.synchronize([1]),
+        "wait, tensors": lambda: bf.wait(torch.ones(2)),
+        "poll, a string": lambda: bf.poll("x"),
+        "poll, a list": lambda: bf.poll([1]),
+        "timeline_start_activity, bytes": lambda: bf.timeline_start_activity(b"x", "y"),
+        "timeline_start_activity, of bytes": lambda: bf.timeline_start_activity("x", b"y"),
+        "timeline_end_activity, a list": lambda: bf.timeline_end_activity(["x"]),
+        "timeline_start_activity, in a context": lambda: bf.timeline_context(3, "y").__enter__(),
+        "allreduce, name of bytes": lambda: bf.allreduce(x, name=b"x"),
+        "broadcast, name 3": lambda: bf.broadcast_nonblocking(x, 0, name=3),
+        "init, no function": lambda: bf.init(5),
         "hierarchical without topology": lambda: bf.hierarchical_neighbor_allreduce(x),
         "infer, a rank that is none": lambda: bf.InferSourceFromDestinationRanks([world]),
         "infer, itself": lambda: bf.InferDestinationFromSourceRanks([rank]),
@@ -102,6 +113,13 @@ OTHER_KINDS = {
     "allreduce_nonblocking, average of bools": "AssertionError",
     "broadcast, no integer": "TypeError",
     "neighbor_allreduce, positional": "TypeError",
+    "timeline_start_activity, bytes": "TypeError",
+    "timeline_start_activity, of bytes": "TypeError",
+    "timeline_end_activity, a list": "TypeError",
+    "timeline_start_activity, in a context": "TypeError",
+    "allreduce, name of bytes": "TypeError",
+    "broadcast, name 3": "TypeError",
+    "init, no function": "TypeError",
     "hierarchical without topology": "RuntimeError",
     "infer, a rank that is none": "AssertionError",
     "infer, itself": "AssertionError",
@@ -128,6 +146,8 @@ def test_wrong_calls(pool: harness.Pool) -> None:
             assert OTHER_KINDS.get(what, "ValueError") in error.kinds, f"{what}: {error}"
             if what != "neighbor_allreduce, positional":
                 assert error.text.startswith("[bluefog] "), f"{what}: {error.text}"
+            if what.startswith(("timeline", "synchronize, a", "poll, a", "init")):
+                assert f" {what.split(',')[0]}: " in error.text, error.text
 
 
 def alone(rank: int, world: int) -> list[Any]:

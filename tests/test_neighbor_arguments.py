@@ -363,3 +363,31 @@ def test_the_backend_itself_refuses_nonsense(pool: harness.Pool) -> None:
         texts = ["expected (tensors", "expected Edges", "__init__ has not", "__init__ has not"]
         for error, text in zip(errors, texts, strict=True):
             harness.raised(error, "TypeError", text=text)
+
+
+def listed(rank: int, world: int) -> list[inrank.Raised | None]:
+    import bluefog_pg
+
+    x, ops = torch.ones(3), torch.ops.bluefog
+    bluefog_pg.set_topology()
+    with group_of_machines(2) as group:
+        bluefog_pg.set_machine_topology(nx.complete_graph(2, nx.DiGraph), group=group)
+        machines = {"src_machine_ranks": [0, 1], "src_machine_weights": [0.5]}
+        return [
+            inrank.catch(ops.neighbor_allreduce, x, src_ranks=[0], src_weights=[0.5, 0.5]),
+            inrank.catch(ops.neighbor_allreduce, x, dst_ranks=[0, 0]),
+            inrank.catch(
+                ops.hierarchical_neighbor_allreduce, x, **machines, group_name=group.group_name
+            ),
+        ]
+
+
+def test_operators_name_the_rank_and_the_operation_that_lists_do_not_fit(
+    pool: harness.Pool,
+) -> None:
+    for rank, (*errors, machines) in enumerate(pool.run(listed)):
+        for error in errors:
+            text = harness.raised(error, "ValueError", text="expected weights of different").text
+            assert text.startswith(f"[bluefog] rank {rank}/4 neighbor_allreduce float32[3]: ")
+        text = harness.raised(machines, "ValueError", text="expected weights of different").text
+        assert "hierarchical_neighbor_allreduce float32[3]: " in text and f"rank {rank} (" in text

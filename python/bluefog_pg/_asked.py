@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import _edges
+from bluefog_pg._call import Call
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Ranks = Sequence[int] | None
 
 
-def _mapping(ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
+def _mapping(call: Call, ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
     """Weights that are left out are 1."""
     if ranks is None and weights is None:
         return None
@@ -25,9 +26,7 @@ def _mapping(ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
     weights = [1.0] * len(ranks) if weights is None else weights
     mapping = dict(zip(ranks, weights, strict=False))
     if not len(mapping) == len(ranks) == len(weights):
-        raise ValueError(
-            f"torch.ops.bluefog: expected weights of different ranks, got {weights} and {ranks}"
-        )
+        call.fail(f"expected weights of different ranks, got {weights} and {ranks}")
     return mapping
 
 
@@ -40,8 +39,10 @@ def _averaging(
     dst_ranks: Ranks,
     dst_weights: Numbers,
 ) -> Edges:
-    sources, destinations = _mapping(src_ranks, src_weights), _mapping(dst_ranks, dst_weights)
     op = "neighbor_allreduce"
+    call = Call(member, op, tensors[0])
+    sources = _mapping(call, src_ranks, src_weights)
+    destinations = _mapping(call, dst_ranks, dst_weights)
     return _edges.averaging(member, op, tensors[0], self_weight, sources, destinations)
 
 
@@ -54,7 +55,9 @@ def _between_machines(
     dst_ranks: Ranks,
     dst_weights: Numbers,
 ) -> Edges:
-    sources, destinations = _mapping(src_ranks, src_weights), _mapping(dst_ranks, dst_weights)
+    call = Call(member, "hierarchical_neighbor_allreduce", tensors[0])
+    sources = _mapping(call, src_ranks, src_weights)
+    destinations = _mapping(call, dst_ranks, dst_weights)
     return _edges.between_machines(member, tensors[0], self_weight, sources, destinations)
 
 

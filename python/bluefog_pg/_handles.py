@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import reprlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -111,13 +112,13 @@ class Handles:
         return issued.result()
 
     def _find(self, handle: int, what: str) -> _Issued:
-        with self._lock:
-            issued = self._issued.get(handle)
-        if issued is None:
-            raise ValueError(
-                f"[bluefog] {what}: there is no handle {handle!r}; each can be waited for once"
-            )
-        return issued
+        with self._lock, contextlib.suppress(TypeError):  # of what no key can be
+            if issued := self._issued.get(handle):
+                return issued
+        raise ValueError(
+            f"[bluefog] {what}: there is no handle {reprlib.repr(handle)}; "
+            "each can be waited for once"
+        )
 
     def _forget(self, handle: int, issued: _Issued) -> None:
         with self._lock:

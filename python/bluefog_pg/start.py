@@ -32,13 +32,18 @@ def init(
         options: `timeout` and others of torch.distributed.init_process_group.
 
     Raises:
-        TypeError: the default process group has another backend.
+        TypeError: the default process group has another backend; `topology_fn` is no function.
         RuntimeError: a launcher without PMIx has started several such processes.
         ArgumentError: BLUEFOG_NODES_PER_MACHINE is no number.
     """
     import torch.distributed as dist
     from torch._C._distributed_c10d import HashStore
 
+    if topology_fn is not None and not callable(topology_fn):
+        raise TypeError(
+            "[bluefog] init: topology_fn must be a function of the number of ranks, not "
+            f"{type(topology_fn).__name__}; set_topology takes a graph"
+        )
     if not dist.is_initialized():
         if not _PLACES & set(options) and not _was_launched():
             options |= {"store": HashStore(), "rank": 0, "world_size": 1}

@@ -85,7 +85,12 @@ def current() -> Timeline | None:
 
 
 def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
-    """Write that an activity begins. False where there is no timeline; once, that is logged."""
+    """Write that an activity begins. False where there is no timeline; once, that is logged.
+
+    Raises:
+        TypeError: a name that is no str.
+    """
+    _require_str("timeline_start_activity", tensor_name=tensor_name, activity_name=activity_name)
     if _This.timeline is None:
         _complain()
         return False
@@ -94,7 +99,12 @@ def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
 
 
 def timeline_end_activity(tensor_name: str) -> bool:
-    """Write that the tensor's last activity ends. False where there is none, or no timeline."""
+    """Write that the tensor's last activity ends. False where there is none, or no timeline.
+
+    Raises:
+        TypeError: a name that is no str.
+    """
+    _require_str("timeline_end_activity", tensor_name=tensor_name)
     if _This.timeline is None:
         _complain()
         return False
@@ -109,6 +119,14 @@ def timeline_context(tensor_name: str, activity_name: str) -> Iterator[None]:
         yield
     finally:
         timeline_end_activity(tensor_name)
+
+
+def _require_str(function: str, **names: object) -> None:
+    for argument, name in names.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"[bluefog] {function}: {argument} must be a str, not {type(name).__name__}"
+            )
 
 
 @functools.cache  # once

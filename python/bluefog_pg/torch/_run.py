@@ -61,6 +61,8 @@ def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _key(op: str, name: str | None) -> str | None:
+    if not isinstance(name, str | None):
+        raise TypeError(f"[bluefog] {op}: name must be a str, not {type(name).__name__}")
     return None if name is None else f"{op}.{name}"
 
 
