@@ -216,18 +216,21 @@ def paused(rank: int, world: int) -> list[Any]:
         lambda: bf.neighbor_allreduce(x),
         bf.barrier,
         lambda: bf.broadcast_object(1),
+        lambda: bf.InferSourceFromDestinationRanks([1 - rank]),
+        lambda: bf.topology_util.InferDestinationFromSourceRanks([1 - rank]),
     ]
     errors = [inrank.catch(call) for call in calls]
     under_way = bf.synchronize(handle).item()
     bf.resume()
-    return [errors, under_way, bf.allreduce(x).item()]
+    sources = bf.InferSourceFromDestinationRanks([1 - rank])
+    return [errors, under_way, bf.allreduce(x).item(), sources == [1 - rank]]
 
 
 def test_suspended(pool: harness.Pool) -> None:
     for errors, *values in pool.run(paused, world=2):
         for error in errors:
             harness.raised(error, "ValueError", text="call resume() first")
-        assert values == [1.0, 1.0]
+        assert values == [1.0, 1.0, True]
 
 
 def relied_on(rank: int, world: int) -> list[str]:

@@ -190,3 +190,14 @@ def test_powers_refused() -> None:
             tu.isPowerOf(x, base)
     with pytest.raises(TypeError, match=r"x must be an integer, not 4\.5"):
         tu.isPowerOf(4.5, 2)
+
+
+def test_equivalent_is_of_weight_matrices_where_an_edge_of_weight_0_is_none() -> None:
+    ring = tu.RingGraph(4, 2)
+    wider = ring.copy()
+    wider.add_edge(0, 2, weight=0.0)
+    assert tu.IsTopologyEquivalent(ring, wider)
+    assert tu.IsTopologyEquivalent(wider, ring)
+    wider.add_edge(0, 2, weight=0.1)
+    assert not tu.IsTopologyEquivalent(ring, wider)
+    assert not tu.IsTopologyEquivalent(ring, tu.RingGraph(5, 2))

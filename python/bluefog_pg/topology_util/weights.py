@@ -60,7 +60,10 @@ def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
 
 
 def IsTopologyEquivalent(a: nx.DiGraph[int] | None, b: nx.DiGraph[int] | None) -> bool:
-    """Whether both have the same nodes, edges and weights, in whatever order; False for None.
+    """Whether both have the same weights matrix, nodes in whatever order; False for None.
+
+    As in that matrix, an edge of weight 0 is as none. For `set_topology` it is one: ranks exchange
+    over it, and without `is_weighted` it counts as the others do.
 
     Raises:
         TypeError: `a` or `b` is no networkx.DiGraph.
@@ -114,6 +117,10 @@ def _split(rank: int, weights: Iterable[tuple[int, float]]) -> tuple[float, dict
 
 def _rows(topo: nx.DiGraph[int]) -> dict[int, dict[int, Any]]:
     return {
-        node: {other: edge.get("weight", 1.0) for other, edge in topo[node].items()}
+        node: {
+            other: weight
+            for other, edge in topo[node].items()
+            if (weight := edge.get("weight", 1.0)) != 0
+        }
         for node in topo
     }

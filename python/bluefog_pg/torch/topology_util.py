@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from bluefog_pg.topology_util import (
-    InferDestinationFromSourceRanks,
-    InferSourceFromDestinationRanks,
-)
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from bluefog_pg import topology_util
+from bluefog_pg.torch._run import handles
 
 __all__ = ["InferDestinationFromSourceRanks", "InferSourceFromDestinationRanks"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _not_while_suspended(function: F) -> F:
+    """Refuse it as an operation, which it is: all ranks take part."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        handles.require_running(function.__name__)
+        return function(*args, **kwargs)
+
+    return cast("F", called)
+
+
+InferDestinationFromSourceRanks = _not_while_suspended(
+    topology_util.InferDestinationFromSourceRanks
+)
+InferSourceFromDestinationRanks = _not_while_suspended(
+    topology_util.InferSourceFromDestinationRanks
+)
