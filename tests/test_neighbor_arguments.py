@@ -45,6 +45,11 @@ def test_bad_calls_are_refused_in_the_caller(told: list[Any], label: str) -> Non
     assert error.text.startswith("[bluefog] rank 1 (1/4 of group"), error.text
 
 
+def test_who_takes_one_tensor_says_so_to_a_list(told: list[Any]) -> None:
+    for op in ("neighbor_allgather", "hierarchical_neighbor_allreduce"):
+        assert "got list; it takes one, not a list" in told[1][0][f"{op}, a list"].text
+
+
 def test_they_send_nothing_and_leave_all_as_it_was(told: list[Any]) -> None:
     for rank, (_, same, sums) in enumerate(told):
         assert same

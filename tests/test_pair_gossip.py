@@ -169,3 +169,38 @@ def backward(rank: int, world: int, given_weights: list[Any], dtype: torch.dtype
 def test_gradients(pool: harness.Pool, given_weights: list[Any], dtype: torch.dtype) -> None:
     """Each weighs for itself what both have."""
     assert pool.run(backward, given_weights, dtype, world=2) == ["", ""]
+
+
+def of_lists(rank: int, world: int) -> list[Any]:
+    """The mean and, of a tuple, a weighted sum; at once, later, and backward."""
+    import bluefog_pg
+    import bluefog_pg.torch as bf
+
+    peer = rank ^ 1
+    xs = [
+        torch.full((3,), float(rank), requires_grad=True),
+        torch.full((2, 2), 10.0 * rank).double(),
+    ]
+    halves = bluefog_pg.pair_gossip(xs, peer)
+    (2 * halves[0].sum()).backward()
+    plain = [x.detach() for x in xs]
+    work = bluefog_pg.pair_gossip(
+        tuple(plain), peer, self_weight=0.0, pair_weight=2.0, async_op=True
+    )
+    work.wait()
+    return [
+        [(y.unique().item(), y.shape, y.dtype) for y in ys] for ys in (halves, work.result())
+    ] + [
+        xs[0].grad.tolist(),
+        [y.unique().item() for y in bf.synchronize(bf.pair_gossip_nonblocking(plain, peer))],
+    ]
+
+
+def test_lists(pool: harness.Pool) -> None:
+    for rank, (halves, theirs, grad, again) in enumerate(pool.run(of_lists)):
+        mean, peer = rank // 2 * 2 + 0.5, rank ^ 1
+        kinds = (((3,), torch.float32), ((2, 2), torch.float64))
+        assert halves == [(m, *kind) for m, kind in zip((mean, 10 * mean), kinds, strict=True)]
+        assert theirs == [(m, *kind) for m, kind in zip((2 * peer, 20 * peer), kinds, strict=True)]
+        assert grad == [2.0] * 3
+        assert again == [mean, 10 * mean]

@@ -57,8 +57,13 @@ class ProcessGroupBluefog(Backend):
         /,
     ) -> torch.Tensor | list[torch.Tensor] | WorkBluefog | None: ...
     def pair_gossip(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool, /
-    ) -> torch.Tensor | WorkBluefog | None: ...
+        self,
+        tensors: torch.Tensor | list[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: bool,
+        /,
+    ) -> torch.Tensor | list[torch.Tensor] | WorkBluefog | None: ...
     @overload
     def neighbor_allgather(
         self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]

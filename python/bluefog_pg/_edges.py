@@ -65,7 +65,7 @@ def gathering(
 
 def gossiping(
     member: Member,
-    tensor: torch.Tensor,
+    tensors: Tensors,
     target_rank: int,
     self_weight: float | None,
     pair_weight: float | None,
@@ -74,7 +74,7 @@ def gossiping(
     key = key_of(target_rank, self_weight, pair_weight)
     if edges := member.known.get(key):
         return edges
-    call = Call(member, "pair_gossip", tensor)
+    call = Call(member, "pair_gossip", tensors)
     (target,) = call.ranks("target_rank", [target_rank])
     own, other, divisor = 1.0, 1.0, 2.0
     if self_weight is not None or pair_weight is not None:

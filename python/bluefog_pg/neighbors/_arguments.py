@@ -44,7 +44,10 @@ def tag_of_gradient(tag: int) -> int:
 
 def require_tensor(member: Member, op: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
+        one_by_one = "; it takes one, not a list" if isinstance(tensor, list | tuple) else ""
+        raise TypeError(
+            f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}{one_by_one}"
+        )
 
 
 def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg.neighbors._arguments import named_tag, require_tensor
+from bluefog_pg.neighbors._arguments import list_of, named_tag
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -27,7 +28,18 @@ def pair_gossip(
 ) -> torch.Tensor: ...
 @overload
 def pair_gossip(
-    tensor: torch.Tensor,
+    tensor: Sequence[torch.Tensor],
+    target_rank: int,
+    *,
+    self_weight: float | None = ...,
+    pair_weight: float | None = ...,
+    name: str | None = ...,
+    group: dist.ProcessGroup | None = ...,
+    async_op: Literal[False] = ...,
+) -> list[torch.Tensor]: ...
+@overload
+def pair_gossip(
+    tensor: torch.Tensor | Sequence[torch.Tensor],
     target_rank: int,
     *,
     self_weight: float | None = ...,
@@ -37,7 +49,7 @@ def pair_gossip(
     async_op: Literal[True],
 ) -> dist.Work: ...
 def pair_gossip(
-    tensor: torch.Tensor,
+    tensor: torch.Tensor | Sequence[torch.Tensor],
     target_rank: int,
     *,
     self_weight: float | None = None,
@@ -45,29 +57,32 @@ def pair_gossip(
     name: str | None = None,
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
-) -> torch.Tensor | dist.Work:
+) -> torch.Tensor | list[torch.Tensor] | dist.Work:
     """Average with one rank, which calls this with ours: x <- self_weight x + pair_weight y.
 
     Differentiable, as `neighbor_allreduce` is.
 
     Args:
-        tensor: as in `neighbor_allreduce`.
+        tensor: as in `neighbor_allreduce`, also a list.
         target_rank: the group rank to average with, in the topology or not.
         self_weight, pair_weight: both, or none for the mean of the two.
         name, group, async_op: as in `neighbor_allreduce`.
 
     Returns:
-        A new tensor shaped like `tensor`, or the Work.
+        A new tensor shaped like `tensor`, or a list of them, or the Work.
 
     Raises:
         ValueError: one of the weights alone; a rank that is none, or this one.
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
-    require_tensor(member, "pair_gossip", tensor)
+    if not isinstance(tensor, (torch.Tensor, list)):
+        tensor = list_of(member, "pair_gossip", tensor)
     edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
     tag = 0 if name is None else named_tag(member, "pair_gossip", name)
     done = member.backend.pair_gossip(tensor, edges, tag, async_op)
-    if done is None:
+    if done is not None:
+        return done
+    if isinstance(tensor, torch.Tensor):
         return functional.sum_of("pair_gossip", tensor, edges, tag, member)
-    return done
+    return functional.sums_of("pair_gossip", tensor, edges, tag, member)

@@ -283,7 +283,7 @@ def pair_gossip_nonblocking(
     return issued(
         "pair.gossip",
         name,
-        lambda: _of_work(
+        lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
             bluefog_pg.pair_gossip(
                 tensor,
                 target_rank,
