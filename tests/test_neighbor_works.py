@@ -188,6 +188,22 @@ def test_profile(pool: harness.Pool, op: str, later: bool) -> None:
         assert told == [(f"bluefog:{op.removesuffix(' of a list')}", INPUTS[op])]
 
 
+def profiled_allgather(rank: int, world: int, later: bool) -> list[Any]:
+    from torch.profiler import ProfilerActivity, profile
+
+    from bluefog_pg import collectives
+
+    x = torch.ones(6, 7)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        tensors(collectives.allgather(x, async_op=later))
+    return [(e.name, e.input_shapes) for e in profiler.events() if e.name.startswith("bluefog:")]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_profile_of_allgather_has_the_name_that_was_called(pool: harness.Pool, later: bool) -> None:
+    assert pool.run(profiled_allgather, later) == [[("bluefog:allgather", [[6, 7]])]] * 4
+
+
 def leaving(rank: int, world: int) -> list[Any]:
     """Rank 1 adds up, frame by frame, what both others send: 0 leaves early, 2 is stopped."""
     import bluefog_pg

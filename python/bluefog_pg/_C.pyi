@@ -91,6 +91,24 @@ class ProcessGroupBluefog(Backend):
         async_op: bool,
     ) -> list[torch.Tensor] | WorkBluefog: ...
     @overload
+    def allgather_in_parts(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: Literal[False],
+    ) -> list[torch.Tensor]: ...
+    @overload
+    def allgather_in_parts(
+        self,
+        like: torch.Tensor,
+        parts: Sequence[torch.Tensor],
+        edges: Edges,
+        tag: int,
+        async_op: bool,
+    ) -> list[torch.Tensor] | WorkBluefog: ...
+    @overload
     def neighbor_alltoall(
         self,
         like: torch.Tensor,

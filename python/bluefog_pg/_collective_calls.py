@@ -50,9 +50,7 @@ def rows_of_others(member: Member, tensor: Tensor, async_op: bool) -> Any:
     # Of none, the backend cannot tell the size of a row.
     like = tensor if tensor.dim() == 0 or len(tensor) else tensor.new_empty((1, *tensor.shape[1:]))
     backend: Any = member.backend
-    return backend.neighbor_allgather_in_parts(
-        like, [tensor] * len(others), edges, _ALLGATHER, async_op
-    )
+    return backend.allgather_in_parts(like, [tensor] * len(others), edges, _ALLGATHER, async_op)
 
 
 def with_own(member: Member, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:

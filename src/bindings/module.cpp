@@ -153,11 +153,12 @@ std::variant<bluefog::WorkPtr, at::Tensor> first(Result&& result) {
   return std::get<bluefog::WorkPtr>(std::move(result));
 }
 
-template <OpKind kind>
+template <OpKind kind, bool is_of_all = false>
 auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& parts,
              const Edges& edges, int64_t tag, bool async_op) {
   return ended(async_op, [&] {
-    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false});
+    const char* title = is_of_all ? "bluefog:allgather" : nullptr;
+    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false, title});
   });
 }
 
@@ -237,6 +238,8 @@ PYBIND11_MODULE(_C, module) {
       .def("neighbor_alltoall", partsOf<OpKind::kNeighborAllToAll>, py::arg("like"),
            py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
       .def("neighbor_allgather_in_parts", partsOf<OpKind::kNeighborAllGather>, py::arg("like"),
+           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+      .def("allgather_in_parts", partsOf<OpKind::kNeighborAllGather, true>, py::arg("like"),
            py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
       .def(
           "hierarchical_neighbor_allreduce",

@@ -110,7 +110,8 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   if (distinct.empty()) {
     distinct.push_back(like);
   }
-  return post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), std::move(distinct),
+  return post({std::move(op), c10d::OpType::UNKNOWN,
+               opts.title == nullptr ? profilingTitle(kind) : opts.title, std::move(distinct),
                std::move(outputs)},
               opts.async_op);
 }
