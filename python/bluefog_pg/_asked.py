@@ -32,6 +32,7 @@ def _mapping(call: Call, ranks: Ranks, weights: Numbers) -> dict[int, float] | N
 
 def _averaging(
     member: Member,
+    op: str,
     tensors: Sequence[Tensor],
     self_weight: float | None,
     src_ranks: Ranks,
@@ -39,30 +40,17 @@ def _averaging(
     dst_ranks: Ranks,
     dst_weights: Numbers,
 ) -> Edges:
-    op = "neighbor_allreduce"
-    call = Call(member, op, tensors[0])
+    call, tensor = Call(member, op, tensors[0]), tensors[0]
     sources = _mapping(call, src_ranks, src_weights)
     destinations = _mapping(call, dst_ranks, dst_weights)
-    return _edges.averaging(member, op, tensors[0], self_weight, sources, destinations)
-
-
-def _between_machines(
-    member: Member,
-    tensors: Sequence[Tensor],
-    self_weight: float | None,
-    src_ranks: Ranks,
-    src_weights: Numbers,
-    dst_ranks: Ranks,
-    dst_weights: Numbers,
-) -> Edges:
-    call = Call(member, "hierarchical_neighbor_allreduce", tensors[0])
-    sources = _mapping(call, src_ranks, src_weights)
-    destinations = _mapping(call, dst_ranks, dst_weights)
-    return _edges.between_machines(member, tensors[0], self_weight, sources, destinations)
+    if op == "hierarchical_neighbor_allreduce":
+        return _edges.between_machines(member, tensor, self_weight, sources, destinations)
+    return _edges.averaging(member, op, tensor, self_weight, sources, destinations)
 
 
 def _gossiping(
     member: Member,
+    _op: str,
     tensors: Sequence[Tensor],
     self_weight: float | None,
     src_ranks: Sequence[int],
@@ -74,8 +62,29 @@ def _gossiping(
     return _edges.gossiping(member, tensors[0], target, self_weight, pair_weight)
 
 
-def _gathering(op: str) -> Callable[..., Edges]:
-    def find(
+def _gathering(
+    member: Member,
+    op: str,
+    tensors: Sequence[Tensor],
+    _self_weight: None,
+    src_ranks: Ranks,
+    _src_weights: None,
+    dst_ranks: Ranks,
+    _dst_weights: None,
+) -> Edges:
+    return _edges.gathering(member, op, tensors, src_ranks, dst_ranks)
+
+
+_FINDERS: dict[str, Callable[..., Edges]] = {
+    "neighbor_allreduce": _averaging,
+    "neighbor_allgather": _gathering,
+    "neighbor_alltoall": _gathering,
+    "pair_gossip": _gossiping,
+    "hierarchical_neighbor_allreduce": _averaging,
+}
+
+
+def find(
         member: Member,
         tensors: Sequence[Tensor],
         _: None,
@@ -104,4 +113,4 @@ def find(op: str, member: Member, tensors: Sequence[Tensor], *asked: Any) -> Edg
     Raises:
         ValueError: it asks for what cannot be.
     """
-    return _FINDERS[op](member, tensors, *asked)
+    return _FINDERS[op](member, op, tensors, *asked)

@@ -10,7 +10,8 @@ group by its name ("" is the default one):
 They are there as soon as a group is. A compiled model takes the topology that is set when it runs,
 forward and backward: what is compiled holds only what was asked for, so that compilers may keep it
 for other ranks and other runs. (But neighbor_alltoall's number of results, which is that of the
-in-neighbours at compilation.)
+in-neighbours at compilation.) A compiled model leaves out none of these calls, and keeps their
+order, so it can have none inside of torch.utils.checkpoint or torch.cond, which may.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     Listed = Sequence[Any]
 
-# Edges as they are, with a `divisor`; or what a call of operation `asked` asks for, of which the
-# edges are looked up when the operator runs, and turned around so many times.
+# Edges as they are, with a `divisor`; or what a call asks for, of which the edges are looked up when
+# the operator runs, as those of operation `looked_up_as`, and turned around so many times.
 _EDGES = (
     "float? self_weight, int[]? src_ranks, float[]? src_weights, int[]? dst_ranks, "
-    "float[]? dst_weights, float divisor, int tag, str group_name, str asked, int reversals"
+    "float[]? dst_weights, float divisor, int tag, str group_name, str looked_up_as, int reversals"
 )
 library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
 library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_EDGES}) -> Tensor[]")
@@ -115,7 +116,7 @@ def _given(edges: Edges, tag: int, member: Member) -> Listed:
     )
 
 
-def _asked(
+def _listed_for(
     op: str, tensors: Sequence[Tensor], asked: Listed, group_name: str
 ) -> tuple[Listed, Edges]:
     """What a call asks for, as operators take it; and the edges that this is now."""
@@ -306,7 +307,7 @@ def _neighbor_allreduce(
 ) -> Tensor:
     op = "neighbor_allreduce"
     asked = (self_weight, src_ranks, src_weights, dst_ranks, dst_weights)
-    listed, _ = _asked(op, [tensor], asked, group_name)
+    listed, _ = _listed_for(op, [tensor], asked, group_name)
     return _sums([tensor], op, listed)[0]
 
 
@@ -319,7 +320,7 @@ def _neighbor_allgather(
 ) -> Tensor:
     op = "neighbor_allgather"
     asked = (None, src_ranks, None, dst_ranks, None)
-    listed, _ = _asked(op, [tensor], asked, group_name)
+    listed, _ = _listed_for(op, [tensor], asked, group_name)
     return _rows(tensor, listed)
 
 
@@ -335,7 +336,7 @@ def _neighbor_alltoall(
         who = member_named(group_name).who
         raise ValueError(f"{who} {op}: expected at least one tensor, got none")
     asked = (None, src_ranks, None, dst_ranks, None)
-    listed, edges = _asked(op, tensors, asked, group_name)
+    listed, edges = _listed_for(op, tensors, asked, group_name)
     return _parts(tensors[0], tensors, len(edges.sources), listed)
 
 
@@ -350,7 +351,7 @@ def _pair_gossip(
     op = "pair_gossip"
     pair_weights = None if pair_weight is None else [pair_weight]
     asked = (self_weight, [target_rank], pair_weights, None, None)
-    listed, _ = _asked(op, [tensor], asked, group_name)
+    listed, _ = _listed_for(op, [tensor], asked, group_name)
     return _sums([tensor], op, listed)[0]
 
 
@@ -367,7 +368,7 @@ def _hierarchical_neighbor_allreduce(
     op = "hierarchical_neighbor_allreduce"
     sources = (src_machine_ranks, src_machine_weights)
     asked = (self_weight, *sources, dst_machine_ranks, dst_machine_weights)
-    listed, _ = _asked(op, [tensor], asked, group_name)
+    listed, _ = _listed_for(op, [tensor], asked, group_name)
     return _mean(tensor, listed)
 
 
