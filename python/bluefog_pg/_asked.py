@@ -84,29 +84,6 @@ _FINDERS: dict[str, Callable[..., Edges]] = {
 }
 
 
-def find(
-        member: Member,
-        tensors: Sequence[Tensor],
-        _: None,
-        src_ranks: Ranks,
-        __: None,
-        dst_ranks: Ranks,
-        ___: None,
-    ) -> Edges:
-        return _edges.gathering(member, op, tensors, src_ranks, dst_ranks)
-
-    return find
-
-
-_FINDERS: dict[str, Callable[..., Edges]] = {
-    "neighbor_allreduce": _averaging,
-    "neighbor_allgather": _gathering("neighbor_allgather"),
-    "neighbor_alltoall": _gathering("neighbor_alltoall"),
-    "pair_gossip": _gossiping,
-    "hierarchical_neighbor_allreduce": _between_machines,
-}
-
-
 def find(op: str, member: Member, tensors: Sequence[Tensor], *asked: Any) -> Edges:
     """Of a call: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
 

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
     Listed = Sequence[Any]
 
-# Edges as they are, with a `divisor`; or what a call asks for, of which the edges are looked up when
-# the operator runs, as those of operation `looked_up_as`, and turned around so many times.
+# Edges as they are, with a `divisor`; or what a call asks for, of which the edges are looked up as
+# those of that operation when the operator runs, and turned around so many times.
 _EDGES = (
     "float? self_weight, int[]? src_ranks, float[]? src_weights, int[]? dst_ranks, "
     "float[]? dst_weights, float divisor, int tag, str group_name, str looked_up_as, int reversals"
 )
 library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
 library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_EDGES}) -> Tensor[]")
-# The rows, and the number of those of each source, in a tensor of one length whatever the edges are;
-# and what its gradient is. A list: of two results, one of them of unknown size, Inductor loses that.
+# The rows, and the number of those of each source, in a tensor of one length whatever the edges
+# are; and what its gradient is. A list, since Inductor loses an unknown size among several results.
 _MOST_SOURCES = 256  # kMostRanks in RankSet.hpp
 library.define(f"_rows(Tensor tensor, {_EDGES}) -> Tensor[]")
 library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
