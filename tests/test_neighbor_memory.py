@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -71,23 +72,53 @@ def test_parts_of_results_are_averaged(pool: harness.Pool) -> None:
 
 
 def in_a_child(rank: int, world: int) -> list[Any]:
-    """A forked child reads a result, and lets it go: the parent's stays."""
+    """A forked child keeps results as they were, whatever its parent does to them."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
     results = [bluefog_pg.neighbor_allreduce(torch.full((MIB,), float(rank))) for _ in range(80)]
     mean = float(results[0][0])
+    told, tells = os.pipe()
     child = os.fork()
     if child == 0:
-        sees = all(float(r[-1]) == mean for r in results)
+        os.close(tells)
+        os.read(told, 1)
+        sees = all(bool(r.eq(mean).all()) for r in results)
+        results[0].fill_(math.nan)
         results.clear()  # more than is kept for the next
         os._exit(0 if sees else 1)
+    results[0].fill_(math.nan)
+    kept = results[1:20]
+    del results
+    others = [bluefog_pg.neighbor_allreduce(torch.full((MIB,), 99.0)) for _ in range(80)]
+    os.close(told)
+    os.close(tells)
     status = os.waitpid(child, 0)[1]
-    return [status, all(bool(r.eq(mean).all()) for r in results)]
+    same = all(bool(r.eq(mean).all()) for r in kept) and all(bool(r.eq(99).all()) for r in others)
+    return [status, same]
 
 
-def test_a_forked_child_reads_results(pool: harness.Pool) -> None:
+def test_a_forked_child_has_results_of_its_own(pool: harness.Pool) -> None:
     assert pool.run(in_a_child, world=2) == [[0, True]] * 2
+
+
+def resized(rank: int, world: int) -> list[Any]:
+    """As other tensors; but what shares its memory with others is not."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    x, y, z = (bluefog_pg.neighbor_allreduce(torch.ones(MIB)) for _ in range(3))
+    x.resize_(2 * MIB)
+    y.untyped_storage().resize_(0)
+    z.set_()
+    again = bluefog_pg.neighbor_allreduce(x[:MIB])
+    one, _ = bluefog_pg.neighbor_allreduce([torch.ones(MIB), torch.ones(MIB)])
+    error = inrank.catch(one.untyped_storage().resize_, 0)
+    return [bool(again.eq(1).all()), y.untyped_storage().nbytes(), z.numel(), error is not None]
+
+
+def test_results_can_be_resized(pool: harness.Pool) -> None:
+    assert pool.run(resized, world=2) == [[True, 0, 0, True]] * 2
 
 
 def shared_bytes() -> int:

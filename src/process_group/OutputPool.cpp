@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/alignment.h>
 #include <sys/mman.h>
 
@@ -45,6 +46,11 @@ Block freshBlock(const std::shared_ptr<SharedHeap>& heap, size_t bytes) {
     return {{data, [heap, bytes](std::byte* block) { heap->giveBack(block, bytes); }}, bytes};
   }
   return {ownBlock(bytes), bytes};
+}
+
+at::Tensor viewOf(c10::Storage memory, caffe2::TypeMeta dtype) {
+  return at::detail::make_tensor<c10::TensorImpl>(
+      std::move(memory), c10::DispatchKeySet(c10::DispatchKey::CPU), dtype);
 }
 
 }  // namespace
@@ -105,6 +111,20 @@ class OutputPool::Blocks {
   bool is_closed_ = false;
 };
 
+// To a tensor.
+struct OutputPool::Lent {
+  Lent(std::shared_ptr<Blocks> whose, Block what)
+      : blocks(std::move(whose)), block(std::move(what)) {}
+
+  static void end(void* lent) {
+    const std::unique_ptr<Lent> ended(static_cast<Lent*>(lent));
+    ended->blocks->giveBack(std::move(ended->block));
+  }
+
+  std::shared_ptr<Blocks> blocks;
+  Block block;
+};
+
 OutputPool::OutputPool(std::shared_ptr<SharedHeap> heap)
     : heap_(std::move(heap)), blocks_(std::make_shared<Blocks>(heap_)) {}
 
@@ -118,10 +138,18 @@ at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& opt
   if (bytes < kSmallest) {
     return at::Tensor(at::detail::empty_cpu(sizes, options));
   }
-  Block block = blocks_->take(bytes);
-  void* data = block.data.get();
-  return at::from_blob(
-      data, sizes, [blocks = blocks_, block](void*) { blocks->giveBack(block); }, options);
+  const at::Tensor made = viewOf(memory(bytes, true), options.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return made;
+}
+
+c10::Storage OutputPool::memory(size_t bytes, bool is_resizable) {
+  auto lent = std::make_unique<Lent>(blocks_, blocks_->take(bytes));
+  void* data = lent->block.data.get();
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      c10::DataPtr(data, lent.release(), &Lent::end, at::kCPU), c10::GetCPUAllocator(),
+      is_resizable);
 }
 
 std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& likes) {
@@ -129,13 +157,15 @@ std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& 
   for (const at::Tensor& like : likes) {
     bytes += aligned(like.nbytes());
   }
-  const c10::Storage memory = empty({static_cast<int64_t>(bytes)}, at::kByte).storage();
+  // Not to be resized: that would take the others' memory, too.
+  const c10::Storage memory =
+      bytes < kSmallest ? at::detail::empty_cpu({static_cast<int64_t>(bytes)}, at::kByte).storage()
+                        : this->memory(bytes, false);
   std::vector<at::Tensor> all;
   all.reserve(likes.size());
   size_t at = 0;
   for (const at::Tensor& like : likes) {
-    all.push_back(at::detail::make_tensor<c10::TensorImpl>(
-        c10::Storage(memory), c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype()));
+    all.push_back(viewOf(memory, like.dtype()));
     c10::TensorImpl& made = *all.back().unsafeGetTensorImpl();
     made.set_storage_offset(static_cast<int64_t>(at / like.element_size()));
     made.set_sizes_contiguous(like.sizes());

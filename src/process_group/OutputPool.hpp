@@ -41,6 +41,9 @@ class OutputPool {
 
  private:
   class Blocks;
+  struct Lent;
+
+  c10::Storage memory(size_t bytes, bool is_resizable);
 
   std::shared_ptr<SharedHeap> heap_;
   std::shared_ptr<Blocks> blocks_;  // outlived by tensors: each holds a share

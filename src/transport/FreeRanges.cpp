@@ -38,4 +38,20 @@ Range FreeRanges::add(Range range) {
   return range;
 }
 
+std::vector<Range> FreeRanges::taken() const {
+  std::vector<Range> taken;
+  size_t at = 0;
+  const auto add = [&](size_t begin, size_t end) {
+    if (at < begin) {
+      taken.push_back({at, begin});
+    }
+    at = end;
+  };
+  for (const auto& [begin, end] : free_) {
+    add(begin, end);
+  }
+  add(bytes_, bytes_);
+  return taken;
+}
+
 }  // namespace bluefog

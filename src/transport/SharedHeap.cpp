@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #ifndef MADV_COLLAPSE
@@ -27,7 +28,15 @@ std::shared_ptr<SharedHeap> SharedHeap::make(const Segment& segment, int rank) {
 }
 
 SharedHeap::SharedHeap(Mapping memory)
-    : memory_(std::move(memory)), free_(memory_.size()), is_fetched_(memory_.size() / kHugePage) {}
+    : memory_(std::move(memory)),
+      free_(memory_.size()),
+      is_fetched_(memory_.size() / kHugePage),
+      at_fork_([this] { copyForChild(); },
+               [this] {
+                 copy_ = Mapping();
+                 mutex_.unlock();
+               },
+               [this] { becomeCopy(); }) {}
 
 std::byte* SharedHeap::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -73,6 +82,35 @@ void SharedHeap::letGo(Range range) {
     std::fill(is_fetched_.begin() + static_cast<ptrdiff_t>(range.begin / kHugePage),
               is_fetched_.begin() + static_cast<ptrdiff_t>(range.end / kHugePage), false);
   }
+}
+
+// Shared memory is not copied on write. Where there is no room for the copy the child goes on
+// sharing.
+void SharedHeap::copyForChild() {
+  mutex_.lock();
+  const std::vector<Range> taken = free_.taken();
+  const size_t bytes = taken.empty() ? kPage : taken.back().end;
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return;
+  }
+  ::madvise(data, bytes, MADV_HUGEPAGE);
+  copy_ = Mapping(data, bytes);
+  for (const Range& range : taken) {
+    std::memcpy(copy_.data() + range.begin, memory_.data() + range.begin, range.end - range.begin);
+  }
+}
+
+void SharedHeap::becomeCopy() {
+  if (copy_.size() > 0) {
+    // Nothing of the file stays, which would keep the memory of the whole group.
+    ::mmap(memory_.data(), memory_.size(), PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    ::mremap(copy_.data(), copy_.size(), copy_.size(), MREMAP_MAYMOVE | MREMAP_FIXED,
+             memory_.data());
+  }
+  mutex_.unlock();
 }
 
 std::optional<uint64_t> SharedHeap::placeOf(const std::byte* data, size_t bytes) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/AtFork.hpp"
 #include "core/Fd.hpp"
 #include "core/OwnProcess.hpp"
 #include "transport/FreeRanges.hpp"
@@ -16,7 +17,7 @@ namespace bluefog {
 
 // This rank's memory that the other ranks of its host can read: what lies here is offered to them
 // as it is, and nobody copies it. Lives as long as anything in it, also beyond the group. A forked
-// child shares it; what it gives back there stays. Any thread may use it.
+// child finds what was there at the fork, in memory of its own. Any thread may use it.
 class SharedHeap {
  public:
   // Null where the segment has none, or there are no addresses for it.
@@ -33,12 +34,16 @@ class SharedHeap {
   // Memory comes and goes by the huge page.
   void fetch(Range range);
   void letGo(Range range);
+  void copyForChild();
+  void becomeCopy();
 
   Mapping memory_;
   const OwnProcess process_;
   std::mutex mutex_;
   FreeRanges free_;
   std::vector<bool> is_fetched_;  // each huge page
+  Mapping copy_;                  // during a fork
+  AtFork at_fork_;                // destroyed first
 };
 
 }  // namespace bluefog

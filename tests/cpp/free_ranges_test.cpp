@@ -49,5 +49,19 @@ TEST(FreeRangesTest, SayWhatIsFreeAroundWhatIsGivenBack) {
   EXPECT_EQ(pairOf(ranges.add(middle)), std::pair(size_t{0}, size_t{30}));
 }
 
+TEST(FreeRangesTest, TellWhatIsTaken) {
+  FreeRanges ranges(30);
+  EXPECT_TRUE(ranges.taken().empty());
+  const Range low = *ranges.take(10);
+  const Range middle = *ranges.take(10);
+  ranges.add(low);
+  ASSERT_EQ(ranges.taken().size(), 1U);
+  EXPECT_EQ(pairOf(ranges.taken().front()), pairOf(middle));
+  ranges.add(middle);
+  ranges.take(30);
+  ASSERT_EQ(ranges.taken().size(), 1U);
+  EXPECT_EQ(pairOf(ranges.taken().front()), std::pair(size_t{0}, size_t{30}));
+}
+
 }  // namespace
 }  // namespace bluefog::testing

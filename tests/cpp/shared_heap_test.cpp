@@ -88,19 +88,36 @@ TEST_F(SharedHeapTest, KnowsWhatLiesInIt) {
   EXPECT_FALSE(heap_->placeOf(&elsewhere, 1));
 }
 
-TEST_F(SharedHeapTest, AForkedChildGivesNothingBack) {
+// The child looks when the parent has changed it and given it back.
+TEST_F(SharedHeapTest, AForkedChildHasWhatWasThereAtTheFork) {
   std::byte* block = heap_->take(kMiB);
+  std::byte* other = heap_->take(kMiB);
   std::memset(block, 5, kMiB);
+  std::memset(other, 6, kMiB);
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const Fd reads(pipe[0]);
+  Fd writes(pipe[1]);
   const pid_t child = ::fork();
   if (child == 0) {
-    const bool sees = block[17] == std::byte{5};
+    writes.reset();
+    char none{};
+    const bool waited = ::read(reads.get(), &none, 1) == 0;
+    const bool sees = block[17] == std::byte{5} && block[kMiB - 1] == std::byte{5};
+    std::memset(other, 1, kMiB);
     heap_->giveBack(block, kMiB);
-    ::_exit(sees ? 0 : 1);
+    ::_exit(waited && sees ? 0 : 1);
   }
+  std::memset(block, 7, kMiB);
+  heap_->giveBack(block, kMiB);
+  std::byte* next = heap_->take(kMiB);
+  std::memset(next, 8, kMiB);
+  writes.reset();
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(block[17], std::byte{5});
+  EXPECT_EQ(next[17], std::byte{8});
+  EXPECT_EQ(other[17], std::byte{6});
 }
 
 // There a file so large cannot be made.

@@ -1,0 +1,52 @@
+#include "core/AtFork.hpp"
+
+#include <pthread.h>
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace bluefog {
+
+// The system's callbacks carry nothing, so all of a process share this.
+struct Forks {
+  static Forks& instance() {
+    // Never destroyed: static destructors run while threads still do.
+    static Forks* const made = [] {
+      ::pthread_atfork([] { instance().begin(); }, [] { instance().end(&AtFork::in_parent_); },
+                       [] { instance().end(&AtFork::in_child_); });
+      return std::make_unique<Forks>().release();
+    }();
+    return *made;
+  }
+
+  void begin() {
+    mutex.lock();
+    for (const AtFork* each : all) {
+      each->before_();
+    }
+  }
+  void end(const AtFork::Action AtFork::* action) {
+    for (const AtFork* each : all) {
+      (each->*action)();
+    }
+    mutex.unlock();
+  }
+
+  std::mutex mutex;  // locked during a fork
+  std::set<const AtFork*> all;
+};
+
+AtFork::AtFork(Action before, Action in_parent, Action in_child)
+    : before_(std::move(before)), in_parent_(std::move(in_parent)), in_child_(std::move(in_child)) {
+  const std::lock_guard lock(Forks::instance().mutex);
+  Forks::instance().all.insert(this);
+}
+
+AtFork::~AtFork() {
+  const std::lock_guard lock(Forks::instance().mutex);
+  Forks::instance().all.erase(this);
+}
+
+}  // namespace bluefog
