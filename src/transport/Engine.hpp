@@ -57,6 +57,9 @@ class Engine {
   // Whether a message that so many ranks of this host get had better be read there than from a
   // lane.
   bool prefersOffers(size_t bytes, ptrdiff_t readers) const;
+  // Of each rank: see Links.
+  std::vector<Fd> processes() const;
+  const std::shared_ptr<const Segments>& segments() const { return segments_; }
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 
