@@ -51,11 +51,11 @@ void addWindows(py::module_& module) {
       .def(
           "put",
           [](WindowBluefog& self, const at::Tensor& tensor, const Weights& destinations,
-             bool accumulate, bool require_mutex) {
-            self.put(tensor, weighted(destinations), accumulate, require_mutex);
+             bool accumulate, bool require_mutex, bool with_p) {
+            self.put(tensor, weighted(destinations), accumulate, require_mutex, with_p);
           },
           py::arg("tensor"), py::arg("destinations"), py::arg("accumulate"),
-          py::arg("require_mutex"), Release())
+          py::arg("require_mutex"), py::arg("with_p"), Release())
       .def(
           "get",
           [](WindowBluefog& self, const Weights& sources, bool require_mutex) {

@@ -141,7 +141,7 @@ void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
 }
 
 void WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate,
-                        bool require_mutex) {
+                        bool require_mutex, bool with_p) {
   const char* op = accumulate ? "win_accumulate" : "win_put";
   check(op, tensor);
   if (destinations.empty() || tensor.numel() == 0) {
@@ -158,7 +158,7 @@ void WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations, boo
     }
     const Taken taken(*this, op, {{to.rank, members.rank}}, require_mutex);
     window.put(to.rank, flat.readable(), to.weight,
-               accumulate ? Window::Into::kAdd : Window::Into::kReplace);
+               accumulate ? Window::Into::kAdd : Window::Into::kReplace, with_p);
   }
   if (!dead.empty()) {
     throw Error(Cause::kPeerFailed, dead,

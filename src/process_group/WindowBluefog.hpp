@@ -49,8 +49,8 @@ class WindowBluefog {
   void open(const std::vector<Place>& places, bool zero_init, const std::vector<int>& sources);
 
   const at::Tensor& tensor() const { return tensor_; }
-  void put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate,
-           bool require_mutex);
+  void put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate, bool require_mutex,
+           bool with_p);
   void get(const Ranks& sources, bool require_mutex);
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);

@@ -45,9 +45,9 @@ void Slot::put(const Contribution& what) {
   SlotState now = state();
   const unsigned written = now.writable();
   combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
-  header().p[written] = what.p;
   SlotState next;
   do {
+    header().p[written] = what.p.value_or(pOf(now));
     next = now;
     next.current = written;
     next.is_empty = false;
@@ -63,12 +63,11 @@ void Slot::accumulate(const Contribution& what) {
     const unsigned written = base.writable();
     if (base.is_empty) {
       combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
-      header().p[written] = what.p;
     } else {
       combine(what.dtype, buffer(written), {buffer(base.current), what.data}, {1, what.weight},
               what.count);
-      header().p[written] = header().p[base.current] + what.p;
     }
+    header().p[written] = pOf(base) + what.p.value_or(0);
     while (now.hasContentOf(base)) {
       SlotState next = now;
       next.current = written;
@@ -91,17 +90,16 @@ Slot::Held Slot::hold(bool reset) {
     next.is_empty = now.is_empty || reset;
     next.version = 0;
   } while (!become(now, next));
-  return {now.is_empty ? nullptr : buffer(now.current), now.is_empty ? 0 : header().p[now.current],
-          now.version};
+  return {now.is_empty ? nullptr : buffer(now.current), pOf(now), now.version};
 }
 
 void Slot::fill(const Contribution& what) {
   SlotState now = state();
   const unsigned written = now.fillable();
   combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
-  header().p[written] = what.p;
   SlotState next;
   do {
+    header().p[written] = what.p.value_or(pOf(now));
     next = now;
     next.current = written;
     next.is_empty = false;
@@ -112,8 +110,7 @@ void Slot::fill(const Contribution& what) {
 }
 
 double Slot::p() const {
-  const SlotState now = state();
-  return now.is_empty ? 0 : header().p[now.current];
+  return pOf(state());
 }
 
 Slot::Clock::time_point Slot::lastChange() const {

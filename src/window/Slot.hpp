@@ -4,19 +4,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/Dtype.hpp"
 #include "window/SlotState.hpp"
 
 namespace bluefog {
 
-// Elements that go into a slot, times a weight; with the push-sum weight that belongs to them.
+// Elements that go into a slot, times a weight; with the push-sum weight that belongs to them,
+// where it counts. Otherwise the slot's stays.
 struct Contribution {
   Dtype dtype;
   size_t count;
   const void* data;
   double weight;
-  double p;  // multiplied already
+  std::optional<double> p = {};  // multiplied already
 };
 
 // The part of a window that one rank, its writer, writes to in the memory of another, its owner: a
@@ -65,6 +67,9 @@ class Slot {
   std::byte* buffer(unsigned which) const;
   SlotState state() const {
     return SlotState::decode(header().state.load(std::memory_order_acquire));
+  }
+  double pOf(const SlotState& state) const {
+    return state.is_empty ? 0 : header().p[state.current];
   }
   bool become(SlotState& expected, const SlotState& next);
   void noteChange();

@@ -28,8 +28,9 @@ EdgeMutex& Window::mutex(int owner, int writer) {
   return *reinterpret_cast<EdgeMutex*>(at(owner) + layout_.mutexAt(writer));
 }
 
-void Window::put(int owner, const void* data, double weight, Into how) {
-  const Contribution what{shape_.dtype, shape_.count, data, weight, weight * p()};
+void Window::put(int owner, const void* data, double weight, Into how, bool with_p) {
+  const Contribution what{shape_.dtype, shape_.count, data, weight,
+                          with_p ? std::optional(weight * p()) : std::nullopt};
   const std::lock_guard lock(writing_);
   Slot target = slot(owner, rank_);
   how == Into::kAdd ? target.accumulate(what) : target.put(what);

@@ -66,8 +66,8 @@ class Window {
 
   // --- into another rank's memory. `data` is of the window's shape.
   enum class Into { kReplace, kAdd };
-  // With `weight` times this rank's p.
-  void put(int owner, const void* data, double weight, Into how);
+  // `with_p`: so is `weight` times this rank's p.
+  void put(int owner, const void* data, double weight, Into how, bool with_p);
   // Another rank's tensor and p, times `weight`, into this rank's own slot for it.
   void get(int source, double weight);
 
