@@ -65,12 +65,12 @@ WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor)
                     " cannot be in a window; use a floating, complex or integer type");
   TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op, "the tensor is not contiguous");
   const size_t bytes = tensor_.nbytes();
-  if (ground_.grounds == nullptr || bytes == 0) {
-    return;  // a rank alone, or nothing that could be written
+  if (ground_.grounds == nullptr) {
+    return;  // a rank alone
   }
   const c10::Storage& storage = tensor_.storage();
   const auto* begin = static_cast<const std::byte*>(tensor_.const_data_ptr());
-  if (!ground_.heap->placeOf(begin, bytes)) {
+  if (bytes > 0 && !ground_.heap->placeOf(begin, bytes)) {
     const size_t whole = storage.nbytes();
     std::byte* to = ground_.heap->take(whole);
     TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
@@ -81,7 +81,7 @@ WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor)
     begin = static_cast<const std::byte*>(tensor_.const_data_ptr());
   }
   storage_ = storage;
-  place_.second = *ground_.heap->placeOf(begin, bytes);
+  place_.second = bytes > 0 ? *ground_.heap->placeOf(begin, bytes) : 0;
   room_bytes_ = WindowLayout(ground_.engine->members().size, bytes).bytes();
   const std::optional<uint64_t> room = ground_.grounds->take(room_bytes_);
   TORCH_CHECK(room.has_value(), op, "no room for slots of ", room_bytes_,
@@ -113,7 +113,7 @@ void WindowBluefog::open(const std::vector<Place>& places, bool zero_init,
     for (const int source : sources) {
       Slot slot = window_->slotOf(source);
       slot.fill({shape.dtype, shape.count, data, 1, 0});
-      slot.hold(false);
+      slot.hold(Slot::Then::kIsSeen);
     }
   }
 }
@@ -125,6 +125,7 @@ std::string WindowBluefog::who(const char* op) const {
 Window& WindowBluefog::opened(const char* op) const {
   TORCH_CHECK(!ground_.engine->isForked(), who(op),
               "this process was forked from the rank's and has no part in its windows");
+  TORCH_CHECK(!ground_.engine->hasStopped(), who(op), "the group has ended");
   TORCH_CHECK(window_ != nullptr, who(op), "there is no other rank in the group");
   TORCH_CHECK_VALUE(tensor_.storage().is_alias_of(storage_), who(op),
                     "the window's tensor has got other memory (tensor.data = ..., set_()?); write "
@@ -144,7 +145,7 @@ void WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations, boo
                         bool require_mutex, bool with_p) {
   const char* op = accumulate ? "win_accumulate" : "win_put";
   check(op, tensor);
-  if (destinations.empty() || tensor.numel() == 0) {
+  if (destinations.empty()) {
     return;
   }
   Window& window = opened(op);
@@ -167,7 +168,7 @@ void WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations, boo
 }
 
 void WindowBluefog::get(const Ranks& sources, bool require_mutex) {
-  if (sources.empty() || tensor_.numel() == 0) {
+  if (sources.empty()) {
     return;
   }
   Window& window = opened("win_get");
@@ -183,8 +184,10 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   const at::NoGradGuard no_grad;
   const at::Tensor out = clone ? at::empty_like(tensor_) : tensor_;
   if (window_ == nullptr) {
-    return at::mul_out(const_cast<at::Tensor&>(out), tensor_,
-                       at::scalar_tensor(self_weight, tensor_.options()));
+    alone_p_ *= with_p ? self_weight : 1;
+    combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {self_weight},
+            static_cast<size_t>(tensor_.numel()));
+    return out;
   }
   Window& window = opened("win_update");
   const int self = ground_.engine->members().rank;
@@ -198,8 +201,19 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   return out;
 }
 
+at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
+  Window& window = opened("win_read_neighbor");
+  const at::Tensor out = at::empty_like(tensor_);
+  const Taken taken(*this, "win_read_neighbor", {{ground_.engine->members().rank, writer}},
+                    require_mutex);
+  window.read(writer, out.mutable_data_ptr());
+  return out;
+}
+
 void WindowBluefog::multiplyP(double factor) {
-  if (window_ != nullptr) {
+  if (window_ == nullptr) {
+    alone_p_ *= factor;
+  } else {
     window_->setP(window_->p() * factor);
   }
 }

@@ -54,7 +54,8 @@ class WindowBluefog {
   void get(const Ranks& sources, bool require_mutex);
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
-  double p() const { return opened("win_associated_p").p(); }
+  at::Tensor read(int writer, bool require_mutex);
+  double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }
   void multiplyP(double factor);
   // Of the slots of those ranks; changes since the last update, changes in all, and the seconds
   // since the last one (infinite where there was none).
@@ -87,7 +88,8 @@ class WindowBluefog {
   c10::Storage storage_;  // of the window, also where the tensor has got another one
   Place place_{};
   size_t room_bytes_ = 0;
-  std::unique_ptr<Window> window_;
+  std::unique_ptr<Window> window_;  // null where there is no other rank
+  double alone_p_ = 1;
   mutable std::mutex mutex_;
   std::map<Edge, std::thread::id> taken_;
 };

@@ -79,6 +79,7 @@ class Engine {
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
   // says goodbye. Never waits for a peer, but two seconds at most for what goes to other hosts.
   void stop(const Failure& failure);
+  bool hasStopped() const { return stop_requested_.load(std::memory_order_acquire); }
   // Stops and ends the threads.
   void shutdown();
   // Whether it has anything to do, or to call back.

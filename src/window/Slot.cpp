@@ -81,14 +81,14 @@ void Slot::accumulate(const Contribution& what) {
   }
 }
 
-Slot::Held Slot::hold(bool reset) {
+Slot::Held Slot::hold(Then then) {
   SlotState now = state();
   SlotState next;
   do {
     next = now;
     next.held = now.current;
-    next.is_empty = now.is_empty || reset;
-    next.version = 0;
+    next.is_empty = now.is_empty || then == Then::kIsEmpty;
+    next.version = then == Then::kStays ? now.version : 0;
   } while (!become(now, next));
   return {now.is_empty ? nullptr : buffer(now.current), pOf(now), now.version};
 }

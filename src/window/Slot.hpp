@@ -50,9 +50,10 @@ class Slot {
     double p;
     uint32_t version;
   };
-  // What counts now; stays as it is until the next hold(). With `reset` zeros count from then on:
-  // nothing that was accumulated is lost, or seen twice.
-  Held hold(bool reset);
+  // What counts now; that memory stays as it is until the next hold(). What is empty then has been
+  // taken out: nothing that was accumulated is lost, or seen twice.
+  enum class Then : uint8_t { kStays, kIsSeen, kIsEmpty };  // kIsSeen: with version 0
+  Held hold(Then then);
   // As a put by the owner.
   void fill(const Contribution& what);
 

@@ -45,6 +45,13 @@ void Window::get(int source, double weight) {
           {shape_.dtype, shape_.count, tensor, weight, weight * p.load(std::memory_order_relaxed)});
 }
 
+void Window::read(int writer, void* out) {
+  const std::lock_guard lock(owning_);
+  const Slot::Held held = slot(rank_, writer).hold(Slot::Then::kStays);
+  const std::vector<const void*> inputs(held.data == nullptr ? 0 : 1, held.data);
+  combine(shape_.dtype, out, inputs, std::vector<double>(inputs.size(), 1), shape_.count);
+}
+
 void Window::update(const Update& how, void* out) {
   const std::lock_guard lock(owning_);
   std::vector<const void*> inputs;
@@ -69,7 +76,8 @@ void Window::update(const Update& how, void* out) {
     if (source.rank > rank_) {
       add_own();
     }
-    const Slot::Held held = slot(rank_, source.rank).hold(how.reset);
+    const Slot::Held held =
+        slot(rank_, source.rank).hold(how.reset ? Slot::Then::kIsEmpty : Slot::Then::kIsSeen);
     add(held.data, source.weight, held.p);
   }
   add_own();

@@ -81,6 +81,8 @@ class Window {
   // self_weight times this rank's tensor and the slots of the sources, times their weights: into
   // `out`, which may be the tensor. All slots are as if nothing had come since.
   void update(const Update& how, void* out);
+  // A copy of a slot.
+  void read(int writer, void* out);
   double p() const { return ownP().load(std::memory_order_relaxed); }
   void setP(double p) { ownP().store(p, std::memory_order_relaxed); }
   Slot slotOf(int writer) { return slot(rank_, writer); }

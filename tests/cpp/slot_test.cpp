@@ -52,7 +52,7 @@ class SlotTest : public ::testing::Test {
 };
 
 TEST_F(SlotTest, IsEmptyAtFirst) {
-  const Slot::Held held = slot_.hold(false);
+  const Slot::Held held = slot_.hold(Slot::Then::kIsSeen);
   EXPECT_EQ(held.data, nullptr);
   EXPECT_EQ(held.p, 0);
   EXPECT_EQ(held.version, 0U);
@@ -61,11 +61,11 @@ TEST_F(SlotTest, IsEmptyAtFirst) {
 TEST_F(SlotTest, APutReplaces) {
   slot_.put(times(2, all(3), 0.5));
   slot_.put(times(1, all(4), 0.25));
-  const Slot::Held held = slot_.hold(false);
+  const Slot::Held held = slot_.hold(Slot::Then::kIsSeen);
   EXPECT_EQ(valueOf(held), 4);
   EXPECT_EQ(held.p, 0.25);
   EXPECT_EQ(held.version, 2U);
-  EXPECT_EQ(valueOf(slot_.hold(false)), 4);
+  EXPECT_EQ(valueOf(slot_.hold(Slot::Then::kIsSeen)), 4);
   EXPECT_EQ(slot_.version(), 0U);
   EXPECT_EQ(slot_.changesInAll(), 2U);
 }
@@ -74,23 +74,23 @@ TEST_F(SlotTest, AnAccumulationAdds) {
   slot_.accumulate(times(2, all(3), 0.5));
   slot_.accumulate(times(1, all(4), 0.25));
   EXPECT_EQ(slot_.version(), 2U);
-  const Slot::Held held = slot_.hold(true);
+  const Slot::Held held = slot_.hold(Slot::Then::kIsEmpty);
   EXPECT_EQ(valueOf(held), 10);
   EXPECT_EQ(held.p, 0.75);
-  EXPECT_EQ(valueOf(slot_.hold(false)), 0);
+  EXPECT_EQ(valueOf(slot_.hold(Slot::Then::kIsSeen)), 0);
   slot_.accumulate(times(1, all(5)));
-  EXPECT_EQ(valueOf(slot_.hold(false)), 5);
+  EXPECT_EQ(valueOf(slot_.hold(Slot::Then::kIsSeen)), 5);
 }
 
 TEST_F(SlotTest, WhatIsHeldStays) {
   slot_.put(times(1, all(1)));
-  const Slot::Held held = slot_.hold(true);
+  const Slot::Held held = slot_.hold(Slot::Then::kIsEmpty);
   for (int i = 0; i < 10; ++i) {
     slot_.put(times(1, all(2)));
     slot_.accumulate(times(1, all(2)));
   }
   EXPECT_EQ(valueOf(held), 1);
-  EXPECT_EQ(valueOf(slot_.hold(false)), 4);
+  EXPECT_EQ(valueOf(slot_.hold(Slot::Then::kIsSeen)), 4);
 }
 
 TEST_F(SlotTest, WhatItsOwnerFillsIsAddedTo) {
@@ -99,7 +99,7 @@ TEST_F(SlotTest, WhatItsOwnerFillsIsAddedTo) {
   slot_.fill(times(3, all(7), 2));
   EXPECT_EQ(slot_.version(), 3U);
   slot_.accumulate(times(1, all(1), 0.5));
-  const Slot::Held held = slot_.hold(false);
+  const Slot::Held held = slot_.hold(Slot::Then::kIsSeen);
   EXPECT_EQ(valueOf(held), 22);
   EXPECT_EQ(held.p, 2.5);
 }
@@ -116,7 +116,7 @@ TEST_F(SlotTest, NothingIsLostOrTornBetweenThreads) {
   double p = 0;
   const double expected = kRounds * (kRounds + 1.0) / 2;
   while (sum < expected) {
-    const Slot::Held held = slot_.hold(true);
+    const Slot::Held held = slot_.hold(Slot::Then::kIsEmpty);
     const double value = valueOf(held);
     ASSERT_FALSE(std::isnan(value));
     ASSERT_EQ(value, held.p);
@@ -141,7 +141,7 @@ TEST_F(SlotTest, PutsAreSeenInOrderBetweenThreads) {
   });
   double last = 0;
   while (!ended) {
-    const double value = valueOf(slot_.hold(false));
+    const double value = valueOf(slot_.hold(Slot::Then::kIsSeen));
     ASSERT_FALSE(std::isnan(value));
     if (value >= 0) {
       ASSERT_GE(value, last);
@@ -168,13 +168,13 @@ TEST_F(SlotTest, AKilledWriterLeavesItWhole) {
     }
     ::usleep(random() % 3000);
     for (int i = 0; i < 3; ++i) {
-      const double value = valueOf(slot_.hold(true));
+      const double value = valueOf(slot_.hold(Slot::Then::kIsEmpty));
       ASSERT_FALSE(std::isnan(value));
       collected += value;
     }
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-    collected += valueOf(slot_.hold(true));
+    collected += valueOf(slot_.hold(Slot::Then::kIsEmpty));
     // The last one of each may have been added, but not counted any more.
     ASSERT_GE(collected, static_cast<double>(finished.load()));
     ASSERT_LE(collected, static_cast<double>(finished.load() + round + 1));

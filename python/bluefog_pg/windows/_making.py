@@ -43,11 +43,12 @@ def open_together(
         ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
         RuntimeError: another rank could not make its part.
     """
-    error, made, place = None, None, (0, 0)
+    error, place = None, (0, 0)
+    made: WindowBluefog | None = None
     try:
         made = load().WindowBluefog(member.backend, name, tensor)
         place = made.place
-    except Exception as caught:  # noqa: BLE001: the others must hear of it
+    except Exception as caught:  # the others must hear of it
         error = caught
     told = f"'{name}' of {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
     digest = hashlib.blake2b(told.encode(), digest_size=8).digest()

@@ -16,7 +16,7 @@ from bluefog_pg.windows._making import joined, open_together
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import SlotState
+    from bluefog_pg._C import SlotState, WindowBluefog
 
 Tensors = torch.Tensor | Sequence[torch.Tensor]
 Weights = Mapping[int, float] | Iterable[int]
@@ -64,7 +64,7 @@ class Window:
                 f"{member.who} win_create: name must be a str, not {type(name).__name__}"
             )
         self.name = name
-        call = self._call("win_create")
+        call = self.call("win_create")
         if name in member.windows:
             call.fail("there is a window of this name; free it first")
         near = topology_of(member).neighborhood
@@ -74,10 +74,11 @@ class Window:
         self._own_weight, self._source_weights = None, None
         if neighbors is None:
             self._own_weight, self._source_weights = near.self_weight, near.source_weights
-        self._is_list = not isinstance(tensor, torch.Tensor)
-        flat = joined(list(tensor), call.where) if self._is_list else tensor
-        self._parts = list(tensor) if self._is_list else [tensor]
-        self._window = open_together(member, name, flat, zero_init, self.sources)
+        self._parts = None if isinstance(tensor, torch.Tensor) else list(tensor)
+        flat = tensor if isinstance(tensor, torch.Tensor) else joined(list(tensor), call.where)
+        self._window: WindowBluefog | None = open_together(
+            member, name, flat, zero_init, self.sources
+        )
         member.windows[name] = self
 
     @property
@@ -93,7 +94,7 @@ class Window:
         dst_weights: Weights | None = None,
         require_mutex: bool = False,
     ) -> None:
-        """Replace this rank's slots in others: slot <- w_j tensor. Then tensor <- self_weight tensor.
+        """Replace this rank's slots in others by w_j tensor; then tensor <- self_weight tensor.
 
         Args:
             tensor: of the window's shape; None, its own.
@@ -131,7 +132,7 @@ class Window:
         Raises: as `put`.
         """
         window = self._opened("win_get")
-        sources = self._call("win_get").pairs("src_weights", src_weights, self.sources)
+        sources = self.call("win_get").pairs("src_weights", src_weights, self.sources)
         window.get(sources, require_mutex)
 
     def update(
@@ -161,7 +162,7 @@ class Window:
             ValueError: one of the two weights alone; ranks that are none.
             CollectiveTimeout: as in `put`.
         """
-        window, call = self._opened("win_update"), self._call("win_update")
+        window, call = self._opened("win_update"), self.call("win_update")
         if (self_weight is None) != (neighbor_weights is None):
             call.fail("self_weight and neighbor_weights belong together: give both or none")
         own, sources = self._default_weights()
@@ -177,8 +178,16 @@ class Window:
             self_weight=1.0, neighbor_weights=everything, reset=True, require_mutex=require_mutex
         )
 
+    def read(self, rank: int, *, require_mutex: bool = False) -> torch.Tensor:
+        """A copy of one slot, which stays as it is, with its version."""
+        window, call = self._opened("win_read_neighbor"), self.call("win_read_neighbor")
+        (writer,) = call.ranks("rank", [rank])
+        return window.read(writer, require_mutex)
+
     @contextlib.contextmanager
-    def mutex(self, *, for_self: bool = False, ranks: Iterable[int] | None = None) -> Iterator[None]:
+    def mutex(
+        self, *, for_self: bool = False, ranks: Iterable[int] | None = None
+    ) -> Iterator[None]:
         """Exclude others from slots, as far as they ask for the mutex, too.
 
         Each slot has one, for its writer and its owner.
@@ -192,7 +201,7 @@ class Window:
             CollectiveTimeout: somebody else held one for longer than the group's timeout. (Who
                 dies lets go.)
         """
-        window, call = self._opened("win_mutex"), self._call("win_mutex")
+        window, call = self._opened("win_mutex"), self.call("win_mutex")
         default = self.sources if for_self else self.destinations
         named = default if ranks is None else call.ranks("ranks", ranks)
         own = self._member.rank
@@ -238,7 +247,7 @@ class Window:
         dst_weights: Weights | None,
         require_mutex: bool,
     ) -> None:
-        window, call = self._opened(op), self._call(op)
+        window, call = self._opened(op), self.call(op)
         given = window.tensor if tensor is None else self._flat(call, tensor)
         destinations = call.pairs("dst_weights", dst_weights, self.destinations)
         own = 1.0 if self_weight is None else call.number("self_weight", self_weight)
@@ -246,7 +255,7 @@ class Window:
         if own != 1.0:
             with torch.no_grad():
                 for part in self._parts_of(tensor):
-                    part.mul_(own)
+                    _scale(part, own)
             if Switch.is_on:
                 window.multiply_p(own)
 
@@ -258,9 +267,9 @@ class Window:
     def _flat(self, call: WindowCall, tensor: Any) -> torch.Tensor:
         if isinstance(tensor, torch.Tensor):
             return tensor.detach()
-        if not self._is_list:
+        if self._parts is None:
             call.fail(f"expected a torch.Tensor, got {type(tensor).__name__}")
-        parts = list(tensor)
+        parts: list[torch.Tensor] = list(tensor)
         if [part.shape for part in parts] != [part.shape for part in self._parts]:
             call.fail("the list's tensors must have the shapes of the window's")
         if all(a is b for a, b in zip(parts, self._parts, strict=True)):
@@ -273,10 +282,19 @@ class Window:
         alike = 1.0 / (len(self.sources) + 1)
         return alike, [(rank, alike) for rank in self.sources]
 
-    def _opened(self, op: str) -> Any:
+    def _opened(self, op: str) -> WindowBluefog:
         if self._window is None:
-            self._call(op).fail("the window was freed")
+            self.call(op).fail("the window was freed")
         return self._window
 
-    def _call(self, op: str) -> WindowCall:
+    def call(self, op: str) -> WindowCall:
+        """What checks the arguments of a call."""
         return WindowCall(self._member, op, self.name)
+
+
+def _scale(tensor: torch.Tensor, weight: float) -> None:
+    """In place; integers are rounded towards zero, as what is put is."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        tensor.mul_(weight)
+    else:
+        tensor.copy_(tensor.double() * weight)
