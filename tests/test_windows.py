@@ -13,6 +13,7 @@ import torch.distributed as dist
 import harness
 import inrank
 import oracle
+from harness import Ranks
 
 pytestmark = [
     harness.only_bluefog,
@@ -347,3 +348,121 @@ def test_ranks_make_one_window_or_none(pool: harness.Pool) -> None:
         for error in alike:
             harness.raised(error, "ValueError", text="do not make the same window")
         harness.raised(one, ["RuntimeError", "ValueError"][rank])
+
+
+def killed_with_the_mutex(rank: int, world: int) -> float | None:
+    """Rank 1 dies while it holds the mutex of its slot in rank 0."""
+    bf = ring()
+    window = bf.Window(torch.zeros(4), "w", zero_init=True)
+    dist.barrier()
+    if rank == 1:
+        window.put(torch.ones(4))
+        with window.mutex():
+            inrank.mark("holds")
+            time.sleep(60)
+    inrank.gate("killed")
+    begun = time.monotonic()
+    window.update(self_weight=1.0, neighbor_weights={1: 1.0}, require_mutex=True)
+    error = inrank.catch(window.put)
+    took = time.monotonic() - begun
+    harness.raised(error, "PeerFailed", ranks=[1])
+    return took if window.tensor.eq(1).all() else None
+
+
+def test_who_dies_lets_go_of_the_mutex() -> None:
+    with Ranks(2) as ranks:
+        ranks.start(killed_with_the_mutex, world=2, store="s")
+        ranks.at("holds", 1)
+        ranks.kill(1)
+        ranks.open("killed")
+        took = ranks.values(dead={1})[0]
+        assert took is not None
+        assert took < harness.WITHIN
+
+
+def adding_until_killed(rank: int, world: int, n: int) -> list[Any] | None:
+    """Ranks 1 and 2 add to rank 0 and to each other; rank 2 is killed at any instant."""
+    import bluefog_pg as bf
+
+    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
+    x = torch.zeros(n, dtype=torch.float64)
+    window = bf.Window(x, "w", zero_init=True)
+    one = torch.ones_like(x)
+    dist.barrier()
+    inrank.mark("begins")
+    sent, errors = 0, []
+    while not (inrank.directory() / "gate.killed").exists():
+        if rank == 0:
+            window.update_then_collect(require_mutex=False)
+        elif error := inrank.catch(window.accumulate, one, require_mutex=sent % 2 == 0):
+            errors.append(error)
+        sent += 1
+    return [sent, errors, x.eq(x[0]).all().item()]
+
+
+@pytest.mark.parametrize("n", [1000, 1 << 18])
+def test_a_killed_writer_leaves_slots_whole(n: int) -> None:
+    for moment in (0.05, 0.11, 0.23):
+        with Ranks(3) as ranks:
+            ranks.start(adding_until_killed, n, world=3, store="s")
+            for rank in range(3):
+                ranks.at("begins", rank)
+            time.sleep(moment)
+            ranks.kill(2)
+            time.sleep(0.2)
+            ranks.open("killed")
+            told = ranks.values(dead={2})
+            for _, errors, is_whole in told.values():
+                assert is_whole
+                for error in errors:
+                    harness.raised(error, "PeerFailed", ranks=[2])
+
+
+def random_calls(rank: int, world: int, seed: int, calls: int) -> list[Any]:
+    """Integers, at random, without barriers: what arrives is what was sent; p goes with it."""
+    import random
+
+    bf, chance = ring(), random.Random(1000 * seed + rank)
+    bf.turn_on_win_ops_with_associated_p()
+    x = torch.zeros(257, dtype=torch.float64)
+    window = bf.Window(x, "w", zero_init=True)
+    sent = 0
+    dist.barrier()
+    for _ in range(calls):
+        what = chance.random()
+        if what < 0.6:
+            amount = chance.randrange(1, 100)
+            to = chance.choice([other for other in range(world) if other != rank])
+            window.accumulate(
+                torch.full_like(x, amount), dst_weights=[to], require_mutex=chance.random() < 0.3
+            )
+            sent += amount
+        elif what < 0.9:
+            some = {other: 1.0 for other in range(world) if other != rank}
+            window.update(
+                self_weight=1.0,
+                neighbor_weights=some,
+                reset=True,
+                require_mutex=chance.random() < 0.3,
+            )
+            if not x.eq(x[0]).all():
+                return ["torn"]
+        else:
+            window.states()
+    dist.barrier()
+    window.update(
+        self_weight=1.0,
+        neighbor_weights={other: 1.0 for other in range(world) if other != rank},
+        reset=True,
+    )
+    bf.turn_off_win_ops_with_associated_p()
+    told = [sent, x[0].item(), x.eq(x[0]).all().item()]
+    window.free()
+    return told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_lose_nothing(pool: harness.Pool, seed: int) -> None:
+    told = pool.run(random_calls, seed, 3000, world=4, timeout=60)
+    assert sum(sent for sent, _, _ in told) == sum(arrived for _, arrived, _ in told)
+    assert all(is_whole for _, _, is_whole in told)
