@@ -197,7 +197,9 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   }
   const Taken taken(*this, "win_update", std::move(edges), require_mutex);
   window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
-  out.unsafeGetTensorImpl()->bump_version();
+  if (!out.is_inference()) {
+    out.unsafeGetTensorImpl()->bump_version();
+  }
   return out;
 }
 

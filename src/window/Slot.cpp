@@ -47,7 +47,7 @@ void Slot::put(const Contribution& what) {
   combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;
   do {
-    header().p[written] = what.p.value_or(pOf(now));
+    header().p[written].store(what.p.value_or(pOf(now)), std::memory_order_relaxed);
     next = now;
     next.current = written;
     next.is_empty = false;
@@ -67,7 +67,7 @@ void Slot::accumulate(const Contribution& what) {
       combine(what.dtype, buffer(written), {buffer(base.current), what.data}, {1, what.weight},
               what.count);
     }
-    header().p[written] = pOf(base) + what.p.value_or(0);
+    header().p[written].store(pOf(base) + what.p.value_or(0), std::memory_order_relaxed);
     while (now.hasContentOf(base)) {
       SlotState next = now;
       next.current = written;
@@ -99,7 +99,7 @@ void Slot::fill(const Contribution& what) {
   combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;
   do {
-    header().p[written] = what.p.value_or(pOf(now));
+    header().p[written].store(what.p.value_or(pOf(now)), std::memory_order_relaxed);
     next = now;
     next.current = written;
     next.is_empty = false;

@@ -32,7 +32,7 @@ class Slot {
     std::atomic<uint64_t> state;
     std::atomic<int64_t> changed;  // when, by the clock of this host; 0: never
     std::atomic<uint64_t> total;   // changes since the window was made
-    double p[SlotState::kBuffers];
+    std::atomic<double> p[SlotState::kBuffers];
   };
 
   // Of buffers of so many bytes.
@@ -70,7 +70,7 @@ class Slot {
     return SlotState::decode(header().state.load(std::memory_order_acquire));
   }
   double pOf(const SlotState& state) const {
-    return state.is_empty ? 0 : header().p[state.current];
+    return state.is_empty ? 0 : header().p[state.current].load(std::memory_order_relaxed);
   }
   bool become(SlotState& expected, const SlotState& next);
   void noteChange();
