@@ -70,6 +70,16 @@ SIGNATURES = {
     "neighbor_allgather_async": f"(tensor, {NAME})",
     "neighbor_allreduce_async": f"(tensor, self_weight=None, neighbor_weights=None, {NAME})",
     # of graphs
+    "win_create": "(tensor, name, zero_init=False)",
+    "win_free": "(name=None)",
+    "win_lock": "(name)",
+    "win_fence": "(name)",
+    "win_poll": "(handle)",
+    "win_wait": "(handle)",
+    "win_mutex": "(name, for_self=False, ranks=None)",
+    "win_associated_p": "(name)",
+    "get_win_version": "(name)",
+    "win_read_neighbor": "(name, rank_, require_mutex=True)",
     "GetRecvWeights": "(topo, rank)",
     "GetSendWeights": "(topo, rank)",
     "IsRegularGraph": "(topo)",
@@ -89,8 +99,29 @@ SIGNATURES = {
     "GetInnerOuterExpo2DynamicSendRecvRanks": f"{PLACE})",
     "InferSourceFromDestinationRanks": "(dst_ranks, construct_adjacency_matrix=False)",
     "InferDestinationFromSourceRanks": "(src_ranks, construct_adjacency_matrix=False)",
+    **dict.fromkeys(
+        """neighbor_win_put neighbor_win_put_nonblocking win_put win_put_nonblocking win_put_async
+        neighbor_win_accumulate neighbor_win_accumulate_nonblocking win_accumulate
+        win_accumulate_nonblocking win_accumulate_async""".split(),
+        "(tensor, name, self_weight=None, dst_weights=None, require_mutex=False)",
+    ),
+    **dict.fromkeys(
+        """neighbor_win_get neighbor_win_get_nonblocking win_get win_get_nonblocking
+        win_get_async""".split(),
+        "(name, src_weights=None, require_mutex=False)",
+    ),
+    **dict.fromkeys(
+        ["win_update", "win_sync"],
+        "(name, self_weight=None, neighbor_weights=None, reset=False, clone=False, "
+        "require_mutex=False)",
+    ),
+    **dict.fromkeys(
+        ["win_update_then_collect", "win_sync_then_collect"], "(name, require_mutex=True)"
+    ),
 } | dict.fromkeys(
-    """barrier get_skip_negotiate_stage in_neighbor_machine_ranks in_neighbor_ranks is_available
+    """barrier get_current_created_window_names turn_on_win_ops_with_associated_p
+    turn_off_win_ops_with_associated_p
+    get_skip_negotiate_stage in_neighbor_machine_ranks in_neighbor_ranks is_available
     is_homogeneous is_initialized is_machine_topo_weighted is_topo_weighted load_machine_topology
     load_topology local_rank local_size machine_rank machine_size mpi_threads_supported nccl_built
     out_neighbor_machine_ranks out_neighbor_ranks rank resume shutdown size suspend
@@ -102,11 +133,8 @@ LATER = """DistributedAdaptThenCombineOptimizer DistributedAdaptWithCombineOptim
     DistributedGradientAllreduceOptimizer DistributedWinPutOptimizer DistributedAllreduceOptimizer
     DistributedNeighborAllreduceOptimizer DistributedHierarchicalNeighborAllreduceOptimizer
     DistributedPullGetOptimizer DistributedPushSumOptimizer DistributedBluefogOptimizer
-    win_create win_free win_update win_update_then_collect win_wait win_poll win_mutex win_lock
-    neighbor_win_put neighbor_win_get_nonblocking win_accumulate win_put_async win_sync
-    win_read_neighbor get_win_version get_current_created_window_names win_associated_p
-    turn_on_win_ops_with_associated_p turn_off_win_ops_with_associated_p broadcast_parameters
-    allreduce_parameters broadcast_optimizer_state optimizers utility optim ddp""".split()
+    broadcast_parameters allreduce_parameters broadcast_optimizer_state
+    optimizers utility optim ddp""".split()
 
 
 def signature(function: Callable[..., Any]) -> str:

@@ -87,6 +87,93 @@ if TYPE_CHECKING:
     from bluefog_pg.topology import (
         set_topology as set_topology,
     )
+    from bluefog_pg.windows import (
+        Window as Window,
+    )
+    from bluefog_pg.windows import (
+        get_current_created_window_names as get_current_created_window_names,
+    )
+    from bluefog_pg.windows import (
+        get_win_version as get_win_version,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_accumulate as neighbor_win_accumulate,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_accumulate_nonblocking as neighbor_win_accumulate_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_get as neighbor_win_get,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_get_nonblocking as neighbor_win_get_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_put as neighbor_win_put,
+    )
+    from bluefog_pg.windows import (
+        neighbor_win_put_nonblocking as neighbor_win_put_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        turn_off_win_ops_with_associated_p as turn_off_win_ops_with_associated_p,
+    )
+    from bluefog_pg.windows import (
+        turn_on_win_ops_with_associated_p as turn_on_win_ops_with_associated_p,
+    )
+    from bluefog_pg.windows import (
+        win_accumulate as win_accumulate,
+    )
+    from bluefog_pg.windows import (
+        win_accumulate_nonblocking as win_accumulate_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        win_associated_p as win_associated_p,
+    )
+    from bluefog_pg.windows import (
+        win_create as win_create,
+    )
+    from bluefog_pg.windows import (
+        win_fence as win_fence,
+    )
+    from bluefog_pg.windows import (
+        win_free as win_free,
+    )
+    from bluefog_pg.windows import (
+        win_get as win_get,
+    )
+    from bluefog_pg.windows import (
+        win_get_nonblocking as win_get_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        win_lock as win_lock,
+    )
+    from bluefog_pg.windows import (
+        win_mutex as win_mutex,
+    )
+    from bluefog_pg.windows import (
+        win_poll as win_poll,
+    )
+    from bluefog_pg.windows import (
+        win_put as win_put,
+    )
+    from bluefog_pg.windows import (
+        win_put_nonblocking as win_put_nonblocking,
+    )
+    from bluefog_pg.windows import (
+        win_read_neighbor as win_read_neighbor,
+    )
+    from bluefog_pg.windows import (
+        win_update as win_update,
+    )
+    from bluefog_pg.windows import (
+        win_update_then_collect as win_update_then_collect,
+    )
+    from bluefog_pg.windows import (
+        win_wait as win_wait,
+    )
+    from bluefog_pg.windows import (
+        window_stats as window_stats,
+    )
     from bluefog_pg.world import (
         is_homogeneous as is_homogeneous,
     )
@@ -151,6 +238,37 @@ _NAMES_IN = {
         "out_neighbor_ranks",
         "set_machine_topology",
         "set_topology",
+    ),
+    "windows": (
+        "Window",
+        "get_current_created_window_names",
+        "get_win_version",
+        "neighbor_win_accumulate",
+        "neighbor_win_accumulate_nonblocking",
+        "neighbor_win_get",
+        "neighbor_win_get_nonblocking",
+        "neighbor_win_put",
+        "neighbor_win_put_nonblocking",
+        "turn_off_win_ops_with_associated_p",
+        "turn_on_win_ops_with_associated_p",
+        "win_accumulate",
+        "win_accumulate_nonblocking",
+        "win_associated_p",
+        "win_create",
+        "win_fence",
+        "win_free",
+        "win_get",
+        "win_get_nonblocking",
+        "win_lock",
+        "win_mutex",
+        "win_poll",
+        "win_put",
+        "win_put_nonblocking",
+        "win_read_neighbor",
+        "win_update",
+        "win_update_then_collect",
+        "win_wait",
+        "window_stats",
     ),
     "world": (
         "is_homogeneous",

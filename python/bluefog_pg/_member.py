@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog
     from bluefog_pg._known import Known
     from bluefog_pg._topology import Topology
+    from bluefog_pg.windows.window import Window
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Member:
         # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
         # pair_gossip's by three.
         self.known: Known = {}
+        self.windows: dict[str, Window] = {}  # by name
 
     @property
     def group(self) -> dist.ProcessGroup:

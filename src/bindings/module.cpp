@@ -12,6 +12,7 @@
 
 #include "bindings/Averages.hpp"
 #include "bindings/Exceptions.hpp"
+#include "bindings/Windows.hpp"
 #include "bootstrap/mpi/World.hpp"
 #include "bootstrap/pmix/Client.hpp"
 #include "core/Deadline.hpp"
@@ -252,6 +253,7 @@ PYBIND11_MODULE(_C, module) {
           py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("tag"),
           py::arg("async_op"));
   bluefog::addAverages(group, edges);
+  bluefog::addWindows(module);
 
   module.def(
       "start_mpi",

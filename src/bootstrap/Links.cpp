@@ -62,6 +62,10 @@ void Links::addElsewhere(int rank, pid_t pid, const std::string& host) {
   peers_[static_cast<size_t>(rank)] = std::move(peer);
 }
 
+Fd Links::processOf(int rank) const {
+  return has(rank) ? peers_[static_cast<size_t>(rank)]->process.duplicate() : Fd();
+}
+
 void Links::noteElsewhere(int rank, Departure::How how) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   if (!peer.gone) {

@@ -46,6 +46,9 @@ class Links {
   // Looks, without waiting, who is gone; returns all departures known.
   const std::vector<Departure>& look();
 
+  // Readable when that rank's process has ended; invalid where it is on another host.
+  Fd processOf(int rank) const;
+
   void sendFile(int rank, const Fd& file);
   // The file that `rank` has sent, when it is there; an invalid Fd otherwise.
   Fd receiveFile(int rank);

@@ -126,7 +126,8 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     options_->timeout.count(), " ms is not a positive time");
   engine_ =
       join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_);
-  outputs_ = OutputPool(engine_->makeHeap());
+  heap_ = engine_->makeHeap();
+  outputs_ = OutputPool(heap_);
   registry::enroll(engine_);
   init();
 }
@@ -232,6 +233,28 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
   }
   all.op = last;
   return post(std::move(all), async_op);
+}
+
+WindowBluefog::Ground ProcessGroupBluefog::windowGround() {
+  checkProcess("win_create");
+  const std::string who = engine_->members().who() + " win_create: ";
+  TORCH_CHECK_NOT_IMPLEMENTED(engine_->hosts().elsewhere().empty(), who,
+                              "windows between hosts are not supported yet");
+  TORCH_CHECK(heap_ != nullptr || engine_->members().size == 1, who,
+              "ranks share no memory here; is the process limited in its addresses or the size of "
+              "files (ulimit -v, -f)?");
+  std::call_once(grounds_made_, [this] {
+    if (heap_) {
+      grounds_ = std::make_shared<Grounds>(engine_->segments(), engine_->members().rank);
+      lives_ = std::make_shared<const Lives>(engine_->processes());
+    }
+  });
+  return {engine_,
+          heap_,
+          grounds_,
+          lives_,
+          frontend_.interrupt,
+          std::chrono::milliseconds(timeout_ms_.load())};
 }
 
 void ProcessGroupBluefog::abort() {

@@ -20,6 +20,7 @@
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
+#include "process_group/WindowBluefog.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
@@ -139,6 +140,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Leaves the group. Waits for no peer; what is pending fails.
   void shutdown() override;
 
+  // What windows of this group lie on. Throws where ranks are on other hosts.
+  WindowBluefog::Ground windowGround();
+
   // Payload bytes handed to peers, and operations issued, since the group was made.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
   uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
@@ -205,7 +209,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
   FlightLog log_;
+  std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
+  std::once_flag grounds_made_;
+  std::shared_ptr<Grounds> grounds_;
+  std::shared_ptr<const Lives> lives_;
   Coalescing coalescing_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;

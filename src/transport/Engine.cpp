@@ -48,6 +48,14 @@ std::shared_ptr<SharedHeap> Engine::makeHeap() const {
   return ranksHere() > 1 ? SharedHeap::make(segment_, members_.rank) : nullptr;
 }
 
+std::vector<Fd> Engine::processes() const {
+  std::vector<Fd> processes;
+  for (int rank = 0; rank < members_.size; ++rank) {
+    processes.push_back(agenda_.processOf(rank));
+  }
+  return processes;
+}
+
 bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
   return readers > 0 && bytes > Mailbox::payload() &&
          (readers > 1 || !own_core_ || bytes >= kLargeOffer);

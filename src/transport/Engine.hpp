@@ -57,6 +57,9 @@ class Engine {
   // Whether a message that so many ranks of this host get had better be read there than from a
   // lane.
   bool prefersOffers(size_t bytes, ptrdiff_t readers) const;
+  // Of each rank: see Links.
+  std::vector<Fd> processes() const;
+  const std::shared_ptr<const Segments>& segments() const { return segments_; }
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 
@@ -76,6 +79,7 @@ class Engine {
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
   // says goodbye. Never waits for a peer, but two seconds at most for what goes to other hosts.
   void stop(const Failure& failure);
+  bool hasStopped() const { return stop_requested_.load(std::memory_order_acquire); }
   // Stops and ends the threads.
   void shutdown();
   // Whether it has anything to do, or to call back.

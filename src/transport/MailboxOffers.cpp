@@ -24,7 +24,7 @@ const std::byte* Mailbox::offered(const Inbound& message) {
 const Mapping* Mailbox::heapOf(int peer) {
   std::optional<Mapping>& heap = lane(peer).heap;
   if (!heap) {
-    heap = segments_.with(peer).mapHeap(peer, PROT_READ);
+    heap = segments_.with(peer).map(Segment::Area::kHeap, peer, PROT_READ);
     if (heap->size() > 0) {
       ::madvise(heap->data(), heap->size(), MADV_DONTFORK);
     }

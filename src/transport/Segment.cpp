@@ -17,8 +17,9 @@ constexpr uint32_t kBoardPayload = 128 * 1024;
 constexpr uint32_t kBoardSlots = 8;
 constexpr uint32_t kLanePayload = 128 * 1024;
 constexpr uint32_t kLaneSlots = 8;
-// Addresses, not memory: more than a rank has in results at once.
+// Addresses, not memory: more than a rank has in results at once, and in windows.
 constexpr size_t kHeapBytes = size_t{16} << 30;
+constexpr size_t kRoomBytes = size_t{256} << 30;
 
 size_t roundUp(size_t bytes, size_t unit = kPage) {
   return (bytes + unit - 1) / unit * unit;
@@ -37,7 +38,7 @@ size_t boardsAt(int size) {
   return seatsAt(size) + roundUp(Seats::bytes(size));
 }
 // Not where the process is limited in its addresses, or in the size of files.
-bool mayHaveHeaps() {
+bool mayHaveAreas() {
   for (const auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) {
@@ -65,12 +66,12 @@ size_t Segment::bytes(int size) {
   return boardsAt(size) + kBoards * n * roundUp(boardShape(size).bytes()) + n * n * laneBytes();
 }
 
-size_t Segment::heapsAt(int size) {
-  return roundUp(bytes(size), kHeapAlignment);
+size_t Segment::areasAt(int size) {
+  return roundUp(bytes(size), kAreaAlignment);
 }
 
-size_t Segment::withHeaps(int size) {
-  return heapsAt(size) + kHeapBytes * static_cast<size_t>(size);
+size_t Segment::withAreas(int size) {
+  return areasAt(size) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(size);
 }
 
 Fd Segment::create(int size) {
@@ -78,7 +79,7 @@ Fd Segment::create(int size) {
   if (!memfd.valid()) {
     throwErrno("making shared memory (memfd_create)");
   }
-  const size_t whole = mayHaveHeaps() ? withHeaps(size) : bytes(size);
+  const size_t whole = mayHaveAreas() ? withAreas(size) : bytes(size);
   if (::fchmod(memfd.get(), 0600) != 0 ||
       ::ftruncate(memfd.get(), static_cast<off_t>(whole)) != 0 ||
       ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -94,11 +95,11 @@ Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(s
   const bool is_sealed =
       ::fstat(memfd.get(), &status) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
   const auto whole = static_cast<size_t>(is_sealed ? status.st_size : 0);
-  if (whole != without && whole != withHeaps(size)) {
+  if (whole != without && whole != withAreas(size)) {
     throw std::runtime_error(
         "the shared memory that group rank 0 sent is not of this version's layout");
   }
-  heap_bytes_ = whole == without ? 0 : kHeapBytes;
+  has_areas_ = whole != without;
   void* data =
       ::mmap(nullptr, without, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (data == MAP_FAILED) {
@@ -107,34 +108,42 @@ Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(s
   mapping_ = Mapping(data, without);
   // A forked child (a DataLoader's worker) must neither keep the memory alive nor write to it.
   ::madvise(data, without, MADV_DONTFORK);
-  // Whose core is dumped would fetch every page that nobody has touched.
   ::madvise(data, without, MADV_DONTDUMP);
 }
 
-Mapping Segment::mapHeap(int rank, int protection) const {
-  if (heap_bytes_ == 0) {
+size_t Segment::bytesOf(Area area) const {
+  if (!has_areas_) {
+    return 0;
+  }
+  return area == Area::kHeap ? kHeapBytes : kRoomBytes;
+}
+
+Mapping Segment::map(Area area, int rank, int protection) const {
+  const size_t bytes = bytesOf(area);
+  if (bytes == 0) {
     return {};
   }
   // Of addresses with some to spare, those that are aligned.
-  const size_t spare = heap_bytes_ + kHeapAlignment;
+  const size_t spare = bytes + kAreaAlignment;
   void* reserved =
       ::mmap(nullptr, spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
     return {};
   }
   auto* begin = static_cast<std::byte*>(reserved);
-  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHeapAlignment;
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kAreaAlignment;
   ::munmap(begin, before);
-  ::munmap(begin + before + heap_bytes_, spare - before - heap_bytes_);
-  Mapping heap(begin + before, heap_bytes_);
-  const size_t at = heapsAt(size_) + heap_bytes_ * static_cast<size_t>(rank);
-  void* data = ::mmap(heap.data(), heap_bytes_, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+  ::munmap(begin + before + bytes, spare - before - bytes);
+  Mapping mapping(begin + before, bytes);
+  const size_t at = areasAt(size_) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(rank) +
+                    (area == Area::kHeap ? 0 : kHeapBytes);
+  void* data = ::mmap(mapping.data(), bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                       memfd_.get(), static_cast<off_t>(at));
   if (data == MAP_FAILED) {
     return {};
   }
-  ::madvise(data, heap_bytes_, MADV_DONTDUMP);
-  return heap;
+  ::madvise(data, bytes, MADV_DONTDUMP);
+  return mapping;
 }
 
 Verdict& Segment::verdict() const {

@@ -72,9 +72,9 @@ struct Verdict {
 // all are killed.
 //
 //   Verdict | Bell x n | Standing x n | Seats | board rings, two x n (read by the n - 1 others) |
-//   lane ring, GrantRing x n x n | heap x n
+//   lane ring, GrantRing x n x n | heap, room x n
 //
-// Of the heaps nothing is mapped here, and they take no memory until they are used.
+// Of the heaps and rooms nothing is mapped here, and they take no memory until they are used.
 class Segment {
  public:
   static Fd create(int size);
@@ -95,11 +95,14 @@ class Segment {
   std::byte* lane(int from, int to) const;
   GrantRing& grants(int from, int to) const;
 
-  // Where a rank keeps what its peers may read; bytes, 0 where that cannot be.
-  size_t heapBytes() const { return heap_bytes_; }
-  static constexpr size_t kHeapAlignment = size_t{2} << 20;  // a huge page
-  // That rank's; empty where the system has no room for it. `protection` as for mmap().
-  Mapping mapHeap(int rank, int protection) const;
+  // Where a rank keeps what its peers read; where they write.
+  enum class Area { kHeap, kRoom };
+  // 0 where there are none.
+  size_t bytesOf(Area area) const;
+  static constexpr size_t kAreaAlignment = size_t{2} << 20;  // a huge page
+  // That rank's; empty where the system has no place for it. `protection` as for mmap(). Not in
+  // core dumps, which would fetch every page that nobody has touched.
+  Mapping map(Area area, int rank, int protection) const;
 
   static constexpr int kBoards = 2;
   RingShape boardShape() const { return boardShape(size_); }
@@ -107,14 +110,14 @@ class Segment {
 
  private:
   static RingShape boardShape(int size);
-  static size_t bytes(int size);  // without the heaps
-  static size_t heapsAt(int size);
-  static size_t withHeaps(int size);
+  static size_t bytes(int size);  // without heaps and rooms
+  static size_t areasAt(int size);
+  static size_t withAreas(int size);
 
   Fd memfd_;
   Mapping mapping_;
   int size_;
-  size_t heap_bytes_;
+  bool has_areas_;
 };
 
 }  // namespace bluefog

@@ -14,7 +14,7 @@ namespace bluefog {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kHugePage = Segment::kHeapAlignment;
+constexpr size_t kHugePage = Segment::kAreaAlignment;
 
 size_t roundUp(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -23,7 +23,7 @@ size_t roundUp(size_t bytes, size_t unit) {
 }  // namespace
 
 std::shared_ptr<SharedHeap> SharedHeap::make(const Segment& segment, int rank) {
-  Mapping memory = segment.mapHeap(rank, PROT_READ | PROT_WRITE);
+  Mapping memory = segment.map(Segment::Area::kHeap, rank, PROT_READ | PROT_WRITE);
   return memory.size() == 0 ? nullptr : std::make_shared<SharedHeap>(std::move(memory));
 }
 

@@ -141,7 +141,7 @@ TEST_F(OffersTest, OfOneWhoseCopyWouldBeTooLargeFail) {
 
 TEST_F(OffersTest, BeyondTheHeapAreDamaged) {
   one_->average({reinterpret_cast<const std::byte*>(input_), kBytes}, spanOf(output_), {}, {0},
-                one_->segments->shared().heapBytes() - kBytes / 2);
+                one_->segments->shared().bytesOf(Segment::Area::kHeap) - kBytes / 2);
   take();
   EXPECT_THROW(
       {

@@ -37,9 +37,11 @@ TEST_F(SharedHeapTest, APeerReadsWhatIsThere) {
   std::memset(block, 7, kMiB);
   const std::optional<uint64_t> place = heap_->placeOf(block, kMiB);
   ASSERT_TRUE(place.has_value());
-  const Mapping seen = segment_.mapHeap(1, PROT_READ);
+  const Mapping seen = segment_.map(Segment::Area::kHeap, 1, PROT_READ);
   EXPECT_EQ(std::memcmp(seen.data() + *place, block, kMiB), 0);
-  EXPECT_NE(std::memcmp(segment_.mapHeap(0, PROT_READ).data() + *place, block, kMiB), 0);
+  EXPECT_NE(
+      std::memcmp(segment_.map(Segment::Area::kHeap, 0, PROT_READ).data() + *place, block, kMiB),
+      0);
 }
 
 TEST_F(SharedHeapTest, BlocksDoNotTouch) {
@@ -83,7 +85,7 @@ TEST_F(SharedHeapTest, KnowsWhatLiesInIt) {
   std::byte* block = heap_->take(kMiB);
   EXPECT_TRUE(heap_->placeOf(block + 100, kMiB - 100));
   EXPECT_FALSE(heap_->placeOf(block - 1, 2));
-  EXPECT_FALSE(heap_->placeOf(block, segment_.heapBytes() + 1));
+  EXPECT_FALSE(heap_->placeOf(block, segment_.bytesOf(Segment::Area::kHeap) + 1));
   const std::byte elsewhere{};
   EXPECT_FALSE(heap_->placeOf(&elsewhere, 1));
 }
@@ -129,7 +131,7 @@ TEST(SharedHeapWithoutRoomTest, IsEmpty) {
   const Fd memory = Segment::create(2);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   const Segment segment(memory, 2);
-  EXPECT_EQ(segment.heapBytes(), 0U);
+  EXPECT_EQ(segment.bytesOf(Segment::Area::kHeap), 0U);
   EXPECT_EQ(SharedHeap::make(segment, 0), nullptr);
 }
 

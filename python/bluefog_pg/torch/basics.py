@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from bluefog_pg import start, timeline
+from bluefog_pg import topology as topology_of_ranks
 from bluefog_pg._loader import load
 from bluefog_pg.timeline import timeline_context, timeline_end_activity, timeline_start_activity
 from bluefog_pg.topology import (
@@ -20,9 +22,9 @@ from bluefog_pg.topology import (
     out_neighbor_machine_ranks,
     out_neighbor_ranks,
     set_machine_topology,
-    set_topology,
 )
 from bluefog_pg.torch._run import handles
+from bluefog_pg.windows import get_current_created_window_names
 from bluefog_pg.world import (
     is_homogeneous,
     local_rank,
@@ -72,6 +74,9 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger("bluefog_pg")
+
+
 class _Switch:
     skips_negotiation = False
 
@@ -92,6 +97,18 @@ def init(
     """
     start.init(topology_fn, is_weighted)
     timeline.start(rank())
+
+
+def set_topology(
+    topology: nx.DiGraph[int] | None = None,
+    is_weighted: bool = False,
+    group: dist.ProcessGroup | None = None,
+) -> bool:
+    """As `bluefog_pg.set_topology`; but while there are windows it stays as it was: False."""
+    if names := get_current_created_window_names(group):
+        _log.error("set_topology: free the windows first: %s", names)
+        return False
+    return topology_of_ranks.set_topology(topology, is_weighted, group)
 
 
 def shutdown() -> None:
@@ -161,13 +178,13 @@ def mpi_threads_supported() -> bool:
 
 
 def unified_mpi_window_model_supported() -> bool:
-    """False: there are no windows yet.
+    """True: what a rank puts into another's window is there, and needs nothing done for it.
 
     Raises:
         ValueError: before `init`.
     """
     size()
-    return False
+    return True
 
 
 def nccl_built() -> bool:

@@ -1,0 +1,278 @@
+"""BlueFog's functions of windows, which know them by their names."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from bluefog_pg._member import member_of
+from bluefog_pg.windows.window import Window
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Group = dist.ProcessGroup | None
+    Weights = Mapping[int, float] | None
+
+_log = logging.getLogger("bluefog_pg")
+_numbers = itertools.count(1)
+_handles: set[int] = set()  # of operations that have ended, and that nobody has waited for
+
+
+def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
+    """Collective: make a window, as `Window`. False where there is one of this name."""
+    if name in member_of(group).windows:
+        return False
+    Window(tensor, name, zero_init=zero_init, group=group)
+    return True
+
+
+def win_free(name: str | None = None, group: Group = None) -> bool:
+    """Collective: free the window of that name, or all. True.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    windows = member_of(group).windows
+    for each in sorted(windows) if name is None else [name]:
+        _known(each, "win_free", KeyError, group).free()
+    return True
+
+
+def get_current_created_window_names(group: Group = None) -> list[str]:
+    """Of the group's windows, sorted."""
+    return sorted(member_of(group).windows)
+
+
+def neighbor_win_put(
+    tensor: Tensor,
+    name: str,
+    self_weight: float | None = None,
+    dst_weights: Weights = None,
+    require_mutex: bool = False,
+    group: Group = None,
+) -> bool:
+    """`Window.put` to out-neighbours; it is there when the call returns. True.
+
+    Raises:
+        ValueError: there is no window of that name; ranks that are no out-neighbours; others as
+            `Window.put`.
+    """
+    window = _known(name, "win_put", ValueError, group)
+    _require(window, "win_put", "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    window.put(
+        tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
+    )
+    return True
+
+
+def neighbor_win_accumulate(
+    tensor: Tensor,
+    name: str,
+    self_weight: float | None = None,
+    dst_weights: Weights = None,
+    require_mutex: bool = False,
+    group: Group = None,
+) -> bool:
+    """`Window.accumulate` to out-neighbours, as `neighbor_win_put`. True."""
+    op = "win_accumulate"
+    window = _known(name, op, ValueError, group)
+    _require(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    window.accumulate(
+        tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
+    )
+    return True
+
+
+def neighbor_win_get(
+    name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
+) -> bool:
+    """`Window.get` from in-neighbours. True.
+
+    Raises:
+        ValueError: there is no window of that name; ranks that are no in-neighbours.
+    """
+    window = _known(name, "win_get", ValueError, group)
+    _require(window, "win_get", "src_weights", src_weights, "in-neighbours", window.sources)
+    window.get(src_weights=src_weights, require_mutex=require_mutex)
+    return True
+
+
+def neighbor_win_put_nonblocking(
+    tensor: Tensor,
+    name: str,
+    self_weight: float | None = None,
+    dst_weights: Weights = None,
+    require_mutex: bool = False,
+    group: Group = None,
+) -> int:
+    """`neighbor_win_put`, with a handle for `win_wait` and `win_poll`."""
+    neighbor_win_put(tensor, name, self_weight, dst_weights, require_mutex, group)
+    return _ended()
+
+
+def neighbor_win_accumulate_nonblocking(
+    tensor: Tensor,
+    name: str,
+    self_weight: float | None = None,
+    dst_weights: Weights = None,
+    require_mutex: bool = False,
+    group: Group = None,
+) -> int:
+    """`neighbor_win_accumulate`, with a handle for `win_wait` and `win_poll`."""
+    neighbor_win_accumulate(tensor, name, self_weight, dst_weights, require_mutex, group)
+    return _ended()
+
+
+def neighbor_win_get_nonblocking(
+    name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
+) -> int:
+    """`neighbor_win_get`, with a handle for `win_wait` and `win_poll`."""
+    neighbor_win_get(name, src_weights, require_mutex, group)
+    return _ended()
+
+
+def win_poll(handle: int) -> bool:
+    """Whether that operation has ended.
+
+    Raises:
+        ValueError: there is no such handle.
+    """
+    if handle not in _handles:
+        raise ValueError(f"[bluefog] win_poll: there is no handle {handle!r}")
+    return True
+
+
+def win_wait(handle: int) -> bool:
+    """Wait for that operation, and forget its handle. False where there is none."""
+    if handle not in _handles:
+        _log.warning("win_wait: there is no handle %r", handle)
+        return False
+    _handles.discard(handle)
+    return True
+
+
+def win_update(
+    name: str,
+    self_weight: float | None = None,
+    neighbor_weights: Weights = None,
+    reset: bool = False,
+    clone: bool = False,
+    require_mutex: bool = False,
+    group: Group = None,
+) -> Tensor:
+    """`Window.update`.
+
+    Raises:
+        KeyError: there is no window of that name.
+        ValueError: ranks that are no in-neighbours; one of the two weights alone.
+    """
+    op = "win_update"
+    window = _known(name, op, KeyError, group)
+    _require(window, op, "neighbor_weights", neighbor_weights, "in-neighbours", window.sources)
+    return window.update(
+        self_weight=self_weight,
+        neighbor_weights=neighbor_weights,
+        reset=reset,
+        clone=clone,
+        require_mutex=require_mutex,
+    )
+
+
+def win_read_neighbor(
+    name: str, rank_: int, require_mutex: bool = True, group: Group = None
+) -> Tensor:
+    """A copy of the slot of one in-neighbour, which stays as it is, with its version.
+
+    Raises:
+        KeyError: there is no window of that name.
+        ValueError: that is no in-neighbour.
+    """
+    window = _known(name, "win_read_neighbor", KeyError, group)
+    _require(window, "win_read_neighbor", "rank_", [rank_], "in-neighbours", window.sources)
+    return window.read(rank_, require_mutex=require_mutex)
+
+
+def win_update_then_collect(name: str, require_mutex: bool = True, group: Group = None) -> Tensor:
+    """`Window.update_then_collect`. KeyError where there is no window of that name."""
+    window = _known(name, "win_update_then_collect", KeyError, group)
+    return window.update_then_collect(require_mutex=require_mutex)
+
+
+def get_win_version(name: str, group: Group = None) -> dict[int, int]:
+    """`Window.versions`. ValueError where there is no window of that name."""
+    return _known(name, "get_win_version", ValueError, group).versions()
+
+
+def win_associated_p(name: str, group: Group = None) -> float:
+    """This rank's p. ValueError where there is no window of that name."""
+    return _known(name, "win_associated_p", ValueError, group).associated_p
+
+
+def win_mutex(
+    name: str,
+    for_self: bool = False,
+    ranks: Iterable[int] | None = None,
+    group: Group = None,
+) -> contextlib.AbstractContextManager[None]:
+    """`Window.mutex`. ValueError where there is no window of that name."""
+    window = _known(name, "win_mutex", ValueError, group)
+    return window.mutex(for_self=for_self, ranks=ranks)
+
+
+def win_lock(name: str, group: Group = None) -> contextlib.AbstractContextManager[None]:
+    """The mutexes of all slots of this rank. ValueError where there is no such window."""
+    return _known(name, "win_lock", ValueError, group).mutex(for_self=True)
+
+
+def win_fence(name: str, group: Group = None) -> bool:
+    """Collective: what any rank has put before is in its place when the call returns. True."""
+    _known(name, "win_fence", ValueError, group)
+    dist.barrier(group=group)
+    return True
+
+
+def window_stats(group: Group = None) -> dict[str, dict[int, dict[str, float]]]:
+    """{window: {source: changes, version (changes since the last update), age in seconds, p}}."""
+    return {
+        name: {
+            rank: {
+                "changes": state.changes,
+                "version": state.version,
+                "age": state.age,
+                "p": state.p,
+            }
+            for rank, state in window.states().items()
+        }
+        for name, window in sorted(member_of(group).windows.items())
+    }
+
+
+def _ended() -> int:
+    handle = next(_numbers)
+    _handles.add(handle)
+    return handle
+
+
+def _known(name: str, op: str, error: type[Exception], group: Group) -> Window:
+    member = member_of(group)
+    window = member.windows.get(name) if isinstance(name, str) else None
+    if window is None:
+        raise error(
+            f"{member.who} {op}: there is no window {name!r}; there are {sorted(member.windows)}"
+        )
+    return window
+
+
+def _require(
+    window: Window, op: str, argument: str, given: Any, which: str, neighbors: list[int]
+) -> None:
+    if given is None:
+        return
+    call = window.call(op)
+    call.require_neighbors(argument, dict(call.pairs(argument, given, ())), which, neighbors)

@@ -1,0 +1,300 @@
+"""Memory of this rank that others read and write while it computes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from bluefog_pg._member import member_of
+from bluefog_pg.topology import topology_of
+from bluefog_pg.windows._arguments import WindowCall
+from bluefog_pg.windows._making import joined, open_together
+from bluefog_pg.windows._switch import Switch
+
+if TYPE_CHECKING:
+    from bluefog_pg._C import SlotState, WindowBluefog
+
+Tensors = torch.Tensor | Sequence[torch.Tensor]
+Weights = Mapping[int, float] | Iterable[int]
+
+
+class Window:
+    """A tensor of each rank that the others read, and slots in which they leave theirs.
+
+    What a rank puts into another's slot is there when the call returns; the other one does nothing
+    for it, and finds it when it calls `update`, which averages its tensor with its slots. Neither
+    ever waits for the other. docs/semantics.md says what may be relied on.
+
+    Collective: all ranks of the group make the window, of one shape and type.
+
+    Args:
+        tensor: dense, contiguous, on the CPU; floating, complex or integers. Its storage moves
+            into memory that the others can read: what shares it goes along (views, `p.data`), but
+            not what is none of torch's (a numpy array). Tensors of one type in a list make one
+            window: they move into one memory, one after the other.
+        name: the window's, in its group.
+        zero_init: slots begin empty; otherwise with this rank's own values.
+        neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
+            and those that are put to where `put` names none. None: those of the group's topology.
+        group: the process group; None, the default one.
+
+    Raises:
+        ValueError: the name is taken; a tensor that no window can have; ranks give other shapes,
+            types or names (on every rank).
+        TypeError: what is no tensor; a name that is no str.
+        NotImplementedError: ranks are on several hosts.
+    """
+
+    def __init__(
+        self,
+        tensor: Tensors,
+        name: str,
+        *,
+        zero_init: bool = False,
+        neighbors: tuple[Iterable[int], Iterable[int]] | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self._member = member = member_of(group)
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{member.who} win_create: name must be a str, not {type(name).__name__}"
+            )
+        self.name = name
+        call = self.call("win_create")
+        if name in member.windows:
+            call.fail("there is a window of this name; free it first")
+        near = topology_of(member).neighborhood
+        sources, destinations = neighbors or (near.sources, near.destinations)
+        self.sources = sorted(call.ranks("neighbors", sources))
+        self.destinations = sorted(call.ranks("neighbors", destinations))
+        self._own_weight, self._source_weights = None, None
+        if neighbors is None:
+            self._own_weight, self._source_weights = near.self_weight, near.source_weights
+        self._parts = None if isinstance(tensor, torch.Tensor) else list(tensor)
+        flat = tensor if isinstance(tensor, torch.Tensor) else joined(list(tensor), call.where)
+        self._window: WindowBluefog | None = open_together(
+            member, name, flat, zero_init, self.sources
+        )
+        member.windows[name] = self
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The tensor; of a list, all of it in one dimension."""
+        return self._opened("win_create").tensor
+
+    def put(
+        self,
+        tensor: Tensors | None = None,
+        *,
+        self_weight: float | None = None,
+        dst_weights: Weights | None = None,
+        require_mutex: bool = False,
+    ) -> None:
+        """Replace this rank's slots in others by w_j tensor; then tensor <- self_weight tensor.
+
+        Args:
+            tensor: of the window's shape; None, its own.
+            self_weight: None, the tensor stays as it is.
+            dst_weights: {rank j: w_j}, any ranks of the group, or a list of them, which weigh 1.
+                None: the window's destinations.
+            require_mutex: while nobody else holds the slot's mutex (`mutex`).
+
+        Raises:
+            ValueError: another shape or type than the window's; ranks that are none; a weight that
+                is no finite number; the window was freed.
+            PeerFailed: those ranks have died; the others have got it.
+            CollectiveTimeout: somebody held the mutex for longer than the group's timeout.
+        """
+        self._write("win_put", tensor, self_weight, dst_weights, require_mutex)
+
+    def accumulate(
+        self,
+        tensor: Tensors | None = None,
+        *,
+        self_weight: float | None = None,
+        dst_weights: Weights | None = None,
+        require_mutex: bool = False,
+    ) -> None:
+        """Add to this rank's slots in others: slot <- slot + w_j tensor. As `put`."""
+        self._write("win_accumulate", tensor, self_weight, dst_weights, require_mutex)
+
+    def get(self, *, src_weights: Weights | None = None, require_mutex: bool = False) -> None:
+        """Fetch other ranks' tensors, as they are now, into this rank's slots for them, times w_j.
+
+        Args:
+            src_weights: {rank j: w_j}, or a list of ranks, which weigh 1. None: the sources.
+            require_mutex: as in `put`.
+
+        Raises: as `put`.
+        """
+        window = self._opened("win_get")
+        sources = self.call("win_get").pairs("src_weights", src_weights, self.sources)
+        window.get(sources, require_mutex)
+
+    def update(
+        self,
+        *,
+        self_weight: float | None = None,
+        neighbor_weights: Mapping[int, float] | None = None,
+        reset: bool = False,
+        clone: bool = False,
+        require_mutex: bool = False,
+    ) -> torch.Tensor:
+        """Average with what others have left: tensor <- self_weight tensor + sum_j w_j slot_j.
+
+        Local. All slots' versions are 0 then.
+
+        Args:
+            self_weight, neighbor_weights: both, or none: those of the group's weighted topology
+                when the window was made, or 1 / (number of sources + 1).
+            reset: what was taken out of the slots is gone from them.
+            clone: into a new tensor; the window's stays.
+            require_mutex: while nobody else holds the mutexes of these slots.
+
+        Returns:
+            The window's tensor, or the new one; of a list, all of it in one dimension.
+
+        Raises:
+            ValueError: one of the two weights alone; ranks that are none.
+            CollectiveTimeout: as in `put`.
+        """
+        window, call = self._opened("win_update"), self.call("win_update")
+        if (self_weight is None) != (neighbor_weights is None):
+            call.fail("self_weight and neighbor_weights belong together: give both or none")
+        own, sources = self._default_weights()
+        if self_weight is not None and neighbor_weights is not None:
+            own = call.number("self_weight", self_weight)
+            sources = sorted(call.weights("neighbor_weights", neighbor_weights).items())
+        return window.update(own, sources, reset, clone, require_mutex, Switch.is_on)
+
+    def update_then_collect(self, *, require_mutex: bool = True) -> torch.Tensor:
+        """Add what others have left, once: tensor <- tensor + sum_j slot_j, and the slots are 0."""
+        everything = dict.fromkeys(self.sources, 1.0)
+        return self.update(
+            self_weight=1.0, neighbor_weights=everything, reset=True, require_mutex=require_mutex
+        )
+
+    def read(self, rank: int, *, require_mutex: bool = False) -> torch.Tensor:
+        """A copy of one slot, which stays as it is, with its version."""
+        window, call = self._opened("win_read_neighbor"), self.call("win_read_neighbor")
+        (writer,) = call.ranks("rank", [rank])
+        return window.read(writer, require_mutex)
+
+    @contextlib.contextmanager
+    def mutex(
+        self, *, for_self: bool = False, ranks: Iterable[int] | None = None
+    ) -> Iterator[None]:
+        """Exclude others from slots, as far as they ask for the mutex, too.
+
+        Each slot has one, for its writer and its owner.
+
+        Args:
+            for_self: those of this rank's own slots; otherwise of its slots in others.
+            ranks: of these ranks; None, of the sources or the destinations.
+
+        Raises:
+            RuntimeError: this thread holds one of them already.
+            CollectiveTimeout: somebody else held one for longer than the group's timeout. (Who
+                dies lets go.)
+        """
+        window, call = self._opened("win_mutex"), self.call("win_mutex")
+        default = self.sources if for_self else self.destinations
+        named = default if ranks is None else call.ranks("ranks", ranks)
+        own = self._member.rank
+        edges = [(own, rank) if for_self else (rank, own) for rank in named]
+        window.take(edges)
+        try:
+            yield
+        finally:
+            window.let_go(edges)
+
+    def versions(self) -> dict[int, int]:
+        """{source: changes of its slot since this rank's last `update`}."""
+        return {rank: state.version for rank, state in self.states().items()}
+
+    def states(self) -> dict[int, SlotState]:
+        """{source: version, changes in all, age in seconds and p of its slot}."""
+        window = self._opened("get_win_version")
+        return window.states(self.sources) if self._member.size > 1 else {}
+
+    @property
+    def associated_p(self) -> float:
+        """This rank's p: see `turn_on_win_ops_with_associated_p`."""
+        return self._opened("win_associated_p").p
+
+    def free(self) -> None:
+        """Collective: when all have called it nobody can reach the slots any more.
+
+        The tensor stays as it is.
+
+        Raises:
+            ValueError: the window was freed.
+        """
+        self._opened("win_free")
+        dist.barrier(group=self._member.group)
+        self._window = None
+        self._member.windows.pop(self.name, None)
+
+    def _write(
+        self,
+        op: str,
+        tensor: Tensors | None,
+        self_weight: float | None,
+        dst_weights: Weights | None,
+        require_mutex: bool,
+    ) -> None:
+        window, call = self._opened(op), self.call(op)
+        given = window.tensor if tensor is None else self._flat(call, tensor)
+        destinations = call.pairs("dst_weights", dst_weights, self.destinations)
+        own = 1.0 if self_weight is None else call.number("self_weight", self_weight)
+        window.put(given, destinations, op == "win_accumulate", require_mutex, Switch.is_on)
+        if own != 1.0:
+            with torch.no_grad():
+                for part in self._parts_of(tensor):
+                    _scale(part, own)
+            if Switch.is_on:
+                window.multiply_p(own)
+
+    def _parts_of(self, tensor: Tensors | None) -> Sequence[torch.Tensor]:
+        if tensor is None:
+            return [self.tensor]
+        return [tensor] if isinstance(tensor, torch.Tensor) else tensor
+
+    def _flat(self, call: WindowCall, tensor: Any) -> torch.Tensor:
+        if isinstance(tensor, torch.Tensor):
+            return tensor.detach()
+        if self._parts is None:
+            call.fail(f"expected a torch.Tensor, got {type(tensor).__name__}")
+        parts: list[torch.Tensor] = list(tensor)
+        if [part.shape for part in parts] != [part.shape for part in self._parts]:
+            call.fail("the list's tensors must have the shapes of the window's")
+        if all(a is b for a, b in zip(parts, self._parts, strict=True)):
+            return self.tensor
+        return torch.cat([part.detach().reshape(-1) for part in parts])
+
+    def _default_weights(self) -> tuple[float, list[tuple[int, float]]]:
+        if self._own_weight is not None and self._source_weights is not None:
+            return self._own_weight, sorted(self._source_weights.items())
+        alike = 1.0 / (len(self.sources) + 1)
+        return alike, [(rank, alike) for rank in self.sources]
+
+    def _opened(self, op: str) -> WindowBluefog:
+        if self._window is None:
+            self.call(op).fail("the window was freed")
+        return self._window
+
+    def call(self, op: str) -> WindowCall:
+        """What checks the arguments of a call."""
+        return WindowCall(self._member, op, self.name)
+
+
+def _scale(tensor: torch.Tensor, weight: float) -> None:
+    """In place; integers are rounded towards zero, as what is put is."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        tensor.mul_(weight)
+    else:
+        tensor.copy_(tensor.double() * weight)

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "process_group/Validate.hpp"
+#include "transport/Engine.hpp"
+#include "transport/SharedHeap.hpp"
+#include "window/Lives.hpp"
+#include "window/Window.hpp"
+
+namespace bluefog {
+
+// A window over a tensor, as Python has it. What it raises names this rank, the call and the
+// window. Any thread may use it.
+class WindowBluefog {
+ public:
+  // What it takes of its group, which it outlives.
+  struct Ground {
+    std::shared_ptr<Engine> engine;
+    std::shared_ptr<SharedHeap> heap;
+    std::shared_ptr<Grounds> grounds;
+    std::shared_ptr<const Lives> lives;
+    Engine::Interrupt interrupt;
+    std::chrono::milliseconds timeout;
+  };
+  using Ranks = std::vector<WeightedRank>;
+  using Place = std::pair<uint64_t, uint64_t>;
+
+  // Moves what the tensor, and all that shares its storage, refers to into memory that the others
+  // read. Its slots begin with the tensor's values, or empty.
+  WindowBluefog(Ground ground, std::string name, at::Tensor tensor);
+  ~WindowBluefog();
+  WindowBluefog(const WindowBluefog&) = delete;
+  WindowBluefog& operator=(const WindowBluefog&) = delete;
+
+  // For the others' open().
+  Place place() const { return place_; }
+  // With the places of all ranks.
+  void open(const std::vector<Place>& places, bool zero_init, const std::vector<int>& sources);
+
+  const at::Tensor& tensor() const { return tensor_; }
+  void put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate, bool require_mutex,
+           bool with_p);
+  void get(const Ranks& sources, bool require_mutex);
+  at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
+                    bool require_mutex, bool with_p);
+  at::Tensor read(int writer, bool require_mutex);
+  double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }
+  void multiplyP(double factor);
+  // Of the slots of those ranks; changes since the last update, changes in all, and the seconds
+  // since the last one (infinite where there was none).
+  struct State {
+    uint32_t version;
+    uint64_t changes;
+    double age;
+    double p;
+  };
+  std::map<int, State> states(const std::vector<int>& writers) const;
+
+  // Of these edges, (owner, writer) each. By a thread, which has to let them go.
+  using Edge = std::pair<int, int>;
+  void take(const std::vector<Edge>& edges);
+  void letGo(const std::vector<Edge>& edges);
+
+ private:
+  class Taken;
+
+  std::string who(const char* op) const;
+  Window& opened(const char* op) const;
+  void check(const char* op, const at::Tensor& tensor) const;
+  void take(const char* op, const Edge& edge);
+  void letGo(const Edge& edge);
+  bool isMine(const Edge& edge) const;
+
+  const Ground ground_;
+  const std::string name_;
+  const at::Tensor tensor_;
+  c10::Storage storage_;  // of the window, also where the tensor has got another one
+  Place place_{};
+  size_t room_bytes_ = 0;
+  std::unique_ptr<Window> window_;  // null where there is no other rank
+  double alone_p_ = 1;
+  mutable std::mutex mutex_;
+  std::map<Edge, std::thread::id> taken_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,54 @@
+#include "window/Grounds.hpp"
+
+#include <sys/mman.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace bluefog {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t wholePages(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
+    : segments_(std::move(segments)),
+      rank_(rank),
+      free_(segments_->shared().bytesOf(Segment::Area::kRoom)),
+      rooms_(static_cast<size_t>(segments_->shared().size())),
+      heaps_(rooms_.size()) {}
+
+std::optional<uint64_t> Grounds::take(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Range> range = free_.take(wholePages(bytes));
+  return range ? std::optional<uint64_t>(range->begin) : std::nullopt;
+}
+
+void Grounds::giveBack(uint64_t at, size_t bytes) {
+  ::madvise(room(rank_) + at, wholePages(bytes), MADV_REMOVE);
+  const std::lock_guard lock(mutex_);
+  free_.add({at, at + wholePages(bytes)});
+}
+
+std::byte* Grounds::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {
+  const std::lock_guard lock(mutex_);
+  Mapping& mapping = mappings[static_cast<size_t>(rank)];
+  if (mapping.size() == 0) {
+    const bool is_room = area == Segment::Area::kRoom;
+    mapping = segments_->shared().map(area, rank, is_room ? PROT_READ | PROT_WRITE : PROT_READ);
+    if (mapping.size() == 0) {
+      throw std::runtime_error(
+          "the memory of windows cannot be mapped; is the process limited in its addresses or the "
+          "size of files (ulimit -v, -f)?");
+    }
+    ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
+  }
+  return mapping.data();
+}
+
+}  // namespace bluefog

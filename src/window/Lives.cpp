@@ -1,0 +1,33 @@
+#include "window/Lives.hpp"
+
+#include <poll.h>
+
+namespace bluefog {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr steady_clock::duration kBetweenLooks = std::chrono::milliseconds(5);
+
+}  // namespace
+
+bool Lives::hasEnded(int rank) const {
+  const auto now = steady_clock::now().time_since_epoch().count();
+  auto before = looked_.load(std::memory_order_relaxed);
+  if (now - before > kBetweenLooks.count() &&
+      looked_.compare_exchange_strong(before, now, std::memory_order_relaxed)) {
+    look();
+  }
+  return ended_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
+}
+
+void Lives::look() const {
+  for (size_t rank = 0; rank < processes_.size(); ++rank) {
+    pollfd polled{processes_[rank].get(), POLLIN, 0};
+    if (processes_[rank].valid() && ::poll(&polled, 1, 0) > 0) {
+      ended_[rank].store(true, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/Dtype.hpp"
+#include "window/SlotState.hpp"
+
+namespace bluefog {
+
+// Elements that go into a slot, times a weight; with the push-sum weight that belongs to them,
+// where it counts. Otherwise the slot's stays.
+struct Contribution {
+  Dtype dtype;
+  size_t count;
+  const void* data;
+  double weight;
+  std::optional<double> p = {};  // multiplied already
+};
+
+// The part of a window that one rank, its writer, writes to in the memory of another, its owner: a
+// header and five buffers, of which pages nobody has touched take no memory. Any of the two may be
+// killed at any instant: what counts is always whole.
+class Slot {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Header {
+    std::atomic<uint64_t> state;
+    std::atomic<int64_t> changed;  // when, by the clock of this host; 0: never
+    std::atomic<uint64_t> total;   // changes since the window was made
+    std::atomic<double> p[SlotState::kBuffers];
+  };
+
+  // Of buffers of so many bytes.
+  static size_t bytesFor(size_t bytes);
+  // Zeroed memory is an empty slot.
+  Slot(std::byte* memory, size_t bytes);
+
+  // --- by its writer, one thread at a time
+  void put(const Contribution& what);
+  void accumulate(const Contribution& what);
+
+  // --- by its owner, one thread at a time
+  struct Held {
+    const std::byte* data;  // null: zeros
+    double p;
+    uint32_t version;
+  };
+  // What counts now; that memory stays as it is until the next hold(). What is empty then has been
+  // taken out: nothing that was accumulated is lost, or seen twice.
+  enum class Then : uint8_t { kStays, kIsSeen, kIsEmpty };  // kIsSeen: with version 0
+  Held hold(Then then);
+  // As a put by the owner.
+  void fill(const Contribution& what);
+
+  // --- by anyone
+  uint32_t version() const { return state().version; }
+  double p() const;
+  uint64_t changesInAll() const { return header().total.load(std::memory_order_relaxed); }
+  Clock::time_point lastChange() const;
+
+ private:
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+  std::byte* buffer(unsigned which) const;
+  SlotState state() const {
+    return SlotState::decode(header().state.load(std::memory_order_acquire));
+  }
+  double pOf(const SlotState& state) const {
+    return state.is_empty ? 0 : header().p[state.current].load(std::memory_order_relaxed);
+  }
+  bool become(SlotState& expected, const SlotState& next);
+  void noteChange();
+
+  std::byte* memory_;
+  size_t stride_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,26 @@
+"""examples/average_consensus.py, started as a user starts it, but shorter."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import harness
+from programs import run_script
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "average_consensus.py"
+
+
+@pytest.mark.skipif(
+    harness.TRANSPORT == "mpi", reason="windows between hosts are not supported yet"
+)
+def test_example_reaches_the_mean_though_one_rank_is_slow() -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    ran = run_script([*torchrun, "--nproc-per-node=4", str(EXAMPLE), "--seconds", "2"], timeout=120)
+    assert ran.code == 0, ran.out
+    steps = [int(n) for n in re.findall(r"^rank \d: (\d+) steps, at most \S+ from", ran.out, re.M)]
+    assert len(steps) == 4, ran.out
+    assert min(steps) < max(steps) / 2, ran.out
