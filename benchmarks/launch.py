@@ -30,7 +30,7 @@ import hosts as network
 # Shared memory only, and no pinning: four ranks may share two cores.
 MPIRUN = (
     *("--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"),
-    *("--mca", "pml", "ob1", "--mca", "btl", "self,sm"),
+    *("--mca", "pml", "ob1", "--mca", "btl", "self,sm", "--mca", "osc", "^ucx"),
 )
 
 

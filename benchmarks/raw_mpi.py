@@ -19,7 +19,6 @@ import torch
 from cases import NEIGHBOR, Case
 from torch import Tensor
 
-SOURCE = Path(__file__).with_suffix(".c")
 MOST_NEIGHBOURS = 16  # kMost
 
 
@@ -40,16 +39,20 @@ def lacking() -> str | None:
     return None if shutil.which("cc") else "a C compiler (cc)"
 
 
-def compile_into(folder: Path) -> Path:
+def compile_into(folder: Path, source: str = "raw_mpi.c") -> Path:
     """The library, for this very processor."""
     mpicc = find_mpicc()
     assert mpicc
     env = dict(os.environ)
     if (Path(sys.prefix) / "include" / "mpi.h").exists() and mpicc.startswith(sys.prefix):
         env["OPAL_PREFIX"] = sys.prefix  # a wheel does not know where it was unpacked
-    library = folder / "raw_mpi.so"
+    library = folder / f"{source}.so"
     flags = ("-O3", "-march=native", "-std=c11", "-Wall", "-shared", "-fPIC")
-    subprocess.run([mpicc, *flags, str(SOURCE), "-o", str(library)], check=True, env=env)
+    subprocess.run(
+        [mpicc, *flags, str(Path(__file__).with_name(source)), "-o", str(library)],
+        check=True,
+        env=env,
+    )
     return library
 
 

@@ -1,0 +1,150 @@
+"""One rank of the comparison of windows: rank 0 writes, and its peers take turns."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import launch
+import peers
+import timing
+import torch
+import torch.distributed as dist
+
+import bluefog_pg
+
+Repeat = Callable[[int], float]  # the seconds of one call, of so many
+
+
+class Bare:
+    """raw_window.c."""
+
+    def __init__(self, library: str, most: int) -> None:
+        mpi = peers.start_mpi()
+        self.lib = ctypes.CDLL(library)
+        for name in ("put", "copy", "average"):
+            getattr(self.lib, name).restype = ctypes.c_double
+        self.world = mpi.COMM_WORLD.Dup()
+        address = ctypes.c_void_p(mpi._addressof(self.world))
+        self.lib.open_window(address, ctypes.c_size_t(most))
+
+    def put(self, x: torch.Tensor) -> Repeat:
+        data, size = ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(x.nbytes)
+        return lambda reps: float(self.lib.put(data, size, 1, ctypes.c_size_t(reps)))
+
+    def copy(self, x: torch.Tensor) -> Repeat:
+        to = torch.zeros_like(x)
+
+        def repeat(reps: int) -> float:
+            data = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (to, x)]
+            return float(self.lib.copy(*data, ctypes.c_size_t(x.nbytes), ctypes.c_size_t(reps)))
+
+        return repeat
+
+    def average(self, x: torch.Tensor, n: int) -> Repeat:
+        out, others = torch.zeros_like(x), [torch.zeros_like(x) for _ in range(n)]
+
+        def repeat(reps: int) -> float:
+            pointers = (ctypes.c_void_p * n)(*(other.data_ptr() for other in others))
+            sizes = [ctypes.c_size_t(number) for number in (n, x.numel(), reps)]
+            return float(self.lib.average(ctypes.c_void_p(out.data_ptr()), pointers, *sizes))
+
+        return repeat
+
+
+def repeated(call: Callable[[], Any]) -> Repeat:
+    def repeat(reps: int) -> float:
+        start = time.perf_counter()
+        for _ in range(reps):
+            call()
+        return (time.perf_counter() - start) / reps
+
+    return repeat
+
+
+def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Microseconds of each round of each call."""
+    reps = {}
+    for name, repeat in calls.items():
+        repeat(2)
+        reps[name] = max(1, round(seconds / max(repeat(3), 1e-7)))
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, repeat in calls.items():
+            found[name].append(repeat(reps[name]) * 1e6)
+    return found
+
+
+def measure(me: launch.Rank, bare: Bare, size: int) -> dict[str, list[float]]:
+    """Only rank 0 calls; the others sleep meanwhile."""
+    x = torch.ones(max(1, size // 4))
+    everyone = [rank for rank in range(me.n) if rank != me.rank]
+    window = bluefog_pg.Window(x.clone(), f"{size}", neighbors=(everyone, everyone))
+    first = {"dst_weights": [1]} if me.n > 2 else {}
+    dist.barrier()
+    found: dict[str, list[float]] = {}
+    if me.rank == 0:
+        calls = {
+            "put": repeated(lambda: window.put(x, **first)),
+            "accumulate": repeated(lambda: window.accumulate(x, **first)),
+            "update": repeated(window.update),
+            "MPI_Put": bare.put(x),
+            "memcpy": bare.copy(x),
+            "bare average": bare.average(x, me.n - 1),
+        }
+        found = in_turns(calls, me.args["rounds"], me.args["seconds"])
+        me.store.set(f"done {size}", "")
+    else:
+        me.store.wait([f"done {size}"])
+    dist.barrier()
+    window.free()
+    return found
+
+
+def busy(me: launch.Rank, size: int) -> dict[str, list[float]]:
+    """A put into a target that sleeps, and into one that computes, in turns."""
+    x = torch.ones(size // 4)
+    window = bluefog_pg.Window(x.clone(), "busy", zero_init=True)
+    found: dict[str, list[float]] = {"idle": [], "busy": []}
+    for turn in range(2 * me.args["rounds"]):
+        kind = ("idle", "busy")[turn % 2]
+        dist.barrier()
+        end = time.monotonic() + 0.3
+        if me.rank == 1 and kind == "idle":
+            time.sleep(0.3)
+        while me.rank == 1 and time.monotonic() < end:
+            sum(range(1000))
+        if me.rank == 0:
+            time.sleep(0.05)
+            found[kind].append(repeated(lambda: window.put(x))(50) * 1e6)
+    dist.barrier()
+    window.free()
+    return found
+
+
+def main() -> None:
+    me = launch.join()
+    timing.start(me, ["bluefog"])
+    bare = Bare(me.args["library"], max(me.args["sizes"]))
+    rows = []
+    for size in me.args["sizes"]:
+        rows += [
+            {"ranks": me.n, "size": size, "call": call, "us": statistics.median(us), "all_us": us}
+            for call, us in measure(me, bare, size).items()
+        ]
+    if me.n == 2:
+        rows += [
+            {"ranks": 2, "size": 4 << 20, "call": f"put, {kind}", "us": statistics.median(us)}
+            for kind, us in busy(me, 4 << 20).items()
+            if us
+        ]
+    me.give_back(rows)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    timing.run_rank(main)
