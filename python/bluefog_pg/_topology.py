@@ -77,7 +77,7 @@ def check_graph(topology: object, size: int, nodes: str, where: str) -> None:
     strangers = [n for n in topology if not isinstance(n, numbers.Integral) or n not in expected]
     if strangers:
         raise TypeError(
-            f"{where}the nodes must be the {nodes} 0 to {size - 1}; these are none: "
+            f"{where}the nodes must be the {nodes} 0 to {size - 1}; not among them: "
             f"{reprlib.repr(strangers)}"
         )
     missing = sorted(expected - set(topology))

@@ -158,8 +158,7 @@ template <OpKind kind, bool is_of_all = false>
 auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& parts,
              const Edges& edges, int64_t tag, bool async_op) {
   return ended(async_op, [&] {
-    const char* title = is_of_all ? "bluefog:allgather" : nullptr;
-    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false, title});
+    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false, is_of_all});
   });
 }
 

@@ -108,7 +108,7 @@ class ProcessGroupBluefog : public c10d::Backend {
                                   int64_t tag);
   struct GatherOptions : MessageOptions {
     bool in_one = false;
-    const char* title = nullptr;  // for profilers, where another than the operation's
+    bool is_of_all = false;  // called as allgather
   };
   // An input for each destination, of the type and shape of `like` but for the first dimension. A
   // result for each source, or one that has their rows one after the other.

@@ -72,8 +72,9 @@ std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t
 WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
                                             const Tensors& inputs, const Edges& edges,
                                             const GatherOptions& opts) {
-  checkProcess(name(kind));
-  const Validate validate(engine_->members(), name(kind));
+  const char* called = opts.is_of_all ? "allgather" : name(kind);
+  checkProcess(called);
+  const Validate validate(engine_->members(), called);
   requireRows(validate, like);
   const Signature signature = rowsOf(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
@@ -111,7 +112,7 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
     distinct.push_back(like);
   }
   return post({std::move(op), c10d::OpType::UNKNOWN,
-               opts.title == nullptr ? profilingTitle(kind) : opts.title, std::move(distinct),
+               opts.is_of_all ? "bluefog:allgather" : profilingTitle(kind), std::move(distinct),
                std::move(outputs)},
               opts.async_op);
 }

@@ -55,8 +55,8 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
   }
   if (isBetweenNeighbors(op.signature.kind)) {
     reason +=
-        "; who is not late does not exchange with this rank: compare set_topology, src_weights and "
-        "dst_weights";
+        "; a rank named here that is not late does not exchange with this one: compare "
+        "set_topology, src_weights and dst_weights";
   }
   return {Cause::kTimeout, ranks, reason};
 }

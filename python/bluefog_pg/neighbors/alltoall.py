@@ -89,7 +89,8 @@ def _parts(
     if isinstance(tensor, torch.Tensor):
         if tensor.dim() == 0 or (count and tensor.size(0) % count):
             Call(member, "neighbor_alltoall", tensor).fail(
-                f"one tensor must have rows for {count} out-neighbours in equal parts"
+                f"a single tensor is cut into equal parts of its rows, one for each of the {count} "
+                "out-neighbours"
             )
         return tensor, list(tensor.tensor_split(count)) if count else []
     if not tensor:

@@ -15,6 +15,6 @@ def no_attribute(module: str, name: str) -> AttributeError:
     if _TRAINING.fullmatch(name):
         return AttributeError(
             f"{module}.{name} is not there yet: optimizers and their helpers come with a later "
-            "version; docs/bluefog.md tells what does without"
+            "version; docs/bluefog.md says how to do without"
         )
     return AttributeError(f"module {module!r} has no attribute {name!r}")
