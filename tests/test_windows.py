@@ -15,12 +15,7 @@ import inrank
 import oracle
 from harness import Ranks
 
-pytestmark = [
-    harness.only_bluefog,
-    pytest.mark.skipif(
-        harness.TRANSPORT == "mpi", reason="windows between hosts are not supported yet"
-    ),
-]
+pytestmark = [harness.only_bluefog, harness.on_one_host]
 
 KINDS = (*oracle.FLOATS, torch.complex64, torch.uint8, torch.int32, torch.int64)
 

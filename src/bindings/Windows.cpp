@@ -5,9 +5,9 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "bindings/Weights.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
 #include "process_group/WindowBluefog.hpp"
 
@@ -15,15 +15,6 @@ namespace bluefog {
 namespace {
 
 namespace py = pybind11;
-using Weights = std::vector<std::pair<int, double>>;
-
-WindowBluefog::Ranks weighted(const Weights& pairs) {
-  WindowBluefog::Ranks ranks;
-  for (const auto& [rank, weight] : pairs) {
-    ranks.push_back({rank, weight});
-  }
-  return ranks;
-}
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 
 #include "bindings/Averages.hpp"
 #include "bindings/Exceptions.hpp"
+#include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
 #include "bootstrap/mpi/World.hpp"
 #include "bootstrap/pmix/Client.hpp"
@@ -114,24 +115,9 @@ py::list flightLog(ProcessGroupBluefog& group) {
 }
 
 using Tensors = std::vector<at::Tensor>;
-using Weights = std::vector<std::pair<int, double>>;
-
-std::vector<WeightedRank> weighted(const Weights& pairs) {
-  std::vector<WeightedRank> ranks;
-  ranks.reserve(pairs.size());
-  for (const auto& [rank, weight] : pairs) {
-    ranks.push_back({rank, weight});
-  }
-  return ranks;
-}
-
-Weights paired(const std::vector<WeightedRank>& ranks) {
-  Weights pairs;
-  for (const WeightedRank& it : ranks) {
-    pairs.emplace_back(it.rank, it.weight);
-  }
-  return pairs;
-}
+using bluefog::paired;
+using bluefog::weighted;
+using bluefog::Weights;
 
 // The Work of an asynchronous operation; otherwise what it has made, once that is there.
 using Result = std::variant<bluefog::WorkPtr, Tensors>;

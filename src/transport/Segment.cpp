@@ -7,10 +7,11 @@
 
 #include <stdexcept>
 
+#include "core/Pages.hpp"
+
 namespace bluefog {
 namespace {
 
-constexpr size_t kPage = 4096;
 // Measured on 2 cores (benchmarks/README.md): a chunk that stays in the caches between writer and
 // reader, and enough of them that ranks of different speed do not wait for each other.
 constexpr uint32_t kBoardPayload = 128 * 1024;
@@ -20,10 +21,6 @@ constexpr uint32_t kLaneSlots = 8;
 // Addresses, not memory: more than a rank has in results at once, and in windows.
 constexpr size_t kHeapBytes = size_t{16} << 30;
 constexpr size_t kRoomBytes = size_t{256} << 30;
-
-size_t roundUp(size_t bytes, size_t unit = kPage) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 size_t bellsAt() {
   return roundUp(sizeof(Verdict));

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/Pages.hpp"
+
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // Linux 6.1; others refuse it
 #endif
@@ -13,12 +15,7 @@
 namespace bluefog {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = Segment::kAreaAlignment;
-
-size_t roundUp(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -40,7 +37,7 @@ SharedHeap::SharedHeap(Mapping memory)
 
 std::byte* SharedHeap::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const std::optional<Range> range = free_.take(roundUp(bytes, kPage));
+  const std::optional<Range> range = free_.take(roundUp(bytes));
   if (!range) {
     return nullptr;
   }
@@ -68,7 +65,7 @@ void SharedHeap::giveBack(std::byte* block, size_t bytes) {
     return;  // it is the parent's
   }
   const auto begin = static_cast<size_t>(block - memory_.data());
-  const Range range{begin, begin + roundUp(bytes, kPage)};
+  const Range range{begin, begin + roundUp(bytes)};
   const std::lock_guard lock(mutex_);
   const Range free = free_.add(range);
   // The huge pages that it has been the last to use.

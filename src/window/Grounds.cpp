@@ -5,17 +5,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/Pages.hpp"
+
 namespace bluefog {
-namespace {
-
-constexpr size_t kPage = 4096;
-
-size_t wholePages(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
-}  // namespace
-
 Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
     : segments_(std::move(segments)),
       rank_(rank),
@@ -25,14 +17,14 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
 
 std::optional<uint64_t> Grounds::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const std::optional<Range> range = free_.take(wholePages(bytes));
+  const std::optional<Range> range = free_.take(roundUp(bytes));
   return range ? std::optional<uint64_t>(range->begin) : std::nullopt;
 }
 
 void Grounds::giveBack(uint64_t at, size_t bytes) {
-  ::madvise(room(rank_) + at, wholePages(bytes), MADV_REMOVE);
+  ::madvise(room(rank_) + at, roundUp(bytes), MADV_REMOVE);
   const std::lock_guard lock(mutex_);
-  free_.add({at, at + wholePages(bytes)});
+  free_.add({at, at + roundUp(bytes)});
 }
 
 std::byte* Grounds::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {

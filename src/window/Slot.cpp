@@ -1,25 +1,16 @@
 #include "window/Slot.hpp"
 
+#include "core/Pages.hpp"
 #include "window/Combine.hpp"
 
 namespace bluefog {
-namespace {
-
-constexpr size_t kPage = 4096;
-
-size_t strideOf(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
-}  // namespace
-
 static_assert(sizeof(Slot::Header) <= kPage);
 
 size_t Slot::bytesFor(size_t bytes) {
-  return kPage + SlotState::kBuffers * strideOf(bytes);
+  return kPage + SlotState::kBuffers * roundUp(bytes);
 }
 
-Slot::Slot(std::byte* memory, size_t bytes) : memory_(memory), stride_(strideOf(bytes)) {}
+Slot::Slot(std::byte* memory, size_t bytes) : memory_(memory), stride_(roundUp(bytes)) {}
 
 std::byte* Slot::buffer(unsigned which) const {
   return memory_ + kPage + which * stride_;
@@ -42,8 +33,17 @@ void Slot::noteChange() {
 }
 
 void Slot::put(const Contribution& what) {
-  SlotState now = state();
-  const unsigned written = now.writable();
+  const SlotState now = state();
+  replace(what, now, now.writable(), 0);
+}
+
+void Slot::fill(const Contribution& what) {
+  const SlotState now = state();
+  replace(what, now, now.fillable(), 1);
+}
+
+// By that buffer, of the owner's where `filled` is 1.
+void Slot::replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled) {
   combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;
   do {
@@ -51,6 +51,7 @@ void Slot::put(const Contribution& what) {
     next = now;
     next.current = written;
     next.is_empty = false;
+    next.filled += filled;
     ++next.version;
   } while (!become(now, next));
   noteChange();
@@ -91,22 +92,6 @@ Slot::Held Slot::hold(Then then) {
     next.version = then == Then::kStays ? now.version : 0;
   } while (!become(now, next));
   return {now.is_empty ? nullptr : buffer(now.current), pOf(now), now.version};
-}
-
-void Slot::fill(const Contribution& what) {
-  SlotState now = state();
-  const unsigned written = now.fillable();
-  combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
-  SlotState next;
-  do {
-    header().p[written].store(what.p.value_or(pOf(now)), std::memory_order_relaxed);
-    next = now;
-    next.current = written;
-    next.is_empty = false;
-    ++next.filled;
-    ++next.version;
-  } while (!become(now, next));
-  noteChange();
 }
 
 double Slot::p() const {

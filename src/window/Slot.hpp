@@ -73,6 +73,7 @@ class Slot {
     return state.is_empty ? 0 : header().p[state.current].load(std::memory_order_relaxed);
   }
   bool become(SlotState& expected, const SlotState& next);
+  void replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled);
   void noteChange();
 
   std::byte* memory_;

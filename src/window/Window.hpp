@@ -9,6 +9,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "core/Dtype.hpp"
+#include "core/Pages.hpp"
 #include "window/EdgeMutex.hpp"
 #include "window/Grounds.hpp"
 #include "window/Slot.hpp"
@@ -40,13 +41,11 @@ class WindowLayout {
     return kPage + sizeof(EdgeMutex) * static_cast<size_t>(writer);
   }
   size_t slotAt(int writer) const {
-    const size_t mutexes = (sizeof(EdgeMutex) * size_ + kPage - 1) / kPage * kPage;
-    return kPage + mutexes + Slot::bytesFor(bytes_) * static_cast<size_t>(writer);
+    return kPage + roundUp(sizeof(EdgeMutex) * size_) +
+           Slot::bytesFor(bytes_) * static_cast<size_t>(writer);
   }
 
  private:
-  static constexpr size_t kPage = 4096;
-
   size_t size_;
   size_t bytes_;
 };
@@ -61,8 +60,6 @@ class Window {
          std::vector<WindowPlace> places);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
-
-  const WindowShape& shape() const { return shape_; }
 
   // --- into another rank's memory. `data` is of the window's shape.
   enum class Into { kReplace, kAdd };
@@ -79,7 +76,8 @@ class Window {
     bool with_p = false;
   };
   // self_weight times this rank's tensor and the slots of the sources, times their weights: into
-  // `out`, which may be the tensor. All slots are as if nothing had come since.
+  // `out`, which may be the tensor. The sources' slots are as if nothing
+  // had come since.
   void update(const Update& how, void* out);
   // A copy of a slot.
   void read(int writer, void* out);

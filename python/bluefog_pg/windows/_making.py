@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._agreement import all_gather
 from bluefog_pg._loader import load
 
 if TYPE_CHECKING:
     from bluefog_pg._C import WindowBluefog
     from bluefog_pg._member import Member
-
-# torch 2.13 names it anew, and warns about the old name.
-_all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 
 def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
@@ -54,7 +52,7 @@ def open_together(
     digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
     mine = torch.tensor([error is not None, int.from_bytes(digest, "big", signed=True), *place])
     table = torch.empty(member.size, 4, dtype=torch.int64)
-    _all_gather(table, mine, group=member.group)
+    all_gather(table, mine, group=member.group)
     if error:
         raise error
     where = f"{member.who} win_create '{name}'"

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from bluefog_pg._member import member_of
+from bluefog_pg.windows._switch import (
+    turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p,
+)
 from bluefog_pg.windows.window import Window
 
 if TYPE_CHECKING:
@@ -18,6 +22,36 @@ if TYPE_CHECKING:
 
     Group = dist.ProcessGroup | None
     Weights = Mapping[int, float] | None
+
+__all__ = [
+    "get_current_created_window_names",
+    "get_win_version",
+    "neighbor_win_accumulate",
+    "neighbor_win_accumulate_nonblocking",
+    "neighbor_win_get",
+    "neighbor_win_get_nonblocking",
+    "neighbor_win_put",
+    "neighbor_win_put_nonblocking",
+    "turn_off_win_ops_with_associated_p",
+    "turn_on_win_ops_with_associated_p",
+    "win_accumulate",
+    "win_accumulate_nonblocking",
+    "win_associated_p",
+    "win_create",
+    "win_fence",
+    "win_free",
+    "win_get",
+    "win_get_nonblocking",
+    "win_lock",
+    "win_mutex",
+    "win_poll",
+    "win_put",
+    "win_put_nonblocking",
+    "win_read_neighbor",
+    "win_update",
+    "win_update_then_collect",
+    "win_wait",
+]
 
 _log = logging.getLogger("bluefog_pg")
 _numbers = itertools.count(1)
@@ -251,6 +285,15 @@ def window_stats(group: Group = None) -> dict[str, dict[int, dict[str, float]]]:
         }
         for name, window in sorted(member_of(group).windows.items())
     }
+
+
+# BlueFog's shorter names.
+win_put = neighbor_win_put
+win_put_nonblocking = neighbor_win_put_nonblocking
+win_accumulate = neighbor_win_accumulate
+win_accumulate_nonblocking = neighbor_win_accumulate_nonblocking
+win_get = neighbor_win_get
+win_get_nonblocking = neighbor_win_get_nonblocking
 
 
 def _ended() -> int:

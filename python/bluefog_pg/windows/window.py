@@ -146,7 +146,7 @@ class Window:
     ) -> torch.Tensor:
         """Average with what others have left: tensor <- self_weight tensor + sum_j w_j slot_j.
 
-        Local. All slots' versions are 0 then.
+        Local. The versions of those slots are 0 then.
 
         Args:
             self_weight, neighbor_weights: both, or none: those of the group's weighted topology
