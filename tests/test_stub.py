@@ -11,6 +11,9 @@ bluefog_pg._C.Edges.__init__
 bluefog_pg._C.PmixClient
 bluefog_pg._C.ProcessGroupBluefog
 bluefog_pg._C.ProcessGroupBluefog.Options
+bluefog_pg._C.SlotState
+bluefog_pg._C.SlotState.__init__
+bluefog_pg._C.WindowBluefog
 bluefog_pg._C.WorkBluefog
 bluefog_pg._C.WorkBluefog.__init__
 """
