@@ -56,6 +56,7 @@ Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership
 
 void Agenda::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
+  segment_.standing(members_.rank).clear();
   next_deadline_ = std::min(next_deadline_, op->deadline.at());
   if (op->kind == Op::Kind::kCollective) {
     collectives_.push_back(std::move(op));
@@ -108,6 +109,7 @@ bool Agenda::pass() {
     rest_ = kShortestRest;
     nap_ = kShortestNap;
     has_moved_ = true;
+    segment_.standing(members_.rank).clear();
   }
   return moved;
 }
@@ -240,8 +242,12 @@ void Agenda::standStill() {
   segment_.standing(members_.rank).set(wait);
 }
 
-void Agenda::moveOn(Time now) {
+void Agenda::moveOn() {
   segment_.standing(members_.rank).clear();
+  stray_.reset();
+}
+
+void Agenda::watchStray(Time now) {
   if (!collectives_.empty() && messages_.size() == remainders_) {
     for (int peer : missingFor(*collectives_.front())) {
       if (const std::optional<Standing::Wait> wait = strayed(peer)) {

@@ -55,10 +55,12 @@ class Agenda {
   // after each sleep.
   void tick(Time now);
   Time nextTick() const { return std::min(next_tick_, next_deadline_); }
-  // Around a sleep of the group's only caller: says what it waits for, to peers that may wait for
-  // this rank in another operation, and looks whether this rank waits for such a peer.
+  // While the group's only caller sleeps. Says what it waits for, to peers that may wait for this
+  // rank in another operation, until something moves or the caller may do something else.
   void standStill();
-  void moveOn(Time now);
+  void moveOn();
+  // Looks whether this rank waits for such a peer.
+  void watchStray(Time now);
   // How long to sleep when nothing moves: longer and longer.
   std::chrono::milliseconds rest() const { return rest_; }
 

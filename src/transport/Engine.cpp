@@ -168,6 +168,9 @@ bool Engine::wait(const Op& op, Deadline limit) {
   ++waiting_;
   const auto leave = [&] {
     --waiting_;
+    if (!driving_) {
+      agenda_.moveOn();
+    }
     dropped.ops.swap(buried_.ops);
     if (hasWork() && waiting_ == 0) {
       rouseThread();
@@ -344,6 +347,9 @@ Engine::Ops Engine::drive(Who who) {
   if (who == Who::kEngine) {
     agenda_.lookIntoLanes();
   }
+  if (who == Who::kEngine || !stands_) {
+    agenda_.moveOn();
+  }
   while (true) {
     const bool moved = pass();
     if (agenda_.anyFinished()) {
@@ -388,7 +394,7 @@ void Engine::sleepUnlessMoved() {
     agenda_.tick(now);
   }
   if (stands_) {
-    agenda_.moveOn(now);
+    agenda_.watchStray(now);
   }
 }
 
