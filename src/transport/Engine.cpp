@@ -19,6 +19,8 @@ constexpr milliseconds kSlice{50};
 constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
+// So long a small exchange is waited for before it becomes an operation.
+constexpr milliseconds kAtOnce{2};
 // Measured (benchmarks/README.md): below, two ranks that each have a core are faster by a lane,
 // whose frames stay in their caches.
 constexpr size_t kLargeOffer = size_t{8} << 20;
@@ -141,16 +143,32 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
 bool Engine::runAtOnce(AtOnce& exchange, uint64_t sequence) {
   exchange.send(agenda_.mailbox(), sequence);
   agenda_.ringPeers();
-  if (!exchange.receive(agenda_.mailbox())) {
-    const Patience patience(own_core_, Clock::now());
-    do {
-      if (has_incoming_.load(std::memory_order_acquire) || !patience.wait(Clock::now())) {
-        return false;
-      }
-    } while (!exchange.receive(agenda_.mailbox()));
-  }
+  const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
   agenda_.ringPeers();
-  return true;
+  return is_done;
+}
+
+// Whether all came before this rank has to look after its peers and deadlines.
+bool Engine::awaitAtOnce(AtOnce& exchange) {
+  Clock::time_point now = Clock::now();
+  const Clock::time_point enough = now + kAtOnce;
+  Patience patience(own_core_, now);
+  Bell& bell = segment_.bell(members_.rank);
+  bool is_tired = false;
+  while (true) {
+    const uint32_t ticket = is_tired ? bell.lieDown() : 0;
+    if (exchange.receive(agenda_.mailbox())) {
+      return true;
+    }
+    if (has_incoming_.load(std::memory_order_acquire) || now >= enough) {
+      return false;
+    }
+    if (is_tired) {
+      bell.sleep(ticket, enough - now);
+    }
+    now = Clock::now();
+    is_tired = !patience.wait(now);
+  }
 }
 
 // That came while this thread drove.

@@ -119,6 +119,7 @@ class Engine {
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
   bool runAtOnce(AtOnce& exchange, uint64_t sequence);
+  bool awaitAtOnce(AtOnce& exchange);
   void yieldToOthers();
   void sleepUnlessMoved();
   // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.
