@@ -88,8 +88,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
   }
   if (const Places offered = sum.streams ? offeredBy(mailbox, messages) : Places();
       !offered.empty()) {
-    // What neighbours read next lies best in no rank's cache: see docs/design.md.
-    Adder adder(sum, mailbox, messages, Stores::kStreamed);
+    Adder adder(sum, mailbox, messages, mailbox.storesForOffer(bytes));
     for (size_t at = 0; at < bytes; at += kStretch) {
       adder.add(at, std::min(kStretch, bytes - at), [&](size_t i) { return offered[i] + at; });
       co_await Pause();

@@ -226,6 +226,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
     message.bytes = frame.offset;
     if (frame.bytes == sizeof(uint64_t)) {
       std::memcpy(&message.offer.emplace(), payload, sizeof(uint64_t));
+      passage_.look(frame.written, payload + kSampleAt, Passage::kTimed);
     }
     // The map shares ownership with the script: frames may still come after the script has ended.
     from_peer.coming.emplace(message.id, inbound);

@@ -218,6 +218,9 @@ class Mailbox {
   Reached completed(const std::vector<Expected>& messages);
   // Where an announced message lies in its sender's memory; null where that cannot be read here.
   const std::byte* offered(const Inbound& message);
+  // How an average of so many bytes is best written that may be offered next. Readable from any
+  // thread.
+  Stores storesForOffer(size_t bytes) const;
   // After its bytes were read there: whether they were what was sent.
   bool isStillOffered(const Inbound& message) const;
   // Tells the sender of an announced message that its bytes were read where they lay.
@@ -337,6 +340,8 @@ class Mailbox {
   // Bytes that may wait unmatched from one sender before its lane is left full: nobody who keeps to
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
+  // Behind an offer in its frame: the first bytes of what is offered, now and then, see Passage.
+  static constexpr size_t kSampleAt = RingShape::kLine;
   static constexpr size_t kRemembered = 512;
   static constexpr size_t kMostLateRefusals = 64;
 
@@ -394,7 +399,7 @@ class Mailbox {
   void credit(int source, size_t charged);
   bool takeData(int peer, const Frame& frame, const std::byte* payload);
   // Copies what publish() sends off.
-  void write(int peer, const Outgoing& from, size_t at, size_t bytes);
+  void write(std::byte* to, const Outgoing& from, size_t at, size_t bytes);
   void publish(Departing& message, const Frame& frame);
   void sendOff(int peer, Frame& slot);
   void answer(int peer, const Grant& grant);

@@ -48,7 +48,7 @@ void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
   frame.type = FrameType::kEager;
   frame.offset = 0;
   frame.bytes = static_cast<uint32_t>(message->bytes);
-  write(from.destination, from, 0, frame.bytes);
+  write(payloadOf(lane(from.destination).out.slot()), from, 0, frame.bytes);
   publish(message, frame);
 }
 
@@ -57,7 +57,11 @@ void Mailbox::announce(Departing& message, const Outgoing& from) {
   if (from.offer && segments_.hosts().isHere(from.destination)) {
     message.outbound_.is_offered = true;
     frame.bytes = sizeof *from.offer;
-    std::memcpy(payloadOf(lane(from.destination).out.slot()), &*from.offer, frame.bytes);
+    std::byte* payload = payloadOf(lane(from.destination).out.slot());
+    std::memcpy(payload, &*from.offer, frame.bytes);
+    if (passage_.isTrial()) {
+      write(payload + kSampleAt, from, 0, Passage::kTimed);
+    }
     // What was streamed into that memory must be there first.
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
@@ -69,13 +73,12 @@ size_t Mailbox::sendPart(Departing& message, const Outgoing& from, size_t at) {
   frame.type = FrameType::kData;
   frame.offset = at;
   frame.bytes = static_cast<uint32_t>(std::min(payload(), message->bytes - at));
-  write(from.destination, from, at, frame.bytes);
+  write(payloadOf(lane(from.destination).out.slot()), from, at, frame.bytes);
   publish(message, frame);
   return frame.bytes;
 }
 
-void Mailbox::write(int peer, const Outgoing& from, size_t at, size_t bytes) {
-  std::byte* to = payloadOf(lane(peer).out.slot());
+void Mailbox::write(std::byte* to, const Outgoing& from, size_t at, size_t bytes) {
   from.data.forEach(at, bytes, [&](const ConstSpan& span, size_t place) {
     passage_.write(to + place, span.data, span.bytes);
   });

@@ -17,13 +17,9 @@ constexpr unsigned kTrials = 8;
 // What the way that is not in use must be better by.
 constexpr double kClearly = 1.3;
 
-bool isTrial(unsigned frame) {
-  return frame % kPeriod < kTrials;
-}
-
 // Neither always in the same slots of a ring nor always after a frame of the same way.
 bool goesTheOtherWay(unsigned frame) {
-  return isTrial(frame) && std::popcount(frame % kPeriod) % 2 == 1;
+  return frame % kPeriod < kTrials && std::popcount(frame % kPeriod) % 2 == 1;
 }
 
 Stores other(Stores stores) {
@@ -37,13 +33,17 @@ Passage::Duration Passage::Times::sum() const {
          *std::max_element(taken_.begin(), taken_.end());
 }
 
+bool Passage::isTrial() const {
+  return sent_ % kPeriod < kTrials;
+}
+
 Stores Passage::stores() const {
-  return goesTheOtherWay(sent_) ? other(better_) : better_;
+  return goesTheOtherWay(sent_) ? other(better()) : better();
 }
 
 void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   const Stores stores = this->stores();
-  if (bytes < kTimed || !isTrial(sent_)) {
+  if (bytes < kTimed || !isTrial()) {
     copyBytes(to, from, bytes, stores);
     return;
   }
@@ -79,8 +79,9 @@ void Passage::choose() {
   if (!cached_.isKnown() || !streamed_.isKnown()) {
     return;
   }
-  if (way(other(better_)).whole(readers_) * kClearly < way(better_).whole(readers_)) {
-    better_ = other(better_);
+  const Stores now = better();
+  if (way(other(now)).whole(readers_) * kClearly < way(now).whole(readers_)) {
+    better_.store(other(now), std::memory_order_relaxed);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 
@@ -19,9 +20,15 @@ class Passage {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // What is timed of a frame, at its begin.
+  static constexpr size_t kTimed = 8 * 1024;
+
   explicit Passage(Clock::time_point (*now)() = Clock::now) : now_(now) {}
 
-  // Of the frame that is being filled.
+  // What has proved better. Readable from any thread.
+  Stores better() const { return better_.load(std::memory_order_relaxed); }
+  // Whether the frame that is being filled is timed, and how it is written.
+  bool isTrial() const;
   Stores stores() const;
   // Into it.
   void write(std::byte* to, const std::byte* from, size_t bytes);
@@ -36,8 +43,6 @@ class Passage {
 
  private:
   using Duration = Clock::duration;
-
-  static constexpr size_t kTimed = 8 * 1024;  // bytes
 
   // The last few: peers differ, one may share this rank's core.
   class Times {
@@ -64,7 +69,7 @@ class Passage {
   void choose();
 
   Clock::time_point (*now_)();
-  Stores better_ = Stores::kCached;
+  std::atomic<Stores> better_ = Stores::kCached;
   unsigned sent_ = 0;
   bool is_timed_ = false;  // the frame that is being filled
   int readers_ = 1;

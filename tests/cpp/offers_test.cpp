@@ -71,6 +71,22 @@ TEST_F(OffersTest, AreReadWhereTheyLie) {
   EXPECT_EQ(one_->agenda.mailbox().bytesSent(), kBytes);
 }
 
+// As frames of data do, see passage_test.
+TEST_F(OffersTest, TellNowAndThenHowTheyAreReadBest) {
+  int timed = 0;
+  for (int call = 0; call < 64; ++call) {
+    const Frame* frame =
+        slotAt(one_->segments->shared().lane(1, 0), Segment::laneShape(), framesInLane());
+    give();
+    const OpPtr takes = take();
+    finish(takes);
+    one_->agenda.pass();
+    one_->agenda.takeFinished();
+    timed += frame->written != Written::kUntimed;
+  }
+  EXPECT_EQ(timed, 8);
+}
+
 TEST_F(OffersTest, TheirSenderWaitsUntilTheyAreRead) {
   give();
   for (int i = 0; i < 10; ++i) {

@@ -116,6 +116,15 @@ TEST_F(PassageTimes, GoesTheWayThatIsReadFaster) {
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
 }
 
+TEST_F(PassageTimes, ATrialChangesNothingOfWhatIsBetter) {
+  go(Written::kCached);
+  for (int frame = 0; frame < kPeriod; ++frame) {
+    ASSERT_EQ(passage_.better(), Stores::kStreamed);
+    ASSERT_TRUE(passage_.isTrial() || passage_.stores() == Stores::kStreamed) << frame;
+    passage_.sendOff(kReaders);
+  }
+}
+
 TEST_F(PassageTimes, WhatIsWrittenSlowlyIsNotMadeUpForByReaders) {
   go(Written::kCached, 1000 * kShort);
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
