@@ -17,9 +17,9 @@ constexpr unsigned kTrials = 8;
 // What the way that is not in use must be better by.
 constexpr double kClearly = 1.3;
 
-// Neither always in the same slots of a ring nor always after a frame of the same way.
-bool goesTheOtherWay(unsigned frame) {
-  return frame % kPeriod < kTrials && std::popcount(frame % kPeriod) % 2 == 1;
+// Of the trials: neither always in the same slots of a ring nor always after one of the same way.
+bool goesTheOtherWay(unsigned trial) {
+  return std::popcount(trial % kPeriod) % 2 == 1;
 }
 
 Stores other(Stores stores) {
@@ -38,7 +38,7 @@ bool Passage::isTrial() const {
 }
 
 Stores Passage::stores() const {
-  return goesTheOtherWay(sent_) ? other(better()) : better();
+  return isTrial() && goesTheOtherWay(sent_) ? other(better()) : better();
 }
 
 void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
