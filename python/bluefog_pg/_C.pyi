@@ -184,6 +184,10 @@ class SlotState:
     @property
     def p(self) -> float: ...
 
+class WindowWork:
+    def is_completed(self) -> bool: ...
+    def wait(self) -> None: ...
+
 class WindowBluefog:
     def __init__(self, group: ProcessGroupBluefog, name: str, tensor: torch.Tensor) -> None: ...
     @property
@@ -193,7 +197,11 @@ class WindowBluefog:
     @property
     def p(self) -> float: ...
     def open(
-        self, places: Sequence[tuple[int, int]], zero_init: bool, sources: Sequence[int]
+        self,
+        number: int,
+        places: Sequence[tuple[int, int]],
+        zero_init: bool,
+        sources: Sequence[int],
     ) -> None: ...
     def put(
         self,
@@ -202,8 +210,12 @@ class WindowBluefog:
         accumulate: bool,
         require_mutex: bool,
         with_p: bool,
-    ) -> None: ...
-    def get(self, sources: Sequence[tuple[int, float]], require_mutex: bool) -> None: ...
+        async_op: bool,
+    ) -> WindowWork | None: ...
+    def get(
+        self, sources: Sequence[tuple[int, float]], require_mutex: bool, async_op: bool
+    ) -> WindowWork | None: ...
+    def flush(self) -> None: ...
     def update(
         self,
         self_weight: float,

@@ -40,7 +40,7 @@ Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
     }
   }
   // A neighbour's operation that failed has said so there: this rank's own does not need it.
-  if (!wanted && op.signature.kind == OpKind::kPointToPoint) {
+  if (!wanted && !isBetweenNeighbors(op.signature.kind)) {
     throw mailbox.withdrawn(message);
   }
 }

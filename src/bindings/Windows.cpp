@@ -16,6 +16,18 @@ namespace {
 
 namespace py = pybind11;
 
+// In a table of integers: of a tensor that nobody reads where it lies.
+constexpr int64_t kNoPlace = -1;
+using Places = std::vector<std::pair<uint64_t, int64_t>>;
+
+std::vector<WindowPlace> placesOf(const Places& given) {
+  std::vector<WindowPlace> places;
+  for (const auto& [room, tensor] : given) {
+    places.push_back({room, tensor == kNoPlace ? std::nullopt : std::optional<uint64_t>(tensor)});
+  }
+  return places;
+}
+
 }  // namespace
 
 void addWindows(py::module_& module) {
@@ -28,31 +40,49 @@ void addWindows(py::module_& module) {
       .def_readonly("age", &State::age)
       .def_readonly("p", &State::p);
 
+  py::class_<WindowWork, std::shared_ptr<WindowWork>>(module, "WindowWork")
+      .def("is_completed", &WindowWork::isCompleted)
+      .def("wait", &WindowWork::wait, Release());
+
   py::class_<WindowBluefog>(module, "WindowBluefog")
       .def(py::init(
                [](ProcessGroupBluefog& group, const std::string& name, const at::Tensor& tensor) {
                  return std::make_unique<WindowBluefog>(group.windowGround(), name, tensor);
                }),
            py::arg("group"), py::arg("name"), py::arg("tensor"))
-      .def_property_readonly("place", &WindowBluefog::place)
+      .def_property_readonly("place",
+                             [](const WindowBluefog& self) {
+                               const WindowPlace place = self.place();
+                               return std::pair(
+                                   place.room,
+                                   place.tensor ? static_cast<int64_t>(*place.tensor) : kNoPlace);
+                             })
       .def_property_readonly("tensor", &WindowBluefog::tensor)
       .def_property_readonly("p", &WindowBluefog::p)
-      .def("open", &WindowBluefog::open, py::arg("places"), py::arg("zero_init"),
-           py::arg("sources"), Release())
+      .def(
+          "open",
+          [](WindowBluefog& self, uint64_t number, const Places& places, bool zero_init,
+             const std::vector<int>& sources) {
+            self.open(number, placesOf(places), zero_init, sources);
+          },
+          py::arg("number"), py::arg("places"), py::arg("zero_init"), py::arg("sources"), Release())
       .def(
           "put",
           [](WindowBluefog& self, const at::Tensor& tensor, const Weights& destinations,
-             bool accumulate, bool require_mutex, bool with_p) {
-            self.put(tensor, weighted(destinations), accumulate, require_mutex, with_p);
+             bool accumulate, bool require_mutex, bool with_p, bool async_op) {
+            const Reach::Into into = accumulate ? Reach::Into::kAdd : Reach::Into::kReplace;
+            return self.put(tensor, weighted(destinations),
+                            {into, require_mutex, with_p, async_op});
           },
           py::arg("tensor"), py::arg("destinations"), py::arg("accumulate"),
-          py::arg("require_mutex"), py::arg("with_p"), Release())
+          py::arg("require_mutex"), py::arg("with_p"), py::arg("async_op"), Release())
       .def(
           "get",
-          [](WindowBluefog& self, const Weights& sources, bool require_mutex) {
-            self.get(weighted(sources), require_mutex);
+          [](WindowBluefog& self, const Weights& sources, bool require_mutex, bool async_op) {
+            return self.get(weighted(sources), require_mutex, async_op);
           },
-          py::arg("sources"), py::arg("require_mutex"), Release())
+          py::arg("sources"), py::arg("require_mutex"), py::arg("async_op"), Release())
+      .def("flush", &WindowBluefog::flush, Release())
       .def(
           "update",
           [](WindowBluefog& self, double self_weight, const Weights& sources, bool reset,

@@ -238,21 +238,23 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
 WindowBluefog::Ground ProcessGroupBluefog::windowGround() {
   checkProcess("win_create");
   const std::string who = engine_->members().who() + " win_create: ";
-  TORCH_CHECK_NOT_IMPLEMENTED(engine_->hosts().elsewhere().empty(), who,
-                              "windows between hosts are not supported yet");
-  TORCH_CHECK(heap_ != nullptr || engine_->members().size == 1, who,
+  const HostMap& hosts = engine_->hosts();
+  TORCH_CHECK(heap_ != nullptr || hosts.here().size() == 1, who,
               "ranks share no memory here; is the process limited in its addresses or the size of "
               "files (ulimit -v, -f)?");
-  std::call_once(grounds_made_, [this] {
-    if (heap_) {
-      grounds_ = std::make_shared<Grounds>(engine_->segments(), engine_->members().rank);
-      lives_ = std::make_shared<const Lives>(engine_->processes());
+  std::call_once(grounds_made_, [&] {
+    grounds_ = std::make_shared<Grounds>(engine_->segments(), engine_->members().rank);
+    lives_ = std::make_shared<Lives>(engine_->processes());
+    if (!hosts.elsewhere().empty()) {
+      reception_ = std::make_shared<Reception>(*engine_, lives_);
+      reception_->open();
     }
   });
   return {engine_,
           heap_,
           grounds_,
           lives_,
+          reception_,
           frontend_.interrupt,
           std::chrono::milliseconds(timeout_ms_.load())};
 }

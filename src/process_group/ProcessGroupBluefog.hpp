@@ -140,7 +140,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Leaves the group. Waits for no peer; what is pending fails.
   void shutdown() override;
 
-  // What windows of this group lie on. Throws where ranks are on other hosts.
+  // What windows of this group lie on.
   WindowBluefog::Ground windowGround();
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
@@ -213,7 +213,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   OutputPool outputs_;
   std::once_flag grounds_made_;
   std::shared_ptr<Grounds> grounds_;
-  std::shared_ptr<const Lives> lives_;
+  std::shared_ptr<Lives> lives_;
+  std::shared_ptr<Reception> reception_;
   Coalescing coalescing_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;

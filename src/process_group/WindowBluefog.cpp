@@ -8,12 +8,22 @@
 #include "core/Deadline.hpp"
 #include "process_group/Flat.hpp"
 #include "window/Combine.hpp"
+#include "window/FarReach.hpp"
+#include "window/NearReach.hpp"
 
 namespace bluefog {
 namespace {
 
 // How long a wait for a mutex sleeps before it looks after its caller's business.
 constexpr std::chrono::milliseconds kSlice{20};
+
+bool hasEnded(const Op& op) {
+  return op.done.load(std::memory_order_acquire);
+}
+
+Engine::Who whoWaits(bool is_caller) {
+  return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
+}
 
 // Of a storage in the heap, which keeps that.
 struct Block {
@@ -65,57 +75,77 @@ WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor)
                     " cannot be in a window; use a floating, complex or integer type");
   TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op, "the tensor is not contiguous");
   const size_t bytes = tensor_.nbytes();
-  if (ground_.grounds == nullptr) {
-    return;  // a rank alone
+  if (ground_.engine->members().size == 1) {
+    return;
   }
-  const c10::Storage& storage = tensor_.storage();
-  const auto* begin = static_cast<const std::byte*>(tensor_.const_data_ptr());
-  if (bytes > 0 && !ground_.heap->placeOf(begin, bytes)) {
-    const size_t whole = storage.nbytes();
-    std::byte* to = ground_.heap->take(whole);
-    TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
-    copyBytes(to, storage.data(), whole);
-    auto block = std::make_unique<Block>(ground_.heap, to, whole);
-    storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-        {to, block.release(), &Block::end, at::kCPU});
-    begin = static_cast<const std::byte*>(tensor_.const_data_ptr());
+  if (ground_.heap && bytes > 0) {
+    place_.tensor = placeInHeap(op);
   }
-  storage_ = storage;
-  place_.second = bytes > 0 ? *ground_.heap->placeOf(begin, bytes) : 0;
-  room_bytes_ = WindowLayout(ground_.engine->members().size, bytes).bytes();
-  const std::optional<uint64_t> room = ground_.grounds->take(room_bytes_);
-  TORCH_CHECK(room.has_value(), op, "no room for slots of ", room_bytes_,
+  storage_ = tensor_.storage();
+  const size_t room = WindowLayout(ground_.engine->members().size, bytes).bytes();
+  room_ = ground_.grounds->take(room);
+  TORCH_CHECK(room_ != nullptr, op, "no room for slots of ", room,
               " bytes beside the other windows");
-  place_.first = *room;
+  place_.room = room_->at();
 }
 
 WindowBluefog::~WindowBluefog() {
-  if (room_bytes_ > 0 && !ground_.engine->isForked()) {
-    ground_.grounds->giveBack(place_.first, room_bytes_);
+  if (ground_.reception && window_ && !ground_.engine->isForked()) {
+    ground_.reception->remove(number_);
   }
 }
 
-void WindowBluefog::open(const std::vector<Place>& places, bool zero_init,
+// Where the tensor lies there; moves its storage if it does not yet.
+uint64_t WindowBluefog::placeInHeap(const std::string& op) {
+  const auto place = [this] {
+    return ground_.heap->placeOf(static_cast<const std::byte*>(tensor_.const_data_ptr()),
+                                 tensor_.nbytes());
+  };
+  if (const std::optional<uint64_t> there = place()) {
+    return *there;
+  }
+  const c10::Storage& storage = tensor_.storage();
+  const size_t whole = storage.nbytes();
+  std::byte* to = ground_.heap->take(whole);
+  TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
+  copyBytes(to, storage.data(), whole);
+  auto block = std::make_unique<Block>(ground_.heap, to, whole);
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap({to, block.release(), &Block::end, at::kCPU});
+  return *place();
+}
+
+void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
                          const std::vector<int>& sources) {
-  if (room_bytes_ == 0) {
+  if (room_ == nullptr) {
     return;
   }
-  std::vector<WindowPlace> all;
-  for (const auto& [room, tensor] : places) {
-    all.push_back({room, tensor});
-  }
+  const Membership& members = ground_.engine->members();
   const WindowShape shape{dtypeOf(tensor_), static_cast<size_t>(tensor_.numel())};
   auto* data = static_cast<std::byte*>(tensor_.mutable_data_ptr());
-  window_ = std::make_unique<Window>(ground_.grounds, ground_.engine->members().rank, shape, data,
-                                     std::move(all));
-  window_->setP(1);
+  window_ = std::make_shared<Window>(members.rank, members.size, shape, data, std::move(room_));
+  for (int rank = 0; rank < members.size; ++rank) {
+    own_mutexes_.push_back(
+        std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *ground_.lives));
+    reaches_.push_back(
+        rank == members.rank ? nullptr : reachOf(rank, number, places[static_cast<size_t>(rank)]));
+  }
   if (!zero_init) {
     for (const int source : sources) {
-      Slot slot = window_->slotOf(source);
-      slot.fill({shape.dtype, shape.count, data, 1, 0});
-      slot.hold(Slot::Then::kIsSeen);
+      window_->fill(source, {shape.dtype, shape.count, data, 1, 0});
+      window_->slotOf(source).hold(Slot::Then::kIsSeen);
     }
   }
+  if (ground_.reception) {
+    number_ = number;
+    ground_.reception->add(number, *window_);
+  }
+}
+
+std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const WindowPlace& place) {
+  if (ground_.engine->hosts().isHere(rank)) {
+    return std::make_unique<NearReach>(window_, rank, place, *ground_.grounds, *ground_.lives);
+  }
+  return std::make_unique<FarReach>(ground_.engine, window_, rank, number, name_, ground_.timeout);
 }
 
 std::string WindowBluefog::who(const char* op) const {
@@ -141,42 +171,86 @@ void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
       tensor_.sizes());
 }
 
-void WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate,
-                        bool require_mutex, bool with_p) {
-  const char* op = accumulate ? "win_accumulate" : "win_put";
-  check(op, tensor);
-  if (destinations.empty()) {
-    return;
-  }
-  Window& window = opened(op);
+template <class What>
+WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, bool async_op,
+                                           What what) {
   const Membership& members = ground_.engine->members();
   std::vector<int> dead;
-  const Flat flat = Flat::input(tensor);
-  for (const WeightedRank& to : destinations) {
-    if (ground_.lives->hasEnded(to.rank)) {
-      dead.push_back(members.global(to.rank));
-      continue;
+  std::vector<Rest> rests;
+  for (const WeightedRank& peer : ranks) {
+    if (ground_.lives->hasEnded(peer.rank)) {
+      dead.push_back(members.global(peer.rank));
+    } else if (Rest rest = what(peer)) {
+      rests.push_back(std::move(rest));
     }
-    const Taken taken(*this, op, {{to.rank, members.rank}}, require_mutex);
-    window.put(to.rank, flat.readable(), to.weight,
-               accumulate ? Window::Into::kAdd : Window::Into::kReplace, with_p);
   }
-  if (!dead.empty()) {
-    throw Error(Cause::kPeerFailed, dead,
-                who(op) + rankList(dead) + " died; the others have got it");
+  if (!async_op && dead.empty() && rests.empty()) {
+    return nullptr;
+  }
+  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead), rests);
+  if (!async_op) {
+    work->wait();
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(under_way_, [](const Rest& rest) { return hasEnded(*rest); });
+  under_way_.insert(under_way_.end(), rests.begin(), rests.end());
+  return work;
+}
+
+void WindowBluefog::flush() {
+  std::vector<Rest> rests;
+  {
+    const std::lock_guard lock(mutex_);
+    rests.swap(under_way_);
+  }
+  for (const Rest& rest : rests) {
+    ground_.engine->wait(*rest, Deadline::never());
   }
 }
 
-void WindowBluefog::get(const Ranks& sources, bool require_mutex) {
+WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations,
+                                          const PutOptions& opts) {
+  const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
+  check(op, tensor);
+  if (destinations.empty()) {
+    return with(op, destinations, opts.async_op, [](const WeightedRank&) { return nullptr; });
+  }
+  Window& window = opened(op);
+  const bool waits = !opts.async_op || opts.require_mutex;
+  const auto is_far = [this](const WeightedRank& to) {
+    return !ground_.engine->hosts().isHere(to.rank);
+  };
+  const bool copies = !waits && std::any_of(destinations.begin(), destinations.end(), is_far);
+  const auto flat = std::make_shared<Flat>(copies ? Flat::copy(tensor) : Flat::input(tensor));
+  const double p = window.p();
+  return with(op, destinations, opts.async_op, [&](const WeightedRank& to) {
+    const Taken taken(*this, op, {{to.rank, window.rank()}}, opts.require_mutex);
+    const Contribution what{window.shape().dtype, window.shape().count, flat->readable(), to.weight,
+                            opts.with_p ? std::optional(to.weight * p) : std::nullopt};
+    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}),
+                     opts.require_mutex);
+  });
+}
+
+WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool async_op) {
   if (sources.empty()) {
-    return;
+    return with("win_get", sources, async_op, [](const WeightedRank&) { return nullptr; });
   }
   Window& window = opened("win_get");
-  const int self = ground_.engine->members().rank;
-  for (const WeightedRank& from : sources) {
-    const Taken taken(*this, "win_get", {{from.rank, self}}, require_mutex);
-    window.get(from.rank, from.weight);
+  return with("win_get", sources, async_op, [&](const WeightedRank& from) {
+    const Taken taken(*this, "win_get", {{from.rank, window.rank()}}, require_mutex);
+    const bool waits = !async_op || require_mutex;
+    return waitedFor(reach(from.rank).get(from.weight, whoWaits(waits)), require_mutex);
+  });
+}
+
+// What must have ended before a mutex is let go.
+Rest WindowBluefog::waitedFor(Rest rest, bool is_wanted) {
+  if (rest && is_wanted) {
+    ground_.engine->wait(*rest, Deadline::never());
   }
+  return rest;
 }
 
 at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
@@ -261,17 +335,19 @@ void WindowBluefog::letGo(const std::vector<Edge>& edges) {
   }
 }
 
+SlotMutex& WindowBluefog::mutexOf(const Edge& edge) const {
+  const auto& [owner, writer] = edge;
+  return owner == window_->rank() ? *own_mutexes_[static_cast<size_t>(writer)]
+                                  : reach(owner).mutex();
+}
+
 void WindowBluefog::take(const char* op, const Edge& edge) {
-  EdgeMutex& mutex = opened(op).mutex(edge.first, edge.second);
-  const Membership& members = ground_.engine->members();
+  opened(op);
+  SlotMutex& mutex = mutexOf(edge);
   const Deadline deadline = Deadline::in(ground_.timeout);
-  while (const std::optional<int> holder = mutex.take(members.rank)) {
-    if (*holder != members.rank && ground_.lives->hasEnded(*holder) &&
-        mutex.takeFrom(*holder, members.rank)) {
-      break;
-    }
+  while (const std::optional<int> holder = mutex.take()) {
     if (deadline.passed()) {
-      const int global = members.global(*holder);
+      const int global = ground_.engine->members().global(*holder);
       throw Error(Cause::kTimeout, {global},
                   who(op) + "timeout after " + inSeconds(ground_.timeout) + "; rank " +
                       std::to_string(global) + " holds the mutex");
@@ -290,7 +366,7 @@ void WindowBluefog::letGo(const Edge& edge) {
     const std::lock_guard lock(mutex_);
     taken_.erase(edge);
   }
-  window_->mutex(edge.first, edge.second).letGo();
+  mutexOf(edge).letGo();
 }
 
 }  // namespace bluefog

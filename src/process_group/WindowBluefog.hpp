@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "process_group/Validate.hpp"
+#include "process_group/WindowWork.hpp"
 #include "transport/Engine.hpp"
 #include "transport/SharedHeap.hpp"
 #include "window/Lives.hpp"
+#include "window/Reach.hpp"
+#include "window/Reception.hpp"
 #include "window/Window.hpp"
 
 namespace bluefog {
@@ -29,12 +32,12 @@ class WindowBluefog {
     std::shared_ptr<Engine> engine;
     std::shared_ptr<SharedHeap> heap;
     std::shared_ptr<Grounds> grounds;
-    std::shared_ptr<const Lives> lives;
+    std::shared_ptr<Lives> lives;
+    std::shared_ptr<Reception> reception;  // null where all ranks are here
     Engine::Interrupt interrupt;
     std::chrono::milliseconds timeout;
   };
   using Ranks = std::vector<WeightedRank>;
-  using Place = std::pair<uint64_t, uint64_t>;
 
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
   // read. Its slots begin with the tensor's values, or empty.
@@ -44,14 +47,25 @@ class WindowBluefog {
   WindowBluefog& operator=(const WindowBluefog&) = delete;
 
   // For the others' open().
-  Place place() const { return place_; }
-  // With the places of all ranks.
-  void open(const std::vector<Place>& places, bool zero_init, const std::vector<int>& sources);
+  WindowPlace place() const { return place_; }
+  // With the places of all ranks, and a number that they give this window alone.
+  void open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
+            const std::vector<int>& sources);
 
   const at::Tensor& tensor() const { return tensor_; }
-  void put(const at::Tensor& tensor, const Ranks& destinations, bool accumulate, bool require_mutex,
-           bool with_p);
-  void get(const Ranks& sources, bool require_mutex);
+  using WorkPtr = std::shared_ptr<WindowWork>;
+  struct PutOptions {
+    Reach::Into into;
+    bool require_mutex;
+    bool with_p;
+    bool async_op;
+  };
+  // Where it is asynchronous: what may still be under way, with a copy of what is to be sent; ended
+  // where a mutex is required. Otherwise null.
+  WorkPtr put(const at::Tensor& tensor, const Ranks& destinations, const PutOptions& opts);
+  WorkPtr get(const Ranks& sources, bool require_mutex, bool async_op);
+  // Until all that was begun has ended, well or not.
+  void flush();
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
   at::Tensor read(int writer, bool require_mutex);
@@ -77,6 +91,14 @@ class WindowBluefog {
 
   std::string who(const char* op) const;
   Window& opened(const char* op) const;
+  Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
+  std::unique_ptr<Reach> reachOf(int rank, uint64_t number, const WindowPlace& place);
+  uint64_t placeInHeap(const std::string& op);
+  // Of the ranks that live: begins `what` with each.
+  template <class What>
+  WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
+  Rest waitedFor(Rest rest, bool is_wanted);
+  SlotMutex& mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
   void take(const char* op, const Edge& edge);
   void letGo(const Edge& edge);
@@ -86,11 +108,15 @@ class WindowBluefog {
   const std::string name_;
   const at::Tensor tensor_;
   c10::Storage storage_;  // of the window, also where the tensor has got another one
-  Place place_{};
-  size_t room_bytes_ = 0;
-  std::unique_ptr<Window> window_;  // null where there is no other rank
+  WindowPlace place_{};
+  std::unique_ptr<Room> room_;
+  uint64_t number_ = 0;
+  std::shared_ptr<Window> window_;                       // null where there is no other rank
+  std::vector<std::unique_ptr<Reach>> reaches_;          // by rank; null for this one
+  std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;  // by writer
   double alone_p_ = 1;
   mutable std::mutex mutex_;
+  std::vector<Rest> under_way_;
   std::map<Edge, std::thread::id> taken_;
 };
 

@@ -56,6 +56,7 @@ Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership
 
 void Agenda::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
+  services_ += op->is_service ? 1 : 0;
   segment_.standing(members_.rank).clear();
   next_deadline_ = std::min(next_deadline_, op->deadline.at());
   if (op->kind == Op::Kind::kCollective) {
@@ -65,11 +66,8 @@ void Agenda::add(std::shared_ptr<Op> op) {
   if (isBetweenNeighbors(op->signature.kind)) {
     mailbox_.noteCall(op->sequence, op->deadline.limit());
   }
-  while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
-    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
-      op->reproach = refusal->failure;
-      break;
-    }
+  if (!op->is_service) {
+    op->reproach = reproach();
   }
   // This first step takes its place in the lanes: in the order of the calls.
   if (advance(op) == Step::kDone) {
@@ -85,6 +83,16 @@ void Agenda::add(std::shared_ptr<Op> op) {
   const uint64_t number = op->sequence;
   awake_.insert(number);
   messages_.emplace(number, std::move(op));
+}
+
+// What the next call has to tell of earlier ones.
+std::optional<Failure> Agenda::reproach() {
+  while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
+    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
+      return std::move(refusal->failure);
+    }
+  }
+  return std::nullopt;
 }
 
 bool Agenda::pass() {
@@ -226,11 +234,11 @@ void Agenda::tick(Time now) {
 }
 
 void Agenda::standStill() {
-  if (!collectives_.empty() || messages_.size() != remainders_ + 1) {
+  if (!collectives_.empty() || messagesCalled() != 1) {
     return;
   }
   const Op& op = *std::find_if(messages_.begin(), messages_.end(), [](const auto& entry) {
-                    return !entry.second->is_remainder;
+                    return !entry.second->is_remainder && !entry.second->is_service;
                   })->second;
   if (op.partners.empty()) {
     return;
@@ -248,7 +256,7 @@ void Agenda::moveOn() {
 }
 
 void Agenda::watchStray(Time now) {
-  if (!collectives_.empty() && messages_.size() == remainders_) {
+  if (!collectives_.empty() && messagesCalled() == 0) {
     for (int peer : missingFor(*collectives_.front())) {
       if (const std::optional<Standing::Wait> wait = strayed(peer)) {
         if (!stray_ || stray_->peer != peer || stray_->sequence != wait->sequence) {
@@ -400,6 +408,7 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
     }
     return;
   }
+  services_ -= op->is_service ? 1 : 0;
   if (failure && failure->cause == Cause::kMismatch && op->kind == Op::Kind::kMessage) {
     disagreed_.push_back(op->sequence);
     if (disagreed_.size() > kDisagreed) {

@@ -87,6 +87,9 @@ class Agenda {
  private:
   enum class Step { kBlocked, kMoved, kDone };
 
+  // Messages of this rank's own calls.
+  size_t messagesCalled() const { return messages_.size() - remainders_ - services_; }
+  std::optional<Failure> reproach();
   bool stepCollectives();
   bool stepMessages();
   void wakeStirred();
@@ -121,6 +124,7 @@ class Agenda {
   // Of those, and of some that have ended: the others sleep until the mailbox names them.
   std::set<uint64_t> awake_;
   size_t remainders_ = 0;  // of the messages
+  size_t services_ = 0;    // of the messages, too
   size_t kept_ = 0;        // their bytes
   Ops finished_;
   std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here

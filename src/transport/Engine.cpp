@@ -94,7 +94,11 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     incoming_.push_back(op);
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
-    dropped.ops.swap(buried_.ops);
+    if (op->is_service) {
+      ++services_;  // and this is no caller's thread, that could release what is buried
+    } else {
+      dropped.ops.swap(buried_.ops);
+    }
     if (who == Who::kEngine) {
       work_.notify_one();
     }
@@ -297,7 +301,7 @@ void Engine::shutdown() {
 
 bool Engine::isBusy() {
   const std::lock_guard lock(mutex_);
-  return pending_ > 0 || calling_back_ > 0 || !to_call_back_.empty();
+  return pending_ > services_ || calling_back_ > 0 || !to_call_back_.empty();
 }
 
 void Engine::wakeDriver() {
@@ -324,6 +328,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   owes_ = agenda_.owesAnything();
   const Clock::time_point now = Clock::now();
   for (const auto& op : ended) {
+    services_ -= op->is_service ? 1 : 0;
     op->ended = now;
     op->done.store(true, std::memory_order_release);
   }
@@ -346,6 +351,12 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
       op->finished(*op);
     }
   }
+  std::erase_if(ended, [](const std::shared_ptr<Op>& op) {
+    if (op->is_service) {
+      op->release();  // it has no tensors
+    }
+    return op->is_service;
+  });
   lock.lock();
   buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
   if (!calling.empty()) {

@@ -145,6 +145,7 @@ class Engine {
   bool stands_ = false;  // the driving thread can do nothing but wait
   Ops to_call_back_;     // ended
   size_t pending_ = 0;
+  size_t services_ = 0;  // of them
   bool owes_ = false;  // something to peers, of operations that have ended
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};

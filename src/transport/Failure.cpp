@@ -108,8 +108,11 @@ Failure failedHere(const Membership& members, const std::exception& error) {
 }
 
 std::string prefix(const Membership& members, const Op& op) {
-  return members.who() + " " + name(op.signature) + " #" + std::to_string(op.sequence) +
-         detailsOf(members, op.signature) + ": ";
+  return members.who() + " " +
+         (op.called.empty() ? name(op.signature) + (" #" + std::to_string(op.sequence)) +
+                                  detailsOf(members, op.signature)
+                            : op.called) +
+         ": ";
 }
 
 Error errorOf(const Membership& members, const Op& op, const Failure& failure) {

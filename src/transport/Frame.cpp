@@ -3,7 +3,7 @@
 namespace bluefog {
 
 const char* name(OpKind kind) {
-  constexpr std::array<const char*, 17> kNames = {
+  constexpr std::array<const char*, 18> kNames = {
       "barrier",
       "allreduce",
       "sparse allreduce",
@@ -21,13 +21,15 @@ const char* name(OpKind kind) {
       "neighbor_alltoall",
       "pair_gossip",
       "hierarchical_neighbor_allreduce",
+      "window",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 bool isBetweenNeighbors(OpKind kind) {
-  return kind == OpKind::kNeighborAllReduce || kind >= OpKind::kNeighborAllGather;
+  return kind == OpKind::kNeighborAllReduce ||
+         (kind >= OpKind::kNeighborAllGather && kind <= OpKind::kHierarchicalNeighborAllReduce);
 }
 
 // FNV-1a.

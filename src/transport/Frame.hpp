@@ -33,6 +33,7 @@ enum class OpKind : uint8_t {
   kNeighborAllToAll,
   kPairGossip,
   kHierarchicalNeighborAllReduce,
+  kWindow,
 };
 
 const char* name(OpKind kind);

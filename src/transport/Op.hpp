@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,9 +51,12 @@ struct Op {
   std::vector<Outgoing> outgoing;
   std::vector<Script> scripts;  // the first ones send what is outgoing, one each
   std::vector<int> partners;    // the ranks that a message operation deals with
+  std::string called;           // by its caller; empty: as its signature says
   // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
   // for it.
   bool is_remainder = false;
+  // What this rank does for others, without its program: it counts for no call of that.
+  bool is_service = false;
   size_t kept = 0;  // bytes that it has copied
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -15,16 +16,27 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
       rooms_(static_cast<size_t>(segments_->shared().size())),
       heaps_(rooms_.size()) {}
 
-std::optional<uint64_t> Grounds::take(size_t bytes) {
+std::unique_ptr<Room> Grounds::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::optional<Range> range = free_.take(roundUp(bytes));
-  return range ? std::optional<uint64_t>(range->begin) : std::nullopt;
+  return range ? std::make_unique<Room>(shared_from_this(), range->begin, bytes) : nullptr;
 }
 
 void Grounds::giveBack(uint64_t at, size_t bytes) {
-  ::madvise(room(rank_) + at, roundUp(bytes), MADV_REMOVE);
+  if (process_.isForked()) {
+    return;  // it is the parent's
+  }
+  ::madvise(own() + at, roundUp(bytes), MADV_REMOVE);
   const std::lock_guard lock(mutex_);
   free_.add({at, at + roundUp(bytes)});
+}
+
+Room::~Room() {
+  grounds_->giveBack(at_, bytes_);
+}
+
+std::byte* Room::data() const {
+  return grounds_->own() + at_;
 }
 
 std::byte* Grounds::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {

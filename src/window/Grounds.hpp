@@ -4,35 +4,60 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/Fd.hpp"
+#include "core/OwnProcess.hpp"
 #include "transport/FreeRanges.hpp"
 #include "transport/Segment.hpp"
 #include "transport/Segments.hpp"
 
 namespace bluefog {
 
+class Grounds;
+
+// Memory in which the ranks of a host write. Given back when it ends.
+class Room {
+ public:
+  Room(std::shared_ptr<Grounds> grounds, uint64_t at, size_t bytes)
+      : grounds_(std::move(grounds)), at_(at), bytes_(bytes) {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room();
+
+  uint64_t at() const { return at_; }
+  std::byte* data() const;
+
+ private:
+  const std::shared_ptr<Grounds> grounds_;
+  const uint64_t at_;
+  const size_t bytes_;
+};
+
 // Where the windows of a group lie on this host: each rank's room, in which its peers write, and
 // its heap, which they read. Any thread may use it.
-class Grounds {
+class Grounds : public std::enable_shared_from_this<Grounds> {
  public:
   Grounds(std::shared_ptr<const Segments> segments, int rank);
 
   // Of this rank's room, in pages of its own: zeroed, and without memory until it is written to.
-  // Nothing where there is no place.
-  std::optional<uint64_t> take(size_t bytes);
-  void giveBack(uint64_t at, size_t bytes);
+  // Null where there is no place.
+  std::unique_ptr<Room> take(size_t bytes);
   // Those of a rank of this host. Throw std::runtime_error where they cannot be mapped.
   std::byte* room(int rank) { return mapped(rooms_, Segment::Area::kRoom, rank); }
   const std::byte* heap(int rank) { return mapped(heaps_, Segment::Area::kHeap, rank); }
 
  private:
+  friend class Room;
+
+  void giveBack(uint64_t at, size_t bytes);
+  std::byte* own() { return room(rank_); }
   std::byte* mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank);
 
   const std::shared_ptr<const Segments> segments_;
   const int rank_;
+  const OwnProcess process_;
   std::mutex mutex_;
   FreeRanges free_;
   std::vector<Mapping> rooms_;

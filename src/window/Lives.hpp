@@ -8,8 +8,8 @@
 
 namespace bluefog {
 
-// Whether the processes of a host's ranks live. What it says is some milliseconds old at most. Any
-// thread may ask.
+// Whether the processes of a group's ranks live. Of those of this host it is some milliseconds old
+// at most. Any thread may ask.
 class Lives {
  public:
   // `processes`: pidfds, by rank; invalid for this one and for those on other hosts.
@@ -17,6 +17,8 @@ class Lives {
       : processes_(std::move(processes)), ended_(processes_.size()) {}
 
   bool hasEnded(int rank) const;
+  // Of one on another host.
+  void note(int ended) { ended_[static_cast<size_t>(ended)] = true; }
 
  private:
   void look() const;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from bluefog_pg._loader import load
 if TYPE_CHECKING:
     from bluefog_pg._C import WindowBluefog
     from bluefog_pg._member import Member
+
+
+_numbers = itertools.count(1)  # of the windows that this process, as rank 0 of a group, has made
 
 
 def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
@@ -50,8 +54,9 @@ def open_together(
         error = caught
     told = f"'{name}' of {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
     digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
-    mine = torch.tensor([error is not None, int.from_bytes(digest, "big", signed=True), *place])
-    table = torch.empty(member.size, 4, dtype=torch.int64)
+    told_as = int.from_bytes(digest, "big", signed=True)
+    mine = torch.tensor([error is not None, told_as, next(_numbers), *place])
+    table = torch.empty(member.size, 5, dtype=torch.int64)
     all_gather(table, mine, group=member.group)
     if error:
         raise error
@@ -68,6 +73,7 @@ def open_together(
             f"rank {others[0]} {names[others[0]]}"
         )
     assert made is not None  # noqa: S101
-    made.open([(int(room), int(at)) for _, _, room, at in table.tolist()], zero_init, sources)
+    number, places = int(table[0, 2]), [(room, at) for *_, room, at in table.tolist()]
+    made.open(number, places, zero_init, sources)
     dist.barrier(group=member.group)  # else a neighbour might put before this rank has filled it
     return made

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch.distributed as dist
-
 from bluefog_pg._member import member_of
 from bluefog_pg.windows._switch import (
     turn_off_win_ops_with_associated_p,
@@ -19,8 +17,11 @@ from bluefog_pg.windows.window import Window
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed import ProcessGroup
 
-    Group = dist.ProcessGroup | None
+    from bluefog_pg._C import WindowWork
+
+    Group = ProcessGroup | None
     Weights = Mapping[int, float] | None
 
 __all__ = [
@@ -55,7 +56,7 @@ __all__ = [
 
 _log = logging.getLogger("bluefog_pg")
 _numbers = itertools.count(1)
-_handles: set[int] = set()  # of operations that have ended, and that nobody has waited for
+_handles: dict[int, WindowWork] = {}  # of what nobody has waited for
 
 
 def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
@@ -97,8 +98,7 @@ def neighbor_win_put(
         ValueError: there is no window of that name; ranks that are no out-neighbours; others as
             `Window.put`.
     """
-    window = _known(name, "win_put", ValueError, group)
-    _require(window, "win_put", "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    window = _target("win_put", name, dst_weights, group)
     window.put(
         tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
     )
@@ -114,9 +114,7 @@ def neighbor_win_accumulate(
     group: Group = None,
 ) -> bool:
     """`Window.accumulate` to out-neighbours, as `neighbor_win_put`. True."""
-    op = "win_accumulate"
-    window = _known(name, op, ValueError, group)
-    _require(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    window = _target("win_accumulate", name, dst_weights, group)
     window.accumulate(
         tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
     )
@@ -131,9 +129,7 @@ def neighbor_win_get(
     Raises:
         ValueError: there is no window of that name; ranks that are no in-neighbours.
     """
-    window = _known(name, "win_get", ValueError, group)
-    _require(window, "win_get", "src_weights", src_weights, "in-neighbours", window.sources)
-    window.get(src_weights=src_weights, require_mutex=require_mutex)
+    _source(name, src_weights, group).get(src_weights=src_weights, require_mutex=require_mutex)
     return True
 
 
@@ -146,8 +142,14 @@ def neighbor_win_put_nonblocking(
     group: Group = None,
 ) -> int:
     """`neighbor_win_put`, with a handle for `win_wait` and `win_poll`."""
-    neighbor_win_put(tensor, name, self_weight, dst_weights, require_mutex, group)
-    return _ended()
+    work = _target("win_put", name, dst_weights, group).put(
+        tensor,
+        self_weight=self_weight,
+        dst_weights=dst_weights,
+        require_mutex=require_mutex,
+        async_op=True,
+    )
+    return _handle_of(work)
 
 
 def neighbor_win_accumulate_nonblocking(
@@ -159,16 +161,24 @@ def neighbor_win_accumulate_nonblocking(
     group: Group = None,
 ) -> int:
     """`neighbor_win_accumulate`, with a handle for `win_wait` and `win_poll`."""
-    neighbor_win_accumulate(tensor, name, self_weight, dst_weights, require_mutex, group)
-    return _ended()
+    work = _target("win_accumulate", name, dst_weights, group).accumulate(
+        tensor,
+        self_weight=self_weight,
+        dst_weights=dst_weights,
+        require_mutex=require_mutex,
+        async_op=True,
+    )
+    return _handle_of(work)
 
 
 def neighbor_win_get_nonblocking(
     name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
 ) -> int:
     """`neighbor_win_get`, with a handle for `win_wait` and `win_poll`."""
-    neighbor_win_get(name, src_weights, require_mutex, group)
-    return _ended()
+    window = _source(name, src_weights, group)
+    return _handle_of(
+        window.get(src_weights=src_weights, require_mutex=require_mutex, async_op=True)
+    )
 
 
 def win_poll(handle: int) -> bool:
@@ -177,17 +187,23 @@ def win_poll(handle: int) -> bool:
     Raises:
         ValueError: there is no such handle.
     """
-    if handle not in _handles:
+    work = _handles.get(handle)
+    if work is None:
         raise ValueError(f"[bluefog] win_poll: there is no handle {handle!r}")
-    return True
+    return work.is_completed()
 
 
 def win_wait(handle: int) -> bool:
-    """Wait for that operation, and forget its handle. False where there is none."""
-    if handle not in _handles:
+    """Wait for that operation, and forget its handle. False where there is none.
+
+    Raises:
+        PeerFailed, CollectiveTimeout: as the operation that is waited for.
+    """
+    work = _handles.pop(handle, None)
+    if work is None:
         _log.warning("win_wait: there is no handle %r", handle)
         return False
-    _handles.discard(handle)
+    work.wait()
     return True
 
 
@@ -266,8 +282,7 @@ def win_lock(name: str, group: Group = None) -> contextlib.AbstractContextManage
 
 def win_fence(name: str, group: Group = None) -> bool:
     """Collective: what any rank has put before is in its place when the call returns. True."""
-    _known(name, "win_fence", ValueError, group)
-    dist.barrier(group=group)
+    _known(name, "win_fence", ValueError, group).fence()
     return True
 
 
@@ -296,10 +311,23 @@ win_get = neighbor_win_get
 win_get_nonblocking = neighbor_win_get_nonblocking
 
 
-def _ended() -> int:
+def _handle_of(work: WindowWork | None) -> int:
+    assert work is not None  # noqa: S101 - it is asynchronous
     handle = next(_numbers)
-    _handles.add(handle)
+    _handles[handle] = work
     return handle
+
+
+def _target(op: str, name: str, dst_weights: Weights, group: Group) -> Window:
+    window = _known(name, op, ValueError, group)
+    _require(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    return window
+
+
+def _source(name: str, src_weights: Weights, group: Group) -> Window:
+    window = _known(name, "win_get", ValueError, group)
+    _require(window, "win_get", "src_weights", src_weights, "in-neighbours", window.sources)
+    return window
 
 
 def _known(name: str, op: str, error: type[Exception], group: Group) -> Window:

@@ -16,7 +16,7 @@ from bluefog_pg.windows._making import joined, open_together
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import SlotState, WindowBluefog
+    from bluefog_pg._C import SlotState, WindowBluefog, WindowWork
 
 Tensors = torch.Tensor | Sequence[torch.Tensor]
 Weights = Mapping[int, float] | Iterable[int]
@@ -25,9 +25,10 @@ Weights = Mapping[int, float] | Iterable[int]
 class Window:
     """A tensor of each rank that the others read, and slots in which they leave theirs.
 
-    What a rank puts into another's slot is there when the call returns; the other one does nothing
-    for it, and finds it when it calls `update`, which averages its tensor with its slots. Neither
-    ever waits for the other. docs/semantics.md says what may be relied on.
+    What a rank puts into another's slot is there when the call returns; the other one's program
+    does nothing for it, and finds it when it calls `update`, which averages its tensor with its
+    slots. Neither ever waits for what the other computes. docs/semantics.md says what may be relied
+    on.
 
     Collective: all ranks of the group make the window, of one shape and type.
 
@@ -46,7 +47,6 @@ class Window:
         ValueError: the name is taken; a tensor that no window can have; ranks give other shapes,
             types or names (on every rank).
         TypeError: what is no tensor; a name that is no str.
-        NotImplementedError: ranks are on several hosts.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Window:
         self_weight: float | None = None,
         dst_weights: Weights | None = None,
         require_mutex: bool = False,
-    ) -> None:
+        async_op: bool = False,
+    ) -> WindowWork | None:
         """Replace this rank's slots in others by w_j tensor; then tensor <- self_weight tensor.
 
         Args:
@@ -102,14 +103,17 @@ class Window:
             dst_weights: {rank j: w_j}, any ranks of the group, or a list of them, which weigh 1.
                 None: the window's destinations.
             require_mutex: while nobody else holds the slot's mutex (`mutex`).
+            async_op: return what `wait()` waits for: it is in its place then. Ranks on other hosts
+                get it meanwhile, from a copy; where a mutex is required it has ended already.
 
         Raises:
             ValueError: another shape or type than the window's; ranks that are none; a weight that
                 is no finite number; the window was freed.
-            PeerFailed: those ranks have died; the others have got it.
-            CollectiveTimeout: somebody held the mutex for longer than the group's timeout.
+            PeerFailed: those ranks have died; the others have got it. (With async_op, in wait().)
+            CollectiveTimeout: somebody held the mutex for longer than the group's timeout, or a
+                rank on another host has not answered for so long.
         """
-        self._write("win_put", tensor, self_weight, dst_weights, require_mutex)
+        return self._write("win_put", tensor, self_weight, dst_weights, require_mutex, async_op)
 
     def accumulate(
         self,
@@ -118,22 +122,30 @@ class Window:
         self_weight: float | None = None,
         dst_weights: Weights | None = None,
         require_mutex: bool = False,
-    ) -> None:
+        async_op: bool = False,
+    ) -> WindowWork | None:
         """Add to this rank's slots in others: slot <- slot + w_j tensor. As `put`."""
-        self._write("win_accumulate", tensor, self_weight, dst_weights, require_mutex)
+        op = "win_accumulate"
+        return self._write(op, tensor, self_weight, dst_weights, require_mutex, async_op)
 
-    def get(self, *, src_weights: Weights | None = None, require_mutex: bool = False) -> None:
+    def get(
+        self,
+        *,
+        src_weights: Weights | None = None,
+        require_mutex: bool = False,
+        async_op: bool = False,
+    ) -> WindowWork | None:
         """Fetch other ranks' tensors, as they are now, into this rank's slots for them, times w_j.
 
         Args:
             src_weights: {rank j: w_j}, or a list of ranks, which weigh 1. None: the sources.
-            require_mutex: as in `put`.
+            require_mutex, async_op: as in `put`.
 
         Raises: as `put`.
         """
         window = self._opened("win_get")
         sources = self.call("win_get").pairs("src_weights", src_weights, self.sources)
-        window.get(sources, require_mutex)
+        return window.get(sources, require_mutex, async_op)
 
     def update(
         self,
@@ -226,15 +238,24 @@ class Window:
         """This rank's p: see `turn_on_win_ops_with_associated_p`."""
         return self._opened("win_associated_p").p
 
-    def free(self) -> None:
-        """Collective: when all have called it nobody can reach the slots any more.
-
-        The tensor stays as it is.
+    def fence(self) -> None:
+        """Collective: what any rank has begun before is in its place when the call returns.
 
         Raises:
             ValueError: the window was freed.
         """
-        self._opened("win_free")
+        self._opened("win_fence").flush()
+        dist.barrier(group=self._member.group)
+
+    def free(self) -> None:
+        """Collective: when all have called it nobody can reach the slots any more.
+
+        Waits for what is under way. The tensor stays as it is.
+
+        Raises:
+            ValueError: the window was freed.
+        """
+        self._opened("win_free").flush()
         dist.barrier(group=self._member.group)
         self._window = None
         self._member.windows.pop(self.name, None)
@@ -246,18 +267,21 @@ class Window:
         self_weight: float | None,
         dst_weights: Weights | None,
         require_mutex: bool,
-    ) -> None:
+        async_op: bool,
+    ) -> WindowWork | None:
         window, call = self._opened(op), self.call(op)
         given = window.tensor if tensor is None else self._flat(call, tensor)
         destinations = call.pairs("dst_weights", dst_weights, self.destinations)
         own = 1.0 if self_weight is None else call.number("self_weight", self_weight)
-        window.put(given, destinations, op == "win_accumulate", require_mutex, Switch.is_on)
+        adds, with_p = op == "win_accumulate", Switch.is_on
+        work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
         if own != 1.0:
             with torch.no_grad():
                 for part in self._parts_of(tensor):
                     _scale(part, own)
             if Switch.is_on:
                 window.multiply_p(own)
+        return work
 
     def _parts_of(self, tensor: Tensors | None) -> Sequence[torch.Tensor]:
         if tensor is None:

@@ -1,0 +1,163 @@
+#include "window/FarReach.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "algorithms/Algorithms.hpp"
+
+namespace bluefog {
+namespace {
+
+// Between two times that a rank asks for a mutex that another one holds.
+constexpr std::chrono::milliseconds kAskAgain{1};
+
+const char* nameOf(Request::What what) {
+  switch (what) {
+    case Request::What::kPut:
+      return "win_put";
+    case Request::What::kAccumulate:
+      return "win_accumulate";
+    case Request::What::kGet:
+      return "win_get";
+    default:
+      return "win_mutex";
+  }
+}
+
+}  // namespace
+
+// Lives as long as its operation.
+struct Asking::Talk {
+  Request request;
+  Letter answer;
+  std::shared_ptr<void> kept;
+};
+
+Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
+               std::chrono::milliseconds timeout)
+    : engine_(std::move(engine)),
+      peer_(peer),
+      window_(window),
+      name_(std::move(name)),
+      timeout_(timeout) {}
+
+Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then) {
+  auto talk = std::make_shared<Talk>(Talk{request, {}, manner.kept});
+  talk->request.window = window_;
+  talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, Deadline::in(timeout_));
+  op->called = std::string(nameOf(request.what)) + " '" + name_ + "'";
+  ConstSpans message(
+      ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(Request)});
+  message.add(data);
+  addSend(engine_->mailbox(), *op, {peer_, kRequests, std::move(message)});
+  op->scripts.push_back(neighborGather(engine_->mailbox(), *op, {peer_}, talk->request.answer,
+                                       [talk](const std::vector<size_t>& bytes) {
+                                         return std::vector<std::byte*>{
+                                             talk->answer.make(bytes.front())};
+                                       }));
+  op->epilogue = [self = shared_from_this(), talk, then = std::move(then)] {
+    const std::optional<Answer> answer = talk->answer.header<Answer>();
+    if (!answer) {
+      throw self->failure("has damaged an answer");
+    }
+    self->check(*answer);
+    if (then) {
+      then(*answer, talk->answer);
+    }
+  };
+  op->memory = talk;
+  try {
+    engine_->post(op, manner.who);
+  } catch (...) {
+    op->release();
+    throw;
+  }
+  return op;
+}
+
+void Asking::check(const Answer& answer) const {
+  switch (answer.how) {
+    case Answer::How::kNoSuchWindow:
+      throw failure("has no such window any more");
+    case Answer::How::kWrongSize:
+      throw failure("has a window of another size");
+    default:
+      return;
+  }
+}
+
+Failure Asking::failure(const std::string& what) const {
+  const int rank = engine_->members().global(peer_);
+  return {Cause::kMismatch, {rank}, "rank " + std::to_string(rank) + " " + what};
+}
+
+void Asking::await(const Rest& rest) {
+  engine_->wait(*rest, Deadline::never());
+  if (rest->error) {
+    std::rethrow_exception(rest->error);
+  }
+}
+
+std::optional<int> FarMutex::take() {
+  const auto holder = std::make_shared<std::optional<int>>();
+  const auto hear = [holder](const Answer& answer, const Letter&) {
+    if (answer.how == Answer::How::kHeld) {
+      *holder = answer.holder;
+    }
+  };
+  try {
+    asking_->await(
+        asking_->ask({.what = Request::What::kTakeMutex}, {}, {Engine::Who::kCaller, {}}, hear));
+  } catch (...) {
+    letGo();  // the answer may have been that it is this rank's
+    throw;
+  }
+  return *holder;
+}
+
+void FarMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, kAskAgain));
+}
+
+// Nobody waits for it: what this rank asks next comes after it.
+void FarMutex::letGo() noexcept {
+  try {
+    asking_->ask({.what = Request::What::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
+  } catch (const std::exception&) {
+    // The group has ended, and the mutex with it.
+  }
+}
+
+FarReach::FarReach(std::shared_ptr<Engine> engine, std::shared_ptr<Window> own, int owner,
+                   uint64_t number, std::string name, std::chrono::milliseconds timeout)
+    : own_(std::move(own)),
+      owner_(owner),
+      asking_(std::make_shared<Asking>(std::move(engine), owner, number, std::move(name), timeout)),
+      mutex_(asking_) {}
+
+Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
+  const Request request{
+      .what = into == Into::kAdd ? Request::What::kAccumulate : Request::What::kPut,
+      .has_p = what.p.has_value(),
+      .weight = what.weight,
+      .p = what.p.value_or(0)};
+  return asking_->ask(
+      request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, manner);
+}
+
+Rest FarReach::get(double weight, Engine::Who who) {
+  const auto fill = [own = own_, owner = owner_, asking = asking_, weight](const Answer& answer,
+                                                                           const Letter& letter) {
+    const WindowShape& shape = own->shape();
+    if (letter.bytesOfBody<Answer>() != shape.bytes()) {
+      throw asking->failure("has a window of another size");
+    }
+    own->fill(owner, {shape.dtype, shape.count, letter.body<Answer>(), weight, weight * answer.p});
+  };
+  return asking_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
+}
+
+}  // namespace bluefog

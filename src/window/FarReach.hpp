@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "window/Letter.hpp"
+#include "window/Reach.hpp"
+#include "window/Request.hpp"
+#include "window/Window.hpp"
+
+namespace bluefog {
+
+// How a window's part on another host is asked for something. What is under way keeps it.
+class Asking : public std::enable_shared_from_this<Asking> {
+ public:
+  Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
+         std::chrono::milliseconds timeout);
+
+  // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
+  // drives; it may throw Failure.
+  using Then = std::function<void(const Answer&, const Letter&)>;
+  Rest ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then = {});
+  // Waits for it; throws its error.
+  void await(const Rest& rest);
+  Failure failure(const std::string& what) const;
+
+ private:
+  struct Talk;
+
+  void check(const Answer& answer) const;
+
+  const std::shared_ptr<Engine> engine_;
+  const int peer_;
+  const uint64_t window_;
+  const std::string name_;
+  const std::chrono::milliseconds timeout_;
+  std::atomic<uint32_t> asked_{0};
+};
+
+class FarMutex final : public SlotMutex {
+ public:
+  explicit FarMutex(std::shared_ptr<Asking> asking) : asking_(std::move(asking)) {}
+
+  std::optional<int> take() override;
+  void await(int holder, std::chrono::nanoseconds limit) override;
+  void letGo() noexcept override;
+
+ private:
+  const std::shared_ptr<Asking> asking_;
+};
+
+// Of a rank on another host, whose engine does what this one asks.
+class FarReach final : public Reach {
+ public:
+  // `number`: the window's, alike on all ranks.
+  FarReach(std::shared_ptr<Engine> engine, std::shared_ptr<Window> own, int owner, uint64_t number,
+           std::string name, std::chrono::milliseconds timeout);
+
+  Rest put(const Contribution& what, Into into, const Manner& manner) override;
+  Rest get(double weight, Engine::Who who) override;
+  SlotMutex& mutex() override { return mutex_; }
+
+ private:
+  const std::shared_ptr<Window> own_;
+  const int owner_;
+  const std::shared_ptr<Asking> asking_;
+  FarMutex mutex_;
+};
+
+}  // namespace bluefog

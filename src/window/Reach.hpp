@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/Engine.hpp"
+#include "window/Slot.hpp"
+#include "window/SlotMutex.hpp"
+
+namespace bluefog {
+
+// What is still under way of a call; null where nothing is.
+using Rest = std::shared_ptr<Op>;
+
+// How a rank reaches another one's part of a window. What has ended is in its place, and the other
+// rank's program had nothing to do for it. Any thread may use it.
+class Reach {
+ public:
+  virtual ~Reach() = default;
+
+  enum class Into : uint8_t { kReplace, kAdd };
+  // Whether the caller waits for what is under way at once, and what owns the data until it ends.
+  struct Manner {
+    Engine::Who who;
+    std::shared_ptr<void> kept;
+  };
+  // Into this rank's slot there. `what` is of the window's shape.
+  virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;
+  // That rank's tensor and p, times `weight`, into this rank's own slot for it.
+  virtual Rest get(double weight, Engine::Who who) = 0;
+  // Of this rank's slot there.
+  virtual SlotMutex& mutex() = 0;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/Engine.hpp"
+#include "window/Letter.hpp"
+#include "window/Lives.hpp"
+#include "window/Request.hpp"
+#include "window/Window.hpp"
+
+namespace bluefog {
+
+// Does what ranks on other hosts ask of this rank's windows, while its program computes: in the
+// thread that drives, one rank's requests one after the other.
+class Reception : public std::enable_shared_from_this<Reception> {
+ public:
+  Reception(Engine& engine, std::shared_ptr<Lives> lives);
+
+  // From now on, until the group ends.
+  void open();
+  void add(uint64_t number, Window& window);
+  // When it returns nobody works on that window any more.
+  void remove(uint64_t number);
+
+ private:
+  void await(int peer);
+  void receive(int peer, const Op& op);
+  void answer(int peer, int64_t tag, std::shared_ptr<Letter> letter);
+  // With what follows the answer.
+  std::shared_ptr<Letter> serve(int peer, const Request& request, const Letter& letter);
+
+  Engine& engine_;  // has what this one posts, and lives as long as that
+  const std::shared_ptr<Lives> lives_;
+  std::vector<Letter> letters_;  // of each rank, the last one
+  std::mutex mutex_;
+  std::map<uint64_t, Window*> windows_;
+};
+
+}  // namespace bluefog

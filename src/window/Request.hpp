@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "transport/Frame.hpp"
+
+namespace bluefog {
+
+// What a rank asks of another one's part of a window, on another host: one message, with what is to
+// be put behind it. One Answer comes back, with what was asked for behind that.
+struct alignas(64) Request {
+  enum class What : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
+
+  What what{};
+  uint32_t has_p = 0;
+  uint64_t window = 0;
+  int64_t answer = 0;  // the tag of that
+  double weight = 1;
+  double p = 0;
+};
+
+struct alignas(64) Answer {
+  enum class How : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize };
+
+  How how{};
+  int32_t holder = 0;  // kHeld
+  double p = 0;        // kGet
+};
+
+static_assert(sizeof(Request) == 64 && sizeof(Answer) == 64);
+
+// The messages of both: bytes, and of the tags the one that no answer has.
+inline constexpr Signature kWindowMessage{
+    .kind = OpKind::kWindow, .dtype = Dtype::kUInt8, .count = 1};
+inline constexpr int64_t kRequests = 0;
+
+}  // namespace bluefog

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/Dtype.hpp"
+#include "core/Pages.hpp"
+#include "window/EdgeMutex.hpp"
+#include "window/Slot.hpp"
+
+namespace bluefog {
+
+struct WindowShape {
+  Dtype dtype;
+  size_t count;
+
+  size_t bytes() const { return count * width(dtype); }
+};
+
+// Where a rank's part of a window lies: its header and slots in its room, its tensor in its heap,
+// if others read it there.
+struct WindowPlace {
+  uint64_t room;
+  std::optional<uint64_t> tensor;
+};
+
+// A rank's part of a window, in its room:
+//
+//   p of its tensor | EdgeMutex x n | Slot x n, by their writers
+class WindowLayout {
+ public:
+  WindowLayout(int size, size_t bytes) : size_(static_cast<size_t>(size)), bytes_(bytes) {}
+
+  size_t bytes() const { return slotAt(static_cast<int>(size_)); }
+  size_t bytesOfTensor() const { return bytes_; }
+  size_t mutexAt(int writer) const {
+    return kPage + sizeof(EdgeMutex) * static_cast<size_t>(writer);
+  }
+  size_t slotAt(int writer) const {
+    return kPage + roundUp(sizeof(EdgeMutex) * size_) +
+           Slot::bytesFor(bytes_) * static_cast<size_t>(writer);
+  }
+
+ private:
+  size_t size_;
+  size_t bytes_;
+};
+
+// The memory of one, seen by a rank of its host.
+class WindowPart {
+ public:
+  WindowPart(std::byte* memory, const WindowLayout& layout) : memory_(memory), layout_(layout) {}
+
+  std::atomic<double>& p() const { return *reinterpret_cast<std::atomic<double>*>(memory_); }
+  Slot slot(int writer) const {
+    return {memory_ + layout_.slotAt(writer), layout_.bytesOfTensor()};
+  }
+  EdgeMutex& mutex(int writer) const {
+    return *reinterpret_cast<EdgeMutex*>(memory_ + layout_.mutexAt(writer));
+  }
+
+ private:
+  std::byte* memory_;
+  WindowLayout layout_;
+};
+
+}  // namespace bluefog
