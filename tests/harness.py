@@ -46,10 +46,6 @@ LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
 
 only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
 
-on_one_host = pytest.mark.skipif(
-    TRANSPORT == "mpi", reason="windows between hosts are not supported yet"
-)
-
 
 class RankFailure(AssertionError):
     """A rank raised or died when it should not have; the text holds every rank's story."""

@@ -6,13 +6,11 @@ import re
 import sys
 from pathlib import Path
 
-import harness
 from programs import run_script
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "average_consensus.py"
 
 
-@harness.on_one_host
 def test_example_reaches_the_mean_though_one_rank_is_slow() -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     ran = run_script([*torchrun, "--nproc-per-node=4", str(EXAMPLE), "--seconds", "4"], timeout=120)

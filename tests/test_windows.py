@@ -15,7 +15,7 @@ import inrank
 import oracle
 from harness import Ranks
 
-pytestmark = [harness.only_bluefog, harness.on_one_host]
+pytestmark = harness.only_bluefog
 
 KINDS = (*oracle.FLOATS, torch.complex64, torch.uint8, torch.int32, torch.int64)
 

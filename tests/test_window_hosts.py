@@ -1,0 +1,170 @@
+"""Windows over two hosts: what is asked of a rank there is done while its program computes."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+import hosts
+import inrank
+import test_windows as windows
+from harness import Ranks
+
+pytestmark = harness.only_bluefog
+
+
+def all_of_it(rank: int, world: int) -> list[Any]:
+    """What one host's ranks do; here the ring crosses between the hosts twice."""
+    return [
+        windows.put_and_updated(rank, world),
+        windows.added_and_fetched(rank, world),
+        windows.push_sum(rank, world, 1.0),
+        windows.random_calls(rank, world, 1, 300),
+        windows.bad_calls(rank, world),
+    ]
+
+
+def test_windows_over_two_hosts() -> None:
+    with hosts.network(2) as pair, Ranks(4, hosts=pair, destroy=True) as ranks:
+        ranks.start(all_of_it, world=4, store="s")
+        told = ranks.values(90)
+        assert set(ranks.leave().values()) == {0}
+    for rank, (put, added, summed, _, refused) in told.items():
+        near = windows.near(rank, 4)
+        assert put == []
+        assert added[1] == dict.fromkeys(near, 2)
+        assert added[-1] == [50.0 * other for other in near]
+        assert summed[2:] == [1.0, pytest.approx(1.5, abs=1e-6)]
+        assert all(error is not None for error in refused.values())
+    histories = [history for _, _, _, history, _ in told.values()]
+    assert sum(sent for sent, _, _ in histories) == sum(came for _, came, _ in histories)
+    assert sum(p for _, _, (_, p, _, _), _, _ in told.values()) == pytest.approx(4, abs=1e-9)
+
+
+def into_a_held_gil(rank: int, world: int) -> list[Any]:
+    """Rank 1 sits in C code with the GIL; rank 0 puts into it, and fetches from it."""
+    bf = windows.ring()
+    x = torch.full((1 << 18,), float(rank))
+    window = bf.Window(x, "w", zero_init=True)
+    dist.barrier()
+    begun = time.monotonic()
+    if rank == 1:
+        ctypes.PyDLL(None).usleep(900_000)
+    else:
+        time.sleep(0.1)
+        window.accumulate(torch.ones_like(x))
+        window.accumulate(torch.ones_like(x), require_mutex=True)
+        window.get()
+    took = time.monotonic() - begun
+    dist.barrier()
+    seen = window.read(1 - rank)
+    window.free()
+    return [took < 0.7, seen.unique().tolist()]
+
+
+def test_a_rank_that_holds_its_gil_is_not_waited_for() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(into_a_held_gil, world=2, store="s")
+        told = ranks.values()
+    assert told == {0: [True, [1.0]], 1: [False, [2.0]]}
+
+
+def begun_and_waited_for(rank: int, world: int) -> list[Any]:
+    """Asynchronous: the tensor may change at once, in the order of the calls; a fence ends all."""
+    bf = windows.ring()
+    bf.win_create(torch.zeros(1 << 19), "w", zero_init=True)
+    x = torch.ones(1 << 19)
+    dist.barrier()
+    polled = []
+    if rank == 0:
+        handles = [bf.win_put_nonblocking(x, "w", self_weight=2.0) for _ in range(4)]
+        handles.append(bf.win_accumulate_nonblocking(x, "w"))
+        polled = [bf.win_poll(handle) for handle in handles]
+        x.zero_()
+        for handle in handles[:3]:
+            bf.win_wait(handle)
+    bf.win_fence("w")
+    polled += [bf.win_poll(handle) for handle in handles[3:]] if rank == 0 else []
+    got = bf.win_read_neighbor("w", 1 - rank).unique().tolist()
+    fetched = bf.win_get_nonblocking("w")
+    bf.win_wait(fetched)
+    bf.win_free("w")
+    return [polled, got]
+
+
+def test_asynchronous_calls() -> None:
+    with hosts.network(2, "1gbit") as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(begun_and_waited_for, world=2, store="s")
+        (polled, _), (_, got) = ranks.values().values()
+    assert not all(polled[:5])
+    assert polled[5:] == [True, True]
+    assert got == [8.0 + 16.0]
+
+
+def test_who_dies_on_another_host_lets_go_of_the_mutex() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(windows.killed_with_the_mutex, world=2, store="s")
+        ranks.at("holds", 1)
+        ranks.kill(1)
+        ranks.open("killed")
+        took = ranks.values(dead={1})[0]
+        assert took is not None
+        assert took < harness.WITHIN
+
+
+@pytest.mark.parametrize("n", [1000, 1 << 18])
+def test_a_writer_killed_on_another_host_leaves_slots_whole(n: int) -> None:
+    with hosts.network(3) as three, Ranks(3, hosts=three) as ranks:
+        ranks.start(windows.adding_until_killed, n, world=3, store="s")
+        for rank in range(3):
+            ranks.at("begins", rank)
+        time.sleep(0.15)
+        ranks.kill(2)
+        time.sleep(0.3)
+        ranks.open("killed")
+        told = ranks.values(dead={2})
+    for _, errors, is_whole in told.values():
+        assert is_whole
+        for error in errors:
+            harness.raised(error, "PeerFailed", ranks=[2])
+
+
+def to_one_that_stands(rank: int, world: int) -> list[Any]:
+    """Rank 1 is stopped for longer than the timeout, and goes on."""
+    bf = windows.ring()
+    x = torch.ones(1 << 20)
+    window = bf.Window(x.clone(), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        inrank.gate("stopped")
+        error = inrank.catch(window.put, x)
+        inrank.mark("late")
+        inrank.gate("again")
+        window.put(3 * x)
+    else:
+        inrank.gate("again")
+    inrank.meet("put", world)
+    seen = window.read(1 - rank).unique().tolist()
+    return [error, seen]
+
+
+def test_one_that_stands_is_late_and_then_goes_on() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(to_one_that_stands, world=2, store="s", timeout=2)
+        ranks.at("begins", 0)
+        ranks.stop(1)
+        ranks.open("stopped")
+        ranks.at("late", 0)
+        ranks.cont(1)
+        ranks.open("again")
+        (error, _), (_, seen) = ranks.values().values()
+    harness.raised(error, "CollectiveTimeout", ranks=[1], text="win_put 'w': timeout after 2.0 s")
+    assert seen == [3.0]
