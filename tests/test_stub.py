@@ -11,9 +11,13 @@ bluefog_pg._C.Edges.__init__
 bluefog_pg._C.PmixClient
 bluefog_pg._C.ProcessGroupBluefog
 bluefog_pg._C.ProcessGroupBluefog.Options
+bluefog_pg._C.SentTo
+bluefog_pg._C.SentTo.__init__
 bluefog_pg._C.SlotState
 bluefog_pg._C.SlotState.__init__
 bluefog_pg._C.WindowBluefog
+bluefog_pg._C.WindowWork
+bluefog_pg._C.WindowWork.__init__
 bluefog_pg._C.WorkBluefog
 bluefog_pg._C.WorkBluefog.__init__
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import harness
+import hosts
 import inrank
 import oracle
 from harness import Ranks
@@ -252,21 +254,24 @@ def test_mutexes(pool: harness.Pool) -> None:
 def stats(rank: int, world: int) -> list[Any]:
     bf = ring()
     window = bf.Window(torch.zeros(4), "w", zero_init=True)
-    before = bf.window_stats()["w"][1 - rank]
+    before = bf.window_stats()["w"]
     dist.barrier()
     window.put()
     window.put()
     dist.barrier()
-    after = bf.window_stats()["w"][1 - rank]
+    after = bf.window_stats()["w"]
     window.free()
     return [before, after]
 
 
 def test_stats(pool: harness.Pool) -> None:
-    for before, after in pool.run(stats, world=2):
-        assert before == {"changes": 0, "version": 0, "age": math.inf, "p": 0}
-        assert (after["changes"], after["version"]) == (2, 2)
-        assert 0 <= after["age"] < 5 * harness.SLOW
+    for rank, (before, after) in enumerate(pool.run(stats, world=2)):
+        peer = 1 - rank
+        nothing = {"changes": 0, "version": 0, "age": math.inf, "p": 0}
+        assert before == {"from": {peer: nothing}, "to": {}}
+        assert (after["from"][peer]["changes"], after["from"][peer]["version"]) == (2, 2)
+        assert 0 <= after["from"][peer]["age"] < 5 * harness.SLOW
+        assert after["to"] == {peer: {"puts": 2, "bytes": 32, "dropped": 0}}
 
 
 def bad_calls(rank: int, world: int) -> dict[str, Any]:
@@ -300,6 +305,7 @@ def bad_calls(rank: int, world: int) -> dict[str, Any]:
         "a weight that is none": lambda: window.put(dst_weights={(rank + 1) % world: math.nan}),
         "one weight alone": lambda: window.update(self_weight=0.5),
         "the other alone": lambda: window.update(neighbor_weights={}),
+        "another policy": lambda: bf.Window(x, "v", on_peer_failure="ignore"),
         "no handle": lambda: bf.win_poll(10**9),
     }
     told = {label: inrank.catch(call) for label, call in calls.items()}
@@ -375,6 +381,38 @@ def test_who_dies_lets_go_of_the_mutex() -> None:
         took = ranks.values(dead={1})[0]
         assert took is not None
         assert took < harness.WITHIN
+
+
+def dropping(rank: int, world: int) -> list[Any]:
+    """Rank 2 dies; the others go on without it, and count."""
+    import bluefog_pg as bf
+
+    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
+    window = bf.Window(torch.ones(4), "w", zero_init=True, on_peer_failure="drop")
+    dist.barrier()
+    inrank.mark("ready")
+    inrank.gate("killed")
+    time.sleep(harness.WITHIN)
+    for _ in range(3):
+        window.accumulate()
+        window.accumulate(require_mutex=True)
+        window.get(src_weights=[2])
+    inrank.meet("added", world - 1)
+    sent = {to: it.dropped for to, it in window.sent().items()}
+    return [sent, window.read(1 - rank).tolist()]
+
+
+@pytest.mark.parametrize("n_hosts", [1, 3])
+def test_what_is_for_the_dead_is_dropped_and_counted(n_hosts: int) -> None:
+    apart = hosts.network(3) if n_hosts > 1 else contextlib.nullcontext([])
+    with apart as names, Ranks(3, hosts=names) as ranks:
+        ranks.start(dropping, world=3, store="s")
+        ranks.at("ready")
+        ranks.kill(2)
+        ranks.open("killed")
+        told = ranks.values(dead={2})
+    for rank in range(2):
+        assert told[rank] == [{1 - rank: 0, 2: 9}, [6.0] * 4]
 
 
 def adding_until_killed(rank: int, world: int, n: int) -> list[Any] | None:

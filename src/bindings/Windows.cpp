@@ -33,6 +33,7 @@ std::vector<WindowPlace> placesOf(const Places& given) {
 void addWindows(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   using State = WindowBluefog::State;
+  using Sent = WindowBluefog::Sent;
 
   py::class_<State>(module, "SlotState")
       .def_readonly("version", &State::version)
@@ -40,16 +41,21 @@ void addWindows(py::module_& module) {
       .def_readonly("age", &State::age)
       .def_readonly("p", &State::p);
 
+  py::class_<Sent>(module, "SentTo")
+      .def_readonly("puts", &Sent::puts)
+      .def_readonly("bytes", &Sent::bytes)
+      .def_readonly("dropped", &Sent::dropped);
+
   py::class_<WindowWork, std::shared_ptr<WindowWork>>(module, "WindowWork")
       .def("is_completed", &WindowWork::isCompleted)
       .def("wait", &WindowWork::wait, Release());
 
   py::class_<WindowBluefog>(module, "WindowBluefog")
-      .def(py::init(
-               [](ProcessGroupBluefog& group, const std::string& name, const at::Tensor& tensor) {
-                 return std::make_unique<WindowBluefog>(group.windowGround(), name, tensor);
-               }),
-           py::arg("group"), py::arg("name"), py::arg("tensor"))
+      .def(py::init([](ProcessGroupBluefog& group, const std::string& name,
+                       const at::Tensor& tensor, bool drops) {
+             return std::make_unique<WindowBluefog>(group.windowGround(), name, tensor, drops);
+           }),
+           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("drops"))
       .def_property_readonly("place",
                              [](const WindowBluefog& self) {
                                const WindowPlace place = self.place();
@@ -93,6 +99,7 @@ void addWindows(py::module_& module) {
           py::arg("require_mutex"), py::arg("with_p"), Release())
       .def("read", &WindowBluefog::read, py::arg("writer"), py::arg("require_mutex"), Release())
       .def("multiply_p", &WindowBluefog::multiplyP, py::arg("factor"))
+      .def("sent", &WindowBluefog::sent)
       .def("states", &WindowBluefog::states, py::arg("writers"))
       .def("take", py::overload_cast<const std::vector<WindowBluefog::Edge>&>(&WindowBluefog::take),
            py::arg("edges"), Release())

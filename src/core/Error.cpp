@@ -6,6 +6,18 @@
 
 namespace bluefog {
 
+std::optional<Cause> causeOf(const std::exception_ptr& error) {
+  try {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  } catch (const Error& known) {
+    return known.cause();
+  } catch (...) {
+  }
+  return std::nullopt;
+}
+
 std::string inSeconds(std::chrono::milliseconds time) {
   char text[32];
   const double seconds = static_cast<double>(time.count()) / 1000;

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -26,6 +28,9 @@ class Error : public std::runtime_error {
   Cause cause_;
   std::vector<int> ranks_;
 };
+
+// Of an Error; nothing of what is none.
+std::optional<Cause> causeOf(const std::exception_ptr& error);
 
 // "30.0 s".
 std::string inSeconds(std::chrono::milliseconds time);

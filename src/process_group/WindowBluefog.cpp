@@ -39,6 +39,29 @@ struct Block {
 
 }  // namespace
 
+// May outlive the window, by what is under way.
+class WindowBluefog::Ledger {
+ public:
+  void notePut(int rank, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    Sent& sent = of_[rank];
+    ++sent.puts;
+    sent.bytes += bytes;
+  }
+  void noteDropped(int rank) {
+    const std::lock_guard lock(mutex_);
+    ++of_[rank].dropped;
+  }
+  std::map<int, Sent> all() const {
+    const std::lock_guard lock(mutex_);
+    return of_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, Sent> of_;
+};
+
 // Edges that are this thread's for so long.
 class WindowBluefog::Taken {
  public:
@@ -67,8 +90,12 @@ class WindowBluefog::Taken {
   std::vector<Edge> edges_;
 };
 
-WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor)
-    : ground_(std::move(ground)), name_(std::move(name)), tensor_(std::move(tensor)) {
+WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor, bool drops)
+    : ground_(std::move(ground)),
+      name_(std::move(name)),
+      tensor_(std::move(tensor)),
+      drops_(drops),
+      ledger_(std::make_shared<Ledger>()) {
   const std::string op = who("win_create");
   Validate(ground_.engine->members(), "win_create").tensor(tensor_, "the tensor");
   TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), op, "elements of type ", typeName(tensor_),
@@ -177,17 +204,32 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   const Membership& members = ground_.engine->members();
   std::vector<int> dead;
   std::vector<Rest> rests;
-  for (const WeightedRank& peer : ranks) {
+  const auto begin = [&](const WeightedRank& peer) {
     if (ground_.lives->hasEnded(peer.rank)) {
+      return false;
+    }
+    try {
+      if (Rest rest = what(peer)) {
+        rests.push_back(std::move(rest));
+      }
+      return true;
+    } catch (const Error& error) {  // of what it has waited for
+      if (error.cause() != Cause::kPeerFailed) {
+        throw;
+      }
+      return false;
+    }
+  };
+  for (const WeightedRank& peer : ranks) {
+    if (!begin(peer)) {
       dead.push_back(members.global(peer.rank));
-    } else if (Rest rest = what(peer)) {
-      rests.push_back(std::move(rest));
+      ledger_->noteDropped(peer.rank);
     }
   }
   if (!async_op && dead.empty() && rests.empty()) {
     return nullptr;
   }
-  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead), rests);
+  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead), rests, drops_);
   if (!async_op) {
     work->wait();
     return nullptr;
@@ -228,7 +270,9 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
     const Taken taken(*this, op, {{to.rank, window.rank()}}, opts.require_mutex);
     const Contribution what{window.shape().dtype, window.shape().count, flat->readable(), to.weight,
                             opts.with_p ? std::optional(to.weight * p) : std::nullopt};
-    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}),
+    const auto dropped = [ledger = ledger_, rank = to.rank] { ledger->noteDropped(rank); };
+    ledger_->notePut(to.rank, tensor_.nbytes());
+    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat, dropped}),
                      opts.require_mutex);
   });
 }
@@ -304,6 +348,10 @@ std::map<int, WindowBluefog::State> WindowBluefog::states(const std::vector<int>
         slot.changesInAll() == 0 ? std::numeric_limits<double>::infinity() : age.count(), slot.p()};
   }
   return states;
+}
+
+std::map<int, WindowBluefog::Sent> WindowBluefog::sent() const {
+  return ledger_->all();
 }
 
 bool WindowBluefog::isMine(const Edge& edge) const {

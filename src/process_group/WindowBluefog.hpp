@@ -40,8 +40,9 @@ class WindowBluefog {
   using Ranks = std::vector<WeightedRank>;
 
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
-  // read. Its slots begin with the tensor's values, or empty.
-  WindowBluefog(Ground ground, std::string name, at::Tensor tensor);
+  // read. Its slots begin with the tensor's values, or empty. `drops`: what is for a dead rank is
+  // counted, and no error.
+  WindowBluefog(Ground ground, std::string name, at::Tensor tensor, bool drops);
   ~WindowBluefog();
   WindowBluefog(const WindowBluefog&) = delete;
   WindowBluefog& operator=(const WindowBluefog&) = delete;
@@ -81,6 +82,15 @@ class WindowBluefog {
   };
   std::map<int, State> states(const std::vector<int>& writers) const;
 
+  // What this rank has written to another, and what it has not since that was dead.
+  struct Sent {
+    uint64_t puts = 0;  // and accumulations
+    uint64_t bytes = 0;
+    uint64_t dropped = 0;
+  };
+  // Of the ranks to which there was anything.
+  std::map<int, Sent> sent() const;
+
   // Of these edges, (owner, writer) each. By a thread, which has to let them go.
   using Edge = std::pair<int, int>;
   void take(const std::vector<Edge>& edges);
@@ -88,6 +98,7 @@ class WindowBluefog {
 
  private:
   class Taken;
+  class Ledger;
 
   std::string who(const char* op) const;
   Window& opened(const char* op) const;
@@ -107,6 +118,7 @@ class WindowBluefog {
   const Ground ground_;
   const std::string name_;
   const at::Tensor tensor_;
+  const bool drops_;
   c10::Storage storage_;  // of the window, also where the tensor has got another one
   WindowPlace place_{};
   std::unique_ptr<Room> room_;
@@ -118,6 +130,7 @@ class WindowBluefog {
   mutable std::mutex mutex_;
   std::vector<Rest> under_way_;
   std::map<Edge, std::thread::id> taken_;
+  const std::shared_ptr<Ledger> ledger_;
 };
 
 }  // namespace bluefog

@@ -35,7 +35,7 @@ void WindowWork::wait() {
   if (other) {
     std::rethrow_exception(other);
   }
-  if (!dead.empty()) {
+  if (!dead.empty() && !drops_) {
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
     throw Error(Cause::kPeerFailed, dead, who_ + rankList(dead) + " died; the others have got it");

@@ -13,12 +13,14 @@ namespace bluefog {
 class WindowWork {
  public:
   // `who` the call is of, as what it raises begins. `dead`: ranks that it has left out, global.
+  // `drops`: they are no error, nor are those that turn out to be dead.
   WindowWork(std::shared_ptr<Engine> engine, std::string who, std::vector<int> dead,
-             std::vector<Rest> rests)
+             std::vector<Rest> rests, bool drops)
       : engine_(std::move(engine)),
         who_(std::move(who)),
         dead_(std::move(dead)),
-        rests_(std::move(rests)) {}
+        rests_(std::move(rests)),
+        drops_(drops) {}
 
   bool isCompleted() const;
   // Until all has ended; throws what failed, of dead ranks all at once.
@@ -29,6 +31,7 @@ class WindowWork {
   const std::string who_;
   const std::vector<int> dead_;
   const std::vector<Rest> rests_;
+  const bool drops_;
 };
 
 }  // namespace bluefog

@@ -146,7 +146,7 @@ class Engine {
   Ops to_call_back_;     // ended
   size_t pending_ = 0;
   size_t services_ = 0;  // of them
-  bool owes_ = false;  // something to peers, of operations that have ended
+  bool owes_ = false;    // something to peers, of operations that have ended
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;

@@ -69,6 +69,13 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
     }
   };
   op->memory = talk;
+  if (manner.dropped) {
+    op->finished = [dropped = manner.dropped](const Op& ended) {
+      if (causeOf(ended.error) == Cause::kPeerFailed) {
+        dropped();
+      }
+    };
+  }
   try {
     engine_->post(op, manner.who);
   } catch (...) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "transport/Engine.hpp"
@@ -19,10 +20,10 @@ class Reach {
   virtual ~Reach() = default;
 
   enum class Into : uint8_t { kReplace, kAdd };
-  // Whether the caller waits for what is under way at once, and what owns the data until it ends.
   struct Manner {
-    Engine::Who who;
-    std::shared_ptr<void> kept;
+    Engine::Who who;                     // waits for what is under way
+    std::shared_ptr<void> kept;          // owns the data until that ends
+    std::function<void()> dropped = {};  // called when it turns out then that the rank is dead
   };
   // Into this rank's slot there. `what` is of the window's shape.
   virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;

@@ -65,24 +65,19 @@ void Reception::await(int peer) {
 }
 
 void Reception::receive(int peer, const Op& op) {
-  try {
-    if (op.error) {
-      std::rethrow_exception(op.error);
-    }
-    const Letter& letter = letters_[static_cast<size_t>(peer)];
-    if (const std::optional<Request> request = letter.header<Request>()) {
-      answer(peer, request->answer, serve(peer, *request, letter));
-    }
-  } catch (const Error& error) {
-    if (error.cause() == Cause::kPeerFailed) {
-      lives_->note(peer);
-    }
-    // Of a message that its sender has broken off there is nothing to do.
-    if (error.cause() == Cause::kPeerFailed || error.cause() == Cause::kAborted) {
-      return;
-    }
+  const std::optional<Cause> failed = causeOf(op.error);
+  if (failed == Cause::kPeerFailed) {
+    lives_->note(peer);
+  }
+  if (failed == Cause::kPeerFailed || failed == Cause::kAborted) {
+    return;
   }
   try {
+    const Letter& letter = letters_[static_cast<size_t>(peer)];
+    // Of a message that its sender has broken off there is nothing to do.
+    if (const auto request = failed ? std::nullopt : letter.header<Request>()) {
+      answer(peer, request->answer, serve(peer, *request, letter));
+    }
     await(peer);
   } catch (const Error&) {
     // The group has ended.

@@ -37,7 +37,13 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
 
 
 def open_together(
-    member: Member, name: str, tensor: torch.Tensor, zero_init: bool, sources: Sequence[int]
+    member: Member,
+    name: str,
+    tensor: torch.Tensor,
+    *,
+    zero_init: bool,
+    sources: Sequence[int],
+    drops: bool,
 ) -> WindowBluefog:
     """Collective: two all_gathers of some bytes.
 
@@ -48,7 +54,7 @@ def open_together(
     error, place = None, (0, 0)
     made: WindowBluefog | None = None
     try:
-        made = load().WindowBluefog(member.backend, name, tensor)
+        made = load().WindowBluefog(member.backend, name, tensor, drops)
         place = made.place
     except Exception as caught:  # the others must hear of it
         error = caught

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from bluefog_pg._member import member_of
 from bluefog_pg.windows._switch import (
@@ -59,11 +59,17 @@ _numbers = itertools.count(1)
 _handles: dict[int, WindowWork] = {}  # of what nobody has waited for
 
 
-def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
+def win_create(
+    tensor: Tensor,
+    name: str,
+    zero_init: bool = False,
+    group: Group = None,
+    on_peer_failure: Literal["raise", "drop"] = "raise",
+) -> bool:
     """Collective: make a window, as `Window`. False where there is one of this name."""
     if name in member_of(group).windows:
         return False
-    Window(tensor, name, zero_init=zero_init, group=group)
+    Window(tensor, name, zero_init=zero_init, on_peer_failure=on_peer_failure, group=group)
     return True
 
 
@@ -286,20 +292,24 @@ def win_fence(name: str, group: Group = None) -> bool:
     return True
 
 
-def window_stats(group: Group = None) -> dict[str, dict[int, dict[str, float]]]:
-    """{window: {source: changes, version (changes since the last update), age in seconds, p}}."""
+def window_stats(group: Group = None) -> dict[str, dict[str, dict[int, dict[str, float]]]]:
+    """What has come and gone, {window: {"from": {rank: ...}, "to": {rank: ...}}}.
+
+    "from" each source: `changes` in all, `version` (those since the last update), `age` of the last
+    in seconds and `p` of its slot. "to" each rank that this one has written to: `puts` (and
+    accumulations), their `bytes`, and calls `dropped` since it was dead.
+    """
     return {
         name: {
-            rank: {
-                "changes": state.changes,
-                "version": state.version,
-                "age": state.age,
-                "p": state.p,
-            }
-            for rank, state in window.states().items()
+            "from": _plain(window.states(), ("changes", "version", "age", "p")),
+            "to": _plain(window.sent(), ("puts", "bytes", "dropped")),
         }
         for name, window in sorted(member_of(group).windows.items())
     }
+
+
+def _plain(of: Mapping[int, Any], fields: Sequence[str]) -> dict[int, dict[str, float]]:
+    return {rank: {field: getattr(it, field) for field in fields} for rank, it in of.items()}
 
 
 # BlueFog's shorter names.

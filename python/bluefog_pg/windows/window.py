@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ from bluefog_pg.windows._making import joined, open_together
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import SlotState, WindowBluefog, WindowWork
+    from bluefog_pg._C import SentTo, SlotState, WindowBluefog, WindowWork
 
 Tensors = torch.Tensor | Sequence[torch.Tensor]
 Weights = Mapping[int, float] | Iterable[int]
@@ -41,11 +41,13 @@ class Window:
         zero_init: slots begin empty; otherwise with this rank's own values.
         neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
             and those that are put to where `put` names none. None: those of the group's topology.
+        on_peer_failure: "raise" PeerFailed where a call is for a rank that has died, after it has
+            done its work with the others; or "drop", and count that in `sent`.
         group: the process group; None, the default one.
 
     Raises:
-        ValueError: the name is taken; a tensor that no window can have; ranks give other shapes,
-            types or names (on every rank).
+        ValueError: the name is taken; another on_peer_failure; a tensor that no window can have;
+            ranks give other shapes, types or names (on every rank).
         TypeError: what is no tensor; a name that is no str.
     """
 
@@ -56,6 +58,7 @@ class Window:
         *,
         zero_init: bool = False,
         neighbors: tuple[Iterable[int], Iterable[int]] | None = None,
+        on_peer_failure: Literal["raise", "drop"] = "raise",
         group: dist.ProcessGroup | None = None,
     ) -> None:
         self._member = member = member_of(group)
@@ -67,6 +70,8 @@ class Window:
         call = self.call("win_create")
         if name in member.windows:
             call.fail("there is a window of this name; free it first")
+        if on_peer_failure not in ("raise", "drop"):
+            call.fail(f"on_peer_failure must be 'raise' or 'drop', not {on_peer_failure!r}")
         near = topology_of(member).neighborhood
         sources, destinations = neighbors or (near.sources, near.destinations)
         self.sources = sorted(call.ranks("neighbors", sources))
@@ -77,7 +82,12 @@ class Window:
         self._parts = None if isinstance(tensor, torch.Tensor) else list(tensor)
         flat = tensor if isinstance(tensor, torch.Tensor) else joined(list(tensor), call.where)
         self._window: WindowBluefog | None = open_together(
-            member, name, flat, zero_init, self.sources
+            member,
+            name,
+            flat,
+            zero_init=zero_init,
+            sources=self.sources,
+            drops=on_peer_failure == "drop",
         )
         member.windows[name] = self
 
@@ -232,6 +242,10 @@ class Window:
         """{source: version, changes in all, age in seconds and p of its slot}."""
         window = self._opened("get_win_version")
         return window.states(self.sources) if self._member.size > 1 else {}
+
+    def sent(self) -> dict[int, SentTo]:
+        """{rank: puts and accumulations, their bytes, and calls dropped since it was dead}."""
+        return self._opened("window_stats").sent()
 
     @property
     def associated_p(self) -> float:
