@@ -264,6 +264,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
     return !ground_.engine->hosts().isHere(to.rank);
   };
   const bool copies = !waits && std::any_of(destinations.begin(), destinations.end(), is_far);
+  const at::NoGradGuard no_grad;
   const auto flat = std::make_shared<Flat>(copies ? Flat::copy(tensor) : Flat::input(tensor));
   const double p = window.p();
   return with(op, destinations, opts.async_op, [&](const WeightedRank& to) {

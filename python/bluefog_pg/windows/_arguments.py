@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bluefog_pg._call import Call
@@ -16,13 +15,15 @@ class WindowCall(Call):
 
     def __init__(self, member: Member, op: str, name: str) -> None:
         super().__init__(member, op, ())
-        self.where = f"{member.who} {op} '{name}'"
+        self._op, self._name = op, name
+
+    @property
+    def where(self) -> str:
+        return f"{self.member.who} {self._op} '{self._name}'"
 
     def fail(self, what: str) -> NoReturn:
         raise ValueError(f"{self.where}: {what}")
 
-    def pairs(self, argument: str, given: Any, default: Iterable[int]) -> list[tuple[int, float]]:
-        """Ranks and weights, ascending; those that are left out weigh 1."""
-        if given is None:
-            return [(rank, 1.0) for rank in sorted(default)]
+    def pairs(self, argument: str, given: Any) -> list[tuple[int, float]]:
+        """Ranks and weights, ascending; of a list, they weigh 1."""
         return sorted(self.destinations(argument, given).items())

@@ -356,4 +356,4 @@ def _require(
     if given is None:
         return
     call = window.call(op)
-    call.require_neighbors(argument, dict(call.pairs(argument, given, ())), which, neighbors)
+    call.require_neighbors(argument, dict(call.pairs(argument, given)), which, neighbors)

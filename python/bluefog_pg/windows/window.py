@@ -76,9 +76,10 @@ class Window:
         sources, destinations = neighbors or (near.sources, near.destinations)
         self.sources = sorted(call.ranks("neighbors", sources))
         self.destinations = sorted(call.ranks("neighbors", destinations))
-        self._own_weight, self._source_weights = None, None
-        if neighbors is None:
-            self._own_weight, self._source_weights = near.self_weight, near.source_weights
+        self._from = [(rank, 1.0) for rank in self.sources]
+        self._to = [(rank, 1.0) for rank in self.destinations]
+        weights = (near.self_weight, near.source_weights) if neighbors is None else (None, None)
+        self._own_weight, self._averaged = self._default_weights(*weights)
         self._parts = None if isinstance(tensor, torch.Tensor) else list(tensor)
         flat = tensor if isinstance(tensor, torch.Tensor) else joined(list(tensor), call.where)
         self._window: WindowBluefog | None = open_together(
@@ -154,7 +155,11 @@ class Window:
         Raises: as `put`.
         """
         window = self._opened("win_get")
-        sources = self.call("win_get").pairs("src_weights", src_weights, self.sources)
+        sources = (
+            self._from
+            if src_weights is None
+            else self.call("win_get").pairs("src_weights", src_weights)
+        )
         return window.get(sources, require_mutex, async_op)
 
     def update(
@@ -184,11 +189,11 @@ class Window:
             ValueError: one of the two weights alone; ranks that are none.
             CollectiveTimeout: as in `put`.
         """
-        window, call = self._opened("win_update"), self.call("win_update")
-        if (self_weight is None) != (neighbor_weights is None):
-            call.fail("self_weight and neighbor_weights belong together: give both or none")
-        own, sources = self._default_weights()
-        if self_weight is not None and neighbor_weights is not None:
+        window, own, sources = self._opened("win_update"), self._own_weight, self._averaged
+        if self_weight is not None or neighbor_weights is not None:
+            call = self.call("win_update")
+            if self_weight is None or neighbor_weights is None:
+                call.fail("self_weight and neighbor_weights belong together: give both or none")
             own = call.number("self_weight", self_weight)
             sources = sorted(call.weights("neighbor_weights", neighbor_weights).items())
         return window.update(own, sources, reset, clone, require_mutex, Switch.is_on)
@@ -283,17 +288,19 @@ class Window:
         require_mutex: bool,
         async_op: bool,
     ) -> WindowWork | None:
-        window, call = self._opened(op), self.call(op)
-        given = window.tensor if tensor is None else self._flat(call, tensor)
-        destinations = call.pairs("dst_weights", dst_weights, self.destinations)
-        own = 1.0 if self_weight is None else call.number("self_weight", self_weight)
+        window, destinations, own = self._opened(op), self._to, 1.0
+        given = window.tensor if tensor is None else self._flat(op, tensor)
+        if dst_weights is not None:
+            destinations = self.call(op).pairs("dst_weights", dst_weights)
+        if self_weight is not None:
+            own = self.call(op).number("self_weight", self_weight)
         adds, with_p = op == "win_accumulate", Switch.is_on
         work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
         if own != 1.0:
             with torch.no_grad():
                 for part in self._parts_of(tensor):
                     _scale(part, own)
-            if Switch.is_on:
+            if with_p:
                 window.multiply_p(own)
         return work
 
@@ -302,9 +309,10 @@ class Window:
             return [self.tensor]
         return [tensor] if isinstance(tensor, torch.Tensor) else tensor
 
-    def _flat(self, call: WindowCall, tensor: Any) -> torch.Tensor:
+    def _flat(self, op: str, tensor: Any) -> torch.Tensor:
         if isinstance(tensor, torch.Tensor):
-            return tensor.detach()
+            return tensor
+        call = self.call(op)
         if self._parts is None:
             call.fail(f"expected a torch.Tensor, got {type(tensor).__name__}")
         parts: list[torch.Tensor] = list(tensor)
@@ -314,9 +322,11 @@ class Window:
             return self.tensor
         return torch.cat([part.detach().reshape(-1) for part in parts])
 
-    def _default_weights(self) -> tuple[float, list[tuple[int, float]]]:
-        if self._own_weight is not None and self._source_weights is not None:
-            return self._own_weight, sorted(self._source_weights.items())
+    def _default_weights(
+        self, own: float | None, of_sources: Mapping[int, float] | None
+    ) -> tuple[float, list[tuple[int, float]]]:
+        if own is not None and of_sources is not None:
+            return own, sorted(of_sources.items())
         alike = 1.0 / (len(self.sources) + 1)
         return alike, [(rank, alike) for rank in self.sources]
 
