@@ -1,0 +1,85 @@
+"""Train on digits while one rank is slow, and nobody waits for it.
+
+    torchrun --standalone --nproc-per-node 4 examples/async_training.py
+    torchrun --standalone --nproc-per-node 4 examples/async_training.py --mode all_reduce
+
+win_put     every rank takes its own steps, puts its parameters into its out-neighbours' slots, and
+            averages with what its in-neighbours have left in its own.
+all_reduce  every step averages the gradients of all ranks: all go at the pace of the slowest.
+"""
+
+import argparse
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from train_digits import BATCH, load_data, make_net
+
+import bluefog_pg
+
+
+def step(net: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
+    batch = torch.randint(len(labels), (BATCH,))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(images[batch]), labels[batch]).backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+
+
+def train(net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespace) -> float:
+    """Steps per second of this rank. In the end all have the mean of all parameters."""
+    nap = args.nap * (args.factor if dist.get_rank() == dist.get_world_size() - 1 else 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
+    asynchronous = args.mode == "win_put"
+    window = bluefog_pg.Window(list(net.parameters()), "net") if asynchronous else None
+    dist.barrier()
+    begun, steps = time.perf_counter(), 0
+    # All ranks make as many collective calls; by themselves, each goes on for so long.
+    count = round(args.seconds / (args.nap * args.factor))
+    while time.perf_counter() - begun < args.seconds if asynchronous else steps < count:
+        step(net, optimizer, images, labels)
+        time.sleep(nap)
+        if window:
+            window.put()
+            window.update()
+        steps += 1
+    rate = steps / (time.perf_counter() - begun)
+    if window:
+        dist.barrier()
+        dist.all_reduce(window.tensor, dist.ReduceOp.AVG)
+        window.free()
+    return rate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train on digits; the last rank is slow.")
+    parser.add_argument("--mode", choices=("win_put", "all_reduce"), default="win_put")
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--nap", type=float, default=0.01, help="of each step, in seconds")
+    parser.add_argument("--factor", type=float, default=5.0, help="by which the last rank is slow")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--require-accuracy", type=float, default=0.0, metavar="0.9")
+    args = parser.parse_args()
+
+    dist.init_process_group("bluefog")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    images, labels, test_images, test_labels = load_data(rank, world, args.seed)
+    torch.manual_seed(args.seed)  # the same first parameters everywhere
+    net: nn.Module = make_net()
+    if args.mode == "all_reduce":
+        net = nn.parallel.DistributedDataParallel(net)
+    bluefog_pg.set_topology(bluefog_pg.topology_util.ExponentialTwoGraph(world))
+    torch.manual_seed(args.seed + rank)
+    rate = train(net, images, labels, args)
+    with torch.no_grad():
+        accuracy = (net(test_images).argmax(1) == test_labels).double().mean().item()
+    print(f"rank {rank}: {rate:.1f} steps/s, test accuracy {accuracy:.2%}", flush=True)
+    dist.destroy_process_group()
+    if accuracy < args.require_accuracy:
+        sys.exit(f"rank {rank}: test accuracy {accuracy:.2%} is below {args.require_accuracy:.2%}")
+
+
+if __name__ == "__main__":
+    main()
