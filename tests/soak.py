@@ -1,16 +1,19 @@
 """Kills at random instants, crossed with every operation: no hang, no leak, no wrong result.
 
     python tests/soak.py --rounds 1000
+    python tests/soak.py --rounds 1000 --windows
 
 In each round four ranks call random operations, each followed by an all_reduce whose result is
 checked; one of them is killed. The others have to raise PeerFailed that names it, leave the group,
-meet in a new one, and average there. Ranks are forked from a process that has imported torch: a
-round takes a second.
+meet in a new one, and average there. With windows they add to each other's slots and take out what
+is there, with and without mutexes: the survivors go on, and what they have sent each other arrives.
+Ranks are forked from a process that has imported torch: a round takes a second.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import random
 import shutil
@@ -19,6 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -30,6 +34,7 @@ from needing import OPERATIONS
 
 WORLD = 4
 DEADLINE = 30.0  # seconds until a round hangs
+Body = Callable[[int, int, float], float]  # rank, seed, limit
 
 
 def operate_until_it_fails(rank: int, seed: int) -> inrank.Raised:
@@ -59,30 +64,111 @@ def meet_again(rank: int, victim: int) -> None:
     dist.destroy_process_group()
 
 
-def live(rank: int, seed: int, limit: float) -> None:
-    """One rank's part of a round: what is wrong goes into a file of its name."""
-    where = inrank.directory()
-    inrank.init("store", rank, WORLD)
-    dist.barrier()
+def killed() -> tuple[int, float]:
+    """Who, and when."""
+    victim, when = (inrank.directory() / "killed").read_text().split()
+    return int(victim), float(when)
+
+
+def hear_of_it(rank: int, seed: int, limit: float) -> float:
+    """Operations until one fails; how long after the kill it does."""
     inrank.mark("up")
     error = operate_until_it_fails(rank, seed)
     inrank.await_file("killed")
-    victim, killed = (where / "killed").read_text().split()
-    late = error.ended - float(killed)
-    if error.kind != "PeerFailed" or int(victim) not in (error.ranks or ()) or late > limit:
+    victim, when = killed()
+    late = error.ended - when
+    if error.kind != "PeerFailed" or victim not in (error.ranks or ()) or late > limit:
         raise AssertionError(f"after {late:.2f} s {error.kind} {error.ranks}: {error.text}")
-    (where / f"late.{rank}").write_text(str(late))
+    return late
+
+
+class Adding:
+    """What one rank adds to the others' slots, and takes out of its own."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        import bluefog_pg
+
+        self.chance, self.rank = random.Random(f"{seed} {rank}"), rank
+        n = random.Random(seed).choice([1, 1000, 200_000])
+        self.ones = torch.ones(n, dtype=torch.float64)
+        self.window = bluefog_pg.Window(
+            torch.zeros_like(self.ones), "w", zero_init=True, on_peer_failure="drop"
+        )
+        self.sent = dict.fromkeys(range(WORLD), 0)
+        self.taken = dict.fromkeys(range(WORLD), 0)
+        self.longest = 0.0
+
+    def step(self) -> None:
+        peer = self.chance.choice([r for r in range(WORLD) if r != self.rank])
+        begun = time.monotonic()
+        kind, excludes = self.chance.random(), self.chance.random() < 0.4
+        if kind < 0.5:
+            amount = self.chance.randrange(1, 100)
+            self.window.accumulate(self.ones, dst_weights={peer: amount}, require_mutex=excludes)
+            self.sent[peer] += amount
+        elif kind < 0.9:
+            self.take(peer, excludes)
+        else:
+            with self.window.mutex(for_self=excludes, ranks=[peer]):
+                time.sleep(0.0005)
+        self.longest = max(self.longest, time.monotonic() - begun)
+
+    def take(self, peer: int, excludes: bool) -> None:
+        one = {peer: 1.0}
+        got = self.window.update(
+            self_weight=0.0, neighbor_weights=one, reset=True, clone=True, require_mutex=excludes
+        )
+        assert got.eq(got[0]).all(), f"torn: {got.unique()[:5]}"
+        self.taken[peer] += int(got[0])
+
+
+def go_on_with_windows(rank: int, seed: int, limit: float) -> float:
+    """Beyond a death; how long the longest call has taken."""
+    where, adding = inrank.directory(), Adding(rank, seed)
+    dist.barrier()
+    inrank.mark("up")
+    until = float("inf")
+    while time.monotonic() < until:
+        error = inrank.catch(adding.step)
+        if until == float("inf") and (where / "killed").exists():
+            until = time.monotonic() + 0.1
+        if error and not (error.kind == "PeerFailed" and (where / "killed").exists()):
+            raise AssertionError(f"{error.kind}: {error.text}")
+    victim, _ = killed()
+    alive = [r for r in range(WORLD) if r != victim]
+    (where / f"sent.{rank}").write_text(repr(adding.sent))
+    inrank.mark("sent")
+    for other in alive:
+        inrank.await_file(f"at.sent.{other}")
+    for other in set(alive) - {rank}:
+        adding.take(other, excludes=True)
+        sent = ast.literal_eval((where / f"sent.{other}").read_text())[rank]
+        assert adding.taken[other] == sent, f"{other} sent {sent}, {adding.taken[other]} arrived"
+    inrank.mark("took")
+    for other in alive:
+        inrank.await_file(f"at.took.{other}")
+    assert adding.longest < limit, f"a call took {adding.longest:.2f} s"
+    return adding.longest
+
+
+def live(rank: int, seed: int, limit: float, body: Body) -> None:
+    """One rank's part of a round: what is wrong goes into a file of its name."""
+    inrank.init("store", rank, WORLD)
+    dist.barrier()
+    late = body(rank, seed, limit)
+    (inrank.directory() / f"late.{rank}").write_text(str(late))
+    victim, _ = killed()
     dist.destroy_process_group()
-    meet_again(rank, int(victim))
+    meet_again(rank, victim)
 
 
-def start(rank: int, seed: int, limit: float) -> int:
+def start(rank: int, seed: int, limit: float, body: Body) -> int:
     parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
     inrank.die_with(parent)
     os.environ["RANK"] = str(rank)
-    error = inrank.catch(live, rank, seed, limit)
+    error = inrank.catch(live, rank, seed, limit, body)
     if error:
         (inrank.directory() / f"bad.{rank}").write_text(f"{error.kind}: {error.text}")
     os._exit(0)
@@ -104,21 +190,21 @@ def ended(pids: list[int], until: float) -> dict[int, int]:
     return codes
 
 
-def round_(seed: int, limit: float) -> tuple[float, list[str]]:
+def round_(seed: int, limit: float, body: Body) -> tuple[float, list[str]]:
     """Until the last survivor has heard; and what is wrong."""
     rng = random.Random(seed)
     where = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ["RANKS_DIR"] = str(where)
-    pids = [start(rank, seed, limit) for rank in range(WORLD)]
+    pids = [start(rank, seed, limit, body) for rank in range(WORLD)]
     until = time.monotonic() + DEADLINE
     up = [where / f"at.up.{rank}" for rank in range(WORLD)]
     while time.monotonic() < until and not all(mark.exists() for mark in up):
         time.sleep(0.002)
     time.sleep(rng.uniform(0, 0.5))
     victim = rng.randrange(WORLD)
-    killed = time.monotonic()
+    when = time.monotonic()
     os.kill(pids[victim], signal.SIGKILL)
-    (where / "killed.new").write_text(f"{victim} {killed}")
+    (where / "killed.new").write_text(f"{victim} {when}")
     (where / "killed.new").rename(where / "killed")
     codes = ended(pids, until)
     bad = [f"rank {p.name[4:]}: {p.read_text()}" for p in where.glob("bad.*")]
@@ -139,13 +225,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=1.0, help="seconds until all have heard")
+    parser.add_argument("--windows", action="store_true", help="instead of operations")
     options = parser.parse_args()
+    body = go_on_with_windows if options.windows else hear_of_it
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FutureWarning)  # torch renames what it calls
     before = set(os.listdir("/dev/shm"))
     slowest, faults = 0.0, 0
     for seed in range(options.seed, options.seed + options.rounds):
-        late, bad = round_(seed, options.limit)
+        late, bad = round_(seed, options.limit, body)
         slowest, faults = max(slowest, late), faults + len(bad)
         for what in bad:
             print(f"round {seed}: {what}", flush=True)

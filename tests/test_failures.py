@@ -83,8 +83,9 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
         assert ranks.leave()[0] == 0
 
 
-def test_kills_at_random_instants() -> None:
-    soak = [sys.executable, str(harness.HERE / "soak.py")]
+@pytest.mark.parametrize("what", [(), ("--windows",)], ids=["operations", "windows"])
+def test_kills_at_random_instants(what: tuple[str, ...]) -> None:
+    soak = [sys.executable, str(harness.HERE / "soak.py"), *what]
     done = subprocess.run(
         [*soak, "--rounds", "1000" if harness.FULL else "20", "--limit", str(WITHIN)],
         env=harness.environment(),

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import harness
 import hosts
+import inrank
 
 RANKS = 2
 N = (1 << 31) + 8
@@ -75,6 +76,28 @@ def beyond(rank: int, world: int) -> list[str]:
     return bad + wrong("recv", second, other)
 
 
+def window_beyond(rank: int, world: int) -> list[str]:
+    """Rank 0 puts more than 4 GiB into rank 1, which makes it its own; and what no room is for."""
+    import bluefog_pg as bf
+
+    values = block(3)
+    tensor = torch.zeros((1 << 32) + 8, dtype=torch.uint8)
+    window = bf.Window(tensor, "w", zero_init=True)
+    if rank == 0:
+        fill(tensor, values)
+        window.put(dst_weights=[1])
+    dist.barrier()
+    bad = []
+    if rank == 1:
+        window.update(self_weight=0.0, neighbor_weights={0: 1.0}, reset=True)
+        bad = wrong("put", tensor, values)
+    window.free()
+    error = inrank.catch(bf.Window, torch.empty(20 << 30, dtype=torch.uint8), "v")
+    if error is None or "no room" not in error.text:
+        bad.append(f"20 GiB: {error}")
+    return bad
+
+
 def available() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable"):
@@ -88,6 +111,12 @@ enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB 
 @enough_memory
 def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
     assert pool.run(beyond, timeout=200) == [[], []]
+
+
+@pytest.mark.skipif(available() < 18 << 30, reason="needs 18 GiB of free memory")
+@harness.only_bluefog
+def test_a_window_of_more_than_four_gigabytes(pool: harness.Pool) -> None:
+    assert pool.run(window_beyond, world=2, timeout=200) == [[], []]
 
 
 @enough_memory
