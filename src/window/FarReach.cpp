@@ -31,7 +31,7 @@ const char* nameOf(Request::What what) {
 // Lives as long as its operation.
 struct Asking::Talk {
   Request request;
-  Letter answer;
+  Delivery answer;
   std::shared_ptr<void> kept;
 };
 
@@ -110,7 +110,7 @@ void Asking::await(const Rest& rest) {
 
 std::optional<int> FarMutex::take() {
   const auto holder = std::make_shared<std::optional<int>>();
-  const auto hear = [holder](const Answer& answer, const Letter&) {
+  const auto hear = [holder](const Answer& answer, const Delivery&) {
     if (answer.how == Answer::How::kHeld) {
       *holder = answer.holder;
     }
@@ -156,13 +156,14 @@ Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
 }
 
 Rest FarReach::get(double weight, Engine::Who who) {
-  const auto fill = [own = own_, owner = owner_, asking = asking_, weight](const Answer& answer,
-                                                                           const Letter& letter) {
+  const auto fill = [own = own_, owner = owner_, asking = asking_, weight](
+                        const Answer& answer, const Delivery& delivery) {
     const WindowShape& shape = own->shape();
-    if (letter.bytesOfBody<Answer>() != shape.bytes()) {
+    if (delivery.bytesOfBody<Answer>() != shape.bytes()) {
       throw asking->failure("has a window of another size");
     }
-    own->fill(owner, {shape.dtype, shape.count, letter.body<Answer>(), weight, weight * answer.p});
+    own->fill(owner,
+              {shape.dtype, shape.count, delivery.body<Answer>(), weight, weight * answer.p});
   };
   return asking_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "window/Letter.hpp"
+#include "window/Delivery.hpp"
 #include "window/Reach.hpp"
 #include "window/Request.hpp"
 #include "window/Window.hpp"
@@ -24,7 +24,7 @@ class Asking : public std::enable_shared_from_this<Asking> {
 
   // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
   // drives; it may throw Failure.
-  using Then = std::function<void(const Answer&, const Letter&)>;
+  using Then = std::function<void(const Answer&, const Delivery&)>;
   Rest ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then = {});
   // Waits for it; throws its error.
   void await(const Rest& rest);

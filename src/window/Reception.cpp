@@ -12,12 +12,12 @@
 namespace bluefog {
 namespace {
 
-std::shared_ptr<Letter> letterOf(const Answer& answer, ConstSpan body = {}) {
-  auto letter = std::make_shared<Letter>();
-  std::byte* data = letter->make(sizeof answer + body.bytes);
+std::shared_ptr<Delivery> deliveryOf(const Answer& answer, ConstSpan body = {}) {
+  auto delivery = std::make_shared<Delivery>();
+  std::byte* data = delivery->make(sizeof answer + body.bytes);
   std::memcpy(data, &answer, sizeof answer);
   copyBytes(data + sizeof answer, body.data, body.bytes);
-  return letter;
+  return delivery;
 }
 
 Answer take(SlotMutex& mutex) {
@@ -36,7 +36,7 @@ std::shared_ptr<Op> serviceOp() {
 Reception::Reception(Engine& engine, std::shared_ptr<Lives> lives)
     : engine_(engine),
       lives_(std::move(lives)),
-      letters_(static_cast<size_t>(engine.members().size)) {}
+      deliveries_(static_cast<size_t>(engine.members().size)) {}
 
 void Reception::open() {
   for (const int peer : engine_.hosts().elsewhere()) {
@@ -58,7 +58,7 @@ void Reception::await(int peer) {
   auto op = serviceOp();
   op->scripts.push_back(neighborGather(
       engine_.mailbox(), *op, {peer}, kRequests, [this, peer](const std::vector<size_t>& bytes) {
-        return std::vector<std::byte*>{letters_[static_cast<size_t>(peer)].make(bytes.front())};
+        return std::vector<std::byte*>{deliveries_[static_cast<size_t>(peer)].make(bytes.front())};
       }));
   op->finished = [self = shared_from_this(), peer](const Op& ended) { self->receive(peer, ended); };
   engine_.post(op, Engine::Who::kEngine);
@@ -73,10 +73,10 @@ void Reception::receive(int peer, const Op& op) {
     return;
   }
   try {
-    const Letter& letter = letters_[static_cast<size_t>(peer)];
+    const Delivery& delivery = deliveries_[static_cast<size_t>(peer)];
     // Of a message that its sender has broken off there is nothing to do.
-    if (const auto request = failed ? std::nullopt : letter.header<Request>()) {
-      answer(peer, request->answer, serve(peer, *request, letter));
+    if (const auto request = failed ? std::nullopt : delivery.header<Request>()) {
+      answer(peer, request->answer, serve(peer, *request, delivery));
     }
     await(peer);
   } catch (const Error&) {
@@ -84,43 +84,44 @@ void Reception::receive(int peer, const Op& op) {
   }
 }
 
-void Reception::answer(int peer, int64_t tag, std::shared_ptr<Letter> letter) {
+void Reception::answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery) {
   auto op = serviceOp();
-  addSend(engine_.mailbox(), *op, {peer, tag, ConstSpans(letter->whole())});
-  op->memory = std::move(letter);
+  addSend(engine_.mailbox(), *op, {peer, tag, ConstSpans(delivery->whole())});
+  op->memory = std::move(delivery);
   engine_.post(op, Engine::Who::kEngine);
 }
 
-std::shared_ptr<Letter> Reception::serve(int peer, const Request& request, const Letter& letter) {
+std::shared_ptr<Delivery> Reception::serve(int peer, const Request& request,
+                                           const Delivery& delivery) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {
-    return letterOf({.how = Answer::How::kNoSuchWindow});
+    return deliveryOf({.how = Answer::How::kNoSuchWindow});
   }
   Window& window = *found->second;
   const WindowShape& shape = window.shape();
   NearMutex mutex(window.mutexWith(peer), peer, *lives_);
   switch (request.what) {
     case Request::What::kTakeMutex:
-      return letterOf(take(mutex));
+      return deliveryOf(take(mutex));
     case Request::What::kLetMutexGo:
       if (window.mutexWith(peer).holder() == peer) {
         mutex.letGo();
       }
-      return letterOf({});
+      return deliveryOf({});
     case Request::What::kGet:
-      return letterOf({.p = window.p()}, {window.tensor(), shape.bytes()});
+      return deliveryOf({.p = window.p()}, {window.tensor(), shape.bytes()});
     default:
       break;
   }
-  if (letter.bytesOfBody<Request>() != shape.bytes()) {
-    return letterOf({.how = Answer::How::kWrongSize});
+  if (delivery.bytesOfBody<Request>() != shape.bytes()) {
+    return deliveryOf({.how = Answer::How::kWrongSize});
   }
-  const Contribution what{shape.dtype, shape.count, letter.body<Request>(), request.weight,
+  const Contribution what{shape.dtype, shape.count, delivery.body<Request>(), request.weight,
                           request.has_p != 0 ? std::optional(request.p) : std::nullopt};
   Slot slot = window.slotOf(peer);
   request.what == Request::What::kAccumulate ? slot.accumulate(what) : slot.put(what);
-  return letterOf({});
+  return deliveryOf({});
 }
 
 }  // namespace bluefog

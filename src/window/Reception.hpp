@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transport/Engine.hpp"
-#include "window/Letter.hpp"
+#include "window/Delivery.hpp"
 #include "window/Lives.hpp"
 #include "window/Request.hpp"
 #include "window/Window.hpp"
@@ -29,13 +29,13 @@ class Reception : public std::enable_shared_from_this<Reception> {
  private:
   void await(int peer);
   void receive(int peer, const Op& op);
-  void answer(int peer, int64_t tag, std::shared_ptr<Letter> letter);
+  void answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery);
   // With what follows the answer.
-  std::shared_ptr<Letter> serve(int peer, const Request& request, const Letter& letter);
+  std::shared_ptr<Delivery> serve(int peer, const Request& request, const Delivery& delivery);
 
   Engine& engine_;  // has what this one posts, and lives as long as that
   const std::shared_ptr<Lives> lives_;
-  std::vector<Letter> letters_;  // of each rank, the last one
+  std::vector<Delivery> deliveries_;  // of each rank, the last one
   std::mutex mutex_;
   std::map<uint64_t, Window*> windows_;
 };
