@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import harness
+import hosts
 from programs import Ran, run_script
 
 pytestmark = harness.only_bluefog
@@ -60,6 +61,15 @@ def test_averaging_is_compared_with_raw_mpi(tmp_path: Path) -> None:
         assert [row[key] for row in found["touched"]] == [1.0] * len(OPS), key
     assert "time of raw MPI / time of bluefog" in ran.out
     assert (tmp_path / "neighbors.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("mpi")
+def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
+    with hosts.network(1):
+        pass  # skips where there can be none
+    out = bench("windows.py", "--quick").out
+    assert len(re.findall(r"(?:reached|missed)$", out, re.MULTILINE)) == 13, out
+    assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
 
 
 def row(peer: str, size: int, us: float, ranks: int = 2) -> dict[str, Any]:

@@ -168,3 +168,60 @@ def test_one_that_stands_is_late_and_then_goes_on() -> None:
         (error, _), (_, seen) = ranks.values().values()
     harness.raised(error, "CollectiveTimeout", ranks=[1], text="win_put 'w': timeout after 2.0 s")
     assert seen == [3.0]
+
+
+def freed_while_under_way(rank: int, world: int) -> list[Any]:
+    bf = windows.ring()
+    x = torch.zeros(1 << 20)
+    bf.win_create(x, "w", zero_init=True)
+    dist.barrier()
+    handle = bf.win_put_nonblocking(torch.ones(1 << 20), "w")
+    early = bf.win_poll(handle)
+    bf.win_free("w")
+    late = bf.win_poll(handle)
+    waited = bf.win_wait(handle)
+    bf.win_create(x, "w", zero_init=True)  # another one of this name
+    empty = bf.win_read_neighbor("w", 1 - rank).count_nonzero().item()
+    bf.win_free("w")
+    return [early, late, waited, empty]
+
+
+def test_a_window_is_freed_when_what_is_under_way_has_ended() -> None:
+    with hosts.network(2, "1gbit") as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(freed_while_under_way, world=2, store="s")
+        assert ranks.values() == {rank: [False, True, True, 0] for rank in range(2)}
+
+
+def interrupted(rank: int, world: int) -> list[Any]:
+    """Ctrl-C while a put waits for a rank that stands; it arrives later, before the next one."""
+    bf = windows.ring()
+    x = torch.ones(1 << 20)
+    window = bf.Window(x.clone(), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        inrank.gate("stopped")
+        error = inrank.catch(window.put, x)
+        inrank.mark("late")
+        inrank.gate("again")
+        window.accumulate(x)
+    inrank.meet("put", world)
+    return [error, window.read(1 - rank).unique().tolist()]
+
+
+def test_an_interrupted_put_arrives_once_and_in_order() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(interrupted, world=2, store="s")
+        ranks.at("begins", 0)
+        ranks.stop(1)
+        ranks.open("stopped")
+        time.sleep(0.5)
+        since = ranks.interrupt(0)
+        ranks.at("late", 0)
+        ranks.cont(1)
+        ranks.open("again")
+        (error, _), (_, seen) = ranks.values().values()
+    harness.raised(error, "KeyboardInterrupt")
+    assert error.took(since) < 1.5 * harness.SLOW
+    assert seen == [2.0]
