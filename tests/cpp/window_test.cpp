@@ -215,7 +215,12 @@ TEST_P(WindowTest, WhoAsksForNoWindowHearsSo) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, WindowTest, ::testing::Values(1, 2, 4));
+#if defined(__SANITIZE_THREAD__)
+// It has no addresses for several ranks' rooms, and sees no order between two mappings.
+INSTANTIATE_TEST_SUITE_P(Hosts, WindowTest, ::testing::Values(kRanks));
+#else
+INSTANTIATE_TEST_SUITE_P(Hosts, WindowTest, ::testing::Values(1, 2, kRanks));
+#endif
 
 }  // namespace
 }  // namespace bluefog::testing
