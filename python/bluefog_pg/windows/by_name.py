@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._member import member_of
 from bluefog_pg.windows._switch import (
@@ -59,17 +59,11 @@ _numbers = itertools.count(1)
 _handles: dict[int, WindowWork] = {}  # of what nobody has waited for
 
 
-def win_create(
-    tensor: Tensor,
-    name: str,
-    zero_init: bool = False,
-    group: Group = None,
-    on_peer_failure: Literal["raise", "drop"] = "raise",
-) -> bool:
+def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
     """Collective: make a window, as `Window`. False where there is one of this name."""
     if name in member_of(group).windows:
         return False
-    Window(tensor, name, zero_init=zero_init, on_peer_failure=on_peer_failure, group=group)
+    Window(tensor, name, zero_init=zero_init, group=group)
     return True
 
 
