@@ -32,7 +32,7 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging;
 
 test: dev test-cpp ## Run the Python and the C++ tests
 	pytest
-	BLUEFOG_TRANSPORT=mpi pytest tests/test_collectives.py tests/test_covering.py tests/test_neighbor.py tests/test_point_to_point.py tests/test_windows.py
+	BLUEFOG_TRANSPORT=mpi pytest tests/test_collectives.py tests/test_covering.py tests/test_neighbor.py tests/test_point_to_point.py tests/test_windows.py tests/test_window_faults.py
 
 test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)

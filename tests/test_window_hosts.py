@@ -107,36 +107,8 @@ def test_asynchronous_calls() -> None:
     assert got == [8.0 + 16.0]
 
 
-def test_who_dies_on_another_host_lets_go_of_the_mutex() -> None:
-    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
-        ranks.start(windows.killed_with_the_mutex, world=2, store="s")
-        ranks.at("holds", 1)
-        ranks.kill(1)
-        ranks.open("killed")
-        took = ranks.values(dead={1})[0]
-        assert took is not None
-        assert took < harness.WITHIN
-
-
-@pytest.mark.parametrize("n", [1000, 1 << 18])
-def test_a_writer_killed_on_another_host_leaves_slots_whole(n: int) -> None:
-    with hosts.network(3) as three, Ranks(3, hosts=three) as ranks:
-        ranks.start(windows.adding_until_killed, n, world=3, store="s")
-        for rank in range(3):
-            ranks.at("begins", rank)
-        time.sleep(0.15)
-        ranks.kill(2)
-        time.sleep(0.3)
-        ranks.open("killed")
-        told = ranks.values(dead={2})
-    for _, errors, is_whole in told.values():
-        assert is_whole
-        for error in errors:
-            harness.raised(error, "PeerFailed", ranks=[2])
-
-
-def to_one_that_stands(rank: int, world: int) -> list[Any]:
-    """Rank 1 is stopped for longer than the timeout, and goes on."""
+def to_one_that_stands(rank: int, world: int, then: str, factor: float) -> list[Any]:
+    """A put while rank 1 is stopped, and another call when that goes on."""
     bf = windows.ring()
     x = torch.ones(1 << 20)
     window = bf.Window(x.clone(), "w", zero_init=True)
@@ -148,17 +120,14 @@ def to_one_that_stands(rank: int, world: int) -> list[Any]:
         error = inrank.catch(window.put, x)
         inrank.mark("late")
         inrank.gate("again")
-        window.put(3 * x)
-    else:
-        inrank.gate("again")
+        getattr(window, then)(factor * x)
     inrank.meet("put", world)
-    seen = window.read(1 - rank).unique().tolist()
-    return [error, seen]
+    return [error, window.read(1 - rank).unique().tolist()]
 
 
 def test_one_that_stands_is_late_and_then_goes_on() -> None:
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
-        ranks.start(to_one_that_stands, world=2, store="s", timeout=2)
+        ranks.start(to_one_that_stands, "put", 3.0, world=2, store="s", timeout=2)
         ranks.at("begins", 0)
         ranks.stop(1)
         ranks.open("stopped")
@@ -192,27 +161,10 @@ def test_a_window_is_freed_when_what_is_under_way_has_ended() -> None:
         assert ranks.values() == {rank: [False, True, True, 0] for rank in range(2)}
 
 
-def interrupted(rank: int, world: int) -> list[Any]:
-    """Ctrl-C while a put waits for a rank that stands; it arrives later, before the next one."""
-    bf = windows.ring()
-    x = torch.ones(1 << 20)
-    window = bf.Window(x.clone(), "w", zero_init=True)
-    dist.barrier()
-    error = None
-    if rank == 0:
-        inrank.mark("begins")
-        inrank.gate("stopped")
-        error = inrank.catch(window.put, x)
-        inrank.mark("late")
-        inrank.gate("again")
-        window.accumulate(x)
-    inrank.meet("put", world)
-    return [error, window.read(1 - rank).unique().tolist()]
-
-
 def test_an_interrupted_put_arrives_once_and_in_order() -> None:
+    """Ctrl-C ends the wait; what was put arrives later, before the next one."""
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
-        ranks.start(interrupted, world=2, store="s")
+        ranks.start(to_one_that_stands, "accumulate", 1.0, world=2, store="s")
         ranks.at("begins", 0)
         ranks.stop(1)
         ranks.open("stopped")

@@ -71,7 +71,7 @@ void FlightLog::settle(size_t looks) {
     if (entry.number != number) {
       continue;  // a later one has its place
     }
-    if (!entry.op->done.load(std::memory_order_acquire)) {
+    if (!entry.op->hasEnded()) {
       open_.push_back(number);
       continue;
     }

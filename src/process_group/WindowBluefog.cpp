@@ -17,10 +17,6 @@ namespace {
 // How long a wait for a mutex sleeps before it looks after its caller's business.
 constexpr std::chrono::milliseconds kSlice{20};
 
-bool hasEnded(const Op& op) {
-  return op.done.load(std::memory_order_acquire);
-}
-
 Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }
@@ -68,22 +64,14 @@ class WindowBluefog::Taken {
   Taken(WindowBluefog& window, const char* op, std::vector<Edge> edges, bool wanted)
       : window_(window) {
     if (wanted) {
-      std::sort(edges.begin(), edges.end());
-      for (const Edge& edge : edges) {
-        if (!window_.isMine(edge)) {
-          window_.take(op, edge);
-          edges_.push_back(edge);
-        }
-      }
+      std::erase_if(edges, [&](const Edge& edge) { return window_.isMine(edge); });
+      window_.takeAll(op, edges);
+      edges_ = std::move(edges);
     }
   }
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;
-  ~Taken() {
-    for (const Edge& edge : edges_) {
-      window_.letGo(edge);
-    }
-  }
+  ~Taken() { window_.letGo(edges_); }
 
  private:
   WindowBluefog& window_;
@@ -172,7 +160,10 @@ std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const W
   if (ground_.engine->hosts().isHere(rank)) {
     return std::make_unique<NearReach>(window_, rank, place, *ground_.grounds, *ground_.lives);
   }
-  return std::make_unique<FarReach>(ground_.engine, window_, rank, number, name_, ground_.timeout);
+  const auto asking =
+      std::make_shared<Asking>(ground_.engine, rank, number, name_, ground_.timeout,
+                               [ledger = ledger_, rank] { ledger->noteDropped(rank); });
+  return std::make_unique<FarReach>(window_, rank, asking);
 }
 
 std::string WindowBluefog::who(const char* op) const {
@@ -229,15 +220,21 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   if (!async_op && dead.empty() && rests.empty()) {
     return nullptr;
   }
-  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead), rests, drops_);
-  if (!async_op) {
-    work->wait();
-    return nullptr;
+  remember(rests);
+  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead),
+                                           std::move(rests), drops_);
+  if (async_op) {
+    return work;
   }
+  work->wait();
+  return nullptr;
+}
+
+// For flush(): also what is waited for, since Ctrl-C ends the wait alone.
+void WindowBluefog::remember(const std::vector<Rest>& rests) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(under_way_, [](const Rest& rest) { return hasEnded(*rest); });
+  std::erase_if(under_way_, [](const Rest& rest) { return rest->hasEnded(); });
   under_way_.insert(under_way_.end(), rests.begin(), rests.end());
-  return work;
 }
 
 void WindowBluefog::flush() {
@@ -271,9 +268,8 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
     const Taken taken(*this, op, {{to.rank, window.rank()}}, opts.require_mutex);
     const Contribution what{window.shape().dtype, window.shape().count, flat->readable(), to.weight,
                             opts.with_p ? std::optional(to.weight * p) : std::nullopt};
-    const auto dropped = [ledger = ledger_, rank = to.rank] { ledger->noteDropped(rank); };
     ledger_->notePut(to.rank, tensor_.nbytes());
-    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat, dropped}),
+    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}),
                      opts.require_mutex);
   });
 }
@@ -365,14 +361,18 @@ void WindowBluefog::take(const std::vector<Edge>& edges) {
   for (const Edge& edge : edges) {
     TORCH_CHECK(!isMine(edge), who("win_mutex"), "this thread holds the mutex already");
   }
-  std::vector<Edge> sorted = edges;
+  takeAll("win_mutex", edges);
+}
+
+// Or none, where one cannot be had.
+void WindowBluefog::takeAll(const char* op, std::vector<Edge> edges) {
   // All ranks take them in this order, so that none waits for one that waits for it.
-  std::sort(sorted.begin(), sorted.end());
-  for (auto edge = sorted.begin(); edge != sorted.end(); ++edge) {
+  std::sort(edges.begin(), edges.end());
+  for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
     try {
-      take("win_mutex", *edge);
+      take(op, *edge);
     } catch (...) {
-      letGo(std::vector<Edge>(sorted.begin(), edge));
+      letGo(std::vector<Edge>(edges.begin(), edge));
       throw;
     }
   }

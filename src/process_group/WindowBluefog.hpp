@@ -108,9 +108,11 @@ class WindowBluefog {
   // Of the ranks that live: begins `what` with each.
   template <class What>
   WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
+  void remember(const std::vector<Rest>& rests);
   Rest waitedFor(Rest rest, bool is_wanted);
   SlotMutex& mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
+  void takeAll(const char* op, std::vector<Edge> edges);
   void take(const char* op, const Edge& edge);
   void letGo(const Edge& edge);
   bool isMine(const Edge& edge) const;

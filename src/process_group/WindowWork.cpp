@@ -10,7 +10,7 @@ namespace bluefog {
 
 bool WindowWork::isCompleted() const {
   return std::all_of(rests_.begin(), rests_.end(),
-                     [](const Rest& rest) { return rest->done.load(std::memory_order_acquire); });
+                     [](const Rest& rest) { return rest->hasEnded(); });
 }
 
 void WindowWork::wait() {

@@ -45,7 +45,7 @@ class WorkBluefog : public c10d::Work {
  private:
   void checkProcess() const;
   void complete(c10::ivalue::Future& future) const;
-  bool done() const { return op_->done.load(std::memory_order_acquire); }
+  bool done() const { return op_->hasEnded(); }
 
   std::shared_ptr<Engine> engine_;
   const Frontend::Raised raised_;

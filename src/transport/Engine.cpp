@@ -202,7 +202,7 @@ bool Engine::wait(const Op& op, Deadline limit) {
   const bool may_stand = limit.isNever();
   bool is_helped = false;
   Deadline next_interrupt = Deadline::in(kSlice);
-  while (!op.done.load(std::memory_order_acquire)) {
+  while (!op.hasEnded()) {
     if (limit.passed()) {
       leave();
       return false;

@@ -73,6 +73,7 @@ struct Op {
   std::function<void(Op&)> finished;
   std::atomic<bool> calls_back{false};
 
+  bool hasEnded() const { return done.load(std::memory_order_acquire); }
   // Lets go of the caller's tensors, and of the Work, which holds this.
   void release() {
     finished = nullptr;

@@ -13,6 +13,10 @@ namespace {
 // Between two times that a rank asks for a mutex that another one holds.
 constexpr std::chrono::milliseconds kAskAgain{1};
 
+bool isPut(Request::What what) {
+  return what == Request::What::kPut || what == Request::What::kAccumulate;
+}
+
 const char* nameOf(Request::What what) {
   switch (what) {
     case Request::What::kPut:
@@ -36,12 +40,13 @@ struct Asking::Talk {
 };
 
 Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-               std::chrono::milliseconds timeout)
+               std::chrono::milliseconds timeout, std::function<void()> dropped)
     : engine_(std::move(engine)),
       peer_(peer),
       window_(window),
       name_(std::move(name)),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      dropped_(std::move(dropped)) {}
 
 Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then) {
   auto talk = std::make_shared<Talk>(Talk{request, {}, manner.kept});
@@ -69,10 +74,10 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
     }
   };
   op->memory = talk;
-  if (manner.dropped) {
-    op->finished = [dropped = manner.dropped](const Op& ended) {
+  if (isPut(request.what)) {
+    op->finished = [self = shared_from_this()](const Op& ended) {
       if (causeOf(ended.error) == Cause::kPeerFailed) {
-        dropped();
+        self->dropped_();
       }
     };
   }
@@ -137,13 +142,6 @@ void FarMutex::letGo() noexcept {
     // The group has ended, and the mutex with it.
   }
 }
-
-FarReach::FarReach(std::shared_ptr<Engine> engine, std::shared_ptr<Window> own, int owner,
-                   uint64_t number, std::string name, std::chrono::milliseconds timeout)
-    : own_(std::move(own)),
-      owner_(owner),
-      asking_(std::make_shared<Asking>(std::move(engine), owner, number, std::move(name), timeout)),
-      mutex_(asking_) {}
 
 Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
   const Request request{

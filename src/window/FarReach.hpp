@@ -19,8 +19,10 @@ namespace bluefog {
 // How a window's part on another host is asked for something. What is under way keeps it.
 class Asking : public std::enable_shared_from_this<Asking> {
  public:
+  // `window`: its number, alike on all ranks. `dropped` is called for what was to be put into the
+  // window of a rank that turns out to be dead.
   Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-         std::chrono::milliseconds timeout);
+         std::chrono::milliseconds timeout, std::function<void()> dropped);
 
   // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
   // drives; it may throw Failure.
@@ -40,6 +42,7 @@ class Asking : public std::enable_shared_from_this<Asking> {
   const uint64_t window_;
   const std::string name_;
   const std::chrono::milliseconds timeout_;
+  const std::function<void()> dropped_;
   std::atomic<uint32_t> asked_{0};
 };
 
@@ -58,9 +61,8 @@ class FarMutex final : public SlotMutex {
 // Of a rank on another host, whose engine does what this one asks.
 class FarReach final : public Reach {
  public:
-  // `number`: the window's, alike on all ranks.
-  FarReach(std::shared_ptr<Engine> engine, std::shared_ptr<Window> own, int owner, uint64_t number,
-           std::string name, std::chrono::milliseconds timeout);
+  FarReach(std::shared_ptr<Window> own, int owner, std::shared_ptr<Asking> asking)
+      : own_(std::move(own)), owner_(owner), asking_(std::move(asking)), mutex_(asking_) {}
 
   Rest put(const Contribution& what, Into into, const Manner& manner) override;
   Rest get(double weight, Engine::Who who) override;

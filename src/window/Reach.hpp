@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "transport/Engine.hpp"
@@ -21,9 +20,8 @@ class Reach {
 
   enum class Into : uint8_t { kReplace, kAdd };
   struct Manner {
-    Engine::Who who;                     // waits for what is under way
-    std::shared_ptr<void> kept;          // owns the data until that ends
-    std::function<void()> dropped = {};  // called when it turns out then that the rank is dead
+    Engine::Who who;             // waits for what is under way
+    std::shared_ptr<void> kept;  // owns the data until that ends
   };
   // Into this rank's slot there. `what` is of the window's shape.
   virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;

@@ -88,7 +88,8 @@ class Member {
     if (me.engine.hosts().isHere(peer)) {
       return std::make_unique<NearReach>(window, peer, place, *grounds_, *lives_);
     }
-    return std::make_unique<FarReach>(engine_, window, peer, kNumber, "w", me.limit);
+    return std::make_unique<FarReach>(
+        window, peer, std::make_shared<Asking>(engine_, peer, kNumber, "w", me.limit, [] {}));
   }
   void wait(const Rest& rest) {
     if (rest) {
@@ -203,7 +204,7 @@ TEST_P(WindowTest, WhoAsksForNoWindowHearsSo) {
   run([](Member& member) {
     const std::shared_ptr<Engine> engine(std::shared_ptr<void>(), &member.me.engine);
     for (const int peer : engine->hosts().elsewhere()) {
-      const auto asking = std::make_shared<Asking>(engine, peer, 99, "gone", 10s);
+      const auto asking = std::make_shared<Asking>(engine, peer, 99, "gone", 10s, [] {});
       const Error error =
           failureOf([&] { asking->await(asking->ask({}, {}, {Engine::Who::kCaller, {}})); });
       EXPECT_EQ(error.cause(), Cause::kMismatch);

@@ -98,10 +98,7 @@ def neighbor_win_put(
         ValueError: there is no window of that name; ranks that are no out-neighbours; others as
             `Window.put`.
     """
-    window = _target("win_put", name, dst_weights, group)
-    window.put(
-        tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
-    )
+    _write("win_put", tensor, name, self_weight, dst_weights, require_mutex, group)
     return True
 
 
@@ -114,10 +111,7 @@ def neighbor_win_accumulate(
     group: Group = None,
 ) -> bool:
     """`Window.accumulate` to out-neighbours, as `neighbor_win_put`. True."""
-    window = _target("win_accumulate", name, dst_weights, group)
-    window.accumulate(
-        tensor, self_weight=self_weight, dst_weights=dst_weights, require_mutex=require_mutex
-    )
+    _write("win_accumulate", tensor, name, self_weight, dst_weights, require_mutex, group)
     return True
 
 
@@ -129,7 +123,7 @@ def neighbor_win_get(
     Raises:
         ValueError: there is no window of that name; ranks that are no in-neighbours.
     """
-    _source(name, src_weights, group).get(src_weights=src_weights, require_mutex=require_mutex)
+    _get(name, src_weights, require_mutex, group)
     return True
 
 
@@ -142,14 +136,8 @@ def neighbor_win_put_nonblocking(
     group: Group = None,
 ) -> int:
     """`neighbor_win_put`, with a handle for `win_wait` and `win_poll`."""
-    work = _target("win_put", name, dst_weights, group).put(
-        tensor,
-        self_weight=self_weight,
-        dst_weights=dst_weights,
-        require_mutex=require_mutex,
-        async_op=True,
-    )
-    return _handle_of(work)
+    given = (tensor, name, self_weight, dst_weights, require_mutex, group)
+    return _handle_of(_write("win_put", *given, async_op=True))
 
 
 def neighbor_win_accumulate_nonblocking(
@@ -161,24 +149,15 @@ def neighbor_win_accumulate_nonblocking(
     group: Group = None,
 ) -> int:
     """`neighbor_win_accumulate`, with a handle for `win_wait` and `win_poll`."""
-    work = _target("win_accumulate", name, dst_weights, group).accumulate(
-        tensor,
-        self_weight=self_weight,
-        dst_weights=dst_weights,
-        require_mutex=require_mutex,
-        async_op=True,
-    )
-    return _handle_of(work)
+    given = (tensor, name, self_weight, dst_weights, require_mutex, group)
+    return _handle_of(_write("win_accumulate", *given, async_op=True))
 
 
 def neighbor_win_get_nonblocking(
     name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
 ) -> int:
     """`neighbor_win_get`, with a handle for `win_wait` and `win_poll`."""
-    window = _source(name, src_weights, group)
-    return _handle_of(
-        window.get(src_weights=src_weights, require_mutex=require_mutex, async_op=True)
-    )
+    return _handle_of(_get(name, src_weights, require_mutex, group, async_op=True))
 
 
 def win_poll(handle: int) -> bool:
@@ -322,16 +301,35 @@ def _handle_of(work: WindowWork | None) -> int:
     return handle
 
 
-def _target(op: str, name: str, dst_weights: Weights, group: Group) -> Window:
+def _write(
+    op: str,
+    tensor: Tensor,
+    name: str,
+    self_weight: float | None,
+    dst_weights: Weights,
+    require_mutex: bool,
+    group: Group,
+    *,
+    async_op: bool = False,
+) -> WindowWork | None:
     window = _known(name, op, ValueError, group)
     _require(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
-    return window
+    write = window.put if op == "win_put" else window.accumulate
+    return write(
+        tensor,
+        self_weight=self_weight,
+        dst_weights=dst_weights,
+        require_mutex=require_mutex,
+        async_op=async_op,
+    )
 
 
-def _source(name: str, src_weights: Weights, group: Group) -> Window:
+def _get(
+    name: str, src_weights: Weights, require_mutex: bool, group: Group, *, async_op: bool = False
+) -> WindowWork | None:
     window = _known(name, "win_get", ValueError, group)
     _require(window, "win_get", "src_weights", src_weights, "in-neighbours", window.sources)
-    return window
+    return window.get(src_weights=src_weights, require_mutex=require_mutex, async_op=async_op)
 
 
 def _known(name: str, op: str, error: type[Exception], group: Group) -> Window:
