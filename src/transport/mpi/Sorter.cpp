@@ -119,6 +119,9 @@ void Sorter::takeIn() {
     const int code =
         mpi.improbe(Library::kAny, Library::kAny, mpi.world, &found, &message, &status);
     if (code != 0) {
+      if (mpi.failure_ack == nullptr) {
+        throw std::runtime_error("a rank on another host died; this Open MPI does not say which");
+      }
       learnWhoDied();
       if (++failures > 1) {
         break;
@@ -144,11 +147,11 @@ void Sorter::bury(const std::vector<Requests::Entry*>& requests,
   requests_.bury(requests, memory);
 }
 
-// Until this is asked, no message from any rank is found.
+// Until this is asked after a death, no message from any rank is found.
 void Sorter::learnWhoDied() {
   const Library& mpi = world_.mpi();
   if (mpi.failure_ack == nullptr) {
-    throw std::runtime_error("a rank on another host died; this Open MPI does not say which");
+    return;
   }
   Group dead = nullptr;
   Group all = nullptr;
@@ -165,11 +168,9 @@ void Sorter::learnWhoDied() {
   mpi.group_free(&all);
 }
 
-void Sorter::noteFailure(int to, int code) {
+bool Sorter::hasDied(int rank) {
   learnWhoDied();
-  if (std::find(dead_.begin(), dead_.end(), to) == dead_.end()) {
-    broken_ = "MPI could not send to another host: " + world_.describe(code);
-  }
+  return std::find(dead_.begin(), dead_.end(), rank) != dead_.end();
 }
 
 void Sorter::discard(const Arrival& arrival) {
@@ -182,11 +183,15 @@ Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size
   const std::lock_guard lock(mutex_);
   const Library& mpi = world_.mpi();
   Request request = nullptr;
+  // Open MPI forgets the connection to one that has died, and crashes when it is to send there.
+  if (hasDied(to)) {
+    return requests_.add(nullptr, false);
+  }
   const auto isend = ends == Courier::Ends::kSoon ? mpi.isend : mpi.issend;
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
-  if (code != 0) {
-    noteFailure(to, code);
+  if (code != 0 && !hasDied(to)) {
+    broken_ = "MPI could not send to another host: " + world_.describe(code);
   }
   const bool may_have_ended = ends == Courier::Ends::kSoon && bytes <= kShort;
   return requests_.add(code == 0 ? request : nullptr, may_have_ended);

@@ -62,8 +62,7 @@ class Sorter {
   [[noreturn]] void watchStrangers();
   void takeIn();
   void learnWhoDied();
-  // To send to that rank has failed: it has died, or MPI does not work.
-  void noteFailure(int to, int code);
+  bool hasDied(int rank);
   Requests::Entry* begin(Message message, void* into, size_t bytes);
   void discard(const Arrival& arrival);
 
