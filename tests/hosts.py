@@ -11,6 +11,7 @@ import unittest
 from collections.abc import Iterator, Sequence
 
 ADDRESS = "10.77.{net}.{host}"
+NETS = 250
 _made = itertools.count()
 
 
@@ -44,6 +45,24 @@ def limit(rate: str, link: str, on: Sequence[str] = ()) -> None:
     run(*on, "tc", "qdisc", "add", "dev", link, *shape)
 
 
+def _new_bridge() -> str:
+    """One that no other run has; its number is that of its network."""
+    for _ in range(NETS):
+        bridge = f"bfb{(os.getpid() + next(_made)) % NETS}"
+        try:
+            ip("link", "add", bridge, "type", "bridge")
+        except subprocess.CalledProcessError as error:
+            if "File exists" not in error.stderr:
+                raise unittest.SkipTest(
+                    f"this kernel gives no bridge: {error.stderr.strip()}"
+                ) from error
+        else:
+            return bridge
+    raise RuntimeError(
+        "there are bridges of as many runs as there can be: ip link show type bridge"
+    )
+
+
 @contextlib.contextmanager
 def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
     """The names of n hosts; each one's link carries `rate` (as tc says it) in each direction.
@@ -52,15 +71,8 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise unittest.SkipTest("only root can make network namespaces, with iproute2's `ip`")
-    net = (os.getpid() + next(_made)) % 250
-    bridge = f"bfb{net}"
-    names = [f"bf{net}h{i}" for i in range(n)]
-    try:
-        ip("link", "add", bridge, "type", "bridge")
-    except subprocess.CalledProcessError as error:
-        if "File exists" in error.stderr:  # another run's
-            raise
-        raise unittest.SkipTest(f"this kernel gives no bridge: {error.stderr.strip()}") from error
+    bridge = _new_bridge()
+    names = [f"bf{bridge.removeprefix('bfb')}h{i}" for i in range(n)]
     try:
         ip("addr", "add", f"{outside(names[0])}/24", "dev", bridge)
         ip("link", "set", bridge, "up")
