@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from contextlib import AbstractContextManager
 from typing import Any
@@ -129,3 +130,224 @@ def test_a_killed_writer_leaves_slots_whole(n: int, is_apart: bool, moment: floa
         assert is_whole
         for error in errors:
             harness.raised(error, "PeerFailed", ranks=[2])
+
+
+def scaling(rank: int, world: int) -> list[Any]:
+    """Rank 2 dies; what rank 0 gives to it and to rank 1 is given away."""
+    import bluefog_pg as bf
+
+    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
+    bf.turn_on_win_ops_with_associated_p()
+    window = bf.Window(torch.full((4,), 8.0), "w", zero_init=True)
+    dist.barrier()
+    inrank.mark("ready")
+    inrank.gate("killed")
+    time.sleep(harness.WITHIN)
+    error = None
+    if rank == 0:
+        error = inrank.catch(window.accumulate, self_weight=0.5, dst_weights={1: 0.25, 2: 0.25})
+    inrank.meet("given", world - 1)
+    got = window.update_then_collect().tolist(), window.associated_p
+    freed = inrank.catch(window.free)
+    return [error, got, freed, inrank.catch(window.put), sorted(bf.window_stats())]
+
+
+@on_one_host_and_several
+def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
+    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
+        ranks.start(scaling, world=3, store="s")
+        ranks.at("ready")
+        ranks.kill(2)
+        ranks.open("killed")
+        told = ranks.values(dead={2})
+    harness.raised(told[0][0], "PeerFailed", ranks=[2], text="win_accumulate 'w'")
+    assert told[0][1] == ([4.0] * 4, 0.5)
+    assert told[1][1] == ([10.0] * 4, 1.25)
+    for _, _, freed, after, names in told.values():
+        harness.raised(freed, "PeerFailed", ranks=[2])
+        harness.raised(after, "ValueError", text="the window was freed")
+        assert names == []
+
+
+def excluding_the_dead(rank: int, world: int) -> list[Any]:
+    """With "drop" a survivor takes its mutexes, frees, and nothing is raised."""
+    import bluefog_pg as bf
+
+    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
+    window = bf.Window(torch.ones(4), "w", zero_init=True, on_peer_failure="drop")
+    dist.barrier()
+    inrank.mark("ready")
+    inrank.gate("killed")
+    time.sleep(harness.WITHIN)
+    with window.mutex():
+        window.accumulate(require_mutex=True)
+    with window.mutex(for_self=True):
+        pass
+    inrank.meet("added", world - 1)
+    got = window.update_then_collect().tolist()
+    window.free()
+    return got
+
+
+@on_one_host_and_several
+def test_survivors_take_mutexes_and_free(is_apart: bool) -> None:
+    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
+        ranks.start(excluding_the_dead, world=3, store="s")
+        ranks.at("ready")
+        ranks.kill(2)
+        ranks.open("killed")
+        assert ranks.values(dead={2}) == {0: [2.0] * 4, 1: [2.0] * 4}
+
+
+def leaving(rank: int, world: int) -> list[Any] | None:
+    """Rank 1 leaves the group and lives on."""
+    bf = windows.ring()
+    window = bf.Window(torch.ones(4), "w", zero_init=True)
+    dist.barrier()
+    if rank == 1:
+        dist.destroy_process_group()
+        late = inrank.catch(window.free)
+        inrank.mark("left")
+        inrank.gate("told")
+        return [late]
+    inrank.gate("left")
+    time.sleep(harness.WITHIN)
+    return [inrank.catch(window.put), inrank.catch(window.get)]
+
+
+@on_one_host_and_several
+def test_one_that_has_left_is_put_to_no_more(is_apart: bool) -> None:
+    with machines(2, is_apart) as names, Ranks(2, hosts=names) as ranks:
+        ranks.start(leaving, world=2, store="s")
+        ranks.at("left", 1)
+        ranks.open("left")
+        put, get = ranks.answer(0)
+        ranks.open("told")
+        (late,) = ranks.answer(1)
+    for error in (put, get):
+        harness.raised(error, "PeerFailed", ranks=[1])
+    harness.raised(late, "RuntimeError", text="the group has ended")
+
+
+def freeing_interrupted(rank: int, world: int) -> list[Any]:
+    """Ctrl-C ends rank 0's wait for the other; the window is freed there all the same."""
+    bf = windows.ring()
+    window = bf.Window(torch.zeros(4), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        error = inrank.catch(window.free)
+        inrank.mark("interrupted")
+    else:
+        inrank.gate("interrupted")
+        window.free()
+    other = bf.Window(torch.zeros(4), "v", zero_init=True)
+    after = inrank.catch(window.put, torch.ones(4))
+    dist.barrier()
+    got = other.read(1 - rank).tolist()
+    other.free()
+    return [error, after, got]
+
+
+@on_one_host_and_several
+def test_freeing_that_is_interrupted(is_apart: bool) -> None:
+    with machines(2, is_apart) as names, Ranks(2, hosts=names) as ranks:
+        ranks.start(freeing_interrupted, world=2, store="s")
+        ranks.at("begins", 0)
+        time.sleep(0.2)
+        ranks.interrupt(0)
+        ranks.at("interrupted", 0)
+        ranks.open("interrupted")
+        told = ranks.values()
+    harness.raised(told[0][0], "KeyboardInterrupt")
+    for _, after, got in told.values():
+        harness.raised(after, "ValueError", text="the window was freed")
+        assert got == [0.0] * 4
+
+
+def taking_and_letting_go(rank: int, world: int) -> list[Any]:
+    """Rank 0 is interrupted at any instant around a with statement, and then holds nothing."""
+    bf = windows.ring()
+    window = bf.Window(torch.zeros(4), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        try:
+            while True:
+                with window.mutex():
+                    pass
+        except KeyboardInterrupt as interrupted:
+            error = type(interrupted).__name__
+    inrank.meet("let go", world)
+    if rank == 1:
+        window.update_then_collect(require_mutex=True)
+    dist.barrier()
+    window.free()
+    return [error]
+
+
+@on_one_host_and_several
+def test_an_interrupted_rank_holds_no_mutex(is_apart: bool) -> None:
+    for _ in range(3):
+        with machines(2, is_apart) as names, Ranks(2, hosts=names) as ranks:
+            ranks.start(taking_and_letting_go, world=2, store="s", timeout=3)
+            ranks.at("begins", 0)
+            time.sleep(0.03)
+            ranks.interrupt(0)
+            assert ranks.values() == {0: ["KeyboardInterrupt"], 1: [None]}
+
+
+def forked(rank: int, world: int) -> list[Any]:
+    """A child is told that it has no part; what it leaves of a with statement is its parent's."""
+    bf = windows.ring()
+    window = bf.Window(torch.zeros(4), "w", zero_init=True)
+    dist.barrier()
+    exclusion = window.mutex()
+    exclusion.__enter__()
+    if (child := os.fork()) == 0:
+        told = False
+        try:
+            errors = [inrank.catch(call) for call in (window.put, window.update, window.fence)]
+            told = all(error and "has no part in its windows" in error.text for error in errors)
+            exclusion.__exit__(None, None, None)
+        finally:
+            os._exit(0 if told else 1)
+    _, status = os.waitpid(child, 0)
+    exclusion.__exit__(None, None, None)
+    window.accumulate(torch.ones(4), require_mutex=True)
+    dist.barrier()
+    got = window.read(1 - rank).tolist()
+    window.free()
+    return [status, got]
+
+
+def test_a_forked_child_has_no_part(pool: harness.Pool) -> None:
+    assert pool.run(forked, world=2) == [[0, [1.0] * 4]] * 2
+
+
+def fenced_after_an_interrupt(rank: int, world: int, n: int) -> list[Any]:
+    """Ctrl-C ends the wait for a large put that holds a mutex; the fence waits for it."""
+    bf = windows.ring()
+    window = bf.Window(torch.zeros(n), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        error = inrank.catch(window.put, torch.ones(n), require_mutex=True)
+    window.fence()
+    changes = window.states()[1 - rank].changes
+    window.free()
+    return [error, changes]
+
+
+def test_a_fence_waits_for_what_was_interrupted() -> None:
+    with hosts.network(2, "200mbit") as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(fenced_after_an_interrupt, 1 << 22, world=2, store="s")
+        ranks.at("begins", 0)
+        time.sleep(0.2)
+        ranks.interrupt(0)
+        (error, _), (_, changes) = ranks.values().values()
+    harness.raised(error, "KeyboardInterrupt")
+    assert changes == 1

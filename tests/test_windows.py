@@ -350,6 +350,114 @@ def test_ranks_make_one_window_or_none(pool: harness.Pool) -> None:
         harness.raised(one, ["RuntimeError", "ValueError"][rank])
 
 
+def failing_alone(rank: int, world: int) -> list[Any]:
+    """What only rank 0 cannot do is told by all, at once, and the group goes on."""
+    bf = ring()
+    x = torch.zeros(4)
+    policy = "ignore" if rank == 0 else "raise"
+    neighbors: Any = 5 if rank == 0 else None
+    parts = [x, x.double()] if rank == 0 else [x, x]
+    errors = [
+        inrank.catch(bf.Window, x, "w", on_peer_failure=policy),
+        inrank.catch(bf.Window, x, "w", neighbors=neighbors),
+        inrank.catch(bf.Window, parts, "w"),
+        inrank.catch(bf.Window, x, "\ud800" if rank == 0 else "w"),
+    ]
+    window = bf.Window(x, "w")
+    window.free()
+    return errors
+
+
+def test_one_rank_that_cannot_make_it_is_told_by_all(pool: harness.Pool) -> None:
+    for rank, errors in enumerate(pool.run(failing_alone, world=2)):
+        for error in errors:
+            text = "win_create" if rank == 0 else "ranks [0] of the group could not make their part"
+            harness.raised(error, "RuntimeError" if rank else "ValueError", text=text)
+
+
+def meeting_another(rank: int, world: int) -> list[Any]:
+    """Rank 0 frees or fences something else than rank 1: neither has happened."""
+    bf = ring()
+    a, b = (bf.Window(torch.zeros(4), name, zero_init=True) for name in "ab")
+    mine, other = (a, b) if rank == 0 else (b, a)
+    errors = [
+        inrank.catch(mine.free),
+        inrank.catch(a.free if rank == 0 else a.fence),
+        inrank.catch(mine.fence),
+    ]
+    mine.put(torch.ones(4))
+    other.put(torch.ones(4))
+    a.fence()
+    got = [window.read(1 - rank).tolist() for window in (a, b)]
+    a.free()
+    b.free()
+    return [errors, got]
+
+
+def test_ranks_free_and_fence_the_same_window(pool: harness.Pool) -> None:
+    for errors, got in pool.run(meeting_another, world=2):
+        for error in errors:
+            harness.raised(error, "ValueError", text="of the group fence or free another window")
+        assert got == [[1.0] * 4] * 2
+
+
+def freed_under_a_thread(rank: int, world: int, n: int) -> list[Any]:
+    """A thread of rank 0 puts for as long as it can; the next window has nothing of it."""
+    import threading
+
+    bf, bad = ring(), []
+    ones = torch.ones(n)
+    for _ in range(20):
+        window = bf.Window(torch.zeros(n), "w", zero_init=True)
+        dist.barrier()
+
+        def put_while_it_is_there(window: Any = window) -> None:
+            while not inrank.catch(window.put, ones):
+                pass
+
+        thread = threading.Thread(target=put_while_it_is_there)
+        if rank == 0:
+            thread.start()
+            time.sleep(0.003)
+        window.free()
+        other = bf.Window(torch.zeros(n), "v", zero_init=True)
+        time.sleep(0.005)
+        if rank == 1 and other.read(0).any():
+            bad.append(other.states()[0].changes)
+        if rank == 0:
+            thread.join()
+        other.free()
+    return bad
+
+
+@pytest.mark.parametrize("n", [1000, 1 << 16])
+def test_a_window_is_freed_when_no_thread_uses_it(pool: harness.Pool, n: int) -> None:
+    assert pool.run(freed_under_a_thread, n, world=2) == [[], []]
+
+
+def without_p(rank: int, world: int) -> list[Any]:
+    """While it is off, p goes nowhere; a copy that a slot begins with is no change."""
+    bf = ring()
+    window = bf.Window(torch.full((4,), float(rank)), "w")
+    before = {source: (it.changes, it.age, it.p) for source, it in window.states().items()}
+    dist.barrier()
+    window.get()
+    fetched = [it.p for it in window.states().values()]
+    dist.barrier()
+    bf.turn_on_win_ops_with_associated_p()
+    window.get()
+    with_p = [it.p for it in window.states().values()]
+    bf.turn_off_win_ops_with_associated_p()
+    done = bf.win_wait(window.put(async_op=True))
+    window.free()
+    return [before, fetched, with_p, done]
+
+
+def test_p_goes_with_the_data_while_it_is_on(pool: harness.Pool) -> None:
+    for rank, told in enumerate(pool.run(without_p, world=2)):
+        assert told == [{1 - rank: (0, math.inf, 0.0)}, [0.0], [1.0], True]
+
+
 def random_calls(rank: int, world: int, seed: int, calls: int) -> list[Any]:
     """Integers, at random, without barriers: what arrives is what was sent; p goes with it."""
     import random

@@ -16,7 +16,7 @@ from bluefog_pg._machines import Machines
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._C import ProcessGroupBluefog, WindowBluefog
     from bluefog_pg._known import Known
     from bluefog_pg._topology import Topology
     from bluefog_pg.windows.window import Window
@@ -49,6 +49,7 @@ class Member:
         # pair_gossip's by three.
         self.known: Known = {}
         self.windows: dict[str, Window] = {}  # by name
+        self.unfreed: list[WindowBluefog] = []  # others may still write there
 
     @property
     def group(self) -> dist.ProcessGroup:

@@ -20,6 +20,20 @@ namespace py = pybind11;
 constexpr int64_t kNoPlace = -1;
 using Places = std::vector<std::pair<uint64_t, int64_t>>;
 
+// Of edges, while a with statement runs.
+class Exclusion {
+ public:
+  Exclusion(WindowBluefog& window, std::vector<WindowBluefog::Edge> edges)
+      : window_(window), edges_(std::move(edges)) {}
+
+  void enter() { window_.take(edges_); }
+  void exit(const py::args& /*error*/) { window_.letGo(edges_); }
+
+ private:
+  WindowBluefog& window_;
+  const std::vector<WindowBluefog::Edge> edges_;
+};
+
 std::vector<WindowPlace> placesOf(const Places& given) {
   std::vector<WindowPlace> places;
   for (const auto& [room, tensor] : given) {
@@ -53,7 +67,8 @@ void addWindows(py::module_& module) {
   py::class_<WindowBluefog>(module, "WindowBluefog")
       .def(py::init([](ProcessGroupBluefog& group, const std::string& name,
                        const at::Tensor& tensor, bool drops) {
-             return std::make_unique<WindowBluefog>(group.windowGround(), name, tensor, drops);
+             const py::gil_scoped_release release;  // it copies the tensor
+             return std::make_unique<WindowBluefog>(group.windowMeans(), name, tensor, drops);
            }),
            py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("drops"))
       .def_property_readonly("place",
@@ -84,11 +99,15 @@ void addWindows(py::module_& module) {
           py::arg("require_mutex"), py::arg("with_p"), py::arg("async_op"), Release())
       .def(
           "get",
-          [](WindowBluefog& self, const Weights& sources, bool require_mutex, bool async_op) {
-            return self.get(weighted(sources), require_mutex, async_op);
+          [](WindowBluefog& self, const Weights& sources, bool require_mutex, bool with_p,
+             bool async_op) {
+            return self.get(weighted(sources), require_mutex, with_p, async_op);
           },
-          py::arg("sources"), py::arg("require_mutex"), py::arg("async_op"), Release())
-      .def("flush", &WindowBluefog::flush, Release())
+          py::arg("sources"), py::arg("require_mutex"), py::arg("with_p"), py::arg("async_op"),
+          Release())
+      .def(
+          "flush", [](WindowBluefog& self, const std::string& op) { self.flush(op.c_str()); },
+          py::arg("op"), Release())
       .def(
           "update",
           [](WindowBluefog& self, double self_weight, const Weights& sources, bool reset,
@@ -101,11 +120,17 @@ void addWindows(py::module_& module) {
       .def("multiply_p", &WindowBluefog::multiplyP, py::arg("factor"))
       .def("sent", &WindowBluefog::sent)
       .def("states", &WindowBluefog::states, py::arg("writers"))
-      .def("take", py::overload_cast<const std::vector<WindowBluefog::Edge>&>(&WindowBluefog::take),
-           py::arg("edges"), Release())
-      .def("let_go",
-           py::overload_cast<const std::vector<WindowBluefog::Edge>&>(&WindowBluefog::letGo),
-           py::arg("edges"), Release());
+      .def(
+          "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
+          py::arg("op"), Release())
+      .def("reopen", &WindowBluefog::reopen);
+
+  // In C++, since Ctrl-C may come between any two lines of Python.
+  py::class_<Exclusion>(module, "Exclusion")
+      .def(py::init<WindowBluefog&, std::vector<WindowBluefog::Edge>>(), py::arg("window"),
+           py::arg("edges"), py::keep_alive<1, 2>())
+      .def("__enter__", &Exclusion::enter, Release())
+      .def("__exit__", &Exclusion::exit, Release());
 }
 
 }  // namespace bluefog

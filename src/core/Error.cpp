@@ -6,13 +6,13 @@
 
 namespace bluefog {
 
-std::optional<Cause> causeOf(const std::exception_ptr& error) {
+std::optional<Error> errorIn(const std::exception_ptr& error) {
   try {
     if (error) {
       std::rethrow_exception(error);
     }
   } catch (const Error& known) {
-    return known.cause();
+    return known;
   } catch (...) {
   }
   return std::nullopt;

@@ -29,8 +29,8 @@ class Error : public std::runtime_error {
   std::vector<int> ranks_;
 };
 
-// Of an Error; nothing of what is none.
-std::optional<Cause> causeOf(const std::exception_ptr& error);
+// Nothing where it is another exception, or none.
+std::optional<Error> errorIn(const std::exception_ptr& error);
 
 // "30.0 s".
 std::string inSeconds(std::chrono::milliseconds time);

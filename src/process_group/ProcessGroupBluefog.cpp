@@ -235,7 +235,7 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
   return post(std::move(all), async_op);
 }
 
-WindowBluefog::Ground ProcessGroupBluefog::windowGround() {
+WindowBluefog::Means ProcessGroupBluefog::windowMeans() {
   checkProcess("win_create");
   const std::string who = engine_->members().who() + " win_create: ";
   const HostMap& hosts = engine_->hosts();
@@ -268,6 +268,9 @@ void ProcessGroupBluefog::abort() {
 
 void ProcessGroupBluefog::shutdown() {
   if (engine_) {
+    if (grounds_) {
+      grounds_->leave();
+    }
     engine_->shutdown();
     outputs_.close();
   }

@@ -141,7 +141,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
 
   // What windows of this group lie on.
-  WindowBluefog::Ground windowGround();
+  WindowBluefog::Means windowMeans();
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }

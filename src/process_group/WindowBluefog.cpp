@@ -1,11 +1,13 @@
 #include "process_group/WindowBluefog.hpp"
 
 #include <ATen/ATen.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "core/Deadline.hpp"
+#include "core/Pages.hpp"
 #include "process_group/Flat.hpp"
 #include "window/Combine.hpp"
 #include "window/FarReach.hpp"
@@ -14,6 +16,8 @@
 namespace bluefog {
 namespace {
 
+// Operations under way that may be remembered though they have ended.
+constexpr size_t kMostUnderWay = 64;
 // How long a wait for a mutex sleeps before it looks after its caller's business.
 constexpr std::chrono::milliseconds kSlice{20};
 
@@ -21,17 +25,35 @@ Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }
 
-// Of a storage in the heap, which keeps that.
+// Of a storage in the heap, which keeps that; and its memory before, to which something may still
+// point: a numpy array, an operation under way.
 struct Block {
   std::shared_ptr<SharedHeap> heap;
   std::byte* data;
   size_t bytes;
+  at::DataPtr before = {};
 
   static void end(void* block) {
     const std::unique_ptr<Block> ended(static_cast<Block*>(block));
     ended->heap->giveBack(ended->data, ended->bytes);
   }
 };
+
+// What lies in those pages is needed no more; they stay.
+void dropPages(void* data, size_t bytes) {
+  const auto begin = roundUp(reinterpret_cast<uintptr_t>(data));
+  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  if (begin < end) {
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+}
+
+// As torch does it for what is written in place.
+void noteWritten(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) {
+    tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
 
 }  // namespace
 
@@ -64,7 +86,7 @@ class WindowBluefog::Taken {
   Taken(WindowBluefog& window, const char* op, std::vector<Edge> edges, bool wanted)
       : window_(window) {
     if (wanted) {
-      std::erase_if(edges, [&](const Edge& edge) { return window_.isMine(edge); });
+      std::erase_if(edges, [&](const Edge& edge) { return window_.held_.isMine(edge); });
       window_.takeAll(op, edges);
       edges_ = std::move(edges);
     }
@@ -78,54 +100,61 @@ class WindowBluefog::Taken {
   std::vector<Edge> edges_;
 };
 
-WindowBluefog::WindowBluefog(Ground ground, std::string name, at::Tensor tensor, bool drops)
-    : ground_(std::move(ground)),
+WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, bool drops)
+    : means_(std::move(means)),
       name_(std::move(name)),
       tensor_(std::move(tensor)),
       drops_(drops),
+      sizes_(tensor_.sizes().vec()),
       ledger_(std::make_shared<Ledger>()) {
   const std::string op = who("win_create");
-  Validate(ground_.engine->members(), "win_create").tensor(tensor_, "the tensor");
+  Validate(means_.engine->members(), "win_create").tensor(tensor_, "the tensor");
   TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), op, "elements of type ", typeName(tensor_),
                     " cannot be in a window; use a floating, complex or integer type");
   TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op, "the tensor is not contiguous");
   const size_t bytes = tensor_.nbytes();
-  if (ground_.engine->members().size == 1) {
+  if (means_.engine->members().size == 1) {
     return;
   }
-  if (ground_.heap && bytes > 0) {
+  if (means_.heap && bytes > 0) {
     place_.tensor = placeInHeap(op);
   }
   storage_ = tensor_.storage();
-  const size_t room = WindowLayout(ground_.engine->members().size, bytes).bytes();
-  room_ = ground_.grounds->take(room);
+  storage_.unsafeGetStorageImpl()->set_resizable(false);
+  const size_t room = WindowLayout(means_.engine->members().size, bytes).bytes();
+  room_ = means_.grounds->take(room);
   TORCH_CHECK(room_ != nullptr, op, "no room for slots of ", room,
               " bytes beside the other windows");
   place_.room = room_->at();
 }
 
 WindowBluefog::~WindowBluefog() {
-  if (ground_.reception && window_ && !ground_.engine->isForked()) {
-    ground_.reception->remove(number_);
+  if (means_.reception && window_ && !means_.engine->isForked()) {
+    means_.reception->remove(number_);
   }
 }
 
 // Where the tensor lies there; moves its storage if it does not yet.
 uint64_t WindowBluefog::placeInHeap(const std::string& op) {
   const auto place = [this] {
-    return ground_.heap->placeOf(static_cast<const std::byte*>(tensor_.const_data_ptr()),
-                                 tensor_.nbytes());
+    return means_.heap->placeOf(static_cast<const std::byte*>(tensor_.const_data_ptr()),
+                                tensor_.nbytes());
   };
   if (const std::optional<uint64_t> there = place()) {
     return *there;
   }
   const c10::Storage& storage = tensor_.storage();
+  TORCH_CHECK_VALUE(storage.data_ptr().get_deleter() != &Block::end, op,
+                    "the tensor is in a window of another group; give a clone of it");
   const size_t whole = storage.nbytes();
-  std::byte* to = ground_.heap->take(whole);
+  std::byte* to = means_.heap->take(whole);
   TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
   copyBytes(to, storage.data(), whole);
-  auto block = std::make_unique<Block>(ground_.heap, to, whole);
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap({to, block.release(), &Block::end, at::kCPU});
+  Block* block = std::make_unique<Block>(means_.heap, to, whole).release();
+  block->before = storage.unsafeGetStorageImpl()->set_data_ptr({to, block, &Block::end, at::kCPU});
+  if (storage.resizable()) {  // torch's own, and nobody has asked for its address
+    dropPages(block->before.get(), whole);
+  }
   return *place();
 }
 
@@ -134,71 +163,88 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
   if (room_ == nullptr) {
     return;
   }
-  const Membership& members = ground_.engine->members();
+  const Membership& members = means_.engine->members();
   const WindowShape shape{dtypeOf(tensor_), static_cast<size_t>(tensor_.numel())};
   auto* data = static_cast<std::byte*>(tensor_.mutable_data_ptr());
-  window_ = std::make_shared<Window>(members.rank, members.size, shape, data, std::move(room_));
+  window_ =
+      std::make_shared<Window>(members.rank, members.size, number, shape, data, std::move(room_));
   for (int rank = 0; rank < members.size; ++rank) {
     own_mutexes_.push_back(
-        std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *ground_.lives));
+        std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *means_.lives));
     reaches_.push_back(
         rank == members.rank ? nullptr : reachOf(rank, number, places[static_cast<size_t>(rank)]));
   }
   if (!zero_init) {
     for (const int source : sources) {
-      window_->fill(source, {shape.dtype, shape.count, data, 1, 0});
-      window_->slotOf(source).hold(Slot::Then::kIsSeen);
+      window_->begin(source);
     }
   }
-  if (ground_.reception) {
+  if (means_.reception) {
     number_ = number;
-    ground_.reception->add(number, *window_);
+    means_.reception->add(number, *window_);
   }
 }
 
 std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const WindowPlace& place) {
-  if (ground_.engine->hosts().isHere(rank)) {
-    return std::make_unique<NearReach>(window_, rank, place, *ground_.grounds, *ground_.lives);
+  if (means_.engine->hosts().isHere(rank)) {
+    means_.lives->watch(rank, means_.grounds->hasLeft(rank));
+    return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
   }
   const auto asking =
-      std::make_shared<Asking>(ground_.engine, rank, number, name_, ground_.timeout,
+      std::make_shared<Asking>(means_.engine, rank, number, name_, means_.timeout,
                                [ledger = ledger_, rank] { ledger->noteDropped(rank); });
   return std::make_unique<FarReach>(window_, rank, asking);
 }
 
 std::string WindowBluefog::who(const char* op) const {
-  return ground_.engine->members().who() + " " + op + " '" + name_ + "': ";
+  return means_.engine->members().who() + " " + op + " '" + name_ + "': ";
+}
+
+void WindowBluefog::checkProcess(const char* op) const {
+  TORCH_CHECK(!means_.engine->isForked(), who(op),
+              "this process was forked from the rank's and has no part in its windows");
+}
+
+void WindowBluefog::checkGroup(const char* op) const {
+  TORCH_CHECK(!means_.engine->hasStopped(), who(op), "the group has ended");
 }
 
 Window& WindowBluefog::opened(const char* op) const {
-  TORCH_CHECK(!ground_.engine->isForked(), who(op),
-              "this process was forked from the rank's and has no part in its windows");
-  TORCH_CHECK(!ground_.engine->hasStopped(), who(op), "the group has ended");
+  checkProcess(op);
+  checkGroup(op);
+  TORCH_CHECK_VALUE(!is_closed_, who(op), "the window was freed");
   TORCH_CHECK(window_ != nullptr, who(op), "there is no other rank in the group");
   TORCH_CHECK_VALUE(tensor_.storage().is_alias_of(storage_), who(op),
                     "the window's tensor has got other memory (tensor.data = ..., set_()?); write "
                     "into it instead: tensor.copy_(...)");
+  TORCH_CHECK_VALUE(tensor_.sizes() == sizes_ && tensor_.is_contiguous() &&
+                        tensor_.const_data_ptr() == window_->tensor(),
+                    who(op),
+                    "the window's tensor has got another shape or place in its memory "
+                    "(resize_(), t_()?): ",
+                    tensor_.sizes(), " instead of ", at::IntArrayRef(sizes_));
   return *window_;
 }
 
 void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
-  Validate(ground_.engine->members(), op).tensor(tensor, "the tensor");
-  TORCH_CHECK_VALUE(
-      tensor.sizes() == tensor_.sizes() && tensor.scalar_type() == tensor_.scalar_type(), who(op),
-      "the tensor is ", typeName(tensor), tensor.sizes(), ", the window's ", typeName(tensor_),
-      tensor_.sizes());
+  Validate(means_.engine->members(), op).tensor(tensor, "the tensor");
+  TORCH_CHECK_VALUE(tensor.sizes() == sizes_ && tensor.scalar_type() == tensor_.scalar_type(),
+                    who(op), "the tensor is ", typeName(tensor), tensor.sizes(), ", the window's ",
+                    typeName(tensor_), at::IntArrayRef(sizes_));
 }
 
 template <class What>
 WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, bool async_op,
                                            What what) {
-  const Membership& members = ground_.engine->members();
+  const Membership& members = means_.engine->members();
   std::vector<int> dead;
   std::vector<Rest> rests;
   const auto begin = [&](const WeightedRank& peer) {
-    if (ground_.lives->hasEnded(peer.rank)) {
+    if (means_.lives->hasEnded(peer.rank)) {
       return false;
     }
+    TORCH_CHECK_VALUE(reach(peer.rank).isThere(), who(op), "rank ", members.global(peer.rank),
+                      " has no such window any more");
     try {
       if (Rest rest = what(peer)) {
         rests.push_back(std::move(rest));
@@ -220,8 +266,7 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   if (!async_op && dead.empty() && rests.empty()) {
     return nullptr;
   }
-  remember(rests);
-  auto work = std::make_shared<WindowWork>(ground_.engine, who(op), std::move(dead),
+  auto work = std::make_shared<WindowWork>(means_.engine, who(op), std::move(dead),
                                            std::move(rests), drops_);
   if (async_op) {
     return work;
@@ -230,26 +275,59 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   return nullptr;
 }
 
-// For flush(): also what is waited for, since Ctrl-C ends the wait alone.
-void WindowBluefog::remember(const std::vector<Rest>& rests) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(under_way_, [](const Rest& rest) { return rest->hasEnded(); });
-  under_way_.insert(under_way_.end(), rests.begin(), rests.end());
+// What flush() waits for, also where Ctrl-C ends a wait; and what must have ended before a mutex is
+// let go.
+Rest WindowBluefog::begun(Rest rest, bool is_waited_for) {
+  if (rest) {
+    const std::lock_guard lock(mutex_);
+    if (under_way_.size() >= most_under_way_) {
+      std::erase_if(under_way_, [](const Rest& before) { return before->hasEnded(); });
+      most_under_way_ = kMostUnderWay + 2 * under_way_.size();
+    }
+    under_way_.push_back(rest);
+  }
+  if (rest && is_waited_for) {
+    means_.engine->wait(*rest, Deadline::never());
+  }
+  return rest;
 }
 
-void WindowBluefog::flush() {
+void WindowBluefog::close(const char* op) {
+  is_closed_ = true;
+  try {
+    while (!calls_.try_lock_for(kSlice)) {
+      interrupt();
+    }
+    calls_.unlock();
+    flush(op);
+  } catch (...) {
+    reopen();
+    throw;
+  }
+}
+
+void WindowBluefog::interrupt() const {
+  if (means_.interrupt) {
+    means_.interrupt();
+  }
+}
+
+void WindowBluefog::flush(const char* op) {
+  checkProcess(op);
+  checkGroup(op);
   std::vector<Rest> rests;
   {
     const std::lock_guard lock(mutex_);
-    rests.swap(under_way_);
+    rests = under_way_;
   }
   for (const Rest& rest : rests) {
-    ground_.engine->wait(*rest, Deadline::never());
+    means_.engine->wait(*rest, Deadline::never());
   }
 }
 
 WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations,
                                           const PutOptions& opts) {
+  const Call call(calls_);
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
   if (destinations.empty()) {
@@ -258,7 +336,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   Window& window = opened(op);
   const bool waits = !opts.async_op || opts.require_mutex;
   const auto is_far = [this](const WeightedRank& to) {
-    return !ground_.engine->hosts().isHere(to.rank);
+    return !means_.engine->hosts().isHere(to.rank);
   };
   const bool copies = !waits && std::any_of(destinations.begin(), destinations.end(), is_far);
   const at::NoGradGuard no_grad;
@@ -269,12 +347,13 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
     const Contribution what{window.shape().dtype, window.shape().count, flat->readable(), to.weight,
                             opts.with_p ? std::optional(to.weight * p) : std::nullopt};
     ledger_->notePut(to.rank, tensor_.nbytes());
-    return waitedFor(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}),
-                     opts.require_mutex);
+    return begun(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}), opts.require_mutex);
   });
 }
 
-WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool async_op) {
+WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
+                                          bool async_op) {
+  const Call call(calls_);
   if (sources.empty()) {
     return with("win_get", sources, async_op, [](const WeightedRank&) { return nullptr; });
   }
@@ -282,56 +361,50 @@ WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mut
   return with("win_get", sources, async_op, [&](const WeightedRank& from) {
     const Taken taken(*this, "win_get", {{from.rank, window.rank()}}, require_mutex);
     const bool waits = !async_op || require_mutex;
-    return waitedFor(reach(from.rank).get(from.weight, whoWaits(waits)), require_mutex);
+    return begun(reach(from.rank).get(from.weight, with_p, whoWaits(waits)), require_mutex);
   });
-}
-
-// What must have ended before a mutex is let go.
-Rest WindowBluefog::waitedFor(Rest rest, bool is_wanted) {
-  if (rest && is_wanted) {
-    ground_.engine->wait(*rest, Deadline::never());
-  }
-  return rest;
 }
 
 at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
                                  bool require_mutex, bool with_p) {
+  const Call call(calls_);
   const at::NoGradGuard no_grad;
   const at::Tensor out = clone ? at::empty_like(tensor_) : tensor_;
   if (window_ == nullptr) {
     alone_p_ *= with_p ? self_weight : 1;
     combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {self_weight},
             static_cast<size_t>(tensor_.numel()));
+    noteWritten(out);
     return out;
   }
   Window& window = opened("win_update");
-  const int self = ground_.engine->members().rank;
+  const int self = means_.engine->members().rank;
   std::vector<Edge> edges;
   for (const WeightedRank& source : sources) {
     edges.emplace_back(self, source.rank);
   }
   const Taken taken(*this, "win_update", std::move(edges), require_mutex);
   window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
-  if (!out.is_inference()) {
-    out.unsafeGetTensorImpl()->bump_version();
-  }
+  noteWritten(out);
   return out;
 }
 
 at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
+  const Call call(calls_);
   Window& window = opened("win_read_neighbor");
   const at::Tensor out = at::empty_like(tensor_);
-  const Taken taken(*this, "win_read_neighbor", {{ground_.engine->members().rank, writer}},
+  const Taken taken(*this, "win_read_neighbor", {{means_.engine->members().rank, writer}},
                     require_mutex);
   window.read(writer, out.mutable_data_ptr());
   return out;
 }
 
 void WindowBluefog::multiplyP(double factor) {
+  const Call call(calls_);
   if (window_ == nullptr) {
     alone_p_ *= factor;
   } else {
-    window_->setP(window_->p() * factor);
+    window_->multiplyP(factor);
   }
 }
 
@@ -351,15 +424,10 @@ std::map<int, WindowBluefog::Sent> WindowBluefog::sent() const {
   return ledger_->all();
 }
 
-bool WindowBluefog::isMine(const Edge& edge) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = taken_.find(edge);
-  return found != taken_.end() && found->second == std::this_thread::get_id();
-}
-
 void WindowBluefog::take(const std::vector<Edge>& edges) {
+  const Call call(calls_);
   for (const Edge& edge : edges) {
-    TORCH_CHECK(!isMine(edge), who("win_mutex"), "this thread holds the mutex already");
+    TORCH_CHECK(!held_.isMine(edge), who("win_mutex"), "this thread holds the mutex already");
   }
   takeAll("win_mutex", edges);
 }
@@ -378,10 +446,48 @@ void WindowBluefog::takeAll(const char* op, std::vector<Edge> edges) {
   }
 }
 
-void WindowBluefog::letGo(const std::vector<Edge>& edges) {
-  for (const Edge& edge : edges) {
-    letGo(edge);
+void WindowBluefog::take(const char* op, const Edge& edge) {
+  opened(op);
+  const Deadline deadline = Deadline::in(means_.timeout);
+  reserve(op, edge, deadline);
+  try {
+    takeReserved(op, edge, deadline);
+  } catch (const Error& error) {
+    held_.release(edge);
+    if (error.cause() != Cause::kPeerFailed) {
+      throw;
+    }
+  } catch (...) {
+    held_.release(edge);
+    throw;
   }
+}
+
+void WindowBluefog::reserve(const char* op, const Edge& edge, Deadline deadline) {
+  while (!held_.reserve(edge, kSlice)) {
+    if (deadline.passed()) {
+      failLate(op, means_.engine->members().rank);
+    }
+    interrupt();
+  }
+}
+
+void WindowBluefog::takeReserved(const char* op, const Edge& edge, Deadline deadline) {
+  SlotMutex& mutex = mutexOf(edge);
+  while (const std::optional<int> holder = mutex.take()) {
+    if (deadline.passed()) {
+      failLate(op, *holder);
+    }
+    interrupt();
+    mutex.await(*holder, kSlice);
+  }
+}
+
+void WindowBluefog::failLate(const char* op, int holder) const {
+  const int rank = means_.engine->members().global(holder);
+  throw Error(Cause::kTimeout, {rank},
+              who(op) + "timeout after " + inSeconds(means_.timeout) + "; rank " +
+                  std::to_string(rank) + " holds the mutex");
 }
 
 SlotMutex& WindowBluefog::mutexOf(const Edge& edge) const {
@@ -390,32 +496,18 @@ SlotMutex& WindowBluefog::mutexOf(const Edge& edge) const {
                                   : reach(owner).mutex();
 }
 
-void WindowBluefog::take(const char* op, const Edge& edge) {
-  opened(op);
-  SlotMutex& mutex = mutexOf(edge);
-  const Deadline deadline = Deadline::in(ground_.timeout);
-  while (const std::optional<int> holder = mutex.take()) {
-    if (deadline.passed()) {
-      const int global = ground_.engine->members().global(*holder);
-      throw Error(Cause::kTimeout, {global},
-                  who(op) + "timeout after " + inSeconds(ground_.timeout) + "; rank " +
-                      std::to_string(global) + " holds the mutex");
-    }
-    if (ground_.interrupt) {
-      ground_.interrupt();
-    }
-    mutex.await(*holder, kSlice);
+void WindowBluefog::letGo(const std::vector<Edge>& edges) {
+  for (const Edge& edge : edges) {
+    letGo(edge);
   }
-  const std::lock_guard lock(mutex_);
-  taken_[edge] = std::this_thread::get_id();
 }
 
 void WindowBluefog::letGo(const Edge& edge) {
-  {
-    const std::lock_guard lock(mutex_);
-    taken_.erase(edge);
+  if (means_.engine->isForked() || !held_.isMine(edge)) {
+    return;  // the parent's; or it was a dead rank's
   }
   mutexOf(edge).letGo();
+  held_.release(edge);
 }
 
 }  // namespace bluefog

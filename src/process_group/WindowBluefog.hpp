@@ -2,16 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "process_group/HeldEdges.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/WindowWork.hpp"
 #include "transport/Engine.hpp"
@@ -28,7 +30,7 @@ namespace bluefog {
 class WindowBluefog {
  public:
   // What it takes of its group, which it outlives.
-  struct Ground {
+  struct Means {
     std::shared_ptr<Engine> engine;
     std::shared_ptr<SharedHeap> heap;
     std::shared_ptr<Grounds> grounds;
@@ -42,7 +44,7 @@ class WindowBluefog {
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
   // read. Its slots begin with the tensor's values, or empty. `drops`: what is for a dead rank is
   // counted, and no error.
-  WindowBluefog(Ground ground, std::string name, at::Tensor tensor, bool drops);
+  WindowBluefog(Means means, std::string name, at::Tensor tensor, bool drops);
   ~WindowBluefog();
   WindowBluefog(const WindowBluefog&) = delete;
   WindowBluefog& operator=(const WindowBluefog&) = delete;
@@ -64,9 +66,12 @@ class WindowBluefog {
   // Where it is asynchronous: what may still be under way, with a copy of what is to be sent; ended
   // where a mutex is required. Otherwise null.
   WorkPtr put(const at::Tensor& tensor, const Ranks& destinations, const PutOptions& opts);
-  WorkPtr get(const Ranks& sources, bool require_mutex, bool async_op);
+  WorkPtr get(const Ranks& sources, bool require_mutex, bool with_p, bool async_op);
   // Until all that was begun has ended, well or not.
-  void flush();
+  void flush(const char* op);
+  // No thread works on it any more when it returns, and none begins. Until reopen().
+  void close(const char* op);
+  void reopen() { is_closed_ = false; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
   at::Tensor read(int writer, bool require_mutex);
@@ -91,16 +96,21 @@ class WindowBluefog {
   // Of the ranks to which there was anything.
   std::map<int, Sent> sent() const;
 
-  // Of these edges, (owner, writer) each. By a thread, which has to let them go.
-  using Edge = std::pair<int, int>;
+  // The mutexes of these edges, but where the other rank is dead. By a thread, which has to let
+  // them go.
+  using Edge = HeldEdges::Edge;
   void take(const std::vector<Edge>& edges);
   void letGo(const std::vector<Edge>& edges);
 
  private:
   class Taken;
   class Ledger;
+  using Call = std::shared_lock<std::shared_timed_mutex>;
 
   std::string who(const char* op) const;
+  void checkProcess(const char* op) const;
+  void checkGroup(const char* op) const;
+  void interrupt() const;
   Window& opened(const char* op) const;
   Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
   std::unique_ptr<Reach> reachOf(int rank, uint64_t number, const WindowPlace& place);
@@ -108,19 +118,21 @@ class WindowBluefog {
   // Of the ranks that live: begins `what` with each.
   template <class What>
   WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
-  void remember(const std::vector<Rest>& rests);
-  Rest waitedFor(Rest rest, bool is_wanted);
+  Rest begun(Rest rest, bool is_waited_for);
   SlotMutex& mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
   void takeAll(const char* op, std::vector<Edge> edges);
   void take(const char* op, const Edge& edge);
+  void reserve(const char* op, const Edge& edge, Deadline deadline);
+  void takeReserved(const char* op, const Edge& edge, Deadline deadline);
+  [[noreturn]] void failLate(const char* op, int holder) const;
   void letGo(const Edge& edge);
-  bool isMine(const Edge& edge) const;
 
-  const Ground ground_;
+  const Means means_;
   const std::string name_;
   const at::Tensor tensor_;
   const bool drops_;
+  const std::vector<int64_t> sizes_;
   c10::Storage storage_;  // of the window, also where the tensor has got another one
   WindowPlace place_{};
   std::unique_ptr<Room> room_;
@@ -129,9 +141,12 @@ class WindowBluefog {
   std::vector<std::unique_ptr<Reach>> reaches_;          // by rank; null for this one
   std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;  // by writer
   double alone_p_ = 1;
-  mutable std::mutex mutex_;
+  std::shared_timed_mutex calls_;  // shared: by each call of a thread
+  std::atomic<bool> is_closed_{false};
+  std::mutex mutex_;
   std::vector<Rest> under_way_;
-  std::map<Edge, std::thread::id> taken_;
+  size_t most_under_way_ = 0;  // before those that have ended are looked for
+  HeldEdges held_;
   const std::shared_ptr<Ledger> ledger_;
 };
 

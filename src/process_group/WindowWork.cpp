@@ -14,22 +14,19 @@ bool WindowWork::isCompleted() const {
 }
 
 void WindowWork::wait() {
+  TORCH_CHECK(!engine_->isForked(), who_,
+              "this process was forked from the rank's and has no part in its windows");
   for (const Rest& rest : rests_) {
     engine_->wait(*rest, Deadline::never());
   }
   std::vector<int> dead = dead_;
   std::exception_ptr other;
   for (const Rest& rest : rests_) {
-    try {
-      if (rest->error) {
-        std::rethrow_exception(rest->error);
-      }
-    } catch (const Error& error) {
-      if (error.cause() == Cause::kPeerFailed) {
-        dead.insert(dead.end(), error.ranks().begin(), error.ranks().end());
-      } else if (!other) {
-        other = std::current_exception();
-      }
+    const std::optional<Error> error = errorIn(rest->error);
+    if (error && error->cause() == Cause::kPeerFailed) {
+      dead.insert(dead.end(), error->ranks().begin(), error->ranks().end());
+    } else if (rest->error && !other) {
+      other = rest->error;
     }
   }
   if (other) {
@@ -38,7 +35,8 @@ void WindowWork::wait() {
   if (!dead.empty() && !drops_) {
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
-    throw Error(Cause::kPeerFailed, dead, who_ + rankList(dead) + " died; the others have got it");
+    throw Error(Cause::kPeerFailed, dead,
+                who_ + rankList(dead) + " died; with the others it is done");
   }
 }
 

@@ -23,14 +23,6 @@ std::shared_ptr<Op> newOp(Deadline deadline) {
   return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
 }
 
-Error errorIn(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& failure) {
-    return failure;
-  }
-}
-
 // One round of it. Its tag is its own: a token that comes too late must not count in the next.
 struct Round {
   Engine& engine;
@@ -85,7 +77,7 @@ struct Round {
     const int size = engine.members().size;
     Missed missed;
     if (op->error) {
-      const Error error = errorIn(op->error);
+      const Error error = errorIn(op->error).value();
       if (error.cause() != Cause::kTimeout) {
         failure = op->error;
       }

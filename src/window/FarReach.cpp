@@ -13,8 +13,8 @@ namespace {
 // Between two times that a rank asks for a mutex that another one holds.
 constexpr std::chrono::milliseconds kAskAgain{1};
 
-bool isPut(Request::What what) {
-  return what == Request::What::kPut || what == Request::What::kAccumulate;
+bool isOfMutex(Request::What what) {
+  return what == Request::What::kTakeMutex || what == Request::What::kLetMutexGo;
 }
 
 const char* nameOf(Request::What what) {
@@ -52,21 +52,18 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
   auto talk = std::make_shared<Talk>(Talk{request, {}, manner.kept});
   talk->request.window = window_;
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, Deadline::in(timeout_));
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.what));
+  op->is_service = request.what == Request::What::kLetMutexGo;  // of which no call hears
   op->called = std::string(nameOf(request.what)) + " '" + name_ + "'";
   ConstSpans message(
       ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(Request)});
   message.add(data);
   addSend(engine_->mailbox(), *op, {peer_, kRequests, std::move(message)});
-  op->scripts.push_back(neighborGather(engine_->mailbox(), *op, {peer_}, talk->request.answer,
-                                       [talk](const std::vector<size_t>& bytes) {
-                                         return std::vector<std::byte*>{
-                                             talk->answer.make(bytes.front())};
-                                       }));
+  op->scripts.push_back(hear(engine_->mailbox(), *op, peer_, talk));
   op->epilogue = [self = shared_from_this(), talk, then = std::move(then)] {
     const std::optional<Answer> answer = talk->answer.header<Answer>();
     if (!answer) {
-      throw self->failure("has damaged an answer");
+      throw self->failure(Cause::kMismatch, "has damaged an answer");
     }
     self->check(*answer);
     if (then) {
@@ -74,9 +71,10 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
     }
   };
   op->memory = talk;
-  if (isPut(request.what)) {
+  if (!isOfMutex(request.what)) {
     op->finished = [self = shared_from_this()](const Op& ended) {
-      if (causeOf(ended.error) == Cause::kPeerFailed) {
+      const std::optional<Error> error = errorIn(ended.error);
+      if (error && error->cause() == Cause::kPeerFailed) {
         self->dropped_();
       }
     };
@@ -90,20 +88,37 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
   return op;
 }
 
+// The answer comes to what was sent as a whole, and to nothing else.
+Script Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
+  const std::vector<int> source(1, peer);
+  co_await Until([&op] { return op.scripts.front().done(); }, [&source] { return source; });
+  Allocate make = [talk](const std::vector<size_t>& bytes) {
+    return std::vector<std::byte*>(1, talk->answer.make(bytes.front()));
+  };
+  co_await Ended(neighborGather(mailbox, op, source, talk->request.answer, std::move(make)));
+}
+
+// A mutex that is not let go would be lost.
+Deadline Asking::deadlineOf(Request::What what) const {
+  return what == Request::What::kLetMutexGo ? Deadline::never() : Deadline::in(timeout_);
+}
+
 void Asking::check(const Answer& answer) const {
   switch (answer.how) {
+    case Answer::How::kNoMemory:
+      throw failure(Cause::kAborted, "has no memory for it");
     case Answer::How::kNoSuchWindow:
-      throw failure("has no such window any more");
+      throw failure(Cause::kMismatch, "has no such window any more");
     case Answer::How::kWrongSize:
-      throw failure("has a window of another size");
+      throw failure(Cause::kMismatch, "has a window of another size");
     default:
       return;
   }
 }
 
-Failure Asking::failure(const std::string& what) const {
+Failure Asking::failure(Cause cause, const std::string& what) const {
   const int rank = engine_->members().global(peer_);
-  return {Cause::kMismatch, {rank}, "rank " + std::to_string(rank) + " " + what};
+  return {cause, {rank}, "rank " + std::to_string(rank) + " " + what};
 }
 
 void Asking::await(const Rest& rest) {
@@ -153,15 +168,15 @@ Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
       request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, manner);
 }
 
-Rest FarReach::get(double weight, Engine::Who who) {
-  const auto fill = [own = own_, owner = owner_, asking = asking_, weight](
+Rest FarReach::get(double weight, bool with_p, Engine::Who who) {
+  const auto fill = [own = own_, owner = owner_, asking = asking_, weight, with_p](
                         const Answer& answer, const Delivery& delivery) {
     const WindowShape& shape = own->shape();
     if (delivery.bytesOfBody<Answer>() != shape.bytes()) {
-      throw asking->failure("has a window of another size");
+      throw asking->failure(Cause::kMismatch, "has a window of another size");
     }
-    own->fill(owner,
-              {shape.dtype, shape.count, delivery.body<Answer>(), weight, weight * answer.p});
+    own->fill(owner, {shape.dtype, shape.count, delivery.body<Answer>(), weight,
+                      with_p ? std::optional(weight * answer.p) : std::nullopt});
   };
   return asking_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
 }

@@ -19,8 +19,8 @@ namespace bluefog {
 // How a window's part on another host is asked for something. What is under way keeps it.
 class Asking : public std::enable_shared_from_this<Asking> {
  public:
-  // `window`: its number, alike on all ranks. `dropped` is called for what was to be put into the
-  // window of a rank that turns out to be dead.
+  // `window`: its number, alike on all ranks. `dropped` is called for what was asked of a rank
+  // that turns out to be dead, but for its mutex.
   Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
          std::chrono::milliseconds timeout, std::function<void()> dropped);
 
@@ -30,11 +30,13 @@ class Asking : public std::enable_shared_from_this<Asking> {
   Rest ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then = {});
   // Waits for it; throws its error.
   void await(const Rest& rest);
-  Failure failure(const std::string& what) const;
+  Failure failure(Cause cause, const std::string& what) const;
 
  private:
   struct Talk;
 
+  static Script hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
+  Deadline deadlineOf(Request::What what) const;
   void check(const Answer& answer) const;
 
   const std::shared_ptr<Engine> engine_;
@@ -64,8 +66,10 @@ class FarReach final : public Reach {
   FarReach(std::shared_ptr<Window> own, int owner, std::shared_ptr<Asking> asking)
       : own_(std::move(own)), owner_(owner), asking_(std::move(asking)), mutex_(asking_) {}
 
+  // The answer tells.
+  bool isThere() const override { return true; }
   Rest put(const Contribution& what, Into into, const Manner& manner) override;
-  Rest get(double weight, Engine::Who who) override;
+  Rest get(double weight, bool with_p, Engine::Who who) override;
   SlotMutex& mutex() override { return mutex_; }
 
  private:

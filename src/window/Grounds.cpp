@@ -14,7 +14,9 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
       rank_(rank),
       free_(segments_->shared().bytesOf(Segment::Area::kRoom)),
       rooms_(static_cast<size_t>(segments_->shared().size())),
-      heaps_(rooms_.size()) {}
+      heaps_(rooms_.size()) {
+  free_.take(kPage);
+}
 
 std::unique_ptr<Room> Grounds::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -26,9 +28,19 @@ void Grounds::giveBack(uint64_t at, size_t bytes) {
   if (process_.isForked()) {
     return;  // it is the parent's
   }
-  ::madvise(own() + at, roundUp(bytes), MADV_REMOVE);
   const std::lock_guard lock(mutex_);
+  if (const Mapping& own = rooms_[static_cast<size_t>(rank_)]; own.size() > 0) {
+    ::madvise(own.data() + at, roundUp(bytes), MADV_REMOVE);
+  }
   free_.add({at, at + roundUp(bytes)});
+}
+
+void Grounds::leave() {
+  const std::lock_guard lock(mutex_);
+  const Mapping& own = rooms_[static_cast<size_t>(rank_)];
+  if (own.size() > 0 && !process_.isForked()) {
+    reinterpret_cast<std::atomic<uint32_t>*>(own.data())->store(1);
+  }
 }
 
 Room::~Room() {

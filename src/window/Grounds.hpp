@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,8 @@ class Room {
 };
 
 // Where the windows of a group lie on this host: each rank's room, in which its peers write, and
-// its heap, which they read. Any thread may use it.
+// its heap, which they read. A room begins with a page that says whether its rank has left. Any
+// thread may use it.
 class Grounds : public std::enable_shared_from_this<Grounds> {
  public:
   Grounds(std::shared_ptr<const Segments> segments, int rank);
@@ -44,6 +46,11 @@ class Grounds : public std::enable_shared_from_this<Grounds> {
   // Of this rank's room, in pages of its own: zeroed, and without memory until it is written to.
   // Null where there is no place.
   std::unique_ptr<Room> take(size_t bytes);
+  // This rank leaves the group: nobody needs to write in its room any more.
+  void leave();
+  const std::atomic<uint32_t>& hasLeft(int rank) {
+    return *reinterpret_cast<const std::atomic<uint32_t>*>(room(rank));
+  }
   // Those of a rank of this host. Throw std::runtime_error where they cannot be mapped.
   std::byte* room(int rank) { return mapped(rooms_, Segment::Area::kRoom, rank); }
   const std::byte* heap(int rank) { return mapped(heaps_, Segment::Area::kHeap, rank); }

@@ -18,7 +18,10 @@ bool Lives::hasEnded(int rank) const {
       looked_.compare_exchange_strong(before, now, std::memory_order_relaxed)) {
     look();
   }
-  return ended_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
+  const auto at = static_cast<size_t>(rank);
+  const std::atomic<uint32_t>* left = left_[at].load(std::memory_order_acquire);
+  return ended_[at].load(std::memory_order_relaxed) ||
+         (left != nullptr && left->load(std::memory_order_relaxed) != 0);
 }
 
 void Lives::look() const {

@@ -19,10 +19,11 @@ Rest NearReach::put(const Contribution& what, Into into, const Manner& /*manner*
   return nullptr;
 }
 
-Rest NearReach::get(double weight, Engine::Who /*who*/) {
+Rest NearReach::get(double weight, bool with_p, Engine::Who /*who*/) {
   const WindowShape& shape = own_->shape();
-  const double p = part_.p().load(std::memory_order_relaxed);
-  own_->fill(owner_, {shape.dtype, shape.count, tensor_, weight, weight * p});
+  const double p = weight * part_.p().load(std::memory_order_relaxed);
+  own_->fill(owner_,
+             {shape.dtype, shape.count, tensor_, weight, with_p ? std::optional(p) : std::nullopt});
   return nullptr;
 }
 

@@ -17,8 +17,9 @@ class NearReach final : public Reach {
   NearReach(std::shared_ptr<Window> own, int owner, const WindowPlace& place, Grounds& grounds,
             const Lives& lives);
 
+  bool isThere() const override { return part_.number() == own_->number(); }
   Rest put(const Contribution& what, Into into, const Manner& manner) override;
-  Rest get(double weight, Engine::Who who) override;
+  Rest get(double weight, bool with_p, Engine::Who who) override;
   SlotMutex& mutex() override { return mutex_; }
 
  private:

@@ -23,10 +23,12 @@ class Reach {
     Engine::Who who;             // waits for what is under way
     std::shared_ptr<void> kept;  // owns the data until that ends
   };
+  // False where that rank has freed it.
+  virtual bool isThere() const = 0;
   // Into this rank's slot there. `what` is of the window's shape.
   virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;
-  // That rank's tensor and p, times `weight`, into this rank's own slot for it.
-  virtual Rest get(double weight, Engine::Who who) = 0;
+  // That rank's tensor, and p where it counts, times `weight`, into this rank's own slot for it.
+  virtual Rest get(double weight, bool with_p, Engine::Who who) = 0;
   // Of this rank's slot there.
   virtual SlotMutex& mutex() = 0;
 };

@@ -1,7 +1,9 @@
 #include "window/Reception.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -25,6 +27,9 @@ Answer take(SlotMutex& mutex) {
   return holder ? Answer{.how = Answer::How::kHeld, .holder = *holder} : Answer{};
 }
 
+// A peer of which so many requests in a row have failed cannot be relied on.
+constexpr int kMostFailures = 100;
+
 std::shared_ptr<Op> serviceOp() {
   auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, Deadline::never());
   op->is_service = true;
@@ -36,7 +41,8 @@ std::shared_ptr<Op> serviceOp() {
 Reception::Reception(Engine& engine, std::shared_ptr<Lives> lives)
     : engine_(engine),
       lives_(std::move(lives)),
-      deliveries_(static_cast<size_t>(engine.members().size)) {}
+      spares_(static_cast<size_t>(engine.members().size)),
+      failures_(spares_.size()) {}
 
 void Reception::open() {
   for (const int peer : engine_.hosts().elsewhere()) {
@@ -52,35 +58,55 @@ void Reception::add(uint64_t number, Window& window) {
 void Reception::remove(uint64_t number) {
   const std::lock_guard lock(mutex_);
   windows_.erase(number);
+  if (windows_.empty()) {
+    spares_ = std::vector<Delivery>(spares_.size());
+  }
 }
 
 void Reception::await(int peer) {
   auto op = serviceOp();
+  const auto delivery = std::make_shared<Delivery>();
   op->scripts.push_back(neighborGather(
-      engine_.mailbox(), *op, {peer}, kRequests, [this, peer](const std::vector<size_t>& bytes) {
-        return std::vector<std::byte*>{deliveries_[static_cast<size_t>(peer)].make(bytes.front())};
+      engine_.mailbox(), *op, {peer}, kRequests, [this, peer, delivery](const auto& bytes) {
+        swapSpare(peer, *delivery);
+        return std::vector<std::byte*>{delivery->make(bytes.front())};
       }));
-  op->finished = [self = shared_from_this(), peer](const Op& ended) { self->receive(peer, ended); };
+  op->finished = [self = shared_from_this(), peer, delivery](const Op& ended) {
+    self->receive(peer, ended, *delivery);
+  };
   engine_.post(op, Engine::Who::kEngine);
 }
 
-void Reception::receive(int peer, const Op& op) {
-  const std::optional<Cause> failed = causeOf(op.error);
-  if (failed == Cause::kPeerFailed) {
+// The memory of the last one: pages that are new to it would cost a large one more than the copy.
+void Reception::swapSpare(int peer, Delivery& delivery) {
+  const std::lock_guard lock(mutex_);
+  std::swap(delivery, spares_[static_cast<size_t>(peer)]);
+}
+
+// Not another one, for whose death all operations fail.
+bool Reception::hasGone(int peer, const Op& op) const {
+  const std::optional<Error> error = errorIn(op.error);
+  return error && error->cause() == Cause::kPeerFailed &&
+         std::count(error->ranks().begin(), error->ranks().end(), engine_.members().global(peer)) >
+             0;
+}
+
+void Reception::receive(int peer, const Op& op, Delivery& delivery) {
+  int& failures = failures_[static_cast<size_t>(peer)];
+  failures = op.error ? failures + 1 : 0;
+  if (hasGone(peer, op) || failures > kMostFailures) {
     lives_->note(peer);
-  }
-  if (failed == Cause::kPeerFailed || failed == Cause::kAborted) {
     return;
   }
   try {
-    const Delivery& delivery = deliveries_[static_cast<size_t>(peer)];
     // Of a message that its sender has broken off there is nothing to do.
-    if (const auto request = failed ? std::nullopt : delivery.header<Request>()) {
+    if (const auto request = op.error ? std::nullopt : delivery.header<Request>()) {
       answer(peer, request->answer, serve(peer, *request, delivery));
     }
+    swapSpare(peer, delivery);
     await(peer);
-  } catch (const Error&) {
-    // The group has ended.
+  } catch (const std::exception&) {
+    lives_->note(peer);  // the group has ended, or this process has no memory for anything
   }
 }
 
@@ -93,6 +119,15 @@ void Reception::answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery
 
 std::shared_ptr<Delivery> Reception::serve(int peer, const Request& request,
                                            const Delivery& delivery) {
+  try {
+    return done(peer, request, delivery);
+  } catch (const std::bad_alloc&) {
+    return deliveryOf({.how = Answer::How::kNoMemory});
+  }
+}
+
+std::shared_ptr<Delivery> Reception::done(int peer, const Request& request,
+                                          const Delivery& delivery) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {

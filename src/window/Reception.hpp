@@ -28,16 +28,20 @@ class Reception : public std::enable_shared_from_this<Reception> {
 
  private:
   void await(int peer);
-  void receive(int peer, const Op& op);
+  void swapSpare(int peer, Delivery& delivery);
+  void receive(int peer, const Op& op, Delivery& delivery);
+  bool hasGone(int peer, const Op& op) const;
   void answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery);
-  // With what follows the answer.
+  // Does it. The answer, with what follows it.
   std::shared_ptr<Delivery> serve(int peer, const Request& request, const Delivery& delivery);
+  std::shared_ptr<Delivery> done(int peer, const Request& request, const Delivery& delivery);
 
   Engine& engine_;  // has what this one posts, and lives as long as that
   const std::shared_ptr<Lives> lives_;
-  std::vector<Delivery> deliveries_;  // of each rank, the last one
   std::mutex mutex_;
   std::map<uint64_t, Window*> windows_;
+  std::vector<Delivery> spares_;  // by rank: of its last message
+  std::vector<int> failures_;     // by rank: of its messages, in a row
 };
 
 }  // namespace bluefog

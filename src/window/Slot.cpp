@@ -35,9 +35,15 @@ void Slot::noteChange() {
 void Slot::put(const Contribution& what) {
   const SlotState now = state();
   replace(what, now, now.writable(), 0);
+  noteChange();
 }
 
 void Slot::fill(const Contribution& what) {
+  begin(what);
+  noteChange();
+}
+
+void Slot::begin(const Contribution& what) {
   const SlotState now = state();
   replace(what, now, now.fillable(), 1);
 }
@@ -54,7 +60,6 @@ void Slot::replace(const Contribution& what, SlotState now, unsigned written, ui
     next.filled += filled;
     ++next.version;
   } while (!become(now, next));
-  noteChange();
 }
 
 void Slot::accumulate(const Contribution& what) {

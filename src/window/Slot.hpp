@@ -50,12 +50,14 @@ class Slot {
     double p;
     uint32_t version;
   };
-  // What counts now; that memory stays as it is until the next hold(). What is empty then has been
-  // taken out: nothing that was accumulated is lost, or seen twice.
+  // What counts now; that memory stays as it is until the next hold() or fill(). What is empty then
+  // has been taken out: nothing that was accumulated is lost, or seen twice.
   enum class Then : uint8_t { kStays, kIsSeen, kIsEmpty };  // kIsSeen: with version 0
   Held hold(Then then);
   // As a put by the owner.
   void fill(const Contribution& what);
+  // What is there before anybody has changed anything.
+  void begin(const Contribution& what);
 
   // --- by anyone
   uint32_t version() const { return state().version; }

@@ -6,19 +6,33 @@
 
 namespace bluefog {
 
-Window::Window(int rank, int size, WindowShape shape, std::byte* tensor, std::unique_ptr<Room> room)
+Window::Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
+               std::unique_ptr<Room> room)
     : rank_(rank),
+      number_(number),
       shape_(shape),
       layout_(size, shape.bytes()),
       tensor_(tensor),
       room_(std::move(room)),
       part_(room_->data(), layout_) {
   setP(1);
+  part_.number() = number;
 }
 
 void Window::fill(int writer, const Contribution& what) {
   const std::lock_guard lock(owning_);
   slotOf(writer).fill(what);
+}
+
+void Window::begin(int writer) {
+  Slot slot = slotOf(writer);
+  slot.begin({shape_.dtype, shape_.count, tensor_, 1, 0});
+  slot.hold(Slot::Then::kIsSeen);
+}
+
+void Window::multiplyP(double factor) {
+  const std::lock_guard lock(owning_);
+  setP(p() * factor);
 }
 
 void Window::read(int writer, void* out) {

@@ -15,12 +15,14 @@ namespace bluefog {
 // to. Any thread may use it. Reach is the others' parts.
 class Window {
  public:
-  // For so many ranks. In that room, zeroed.
-  Window(int rank, int size, WindowShape shape, std::byte* tensor, std::unique_ptr<Room> room);
+  // For so many ranks, which give it the same number. In that room, zeroed.
+  Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
+         std::unique_ptr<Room> room);
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
   int rank() const { return rank_; }
+  uint64_t number() const { return number_; }
   const WindowShape& shape() const { return shape_; }
   const WindowLayout& layout() const { return layout_; }
   const std::byte* tensor() const { return tensor_; }
@@ -38,13 +40,17 @@ class Window {
   void read(int writer, void* out);
   // As a put by that writer.
   void fill(int writer, const Contribution& what);
+  // With this rank's own values, as if its owner had seen them. Before anybody reaches it.
+  void begin(int writer);
   double p() const { return part_.p().load(std::memory_order_relaxed); }
   void setP(double p) { part_.p().store(p, std::memory_order_relaxed); }
+  void multiplyP(double factor);
   Slot slotOf(int writer) const { return part_.slot(writer); }
   EdgeMutex& mutexWith(int writer) const { return part_.mutex(writer); }
 
  private:
   const int rank_;
+  const uint64_t number_;
   const WindowShape shape_;
   const WindowLayout layout_;
   std::byte* const tensor_;

@@ -28,7 +28,7 @@ struct WindowPlace {
 
 // A rank's part of a window, in its room:
 //
-//   p of its tensor | EdgeMutex x n | Slot x n, by their writers
+//   p of its tensor and the window's number | EdgeMutex x n | Slot x n, by their writers
 class WindowLayout {
  public:
   WindowLayout(int size, size_t bytes) : size_(static_cast<size_t>(size)), bytes_(bytes) {}
@@ -53,7 +53,9 @@ class WindowPart {
  public:
   WindowPart(std::byte* memory, const WindowLayout& layout) : memory_(memory), layout_(layout) {}
 
-  std::atomic<double>& p() const { return *reinterpret_cast<std::atomic<double>*>(memory_); }
+  std::atomic<double>& p() const { return header().p; }
+  // Another one, or 0, when it was freed.
+  std::atomic<uint64_t>& number() const { return header().number; }
   Slot slot(int writer) const {
     return {memory_ + layout_.slotAt(writer), layout_.bytesOfTensor()};
   }
@@ -62,6 +64,13 @@ class WindowPart {
   }
 
  private:
+  struct Header {
+    std::atomic<double> p;
+    std::atomic<uint64_t> number;
+  };
+
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+
   std::byte* memory_;
   WindowLayout layout_;
 };

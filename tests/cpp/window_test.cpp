@@ -39,8 +39,8 @@ class Member {
     auto room = grounds_->take(WindowLayout(kRanks, kBytes).bytes());
     places[static_cast<size_t>(me.self)] = {room->at(),
                                             heap_ ? heap_->placeOf(data_, kBytes) : std::nullopt};
-    window = std::make_shared<Window>(me.self, kRanks, WindowShape{Dtype::kFloat64, kCount}, data_,
-                                      std::move(room));
+    window = std::make_shared<Window>(me.self, kRanks, kNumber,
+                                      WindowShape{Dtype::kFloat64, kCount}, data_, std::move(room));
     me.synchronize();
     for (int peer = 0; peer < kRanks; ++peer) {
       reaches_.push_back(reachOf(peer, places[static_cast<size_t>(peer)]));
@@ -59,7 +59,7 @@ class Member {
     wait(reach(peer).put({Dtype::kFloat64, kCount, values.data(), 1, value}, into,
                          {Engine::Who::kCaller, {}}));
   }
-  void get(int peer, double weight) { wait(reach(peer).get(weight, Engine::Who::kCaller)); }
+  void get(int peer, double weight) { wait(reach(peer).get(weight, true, Engine::Who::kCaller)); }
   void set(double value) {
     const Values values(kCount, value);
     copyBytes(data_, values.data(), kBytes);

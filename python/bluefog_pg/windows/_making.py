@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from bluefog_pg._agreement import all_gather
+from bluefog_pg._call import described
 from bluefog_pg._loader import load
 
 if TYPE_CHECKING:
@@ -36,40 +38,38 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
     return flat
 
 
-def open_together(
-    member: Member,
-    name: str,
-    tensor: torch.Tensor,
-    *,
-    zero_init: bool,
-    sources: Sequence[int],
-    drops: bool,
-) -> WindowBluefog:
-    """Collective: two all_gathers of some bytes.
+@dataclass(frozen=True)
+class Plan:
+    """What a rank wants to make."""
+
+    tensor: torch.Tensor
+    sources: Sequence[int]
+    zero_init: bool
+    drops: bool
+
+
+def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> WindowBluefog:
+    """Collective: three all_gathers of some bytes.
 
     Raises:
         ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
         RuntimeError: another rank could not make its part.
+        Exception: what `plan` raises, which the others hear of.
     """
-    error, place = None, (0, 0)
+    error, place, told = None, (0, 0), f"{name!r}"
     made: WindowBluefog | None = None
     try:
-        made = load().WindowBluefog(member.backend, name, tensor, drops)
+        mine = plan()
+        told = f"'{name}' of {described(mine.tensor)}"
+        made = load().WindowBluefog(member.backend, name, mine.tensor, mine.drops)
         place = made.place
-    except Exception as caught:  # the others must hear of it
+    except Exception as caught:
         error = caught
-    told = f"'{name}' of {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-    digest = hashlib.blake2b(told.encode(), digest_size=8).digest()
-    told_as = int.from_bytes(digest, "big", signed=True)
-    mine = torch.tensor([error is not None, told_as, next(_numbers), *place])
+    row = torch.tensor([error is not None, _digest(told), next(_numbers), *place])
     table = torch.empty(member.size, 5, dtype=torch.int64)
-    all_gather(table, mine, group=member.group)
-    if error:
-        raise error
-    where = f"{member.who} win_create '{name}'"
-    failed = [rank for rank in range(member.size) if table[rank, 0]]
-    if failed:
-        raise RuntimeError(f"{where}: ranks {failed} of the group could not make their part")
+    all_gather(table, row, group=member.group)
+    where = f"{member.who} win_create {name!r}"
+    _require_all(where, error, table[:, 0])
     others = [rank for rank in range(member.size) if table[rank, 1] != table[0, 1]]
     if others:
         names: list[Any] = [None] * member.size
@@ -80,6 +80,38 @@ def open_together(
         )
     assert made is not None  # noqa: S101
     number, places = int(table[0, 2]), [(room, at) for *_, room, at in table.tolist()]
-    made.open(number, places, zero_init, sources)
-    dist.barrier(group=member.group)  # else a neighbour might put before this rank has filled it
+    try:
+        made.open(number, places, mine.zero_init, mine.sources)
+    except Exception as caught:
+        error = caught
+    # Else a neighbour might put before this rank has filled it.
+    has_failed = torch.empty(member.size, dtype=torch.bool)
+    all_gather(has_failed, torch.tensor([error is not None]), group=member.group)
+    _require_all(where, error, has_failed)
     return made
+
+
+def meet(member: Member, call: str) -> None:
+    """Collective: wait for the others, who must call the same.
+
+    Raises:
+        ValueError: they do not (on every rank).
+    """
+    table = torch.empty(member.size, dtype=torch.int64)
+    all_gather(table, torch.tensor([_digest(call)]), group=member.group)
+    if others := (table != table[member.rank]).nonzero().flatten().tolist():
+        raise ValueError(
+            f"{member.who} {call}: ranks {others} of the group fence or free another window"
+        )
+
+
+def _digest(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _require_all(where: str, error: Exception | None, has_failed: torch.Tensor) -> None:
+    if error:
+        raise error
+    if failed := has_failed.nonzero().flatten().tolist():
+        raise RuntimeError(f"{where}: ranks {failed} of the group could not make their part")

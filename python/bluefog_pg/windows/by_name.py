@@ -61,7 +61,7 @@ _handles: dict[int, WindowWork] = {}  # of what nobody has waited for
 
 def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
     """Collective: make a window, as `Window`. False where there is one of this name."""
-    if name in member_of(group).windows:
+    if isinstance(name, str) and name in member_of(group).windows:
         return False
     Window(tensor, name, zero_init=zero_init, group=group)
     return True
@@ -172,17 +172,26 @@ def win_poll(handle: int) -> bool:
     return work.is_completed()
 
 
-def win_wait(handle: int) -> bool:
-    """Wait for that operation, and forget its handle. False where there is none.
+def win_wait(handle: int | WindowWork) -> bool:
+    """Wait for that operation, and forget its handle when it has ended. False where there is none.
+
+    Of what `Window`'s methods return with async_op, it is `handle.wait()`.
 
     Raises:
         PeerFailed, CollectiveTimeout: as the operation that is waited for.
     """
-    work = _handles.pop(handle, None)
+    if not isinstance(handle, int):
+        handle.wait()
+        return True
+    work = _handles.get(handle)
     if work is None:
         _log.warning("win_wait: there is no handle %r", handle)
         return False
-    work.wait()
+    try:
+        work.wait()
+    finally:  # Ctrl-C ends the wait alone
+        if work.is_completed():
+            _handles.pop(handle, None)
     return True
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._call import described
+from bluefog_pg._loader import load
 from bluefog_pg._member import member_of
 from bluefog_pg.topology import topology_of
 from bluefog_pg.windows._arguments import WindowCall
-from bluefog_pg.windows._making import joined, open_together
+from bluefog_pg.windows._making import Plan, joined, meet, open_together
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
@@ -35,10 +37,11 @@ class Window:
     Args:
         tensor: dense, contiguous, on the CPU; floating, complex or integers. Its storage moves
             into memory that the others can read: what shares it goes along (views, `p.data`), but
-            not what is none of torch's (a numpy array). Tensors of one type in a list make one
-            window: they move into one memory, one after the other.
+            not what is none of torch's (a numpy array), nor an operation that is under way on it.
+            It cannot be resized from then on. Tensors of one type in a list make one window: they
+            move into one memory, one after the other.
         name: the window's, in its group.
-        zero_init: slots begin empty; otherwise with this rank's own values.
+        zero_init: all slots begin empty; otherwise those of the sources with this rank's values.
         neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
             and those that are put to where `put` names none. None: those of the group's topology.
         on_peer_failure: "raise" PeerFailed where a call is for a rank that has died, after it has
@@ -49,6 +52,7 @@ class Window:
         ValueError: the name is taken; another on_peer_failure; a tensor that no window can have;
             ranks give other shapes, types or names (on every rank).
         TypeError: what is no tensor; a name that is no str.
+        RuntimeError: another rank could not make its part.
     """
 
     def __init__(
@@ -62,35 +66,52 @@ class Window:
         group: dist.ProcessGroup | None = None,
     ) -> None:
         self._member = member = member_of(group)
-        if not isinstance(name, str):
-            raise TypeError(
-                f"{member.who} win_create: name must be a str, not {type(name).__name__}"
-            )
         self.name = name
-        call = self.call("win_create")
-        if name in member.windows:
+        self._drops = on_peer_failure == "drop"
+
+        def plan() -> Plan:
+            self._check_name()
+            if on_peer_failure not in ("raise", "drop"):
+                self.call("win_create").fail(
+                    f"on_peer_failure must be 'raise' or 'drop', not {on_peer_failure!r}"
+                )
+            self._settle(neighbors)
+            return Plan(self._flattened(tensor), self.sources, zero_init, self._drops)
+
+        self._window: WindowBluefog | None = open_together(member, name, plan)
+        member.windows[name] = self
+
+    def _check_name(self) -> None:
+        name, call = self.name, self.call("win_create")
+        if not isinstance(name, str):
+            raise TypeError(f"{call.where}: name must be a str, not {type(name).__name__}")
+        if not _is_text(name):
+            call.fail("the name has half a character (a lone surrogate)")
+        if name in self._member.windows:
             call.fail("there is a window of this name; free it first")
-        if on_peer_failure not in ("raise", "drop"):
-            call.fail(f"on_peer_failure must be 'raise' or 'drop', not {on_peer_failure!r}")
-        near = topology_of(member).neighborhood
-        sources, destinations = neighbors or (near.sources, near.destinations)
-        self.sources = sorted(call.ranks("neighbors", sources))
-        self.destinations = sorted(call.ranks("neighbors", destinations))
+
+    def _settle(self, neighbors: tuple[Iterable[int], Iterable[int]] | None) -> None:
+        """The neighbours and weights of calls that name none."""
+        call, near = self.call("win_create"), topology_of(self._member).neighborhood
+        given = (near.sources, near.destinations) if neighbors is None else neighbors
+        if not isinstance(given, Sequence) or len(given) != 2:
+            call.fail(f"neighbors must be (sources, destinations), not {given!r}")
+        self.sources = sorted(call.ranks("neighbors", given[0]))
+        self.destinations = sorted(call.ranks("neighbors", given[1]))
         self._from = [(rank, 1.0) for rank in self.sources]
         self._to = [(rank, 1.0) for rank in self.destinations]
         weights = (near.self_weight, near.source_weights) if neighbors is None else (None, None)
         self._own_weight, self._averaged = self._default_weights(*weights)
-        self._parts = None if isinstance(tensor, torch.Tensor) else list(tensor)
-        flat = tensor if isinstance(tensor, torch.Tensor) else joined(list(tensor), call.where)
-        self._window: WindowBluefog | None = open_together(
-            member,
-            name,
-            flat,
-            zero_init=zero_init,
-            sources=self.sources,
-            drops=on_peer_failure == "drop",
-        )
-        member.windows[name] = self
+
+    def _flattened(self, given: Tensors) -> torch.Tensor:
+        self._parts = None
+        if isinstance(given, torch.Tensor):
+            return given
+        where = self.call("win_create").where
+        if not isinstance(given, Iterable):
+            raise TypeError(f"{where}: expected a torch.Tensor or a list of them, not {given!r}")
+        self._parts = list(given)
+        return joined(self._parts, where)
 
     @property
     def tensor(self) -> torch.Tensor:
@@ -160,7 +181,7 @@ class Window:
             if src_weights is None
             else self.call("win_get").pairs("src_weights", src_weights)
         )
-        return window.get(sources, require_mutex, async_op)
+        return window.get(sources, require_mutex, Switch.is_on, async_op)
 
     def update(
         self,
@@ -179,7 +200,7 @@ class Window:
             self_weight, neighbor_weights: both, or none: those of the group's weighted topology
                 when the window was made, or 1 / (number of sources + 1).
             reset: what was taken out of the slots is gone from them.
-            clone: into a new tensor; the window's stays.
+            clone: into a new tensor; the window's stays (p does not: it belongs to the result).
             require_mutex: while nobody else holds the mutexes of these slots.
 
         Returns:
@@ -211,13 +232,14 @@ class Window:
         (writer,) = call.ranks("rank", [rank])
         return window.read(writer, require_mutex)
 
-    @contextlib.contextmanager
     def mutex(
         self, *, for_self: bool = False, ranks: Iterable[int] | None = None
-    ) -> Iterator[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """Exclude others from slots, as far as they ask for the mutex, too.
 
-        Each slot has one, for its writer and its owner.
+        Each slot has one, for its writer and its owner. Of a dead rank there is nothing to exclude.
+        Two ranks that hold one each and ask for the other's both wait until the timeout: name all
+        in one call, and use operations in the block that do not ask for more.
 
         Args:
             for_self: those of this rank's own slots; otherwise of its slots in others.
@@ -233,11 +255,8 @@ class Window:
         named = default if ranks is None else call.ranks("ranks", ranks)
         own = self._member.rank
         edges = [(own, rank) if for_self else (rank, own) for rank in named]
-        window.take(edges)
-        try:
-            yield
-        finally:
-            window.let_go(edges)
+        exclusion: contextlib.AbstractContextManager[None] = load().Exclusion(window, edges)
+        return exclusion
 
     def versions(self) -> dict[int, int]:
         """{source: changes of its slot since this rank's last `update`}."""
@@ -261,21 +280,41 @@ class Window:
         """Collective: what any rank has begun before is in its place when the call returns.
 
         Raises:
-            ValueError: the window was freed.
+            ValueError: the window was freed; other ranks fence or free another one.
         """
-        self._opened("win_fence").flush()
-        dist.barrier(group=self._member.group)
+        self._opened("win_fence").flush("win_fence")
+        meet(self._member, f"win_fence '{self.name}'")
 
     def free(self) -> None:
         """Collective: when all have called it nobody can reach the slots any more.
 
-        Waits for what is under way. The tensor stays as it is.
+        Waits for what is under way. The tensor stays as it is. Where a rank has died, or does not
+        come, the window is freed here all the same.
 
         Raises:
-            ValueError: the window was freed.
+            ValueError: the window was freed; other ranks fence or free another one: this one stays.
+            PeerFailed: a rank has died (not with on_peer_failure="drop").
+            CollectiveTimeout: a rank has not come.
         """
-        self._opened("win_free").flush()
-        dist.barrier(group=self._member.group)
+        window = self._opened("win_free")
+        window.close("win_free")
+        try:
+            meet(self._member, f"win_free '{self.name}'")
+        except ValueError:
+            window.reopen()
+            raise
+        except dist.DistError as error:
+            self._forget()
+            if not (self._drops and isinstance(error, load().PeerFailed)):
+                raise
+        except BaseException:  # Ctrl-C: the others may write there until they have come, too
+            self._member.unfreed.append(window)
+            self._forget()
+            raise
+        else:
+            self._forget()
+
+    def _forget(self) -> None:
         self._window = None
         self._member.windows.pop(self.name, None)
 
@@ -295,14 +334,25 @@ class Window:
         if self_weight is not None:
             own = self.call(op).number("self_weight", self_weight)
         adds, with_p = op == "win_accumulate", Switch.is_on
-        work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
-        if own != 1.0:
-            with torch.no_grad():
-                for part in self._parts_of(tensor):
-                    _scale(part, own)
-            if with_p:
-                window.multiply_p(own)
+        try:
+            work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
+        except load().PeerFailed:
+            self._keep(window, tensor, own, with_p)  # the others have got theirs
+            raise
+        self._keep(window, tensor, own, with_p)
         return work
+
+    def _keep(
+        self, window: WindowBluefog, tensor: Tensors | None, own: float, with_p: bool
+    ) -> None:
+        """What stays with this rank of a tensor that it has put."""
+        if own == 1.0:
+            return
+        with torch.no_grad():
+            for part in self._parts_of(tensor):
+                _scale(part, own)
+        if with_p:
+            window.multiply_p(own)
 
     def _parts_of(self, tensor: Tensors | None) -> Sequence[torch.Tensor]:
         if tensor is None:
@@ -338,6 +388,20 @@ class Window:
     def call(self, op: str) -> WindowCall:
         """What checks the arguments of a call."""
         return WindowCall(self._member, op, self.name)
+
+    def __repr__(self) -> str:
+        if self._window is None:
+            return f"<Window '{self.name}', freed>"
+        of = described(self._window.tensor)
+        return f"<Window '{self.name}' of {of} from {self.sources} to {self.destinations}>"
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _scale(tensor: torch.Tensor, weight: float) -> None:
