@@ -111,7 +111,8 @@ WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, b
   Validate(means_.engine->members(), "win_create").tensor(tensor_, "the tensor");
   TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), op, "elements of type ", typeName(tensor_),
                     " cannot be in a window; use a floating, complex or integer type");
-  TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op, "the tensor is not contiguous");
+  TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op,
+                    "the tensor is not contiguous; make the window of tensor.contiguous()");
   const size_t bytes = tensor_.nbytes();
   if (means_.engine->members().size == 1) {
     return;

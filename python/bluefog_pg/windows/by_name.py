@@ -279,7 +279,7 @@ def window_stats(group: Group = None) -> dict[str, dict[str, dict[int, dict[str,
 
     "from" each source: `changes` in all, `version` (those since the last update), `age` of the last
     in seconds and `p` of its slot. "to" each rank that this one has written to: `puts` (and
-    accumulations), their `bytes`, and calls `dropped` since it was dead.
+    accumulations), their `bytes`, and calls `dropped`, gets too, since it was dead.
     """
     return {
         name: {
@@ -357,4 +357,10 @@ def _require(
     if given is None:
         return
     call = window.call(op)
-    call.require_neighbors(argument, dict(call.pairs(argument, given)), which, neighbors)
+    call.require_neighbors(
+        argument,
+        dict(call.pairs(argument, given)),
+        which,
+        neighbors,
+        "; a window keeps the topology that it was made in",
+    )

@@ -268,7 +268,7 @@ class Window:
         return window.states(self.sources) if self._member.size > 1 else {}
 
     def sent(self) -> dict[int, SentTo]:
-        """{rank: puts and accumulations, their bytes, and calls dropped since it was dead}."""
+        """{rank: puts and accumulations, their bytes, and calls dropped: it was dead by then}."""
         return self._opened("window_stats").sent()
 
     @property
