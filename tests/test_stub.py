@@ -8,6 +8,7 @@ from pathlib import Path
 PYBIND11 = """
 bluefog_pg._C.Edges
 bluefog_pg._C.Edges.__init__
+bluefog_pg._C.Exclusion
 bluefog_pg._C.PmixClient
 bluefog_pg._C.ProcessGroupBluefog
 bluefog_pg._C.ProcessGroupBluefog.Options
