@@ -262,7 +262,7 @@ WindowBluefog::Means ProcessGroupBluefog::windowMeans() {
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
     engine_->stop(aborted("abort() was called on this rank"));
-    engine_->shutdown();
+    shutdown();
   }
 }
 
