@@ -92,14 +92,20 @@ def of_two_groups(rank: int, world: int) -> Any:
     dist.barrier()
     total = window.update_then_collect().tolist()
     window.free()
+    del window
+    freed = bf.Window(x, "w", group=group)
+    dist.barrier(group=group)
+    freed.get()
+    fetched = freed.read(1 - rank).tolist()
+    freed.free()
     dist.destroy_process_group(group)
-    return [error, total]
+    return [error, total, fetched]
 
 
 def test_a_tensor_is_in_windows_of_one_group(pool: harness.Pool) -> None:
-    for error, total in pool.run(of_two_groups, world=2):
+    for error, *totals in pool.run(of_two_groups, world=2):
         harness.raised(error, "ValueError", text="in a window of another group; give a clone")
-        assert total == [2.0] * 4
+        assert totals == [[2.0] * 4] * 2
 
 
 def of_a_generator(rank: int, world: int) -> list[Any]:

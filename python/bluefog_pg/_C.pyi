@@ -198,7 +198,12 @@ class WindowWork:
 
 class WindowBluefog:
     def __init__(
-        self, group: ProcessGroupBluefog, name: str, tensor: torch.Tensor, drops: bool
+        self,
+        group: ProcessGroupBluefog,
+        name: str,
+        tensor: torch.Tensor,
+        is_fresh: bool,
+        drops: bool,
     ) -> None: ...
     @property
     def place(self) -> tuple[int, int]: ...

@@ -66,11 +66,13 @@ void addWindows(py::module_& module) {
 
   py::class_<WindowBluefog>(module, "WindowBluefog")
       .def(py::init([](ProcessGroupBluefog& group, const std::string& name,
-                       const at::Tensor& tensor, bool drops) {
+                       const at::Tensor& tensor, bool is_fresh, bool drops) {
              const py::gil_scoped_release release;  // it copies the tensor
-             return std::make_unique<WindowBluefog>(group.windowMeans(), name, tensor, drops);
+             return std::make_unique<WindowBluefog>(group.windowMeans(), name, tensor, is_fresh,
+                                                    drops);
            }),
-           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("drops"))
+           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("is_fresh"),
+           py::arg("drops"))
       .def_property_readonly("place",
                              [](const WindowBluefog& self) {
                                const WindowPlace place = self.place();

@@ -1,13 +1,11 @@
 #include "process_group/WindowBluefog.hpp"
 
 #include <ATen/ATen.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "core/Deadline.hpp"
-#include "core/Pages.hpp"
 #include "process_group/Flat.hpp"
 #include "window/Combine.hpp"
 #include "window/FarReach.hpp"
@@ -25,13 +23,16 @@ Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }
 
+}  // namespace
+
 // Of a storage in the heap, which keeps that; and its memory before, to which something may still
-// point: a numpy array, an operation under way.
-struct Block {
+// point: an array, an operation under way.
+struct WindowBluefog::Block {
   std::shared_ptr<SharedHeap> heap;
   std::byte* data;
   size_t bytes;
   at::DataPtr before = {};
+  std::atomic<int> windows = 0;
 
   static void end(void* block) {
     const std::unique_ptr<Block> ended(static_cast<Block*>(block));
@@ -39,14 +40,7 @@ struct Block {
   }
 };
 
-// What lies in those pages is needed no more; they stay.
-void dropPages(void* data, size_t bytes) {
-  const auto begin = roundUp(reinterpret_cast<uintptr_t>(data));
-  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  if (begin < end) {
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-  }
-}
+namespace {
 
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
@@ -100,7 +94,8 @@ class WindowBluefog::Taken {
   std::vector<Edge> edges_;
 };
 
-WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, bool drops)
+WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, bool is_fresh,
+                             bool drops)
     : means_(std::move(means)),
       name_(std::move(name)),
       tensor_(std::move(tensor)),
@@ -118,7 +113,7 @@ WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, b
     return;
   }
   if (means_.heap && bytes > 0) {
-    place_.tensor = placeInHeap(op);
+    place_.tensor = placeInHeap(op, is_fresh);
   }
   storage_ = tensor_.storage();
   storage_.unsafeGetStorageImpl()->set_resizable(false);
@@ -130,33 +125,48 @@ WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, b
 }
 
 WindowBluefog::~WindowBluefog() {
+  if (block_ != nullptr) {
+    --block_->windows;
+  }
   if (means_.reception && window_ && !means_.engine->isForked()) {
     means_.reception->remove(number_);
   }
 }
 
 // Where the tensor lies there; moves its storage if it does not yet.
-uint64_t WindowBluefog::placeInHeap(const std::string& op) {
+uint64_t WindowBluefog::placeInHeap(const std::string& op, bool is_fresh) {
   const auto place = [this] {
     return means_.heap->placeOf(static_cast<const std::byte*>(tensor_.const_data_ptr()),
                                 tensor_.nbytes());
   };
+  const c10::Storage& storage = tensor_.storage();
+  if (storage.data_ptr().get_deleter() == &Block::end) {
+    block_ = static_cast<Block*>(storage.data_ptr().get_context());
+  }
   if (const std::optional<uint64_t> there = place()) {
+    noteUse();
     return *there;
   }
-  const c10::Storage& storage = tensor_.storage();
-  TORCH_CHECK_VALUE(storage.data_ptr().get_deleter() != &Block::end, op,
+  TORCH_CHECK_VALUE(block_ == nullptr || block_->windows == 0, op,
                     "the tensor is in a window of another group; give a clone of it");
   const size_t whole = storage.nbytes();
   std::byte* to = means_.heap->take(whole);
   TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
   copyBytes(to, storage.data(), whole);
-  Block* block = std::make_unique<Block>(means_.heap, to, whole).release();
-  block->before = storage.unsafeGetStorageImpl()->set_data_ptr({to, block, &Block::end, at::kCPU});
-  if (storage.resizable()) {  // torch's own, and nobody has asked for its address
-    dropPages(block->before.get(), whole);
+  block_ = std::make_unique<Block>(means_.heap, to, whole).release();
+  at::DataPtr before =
+      storage.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, at::kCPU});
+  if (!is_fresh) {
+    block_->before = std::move(before);
   }
+  noteUse();
   return *place();
+}
+
+void WindowBluefog::noteUse() {
+  if (block_ != nullptr) {
+    ++block_->windows;
+  }
 }
 
 void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
@@ -240,23 +250,22 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   const Membership& members = means_.engine->members();
   std::vector<int> dead;
   std::vector<Rest> rests;
+  std::exception_ptr failure;
   const auto begin = [&](const WeightedRank& peer) {
     if (means_.lives->hasEnded(peer.rank)) {
       return false;
     }
-    TORCH_CHECK_VALUE(reach(peer.rank).isThere(), who(op), "rank ", members.global(peer.rank),
-                      " has no such window any more");
     try {
+      requireThere(op, peer.rank);
       if (Rest rest = what(peer)) {
         rests.push_back(std::move(rest));
       }
-      return true;
-    } catch (const Error& error) {  // of what it has waited for
-      if (error.cause() != Cause::kPeerFailed) {
-        throw;
+    } catch (const Error&) {  // the others get theirs all the same
+      if (!failure) {
+        failure = std::current_exception();
       }
-      return false;
     }
+    return true;
   };
   for (const WeightedRank& peer : ranks) {
     if (!begin(peer)) {
@@ -264,16 +273,18 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
       ledger_->noteDropped(peer.rank);
     }
   }
-  if (!async_op && dead.empty() && rests.empty()) {
+  if (!async_op && dead.empty() && rests.empty() && !failure) {
     return nullptr;
   }
   auto work = std::make_shared<WindowWork>(means_.engine, who(op), std::move(dead),
                                            std::move(rests), drops_);
-  if (async_op) {
-    return work;
+  if (!async_op) {
+    work->wait();
   }
-  work->wait();
-  return nullptr;
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  return async_op ? work : nullptr;
 }
 
 // What flush() waits for, also where Ctrl-C ends a wait; and what must have ended before a mutex is
@@ -294,9 +305,17 @@ Rest WindowBluefog::begun(Rest rest, bool is_waited_for) {
 }
 
 void WindowBluefog::close(const char* op) {
+  checkProcess(op);
   is_closed_ = true;
+  const Deadline deadline = Deadline::in(means_.timeout);
   try {
     while (!calls_.try_lock_for(kSlice)) {
+      const int rank = means_.engine->members().global(means_.engine->members().rank);
+      if (deadline.passed()) {
+        throw Error(Cause::kTimeout, {rank},
+                    who(op) + "timeout after " + inSeconds(means_.timeout) +
+                        "; a thread of this rank is in a call of the window");
+      }
       interrupt();
     }
     calls_.unlock();
@@ -331,7 +350,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const Call call(calls_);
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
-  if (destinations.empty()) {
+  if (window_ == nullptr) {
     return with(op, destinations, opts.async_op, [](const WeightedRank&) { return nullptr; });
   }
   Window& window = opened(op);
@@ -355,7 +374,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
 WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
                                           bool async_op) {
   const Call call(calls_);
-  if (sources.empty()) {
+  if (window_ == nullptr) {
     return with("win_get", sources, async_op, [](const WeightedRank&) { return nullptr; });
   }
   Window& window = opened("win_get");
@@ -405,7 +424,7 @@ void WindowBluefog::multiplyP(double factor) {
   if (window_ == nullptr) {
     alone_p_ *= factor;
   } else {
-    window_->multiplyP(factor);
+    opened("win_put").multiplyP(factor);
   }
 }
 
@@ -455,8 +474,11 @@ void WindowBluefog::take(const char* op, const Edge& edge) {
     takeReserved(op, edge, deadline);
   } catch (const Error& error) {
     held_.release(edge);
-    if (error.cause() != Cause::kPeerFailed) {
-      throw;
+    const int owner = means_.engine->members().global(edge.first);
+    const std::vector<int>& ranks = error.ranks();
+    if (error.cause() != Cause::kPeerFailed ||
+        std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
+      throw;  // of one that is dead there is nothing to exclude
     }
   } catch (...) {
     held_.release(edge);
@@ -469,18 +491,31 @@ void WindowBluefog::reserve(const char* op, const Edge& edge, Deadline deadline)
     if (deadline.passed()) {
       failLate(op, means_.engine->members().rank);
     }
+    opened(op);
     interrupt();
   }
 }
 
 void WindowBluefog::takeReserved(const char* op, const Edge& edge, Deadline deadline) {
+  if (edge.first != window_->rank()) {
+    requireThere(op, edge.first);
+  }
   SlotMutex& mutex = mutexOf(edge);
   while (const std::optional<int> holder = mutex.take()) {
     if (deadline.passed()) {
       failLate(op, *holder);
     }
+    opened(op);
     interrupt();
     mutex.await(*holder, kSlice);
+  }
+}
+
+void WindowBluefog::requireThere(const char* op, int rank) const {
+  if (!reach(rank).isThere()) {
+    const int global = means_.engine->members().global(rank);
+    throw Error(Cause::kMismatch, {global},
+                who(op) + "rank " + std::to_string(global) + " has no such window any more");
   }
 }
 
@@ -507,7 +542,10 @@ void WindowBluefog::letGo(const Edge& edge) {
   if (means_.engine->isForked() || !held_.isMine(edge)) {
     return;  // the parent's; or it was a dead rank's
   }
-  mutexOf(edge).letGo();
+  const bool is_own = edge.first == window_->rank();
+  if (is_own || reach(edge.first).isThere()) {
+    mutexOf(edge).letGo();
+  }
   held_.release(edge);
 }
 

@@ -43,8 +43,8 @@ class WindowBluefog {
 
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
   // read. Its slots begin with the tensor's values, or empty. `drops`: what is for a dead rank is
-  // counted, and no error.
-  WindowBluefog(Means means, std::string name, at::Tensor tensor, bool drops);
+  // counted, and no error. `is_fresh`: nothing else points to its memory, which is freed.
+  WindowBluefog(Means means, std::string name, at::Tensor tensor, bool is_fresh, bool drops);
   ~WindowBluefog();
   WindowBluefog(const WindowBluefog&) = delete;
   WindowBluefog& operator=(const WindowBluefog&) = delete;
@@ -103,6 +103,7 @@ class WindowBluefog {
   void letGo(const std::vector<Edge>& edges);
 
  private:
+  struct Block;
   class Taken;
   class Ledger;
   using Call = std::shared_lock<std::shared_timed_mutex>;
@@ -114,7 +115,8 @@ class WindowBluefog {
   Window& opened(const char* op) const;
   Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
   std::unique_ptr<Reach> reachOf(int rank, uint64_t number, const WindowPlace& place);
-  uint64_t placeInHeap(const std::string& op);
+  uint64_t placeInHeap(const std::string& op, bool is_fresh);
+  void noteUse();
   // Of the ranks that live: begins `what` with each.
   template <class What>
   WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
@@ -125,6 +127,7 @@ class WindowBluefog {
   void take(const char* op, const Edge& edge);
   void reserve(const char* op, const Edge& edge, Deadline deadline);
   void takeReserved(const char* op, const Edge& edge, Deadline deadline);
+  void requireThere(const char* op, int rank) const;
   [[noreturn]] void failLate(const char* op, int holder) const;
   void letGo(const Edge& edge);
 
@@ -133,7 +136,8 @@ class WindowBluefog {
   const at::Tensor tensor_;
   const bool drops_;
   const std::vector<int64_t> sizes_;
-  c10::Storage storage_;  // of the window, also where the tensor has got another one
+  c10::Storage storage_;    // of the window, also where the tensor has got another one
+  Block* block_ = nullptr;  // the storage's
   WindowPlace place_{};
   std::unique_ptr<Room> room_;
   uint64_t number_ = 0;

@@ -23,7 +23,7 @@ void WindowWork::wait() {
   std::exception_ptr other;
   for (const Rest& rest : rests_) {
     const std::optional<Error> error = errorIn(rest->error);
-    if (error && error->cause() == Cause::kPeerFailed) {
+    if (error && error->cause() == Cause::kPeerFailed && !error->ranks().empty()) {
       dead.insert(dead.end(), error->ranks().begin(), error->ranks().end());
     } else if (rest->error && !other) {
       other = rest->error;

@@ -121,6 +121,7 @@ class Ended final : public Awaitable {
     return script_.done();
   }
   bool moved() const override { return moved_; }
+  bool sleeps() const override { return script_.waiting()->sleeps(); }
   std::vector<int> missing() const override { return script_.waiting()->missing(); }
   std::vector<int> late() const override { return script_.waiting()->late(); }
   std::optional<Failure> brokenOff() const override { return script_.waiting()->brokenOff(); }

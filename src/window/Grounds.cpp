@@ -28,19 +28,26 @@ void Grounds::giveBack(uint64_t at, size_t bytes) {
   if (process_.isForked()) {
     return;  // it is the parent's
   }
-  const std::lock_guard lock(mutex_);
-  if (const Mapping& own = rooms_[static_cast<size_t>(rank_)]; own.size() > 0) {
-    ::madvise(own.data() + at, roundUp(bytes), MADV_REMOVE);
+  if (std::byte* own = mappedOwn()) {
+    ::madvise(own + at, roundUp(bytes), MADV_REMOVE);
   }
+  const std::lock_guard lock(mutex_);
   free_.add({at, at + roundUp(bytes)});
 }
 
 void Grounds::leave() {
+  if (process_.isForked()) {
+    return;
+  }
+  if (std::byte* own = mappedOwn()) {
+    reinterpret_cast<std::atomic<uint32_t>*>(own)->store(1);
+  }
+}
+
+std::byte* Grounds::mappedOwn() {
   const std::lock_guard lock(mutex_);
   const Mapping& own = rooms_[static_cast<size_t>(rank_)];
-  if (own.size() > 0 && !process_.isForked()) {
-    reinterpret_cast<std::atomic<uint32_t>*>(own.data())->store(1);
-  }
+  return own.size() > 0 ? own.data() : nullptr;
 }
 
 Room::~Room() {

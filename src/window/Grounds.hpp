@@ -60,6 +60,7 @@ class Grounds : public std::enable_shared_from_this<Grounds> {
 
   void giveBack(uint64_t at, size_t bytes);
   std::byte* own() { return room(rank_); }
+  std::byte* mappedOwn();  // null where it has not been needed yet
   std::byte* mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank);
 
   const std::shared_ptr<const Segments> segments_;

@@ -43,6 +43,7 @@ class Plan:
     """What a rank wants to make."""
 
     tensor: torch.Tensor
+    is_fresh: bool  # nothing else points to its memory
     sources: Sequence[int]
     zero_init: bool
     drops: bool
@@ -61,7 +62,7 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
     try:
         mine = plan()
         told = f"'{name}' of {described(mine.tensor)}"
-        made = load().WindowBluefog(member.backend, name, mine.tensor, mine.drops)
+        made = load().WindowBluefog(member.backend, name, mine.tensor, mine.is_fresh, mine.drops)
         place = made.place
     except Exception as caught:
         error = caught

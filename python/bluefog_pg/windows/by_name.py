@@ -74,8 +74,14 @@ def win_free(name: str | None = None, group: Group = None) -> bool:
         KeyError: there is none of that name.
     """
     windows = member_of(group).windows
+    failure: Exception | None = None
     for each in sorted(windows) if name is None else [name]:
-        _known(each, "win_free", KeyError, group).free()
+        try:
+            _known(each, "win_free", KeyError, group).free()
+        except Exception as caught:  # the others are freed all the same
+            failure = failure or caught
+    if failure:
+        raise failure
     return True
 
 

@@ -38,8 +38,8 @@ class Window:
         tensor: dense, contiguous, on the CPU; floating, complex or integers. Its storage moves
             into memory that the others can read: what shares it goes along (views, `p.data`), but
             not what is none of torch's (a numpy array), nor an operation that is under way on it.
-            It cannot be resized from then on. Tensors of one type in a list make one window: they
-            move into one memory, one after the other.
+            It cannot be resized from then on, and its former memory stays as long. Tensors of one
+            type in a list make one window: they move into one memory, one after the other.
         name: the window's, in its group.
         zero_init: all slots begin empty; otherwise those of the sources with this rank's values.
         neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
@@ -76,7 +76,8 @@ class Window:
                     f"on_peer_failure must be 'raise' or 'drop', not {on_peer_failure!r}"
                 )
             self._settle(neighbors)
-            return Plan(self._flattened(tensor), self.sources, zero_init, self._drops)
+            flat = self._flattened(tensor)
+            return Plan(flat, flat is not tensor, self.sources, zero_init, self._drops)
 
         self._window: WindowBluefog | None = open_together(member, name, plan)
         member.windows[name] = self
@@ -294,19 +295,19 @@ class Window:
         Raises:
             ValueError: the window was freed; other ranks fence or free another one: this one stays.
             PeerFailed: a rank has died (not with on_peer_failure="drop").
-            CollectiveTimeout: a rank has not come.
+            CollectiveTimeout: a rank has not come; a thread of this one stays in a call.
         """
         window = self._opened("win_free")
         window.close("win_free")
         try:
             meet(self._member, f"win_free '{self.name}'")
-        except ValueError:
-            window.reopen()
-            raise
         except dist.DistError as error:
             self._forget()
             if not (self._drops and isinstance(error, load().PeerFailed)):
                 raise
+        except ValueError:
+            window.reopen()
+            raise
         except BaseException:  # Ctrl-C: the others may write there until they have come, too
             self._member.unfreed.append(window)
             self._forget()
