@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -61,16 +62,33 @@ def test_who_dies_lets_go_of_the_mutex(is_apart: bool) -> None:
         assert took < harness.WITHIN
 
 
-def dropping(rank: int, world: int) -> list[Any]:
-    """Rank 2 dies; the others go on without it, and count."""
+def outliving(world: int, value: float, on_peer_failure: str = "raise") -> Any:
+    """A window whose rank 2 has died."""
     import bluefog_pg as bf
 
     bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
-    window = bf.Window(torch.ones(4), "w", zero_init=True, on_peer_failure="drop")
+    x = torch.full((4,), value)
+    window = bf.Window(x, "w", zero_init=True, on_peer_failure=on_peer_failure)
     dist.barrier()
     inrank.mark("ready")
     inrank.gate("killed")
     time.sleep(harness.WITHIN)
+    return window
+
+
+def told_by_survivors(body: Callable[[int, int], Any], is_apart: bool) -> dict[int, Any]:
+    """Of three ranks, when rank 2 has been killed."""
+    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
+        ranks.start(body, world=3, store="s")
+        ranks.at("ready")
+        ranks.kill(2)
+        ranks.open("killed")
+        return ranks.values(dead={2})
+
+
+def dropping(rank: int, world: int) -> list[Any]:
+    """Rank 2 dies; the others go on without it, and count."""
+    window = outliving(world, 1.0, on_peer_failure="drop")
     for _ in range(3):
         window.accumulate()
         window.accumulate(require_mutex=True)
@@ -82,12 +100,7 @@ def dropping(rank: int, world: int) -> list[Any]:
 
 @on_one_host_and_several
 def test_what_is_for_the_dead_is_dropped_and_counted(is_apart: bool) -> None:
-    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
-        ranks.start(dropping, world=3, store="s")
-        ranks.at("ready")
-        ranks.kill(2)
-        ranks.open("killed")
-        told = ranks.values(dead={2})
+    told = told_by_survivors(dropping, is_apart)
     for rank in range(2):
         assert told[rank] == [{1 - rank: 0, 2: 9}, [6.0] * 4]
 
@@ -136,13 +149,8 @@ def scaling(rank: int, world: int) -> list[Any]:
     """Rank 2 dies; what rank 0 gives to it and to rank 1 is given away."""
     import bluefog_pg as bf
 
-    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
     bf.turn_on_win_ops_with_associated_p()
-    window = bf.Window(torch.full((4,), 8.0), "w", zero_init=True)
-    dist.barrier()
-    inrank.mark("ready")
-    inrank.gate("killed")
-    time.sleep(harness.WITHIN)
+    window = outliving(world, 8.0)
     error = None
     if rank == 0:
         error = inrank.catch(window.accumulate, self_weight=0.5, dst_weights={1: 0.25, 2: 0.25})
@@ -154,12 +162,7 @@ def scaling(rank: int, world: int) -> list[Any]:
 
 @on_one_host_and_several
 def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
-    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
-        ranks.start(scaling, world=3, store="s")
-        ranks.at("ready")
-        ranks.kill(2)
-        ranks.open("killed")
-        told = ranks.values(dead={2})
+    told = told_by_survivors(scaling, is_apart)
     harness.raised(told[0][0], "PeerFailed", ranks=[2], text="win_accumulate 'w'")
     assert told[0][1] == ([4.0] * 4, 0.5)
     assert told[1][1] == ([10.0] * 4, 1.25)
@@ -171,14 +174,7 @@ def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
 
 def excluding_the_dead(rank: int, world: int) -> list[Any]:
     """With "drop" a survivor takes its mutexes, frees, and nothing is raised."""
-    import bluefog_pg as bf
-
-    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
-    window = bf.Window(torch.ones(4), "w", zero_init=True, on_peer_failure="drop")
-    dist.barrier()
-    inrank.mark("ready")
-    inrank.gate("killed")
-    time.sleep(harness.WITHIN)
+    window = outliving(world, 1.0, on_peer_failure="drop")
     with window.mutex():
         window.accumulate(require_mutex=True)
     with window.mutex(for_self=True):
@@ -191,12 +187,8 @@ def excluding_the_dead(rank: int, world: int) -> list[Any]:
 
 @on_one_host_and_several
 def test_survivors_take_mutexes_and_free(is_apart: bool) -> None:
-    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
-        ranks.start(excluding_the_dead, world=3, store="s")
-        ranks.at("ready")
-        ranks.kill(2)
-        ranks.open("killed")
-        assert ranks.values(dead={2}) == {0: [2.0] * 4, 1: [2.0] * 4}
+    told = told_by_survivors(excluding_the_dead, is_apart)
+    assert told == {0: [2.0] * 4, 1: [2.0] * 4}
 
 
 def leaving(rank: int, world: int) -> list[Any] | None:

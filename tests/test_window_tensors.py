@@ -14,7 +14,7 @@ from test_windows import ring
 pytestmark = harness.only_bluefog
 
 
-def every_call(window: Any, world: int) -> dict[str, Any]:
+def every_call(window: Any) -> dict[str, Any]:
     peer = window.sources[0]
     return {
         "put": inrank.catch(window.put, torch.zeros(window.tensor.shape)),
@@ -33,10 +33,10 @@ def changed(rank: int, world: int) -> list[Any]:
     emptied = inrank.catch(x.untyped_storage().resize_, 0)
     grown = inrank.catch(x.resize_, 1 << 24)
     x.resize_(2, 2)
-    shrunk = every_call(window, world)
+    shrunk = every_call(window)
     x.resize_(64, 64)
     x.t_()
-    transposed = every_call(window, world)
+    transposed = every_call(window)
     x.t_()
     window.accumulate()
     dist.barrier()

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bluefog_pg._loader import load
 from bluefog_pg._member import member_of
 from bluefog_pg.windows._switch import (
     turn_off_win_ops_with_associated_p,
@@ -56,7 +57,7 @@ __all__ = [
 
 _log = logging.getLogger("bluefog_pg")
 _numbers = itertools.count(1)
-_handles: dict[int, WindowWork] = {}  # of what nobody has waited for
+_handles: dict[object, WindowWork] = {}  # of what nobody has waited for
 
 
 def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
@@ -186,10 +187,7 @@ def win_wait(handle: int | WindowWork) -> bool:
     Raises:
         PeerFailed, CollectiveTimeout: as the operation that is waited for.
     """
-    if not isinstance(handle, int):
-        handle.wait()
-        return True
-    work = _handles.get(handle)
+    work = handle if isinstance(handle, load().WindowWork) else _handles.get(handle)
     if work is None:
         _log.warning("win_wait: there is no handle %r", handle)
         return False
