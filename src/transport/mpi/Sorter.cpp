@@ -154,18 +154,20 @@ void Sorter::learnWhoDied() {
     return;
   }
   Group dead = nullptr;
-  Group all = nullptr;
   mpi.failure_ack(mpi.world);
   mpi.failure_get_acked(mpi.world, &dead);
-  mpi.comm_group(mpi.world, &all);
   int count = 0;
   mpi.group_size(dead, &count);
-  std::vector<int> ranks(static_cast<size_t>(count));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  dead_.resize(ranks.size());
-  mpi.group_translate_ranks(dead, count, ranks.data(), all, dead_.data());
+  if (static_cast<size_t>(count) != dead_.size()) {
+    Group all = nullptr;
+    mpi.comm_group(mpi.world, &all);
+    std::vector<int> ranks(static_cast<size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    dead_.resize(ranks.size());
+    mpi.group_translate_ranks(dead, count, ranks.data(), all, dead_.data());
+    mpi.group_free(&all);
+  }
   mpi.group_free(&dead);
-  mpi.group_free(&all);
 }
 
 bool Sorter::hasDied(int rank) {
