@@ -24,10 +24,11 @@ double put(const void* data, size_t bytes, int target, size_t reps) {
   return (MPI_Wtime() - start) / (double)reps;
 }
 
-double copy(void* to, const void* from, size_t bytes, size_t reps) {
+// To so many places in turn.
+double copy(char* to, const void* from, size_t bytes, size_t places, size_t reps) {
   const double start = MPI_Wtime();
   for (size_t i = 0; i < reps; ++i) {
-    memcpy(to, from, bytes);
+    memcpy(to + i % places * bytes, from, bytes);
     __asm__ volatile("" ::: "memory");
   }
   return (MPI_Wtime() - start) / (double)reps;

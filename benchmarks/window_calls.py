@@ -35,12 +35,14 @@ class Bare:
         data, size = ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(x.nbytes)
         return lambda reps: float(self.lib.put(data, size, 1, ctypes.c_size_t(reps)))
 
-    def copy(self, x: torch.Tensor) -> Repeat:
-        to = torch.zeros_like(x)
+    def copy(self, x: torch.Tensor, turns: int) -> Repeat:
+        """To so many places in turn."""
+        to = torch.zeros(turns, x.numel())
 
         def repeat(reps: int) -> float:
             data = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (to, x)]
-            return float(self.lib.copy(*data, ctypes.c_size_t(x.nbytes), ctypes.c_size_t(reps)))
+            sizes = [ctypes.c_size_t(number) for number in (x.nbytes, turns, reps)]
+            return float(self.lib.copy(*data, *sizes))
 
         return repeat
 
@@ -74,6 +76,7 @@ def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str,
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, repeat in calls.items():
+            repeat(1 + reps[name] // 10)  # what it works on, into the caches
             found[name].append(repeat(reps[name]) * 1e6)
     return found
 
@@ -92,7 +95,8 @@ def measure(me: launch.Rank, bare: Bare, size: int) -> dict[str, list[float]]:
             "accumulate": repeated(lambda: window.accumulate(x, **first)),
             "update": repeated(window.update),
             "MPI_Put": bare.put(x),
-            "memcpy": bare.copy(x),
+            "memcpy": bare.copy(x, 1),
+            "memcpy, 2 places": bare.copy(x, 2),
             "bare average": bare.average(x, me.n - 1),
         }
         found = in_turns(calls, me.args["rounds"], me.args["seconds"])

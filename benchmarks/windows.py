@@ -32,9 +32,9 @@ GOALS = (
 
 def report(rows: list[dict[str, Any]]) -> None:
     of = {(row["ranks"], row["size"], row["call"]): row["us"] for row in rows}
-    print(f"{'ranks':>5} {'bytes':>9}  call            us")
+    print(f"{'ranks':>5} {'bytes':>9}  call              us")
     for (ranks, size, call), us in of.items():
-        print(f"{ranks:>5} {size:>9}  {call:<14} {us:>9.2f}")
+        print(f"{ranks:>5} {size:>9}  {call:<16} {us:>9.2f}")
     print(f"\n{'goal':<42} {'ranks':>5} {'bytes':>9}  limit  found")
     for what, call, peer, sizes, limit in GOALS:
         for ranks in sorted({row["ranks"] for row in rows}):

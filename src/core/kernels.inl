@@ -561,6 +561,17 @@ void weigh(A* out, const A* const* from, const A* factor, A scale, size_t n) {
   }
 }
 
+// How far ahead of a sum its place is fetched: a core looks ahead of what it reads, and hardly of
+// what it writes. Measured, 4 MiB of two terms in the caches: 189 us, and 207 without.
+constexpr size_t kAhead = 2048;
+
+void fetchToWrite(const char* at, size_t bytes) {
+  constexpr size_t kLine = 64;
+  for (size_t line = 0; line < bytes; line += kLine) {
+    __builtin_prefetch(at + line, 1);
+  }
+}
+
 // Streams are not fenced. Their place has to be aligned as a vector.
 template <size_t N, Last last, class A>
 void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n, Stores stores) {
@@ -570,19 +581,22 @@ void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n
     from[k] = terms[k];
     factor[k] = factors[k];
   }
+  constexpr size_t kStep = 4 * sizeof(Vector) / sizeof(A);
+  alignas(64) A made[kStep];
   size_t at = 0;
-  if (stores == Stores::kStreamed) {
-    // Each vector as soon as it is made. Measured, 64 MiB of two terms on 2 cores: 8.3 ms, and
-    // 10.7 block by block.
-    constexpr size_t kStep = 4 * sizeof(Vector) / sizeof(A);
-    alignas(64) A made[kStep];
-    for (; at + kStep <= n; at += kStep) {
+  for (; at + kStep <= n; at += kStep) {
+    if (stores == Stores::kStreamed) {
+      // Each vector as soon as it is made. Measured, 64 MiB of two terms on 2 cores: 8.3 ms, and
+      // 10.7 block by block.
       weigh<N, last>(made, from, factor, scale, kStep);
       copyVectors<stream>(reinterpret_cast<char*>(out + at), reinterpret_cast<char*>(made),
                           sizeof made);
-      for (size_t k = 0; k < N; ++k) {
-        from[k] += kStep;
-      }
+    } else {
+      fetchToWrite(reinterpret_cast<char*>(out + at) + kAhead, kStep * sizeof(A));
+      weigh<N, last>(out + at, from, factor, scale, kStep);
+    }
+    for (size_t k = 0; k < N; ++k) {
+      from[k] += kStep;
     }
   }
   weigh<N, last>(out + at, from, factor, scale, n - at);
