@@ -16,31 +16,12 @@ namespace {
 
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
-// How long a wait for a mutex sleeps before it looks after its caller's business.
+// How long a wait for other threads sleeps before it looks after its caller's business.
 constexpr std::chrono::milliseconds kSlice{20};
 
 Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }
-
-}  // namespace
-
-// Of a storage in the heap, which keeps that; and its memory before, to which something may still
-// point: an array, an operation under way.
-struct WindowBluefog::Block {
-  std::shared_ptr<SharedHeap> heap;
-  std::byte* data;
-  size_t bytes;
-  at::DataPtr before = {};
-  std::atomic<int> windows = 0;
-
-  static void end(void* block) {
-    const std::unique_ptr<Block> ended(static_cast<Block*>(block));
-    ended->heap->giveBack(ended->data, ended->bytes);
-  }
-};
-
-namespace {
 
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
@@ -74,98 +55,46 @@ class WindowBluefog::Ledger {
   std::map<int, Sent> of_;
 };
 
-// Edges that are this thread's for so long.
-class WindowBluefog::Taken {
- public:
-  Taken(WindowBluefog& window, const char* op, std::vector<Edge> edges, bool wanted)
-      : window_(window) {
-    if (wanted) {
-      std::erase_if(edges, [&](const Edge& edge) { return window_.held_.isMine(edge); });
-      window_.takeAll(op, edges);
-      edges_ = std::move(edges);
-    }
-  }
-  Taken(const Taken&) = delete;
-  Taken& operator=(const Taken&) = delete;
-  ~Taken() { window_.letGo(edges_); }
-
- private:
-  WindowBluefog& window_;
-  std::vector<Edge> edges_;
-};
-
 WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, bool is_fresh,
                              bool drops)
     : means_(std::move(means)),
-      name_(std::move(name)),
+      label_{means_.engine->members(), std::move(name)},
       tensor_(std::move(tensor)),
       drops_(drops),
       sizes_(tensor_.sizes().vec()),
+      mutexes_({label_, means_.timeout, [this](const Edge& edge) { return mutexOf(edge); },
+                [this](const char* op) {
+                  checkOpen(op);
+                  interrupt();
+                }}),
       ledger_(std::make_shared<Ledger>()) {
-  const std::string op = who("win_create");
-  Validate(means_.engine->members(), "win_create").tensor(tensor_, "the tensor");
-  TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), op, "elements of type ", typeName(tensor_),
+  const std::string who = label_.who("win_create");
+  Validate(label_.members, "win_create").tensor(tensor_, "the tensor");
+  TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), who, "elements of type ", typeName(tensor_),
                     " cannot be in a window; use a floating, complex or integer type");
-  TORCH_CHECK_VALUE(Flat::isPlain(tensor_), op,
+  TORCH_CHECK_VALUE(Flat::isPlain(tensor_), who,
                     "the tensor is not contiguous; make the window of tensor.contiguous()");
   const size_t bytes = tensor_.nbytes();
-  if (means_.engine->members().size == 1) {
+  const int size = label_.members.size;
+  if (size == 1) {
     return;
   }
   if (means_.heap && bytes > 0) {
-    place_.tensor = placeInHeap(op, is_fresh);
+    shared_.emplace(means_.heap, tensor_, is_fresh, who);
+    place_.tensor = shared_->place();
   }
   storage_ = tensor_.storage();
   storage_.unsafeGetStorageImpl()->set_resizable(false);
-  const size_t room = WindowLayout(means_.engine->members().size, bytes).bytes();
+  const size_t room = WindowLayout(size, bytes).bytes();
   room_ = means_.grounds->take(room);
-  TORCH_CHECK(room_ != nullptr, op, "no room for slots of ", room,
+  TORCH_CHECK(room_ != nullptr, who, "no room for slots of ", room,
               " bytes beside the other windows");
   place_.room = room_->at();
 }
 
 WindowBluefog::~WindowBluefog() {
-  if (block_ != nullptr) {
-    --block_->windows;
-  }
   if (means_.reception && window_ && !means_.engine->isForked()) {
     means_.reception->remove(number_);
-  }
-}
-
-// Where the tensor lies there; moves its storage if it does not yet.
-uint64_t WindowBluefog::placeInHeap(const std::string& op, bool is_fresh) {
-  const auto place = [this] {
-    return means_.heap->placeOf(static_cast<const std::byte*>(tensor_.const_data_ptr()),
-                                tensor_.nbytes());
-  };
-  const c10::Storage& storage = tensor_.storage();
-  if (storage.data_ptr().get_deleter() == &Block::end) {
-    block_ = static_cast<Block*>(storage.data_ptr().get_context());
-  }
-  if (const std::optional<uint64_t> there = place()) {
-    noteUse();
-    return *there;
-  }
-  TORCH_CHECK_VALUE(block_ == nullptr || block_->windows == 0, op,
-                    "the tensor is in a window of another group; give a clone of it");
-  const size_t whole = storage.nbytes();
-  std::byte* to = means_.heap->take(whole);
-  TORCH_CHECK(to != nullptr, op, "no room for ", whole, " bytes beside the other windows");
-  copyBytes(to, storage.data(), whole);
-  block_ = std::make_unique<Block>(means_.heap, to, whole).release();
-  at::DataPtr before =
-      storage.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, at::kCPU});
-  if (!is_fresh) {
-    block_->before = std::move(before);
-  }
-  noteUse();
-  return *place();
-}
-
-void WindowBluefog::noteUse() {
-  if (block_ != nullptr) {
-    ++block_->windows;
   }
 }
 
@@ -174,7 +103,7 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
   if (room_ == nullptr) {
     return;
   }
-  const Membership& members = means_.engine->members();
+  const Membership& members = label_.members;
   const WindowShape shape{dtypeOf(tensor_), static_cast<size_t>(tensor_.numel())};
   auto* data = static_cast<std::byte*>(tensor_.mutable_data_ptr());
   window_ =
@@ -202,52 +131,55 @@ std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const W
     return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
   }
   const auto asking =
-      std::make_shared<Asking>(means_.engine, rank, number, name_, means_.timeout,
+      std::make_shared<Asking>(means_.engine, rank, number, label_.name, means_.timeout,
                                [ledger = ledger_, rank] { ledger->noteDropped(rank); });
   return std::make_unique<FarReach>(window_, rank, asking);
 }
 
-std::string WindowBluefog::who(const char* op) const {
-  return means_.engine->members().who() + " " + op + " '" + name_ + "': ";
-}
-
 void WindowBluefog::checkProcess(const char* op) const {
-  TORCH_CHECK(!means_.engine->isForked(), who(op),
-              "this process was forked from the rank's and has no part in its windows");
+  if (means_.engine->isForked()) {
+    throwForked(label_.who(op));
+  }
 }
 
 void WindowBluefog::checkGroup(const char* op) const {
-  TORCH_CHECK(!means_.engine->hasStopped(), who(op), "the group has ended");
+  TORCH_CHECK(!means_.engine->hasStopped(), label_.who(op), "the group has ended");
 }
 
-Window& WindowBluefog::opened(const char* op) const {
+void WindowBluefog::checkOpen(const char* op) const {
   checkProcess(op);
   checkGroup(op);
-  TORCH_CHECK_VALUE(!is_closed_, who(op), "the window was freed");
-  TORCH_CHECK(window_ != nullptr, who(op), "there is no other rank in the group");
-  TORCH_CHECK_VALUE(tensor_.storage().is_alias_of(storage_), who(op),
+  TORCH_CHECK_VALUE(!is_closed_, label_.who(op), "the window was freed");
+  if (window_ == nullptr) {
+    return;
+  }
+  TORCH_CHECK_VALUE(tensor_.storage().is_alias_of(storage_), label_.who(op),
                     "the window's tensor has got other memory (tensor.data = ..., set_()?); write "
                     "into it instead: tensor.copy_(...)");
   TORCH_CHECK_VALUE(tensor_.sizes() == sizes_ && tensor_.is_contiguous() &&
                         tensor_.const_data_ptr() == window_->tensor(),
-                    who(op),
+                    label_.who(op),
                     "the window's tensor has got another shape or place in its memory "
                     "(resize_(), t_()?): ",
                     tensor_.sizes(), " instead of ", at::IntArrayRef(sizes_));
+}
+
+Window& WindowBluefog::opened(const char* op) const {
+  checkOpen(op);
+  TORCH_CHECK(window_ != nullptr, label_.who(op), "there is no other rank in the group");
   return *window_;
 }
 
 void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
-  Validate(means_.engine->members(), op).tensor(tensor, "the tensor");
+  Validate(label_.members, op).tensor(tensor, "the tensor");
   TORCH_CHECK_VALUE(tensor.sizes() == sizes_ && tensor.scalar_type() == tensor_.scalar_type(),
-                    who(op), "the tensor is ", typeName(tensor), tensor.sizes(), ", the window's ",
-                    typeName(tensor_), at::IntArrayRef(sizes_));
+                    label_.who(op), "the tensor is ", typeName(tensor), tensor.sizes(),
+                    ", the window's ", typeName(tensor_), at::IntArrayRef(sizes_));
 }
 
 template <class What>
 WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, bool async_op,
                                            What what) {
-  const Membership& members = means_.engine->members();
   std::vector<int> dead;
   std::vector<Rest> rests;
   std::exception_ptr failure;
@@ -256,7 +188,9 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
       return false;
     }
     try {
-      requireThere(op, peer.rank);
+      if (!reach(peer.rank).isThere()) {
+        throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
+      }
       if (Rest rest = what(peer)) {
         rests.push_back(std::move(rest));
       }
@@ -269,14 +203,14 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   };
   for (const WeightedRank& peer : ranks) {
     if (!begin(peer)) {
-      dead.push_back(members.global(peer.rank));
+      dead.push_back(label_.members.global(peer.rank));
       ledger_->noteDropped(peer.rank);
     }
   }
   if (!async_op && dead.empty() && rests.empty() && !failure) {
     return nullptr;
   }
-  auto work = std::make_shared<WindowWork>(means_.engine, who(op), std::move(dead),
+  auto work = std::make_shared<WindowWork>(means_.engine, label_.who(op), std::move(dead),
                                            std::move(rests), drops_);
   if (!async_op) {
     work->wait();
@@ -310,10 +244,10 @@ void WindowBluefog::close(const char* op) {
   const Deadline deadline = Deadline::in(means_.timeout);
   try {
     while (!calls_.try_lock_for(kSlice)) {
-      const int rank = means_.engine->members().global(means_.engine->members().rank);
+      const int rank = label_.members.global(label_.members.rank);
       if (deadline.passed()) {
         throw Error(Cause::kTimeout, {rank},
-                    who(op) + "timeout after " + inSeconds(means_.timeout) +
+                    label_.who(op) + "timeout after " + inSeconds(means_.timeout) +
                         "; a thread of this rank is in a call of the window");
       }
       interrupt();
@@ -350,10 +284,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const Call call(calls_);
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
-  if (window_ == nullptr) {
-    return with(op, destinations, opts.async_op, [](const WeightedRank&) { return nullptr; });
-  }
-  Window& window = opened(op);
+  checkOpen(op);
   const bool waits = !opts.async_op || opts.require_mutex;
   const auto is_far = [this](const WeightedRank& to) {
     return !means_.engine->hosts().isHere(to.rank);
@@ -361,10 +292,11 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const bool copies = !waits && std::any_of(destinations.begin(), destinations.end(), is_far);
   const at::NoGradGuard no_grad;
   const auto flat = std::make_shared<Flat>(copies ? Flat::copy(tensor) : Flat::input(tensor));
-  const double p = window.p();
+  const double p = this->p();
   return with(op, destinations, opts.async_op, [&](const WeightedRank& to) {
-    const Taken taken(*this, op, {{to.rank, window.rank()}}, opts.require_mutex);
-    const Contribution what{window.shape().dtype, window.shape().count, flat->readable(), to.weight,
+    const Taken taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
+    const WindowShape& shape = window_->shape();
+    const Contribution what{shape.dtype, shape.count, flat->readable(), to.weight,
                             opts.with_p ? std::optional(to.weight * p) : std::nullopt};
     ledger_->notePut(to.rank, tensor_.nbytes());
     return begun(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}), opts.require_mutex);
@@ -374,12 +306,9 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
 WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
                                           bool async_op) {
   const Call call(calls_);
-  if (window_ == nullptr) {
-    return with("win_get", sources, async_op, [](const WeightedRank&) { return nullptr; });
-  }
-  Window& window = opened("win_get");
+  checkOpen("win_get");
   return with("win_get", sources, async_op, [&](const WeightedRank& from) {
-    const Taken taken(*this, "win_get", {{from.rank, window.rank()}}, require_mutex);
+    const Taken taken(mutexes_, "win_get", {{from.rank, label_.members.rank}}, require_mutex);
     const bool waits = !async_op || require_mutex;
     return begun(reach(from.rank).get(from.weight, with_p, whoWaits(waits)), require_mutex);
   });
@@ -398,12 +327,12 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
     return out;
   }
   Window& window = opened("win_update");
-  const int self = means_.engine->members().rank;
+  const int self = label_.members.rank;
   std::vector<Edge> edges;
   for (const WeightedRank& source : sources) {
     edges.emplace_back(self, source.rank);
   }
-  const Taken taken(*this, "win_update", std::move(edges), require_mutex);
+  const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
   window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
   noteWritten(out);
   return out;
@@ -413,8 +342,7 @@ at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
   const Call call(calls_);
   Window& window = opened("win_read_neighbor");
   const at::Tensor out = at::empty_like(tensor_);
-  const Taken taken(*this, "win_read_neighbor", {{means_.engine->members().rank, writer}},
-                    require_mutex);
+  const Taken taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}}, require_mutex);
   window.read(writer, out.mutable_data_ptr());
   return out;
 }
@@ -446,107 +374,26 @@ std::map<int, WindowBluefog::Sent> WindowBluefog::sent() const {
 
 void WindowBluefog::take(const std::vector<Edge>& edges) {
   const Call call(calls_);
+  checkOpen("win_mutex");
   for (const Edge& edge : edges) {
-    TORCH_CHECK(!held_.isMine(edge), who("win_mutex"), "this thread holds the mutex already");
+    TORCH_CHECK(!mutexes_.isMine(edge), label_.who("win_mutex"),
+                "this thread holds the mutex already");
   }
-  takeAll("win_mutex", edges);
-}
-
-// Or none, where one cannot be had.
-void WindowBluefog::takeAll(const char* op, std::vector<Edge> edges) {
-  // All ranks take them in this order, so that none waits for one that waits for it.
-  std::sort(edges.begin(), edges.end());
-  for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
-    try {
-      take(op, *edge);
-    } catch (...) {
-      letGo(std::vector<Edge>(edges.begin(), edge));
-      throw;
-    }
-  }
-}
-
-void WindowBluefog::take(const char* op, const Edge& edge) {
-  opened(op);
-  const Deadline deadline = Deadline::in(means_.timeout);
-  reserve(op, edge, deadline);
-  try {
-    takeReserved(op, edge, deadline);
-  } catch (const Error& error) {
-    held_.release(edge);
-    const int owner = means_.engine->members().global(edge.first);
-    const std::vector<int>& ranks = error.ranks();
-    if (error.cause() != Cause::kPeerFailed ||
-        std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
-      throw;  // of one that is dead there is nothing to exclude
-    }
-  } catch (...) {
-    held_.release(edge);
-    throw;
-  }
-}
-
-void WindowBluefog::reserve(const char* op, const Edge& edge, Deadline deadline) {
-  while (!held_.reserve(edge, kSlice)) {
-    if (deadline.passed()) {
-      failLate(op, means_.engine->members().rank);
-    }
-    opened(op);
-    interrupt();
-  }
-}
-
-void WindowBluefog::takeReserved(const char* op, const Edge& edge, Deadline deadline) {
-  if (edge.first != window_->rank()) {
-    requireThere(op, edge.first);
-  }
-  SlotMutex& mutex = mutexOf(edge);
-  while (const std::optional<int> holder = mutex.take()) {
-    if (deadline.passed()) {
-      failLate(op, *holder);
-    }
-    opened(op);
-    interrupt();
-    mutex.await(*holder, kSlice);
-  }
-}
-
-void WindowBluefog::requireThere(const char* op, int rank) const {
-  if (!reach(rank).isThere()) {
-    const int global = means_.engine->members().global(rank);
-    throw Error(Cause::kMismatch, {global},
-                who(op) + "rank " + std::to_string(global) + " has no such window any more");
-  }
-}
-
-void WindowBluefog::failLate(const char* op, int holder) const {
-  const int rank = means_.engine->members().global(holder);
-  throw Error(Cause::kTimeout, {rank},
-              who(op) + "timeout after " + inSeconds(means_.timeout) + "; rank " +
-                  std::to_string(rank) + " holds the mutex");
-}
-
-SlotMutex& WindowBluefog::mutexOf(const Edge& edge) const {
-  const auto& [owner, writer] = edge;
-  return owner == window_->rank() ? *own_mutexes_[static_cast<size_t>(writer)]
-                                  : reach(owner).mutex();
+  mutexes_.take("win_mutex", edges);
 }
 
 void WindowBluefog::letGo(const std::vector<Edge>& edges) {
-  for (const Edge& edge : edges) {
-    letGo(edge);
+  if (!means_.engine->isForked()) {  // a child has none of them
+    mutexes_.letGo(edges);
   }
 }
 
-void WindowBluefog::letGo(const Edge& edge) {
-  if (means_.engine->isForked() || !held_.isMine(edge)) {
-    return;  // the parent's; or it was a dead rank's
+SlotMutex* WindowBluefog::mutexOf(const Edge& edge) const {
+  const auto& [owner, writer] = edge;
+  if (owner == window_->rank()) {
+    return own_mutexes_[static_cast<size_t>(writer)].get();
   }
-  const bool is_own = edge.first == window_->rank();
-  if (is_own || reach(edge.first).isThere()) {
-    mutexOf(edge).letGo();
-  }
-  held_.release(edge);
+  return reach(owner).isThere() ? &reach(owner).mutex() : nullptr;
 }
 
 }  // namespace bluefog

@@ -13,11 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "process_group/HeldEdges.hpp"
+#include "process_group/SharedStorage.hpp"
 #include "process_group/Validate.hpp"
+#include "process_group/WindowLabel.hpp"
+#include "process_group/WindowMutexes.hpp"
 #include "process_group/WindowWork.hpp"
 #include "transport/Engine.hpp"
-#include "transport/SharedHeap.hpp"
 #include "window/Lives.hpp"
 #include "window/Reach.hpp"
 #include "window/Reception.hpp"
@@ -98,46 +99,36 @@ class WindowBluefog {
 
   // The mutexes of these edges, but where the other rank is dead. By a thread, which has to let
   // them go.
-  using Edge = HeldEdges::Edge;
+  using Edge = WindowMutexes::Edge;
   void take(const std::vector<Edge>& edges);
   void letGo(const std::vector<Edge>& edges);
 
  private:
-  struct Block;
-  class Taken;
   class Ledger;
+  using Taken = WindowMutexes::Taken;
   using Call = std::shared_lock<std::shared_timed_mutex>;
 
-  std::string who(const char* op) const;
   void checkProcess(const char* op) const;
   void checkGroup(const char* op) const;
   void interrupt() const;
-  Window& opened(const char* op) const;
+  void checkOpen(const char* op) const;
+  Window& opened(const char* op) const;  // where there are other ranks
   Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
   std::unique_ptr<Reach> reachOf(int rank, uint64_t number, const WindowPlace& place);
-  uint64_t placeInHeap(const std::string& op, bool is_fresh);
-  void noteUse();
   // Of the ranks that live: begins `what` with each.
   template <class What>
   WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
   Rest begun(Rest rest, bool is_waited_for);
-  SlotMutex& mutexOf(const Edge& edge) const;
+  SlotMutex* mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
-  void takeAll(const char* op, std::vector<Edge> edges);
-  void take(const char* op, const Edge& edge);
-  void reserve(const char* op, const Edge& edge, Deadline deadline);
-  void takeReserved(const char* op, const Edge& edge, Deadline deadline);
-  void requireThere(const char* op, int rank) const;
-  [[noreturn]] void failLate(const char* op, int holder) const;
-  void letGo(const Edge& edge);
 
   const Means means_;
-  const std::string name_;
+  const WindowLabel label_;
   const at::Tensor tensor_;
   const bool drops_;
   const std::vector<int64_t> sizes_;
-  c10::Storage storage_;    // of the window, also where the tensor has got another one
-  Block* block_ = nullptr;  // the storage's
+  c10::Storage storage_;  // of the window, also where the tensor has got another one
+  std::optional<SharedStorage> shared_;
   WindowPlace place_{};
   std::unique_ptr<Room> room_;
   uint64_t number_ = 0;
@@ -150,7 +141,7 @@ class WindowBluefog {
   std::mutex mutex_;
   std::vector<Rest> under_way_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for
-  HeldEdges held_;
+  WindowMutexes mutexes_;
   const std::shared_ptr<Ledger> ledger_;
 };
 

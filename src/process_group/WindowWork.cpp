@@ -8,14 +8,19 @@
 
 namespace bluefog {
 
+void throwForked(const std::string& who) {
+  TORCH_CHECK(false, who, "this process was forked from the rank's and has no part in its windows");
+}
+
 bool WindowWork::isCompleted() const {
   return std::all_of(rests_.begin(), rests_.end(),
                      [](const Rest& rest) { return rest->hasEnded(); });
 }
 
 void WindowWork::wait() {
-  TORCH_CHECK(!engine_->isForked(), who_,
-              "this process was forked from the rank's and has no part in its windows");
+  if (engine_->isForked()) {
+    throwForked(who_);
+  }
   for (const Rest& rest : rests_) {
     engine_->wait(*rest, Deadline::never());
   }

@@ -9,6 +9,8 @@
 
 namespace bluefog {
 
+[[noreturn]] void throwForked(const std::string& who);
+
 // What a call of a window still has under way to other ranks. Any thread may wait.
 class WindowWork {
  public:

@@ -108,7 +108,7 @@ void Asking::check(const Answer& answer) const {
     case Answer::How::kNoMemory:
       throw failure(Cause::kAborted, "has no memory for it");
     case Answer::How::kNoSuchWindow:
-      throw failure(Cause::kMismatch, "has no such window any more");
+      throw failure(Cause::kMismatch, kNoSuchWindow);
     case Answer::How::kWrongSize:
       throw failure(Cause::kMismatch, "has a window of another size");
     default:

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "core/Error.hpp"
 #include "transport/Engine.hpp"
 #include "window/Slot.hpp"
 #include "window/SlotMutex.hpp"
@@ -11,6 +13,13 @@ namespace bluefog {
 
 // What is still under way of a call; null where nothing is.
 using Rest = std::shared_ptr<Op>;
+
+inline constexpr const char* kNoSuchWindow = "has no such window any more";
+
+// `rank`: global. It begins with `who`.
+inline Error noSuchWindow(const std::string& who, int rank) {
+  return {Cause::kMismatch, {rank}, who + "rank " + std::to_string(rank) + " " + kNoSuchWindow};
+}
 
 // How a rank reaches another one's part of a window. What has ended is in its place, and the other
 // rank's program had nothing to do for it. Any thread may use it.
