@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from bluefog_pg.neighbors import (
         pair_gossip as pair_gossip,
     )
+    from bluefog_pg.optim import DistributedOptimizer as DistributedOptimizer
     from bluefog_pg.start import (
         init as init,
     )
@@ -222,6 +223,7 @@ _NAMES_IN = {
         "neighbor_alltoall",
         "pair_gossip",
     ),
+    "optim": ("DistributedOptimizer",),
     "start": (
         "init",
         "shutdown",

@@ -1,0 +1,66 @@
+"""Parameters that lie one after the other in one tensor, and so travel as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+LIMIT = 25 << 20  # bytes of a bucket, as DistributedDataParallel's
+
+
+class Bucket:
+    """Moves the parameters into its memory; each stays the object that it is."""
+
+    def __init__(self, params: Sequence[Parameter]) -> None:
+        """Of one type, on one device."""
+        self.params = tuple(params)
+        self.flat = params[0].new_empty(sum(param.numel() for param in params)).detach()
+        self._places = views_of(self.flat, self.params)
+        self.gather()
+
+    def gather(self) -> None:
+        """Bring in those that have got other memory since: `model.to()`, `param.data = ...`."""
+        for param, place in zip(self.params, self._places, strict=True):
+            if param.data_ptr() != place.data_ptr():
+                with torch.no_grad():
+                    place.copy_(param)
+                param.data = place
+
+
+def buckets_of(params: Iterable[Parameter], limit: int = LIMIT) -> list[Bucket]:
+    """The parameters' buckets: the last parameters, whose gradients come first, in the first."""
+
+    def kind(param: Parameter) -> tuple[str, str]:
+        return str(param.device), str(param.dtype)
+
+    backwards = [param for param in params if param.numel()][::-1]
+    backwards.sort(key=kind)
+    parts = (part for _, alike in groupby(backwards, kind) for part in _cut(alike, limit))
+    return [Bucket(part) for part in parts]
+
+
+def views_of(flat: Tensor, params: Sequence[Parameter]) -> list[Tensor]:
+    """Of a tensor with as many elements: each parameter's part, laid out as that is."""
+    views, begin = [], flat.storage_offset()
+    for param in params:
+        strides = torch.empty_like(param, device="meta").stride()
+        views.append(flat.as_strided(param.shape, strides, begin))
+        begin += param.numel()
+    return views
+
+
+def _cut(params: Iterable[Parameter], limit: int) -> Iterable[list[Parameter]]:
+    part: list[Parameter] = []
+    size = 0
+    for param in params:
+        if part and size + param.nbytes > limit:
+            yield part
+            part, size = [], 0
+        part.append(param)
+        size += param.nbytes
+    if part:
+        yield part

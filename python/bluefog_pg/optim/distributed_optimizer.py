@@ -1,0 +1,229 @@
+"""Any optimizer of torch's, with averages over other ranks around its step."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import torch
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from bluefog_pg._member import member_of
+from bluefog_pg.optim.bucket import LIMIT
+from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.training import Training
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+    from typing_extensions import Self
+
+    from bluefog_pg.optim.routes import Topology
+
+
+class DistributedOptimizer(Optimizer):
+    """Makes an optimizer decentralized, in place: what it optimizes is averaged with other ranks'.
+
+    The optimizer stays the object that it is, with its state, and an instance of its class:
+    schedulers, gradient scalers and checkpoints go on with it, and its state_dict is the plain
+    optimizer's. All ranks of the group wrap alike models, and make as many steps.
+
+    Args:
+        optimizer: any of torch's; with order="awc" one that evaluates its closure once.
+        model: whose parameters it optimizes, or a list of models, of which the first one's passes
+            count. The parameters move into buckets, which travel as one; those that
+            require no gradient stay where they are, and are averaged with nobody.
+        communication: "neighbor_allreduce" over `topology`; "hierarchical_neighbor_allreduce" over
+            the topology of machines (`set_machine_topology`); "allreduce" of parameters;
+            "gradient_allreduce", as DistributedDataParallel; "win_put" and "win_get", in which no
+            rank waits for another; "push_sum", over directed graphs without weights; or "empty".
+        order: of parameters' averages, "awc" (adapt with combine): w <- average(w) - update(w),
+            averaged during forward and backward; or "atc" (adapt then combine):
+            w <- average(w - update(w)). Of "gradient_allreduce" and "push_sum" there is one order
+            only.
+        every: communicate at every k-th pass: what is between is local.
+        topology: a networkx.DiGraph; a list of them, the steps of a schedule, again and again; an
+            iterator of ([ranks to send to], [ranks to receive from]); or one of "exp2",
+            "one-peer-exp2", "ring", "full". None: the group's (`set_topology`).
+        window_prefix: of the windows' names; None, of the models' class.
+        bucket_bytes: the size of buckets.
+        group: the process group; None, the default one.
+
+    Raises:
+        ValueError: arguments that do not go together; a parameter that is none of the model's;
+            nothing to optimize.
+        TypeError: no optimizer, or a distributed one; no model; a group of another backend.
+
+    Before each step a program may set `self_weight`, `src_weights` and `dst_weights` (as of
+    `neighbor_allreduce`), `src_machine_weights`, `dst_machine_weights` and `enable_topo_check`.
+    """
+
+    _step_supports_amp_scaling = True  # a rank with infinite gradients takes part in averages
+    _plain: type[Optimizer]
+    _plain_scales: bool
+    _training: Training
+
+    def __new__(cls, optimizer: Optimizer, *_args: Any, **_kwargs: Any) -> Self:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                "[bluefog] DistributedOptimizer: optimizer must be a torch.optim.Optimizer, not "
+                f"{type(optimizer).__name__}"
+            )
+        if isinstance(optimizer, DistributedOptimizer):
+            raise TypeError("[bluefog] DistributedOptimizer: the optimizer is distributed already")
+        optimizer.__class__ = _mixed(cls, type(optimizer))
+        return cast("Self", optimizer)
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        model: Module | Sequence[Module],
+        communication: str = "neighbor_allreduce",
+        *,
+        order: Literal["awc", "atc"] = "awc",
+        every: int = 1,
+        topology: Topology | None = None,
+        window_prefix: str | None = None,
+        bucket_bytes: int = LIMIT,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        try:
+            self._training = Training(
+                optimizer,
+                [model] if isinstance(model, Module) else list(model),
+                member_of(group),
+                communication=communication,
+                order=order,
+                every=every,
+                topology=topology,
+                window_prefix=window_prefix,
+                bucket_bytes=bucket_bytes,
+            )
+        except BaseException:
+            optimizer.__class__ = self._plain
+            raise
+        _keep_tracking(self)
+        self._is_skipping = False
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """The optimizer's own step, and around it what the order and the communication say."""
+        results = []
+        if closure is not None and self._training.takes_closure_before:
+            with torch.enable_grad():
+                results.append(closure())
+            closure = None
+
+        def update() -> None:
+            results.append(self._update(closure))
+
+        if self._is_skipping:
+            update()
+        else:
+            self._training.step(update)
+        return next((result for result in results if result is not None), None)
+
+    def synchronize(self) -> None:
+        """Wait for what is under way: with order="awc" the parameters are averages then."""
+        self._training.order.synchronize()
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """A step() in it is the optimizer's own alone."""
+        self._is_skipping = True
+        try:
+            yield
+        finally:
+            self._is_skipping = False
+
+    def close(self) -> None:
+        """Finish what is under way, free windows, and average no more. All ranks do."""
+        self._training.close()
+
+    @property
+    def communication(self) -> str:
+        """May be set between two steps, by all ranks."""
+        return self._training.communication
+
+    @communication.setter
+    def communication(self, name: str) -> None:
+        self._training.communication = name
+
+    def _update(self, closure: Callable[[], Any] | None) -> Any:
+        own = self._plain.step
+        if _is_infinite(self):
+            return None
+        if self._plain_scales:
+            return own(self, closure) if closure else own(self)
+        with _unscaled(self):
+            return own(self, closure) if closure else own(self)
+
+
+_classes: dict[tuple[type, type], type] = {}
+
+
+def _mixed(cls: type, plain: type) -> type:
+    """A class of the plain one's name that derives from both."""
+    if known := _classes.get((cls, plain)):
+        return known
+    scales = getattr(plain, "_step_supports_amp_scaling", False)
+    own = {"_plain": plain, "_plain_scales": scales, "__module__": plain.__module__}
+    return _classes.setdefault((cls, plain), type(plain.__name__, (cls, plain), own))
+
+
+def _keep_tracking(optimizer: Optimizer) -> None:
+    """A scheduler made before watches the optimizer's step by an attribute: put it around ours."""
+    watched = vars(optimizer).pop("step", None)
+    if watched is None:
+        return
+    reference = weakref.ref(optimizer)
+
+    @functools.wraps(watched)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        watched: Any = reference()
+        watched._opt_called = True
+        return type(watched).step(watched, *args, **kwargs)
+
+    vars(optimizer)["step"] = step
+
+
+def _is_infinite(optimizer: Optimizer) -> bool:
+    """As a GradScaler has found."""
+    found = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found.item())
+
+
+@contextlib.contextmanager
+def _unscaled(optimizer: Optimizer) -> Iterator[None]:
+    """As a GradScaler has it for optimizers that know nothing of scales."""
+    scale = getattr(optimizer, "grad_scale", None)
+    if scale is not None:
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    param.grad.div_(scale)
+    hidden = {name: vars(optimizer).pop(name, None) for name in ("grad_scale", "found_inf")}
+    try:
+        yield
+    finally:
+        vars(optimizer).update({name: was for name, was in hidden.items() if was is not None})
+
+
+def _turned(name: str) -> property:
+    """An attribute of the knobs."""
+
+    def get(self: DistributedOptimizer) -> Any:
+        return getattr(self._training.knobs, name)
+
+    def turn(self: DistributedOptimizer, value: Any) -> None:
+        setattr(self._training.knobs, name, value)
+
+    return property(get, turn)
+
+
+for _name in (knob.name for knob in fields(Knobs) if knob.name != "routes"):
+    setattr(DistributedOptimizer, _name, _turned(_name))

@@ -1,0 +1,82 @@
+"""Push-sum: averages over digraphs in which a rank knows only whom it sends to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bluefog_pg import neighbors
+from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.topology import topology_of
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from bluefog_pg._member import Member
+    from bluefog_pg.optim.bucket import Bucket
+    from bluefog_pg.optim.knobs import Knobs
+
+
+class PushSum(Order):
+    """x <- sum of the shares of (x - the update at x / p), and p alike. Parameters are x / p.
+
+    Every rank gives equal shares to itself and those it sends to: the sums over ranks stay, so that
+    x / p tends to the mean (SGP: Assran et al., ICML 2019).
+    """
+
+    def __init__(self, buckets: list[Bucket], every: int, knobs: Knobs, member: Member) -> None:
+        self._buckets, self._every, self._knobs, self._member = buckets, every, knobs, member
+        self._steps = 0
+        self.p = torch.ones(1, dtype=torch.float64)
+
+    def step(self, update: Update) -> None:
+        self._scale(self.p.item())
+        update()
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self._share()
+        self._scale(1 / self.p.item())
+
+    def _scale(self, factor: float) -> None:
+        for bucket in self._buckets:
+            bucket.gather()
+            bucket.flat.mul_(factor)
+
+    def _share(self) -> None:
+        own, sources, shares = self._weights()
+
+        def shared(tensor: Tensor) -> dist.Work:
+            return neighbors.neighbor_allreduce(
+                tensor,
+                self_weight=own,
+                src_weights=sources,
+                dst_weights=shares,
+                group=self._member.group,
+                async_op=True,
+            )
+
+        tensors = [self.p, *(bucket.flat for bucket in self._buckets)]
+        works = [shared(tensor) for tensor in tensors]
+        for tensor, work in zip(tensors, works, strict=True):
+            work.wait()
+            tensor.copy_(work.result()[0])
+
+    def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
+        near, route = topology_of(self._member).neighborhood, self._knobs.route()
+        sources = near.sources if route.src_weights is None else route.src_weights
+        to = near.destinations if route.dst_weights is None else route.dst_weights
+        if isinstance(to, Mapping) and route.self_weight is not None:
+            own, shares = route.self_weight, dict(to)
+            if abs(own + sum(shares.values()) - 1) > 1e-9:
+                raise ValueError(
+                    f"{self._member.who} push_sum: self_weight and dst_weights are the shares of "
+                    f"what this rank has: they must sum to 1, not {own + sum(shares.values()):g}"
+                )
+        else:
+            ranks = list(to)
+            own = 1.0 / (len(ranks) + 1)
+            shares = dict.fromkeys(ranks, own)
+        return own, dict.fromkeys(sources, 1.0), shares

@@ -1,0 +1,207 @@
+"""What a distributed optimizer is made of: its buckets, how they are averaged, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch.nn import Module, Parameter
+from torch.optim import LBFGS, Optimizer
+
+from bluefog_pg.optim.averages import Empty, GlobalAverage, MachineAverage, NeighborAverage
+from bluefog_pg.optim.bucket import buckets_of
+from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, GradientAverage, Order
+from bluefog_pg.optim.passes import Passes
+from bluefog_pg.optim.push_sum import PushSum
+from bluefog_pg.optim.routes import routes_of
+from bluefog_pg.optim.windows import Send, WindowAverage
+
+if TYPE_CHECKING:
+    from bluefog_pg._member import Member
+    from bluefog_pg.optim.communication import Communication
+
+AVERAGES = (
+    "neighbor_allreduce",
+    "hierarchical_neighbor_allreduce",
+    "allreduce",
+    "win_put",
+    "win_get",
+    "empty",
+)
+COMMUNICATIONS = (*AVERAGES, "gradient_allreduce", "push_sum")
+
+
+class Training:
+    """Of one optimizer, which it watches through its models."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        models: Sequence[Module],
+        member: Member,
+        *,
+        communication: str,
+        order: str,
+        every: int,
+        topology: Any,
+        window_prefix: str | None,
+        bucket_bytes: int,
+    ) -> None:
+        self._optimizer, self._models, self._member = optimizer, models, member
+        self._passes: Passes
+        self.order: Order
+        self._order_name, self._every, self._bucket_bytes = order, every, bucket_bytes
+        self._prefix = window_prefix or "+".join(type(model).__name__ for model in models)
+        self._check()
+        self._check_communication(communication)
+        self._communication_name = communication
+        self._topology = topology
+        self.knobs = Knobs(routes_of(topology, member))
+        self._arrange()
+
+    @property
+    def takes_closure_before(self) -> bool:
+        """What a closure does comes before the parameters change."""
+        return not isinstance(self._optimizer, LBFGS)
+
+    @property
+    def communication(self) -> str:
+        return self._communication_name
+
+    @communication.setter
+    def communication(self, name: str) -> None:
+        """From the next exchange on. All ranks do."""
+        self._check_communication(name)
+        if name != self._communication_name:
+            self.close()
+            self._communication_name = name
+            self._arrange()
+
+    def step(self, update: Callable[[], None]) -> None:
+        """Around the optimizer's own update."""
+        self._renew()
+        self.order.step(update)
+
+    def forward(self) -> None:
+        """The model begins a forward pass of its training."""
+        self._renew()
+        self.order.forward()
+
+    def _renew(self) -> None:
+        """Layers were frozen, thawed, added or converted: other parameters lie in the buckets."""
+        if self._kinds != _kinds_of(self._trainable()):
+            self.close()
+            self._arrange()
+
+    def close(self) -> None:
+        """Finish what is under way, and give up windows. All ranks do."""
+        self.order.synchronize()
+        self._passes.remove()
+        self._communication.close()
+        self.order = Order()
+
+    def fail(self, what: str) -> NoReturn:
+        raise ValueError(f"{self._member.who} DistributedOptimizer: {what}")
+
+    def _arrange(self) -> None:
+        params = self._trainable()
+        self._kinds = _kinds_of(params)
+        self._buckets = buckets_of(params, self._bucket_bytes)
+        self._communication = self._new_communication()
+        self._communication.open(self._buckets)
+        self.order = self._new_order()
+        watched = params if self.order.watches_backward else []
+        self._passes = Passes(self.forward, self.order, self._models[:1], watched)
+
+    def _new_order(self) -> Order:
+        if self._member.size == 1:
+            return Order()
+        buckets, every = self._buckets, self._every
+        if self._communication_name == "gradient_allreduce":
+            return GradientAverage(buckets, every, self._member.group)
+        if self._communication_name == "push_sum":
+            return PushSum(buckets, every, self.knobs, self._member)
+        if self._order_name == "atc":
+            return AdaptThenCombine(self._communication, buckets, every)
+        return AdaptWithCombine(self._communication, buckets, every, bool(self._models))
+
+    def _new_communication(self) -> Communication:
+        name, knobs, group = self._communication_name, self.knobs, self._member.group
+        if self._member.size == 1:
+            return Empty()
+        if name == "neighbor_allreduce":
+            return NeighborAverage(knobs, group)
+        if name == "hierarchical_neighbor_allreduce":
+            return MachineAverage(knobs, group)
+        if name == "allreduce":
+            return GlobalAverage(group)
+        if name == "win_put":
+            return self._windows(
+                lambda window: window.put(dst_weights=knobs.dst_weights, async_op=True)
+            )
+        if name == "win_get":
+            return self._windows(
+                lambda window: window.get(src_weights=knobs.src_weights, async_op=True)
+            )
+        return Empty()
+
+    def _windows(self, send: Send) -> WindowAverage:
+        if isinstance(self._topology, (Sequence, Iterator)) and not isinstance(self._topology, str):
+            self.fail(
+                f"{self._communication_name} takes one digraph, no schedule: set dst_weights (or "
+                "src_weights) before each step"
+            )
+        return WindowAverage(self._prefix, send, self.knobs.route(), self._member.group)
+
+    def _trainable(self) -> list[Parameter]:
+        groups = self._optimizer.param_groups
+        return [param for group in groups for param in group["params"] if param.requires_grad]
+
+    def _check(self) -> None:
+        if self._order_name not in ("awc", "atc"):
+            self.fail(f"order must be 'awc' or 'atc', not {self._order_name!r}")
+        if not isinstance(self._every, int) or self._every < 1:
+            self.fail(f"every must be a positive number of passes, not {self._every!r}")
+        if self._order_name == "awc" and isinstance(self._optimizer, LBFGS):
+            self.fail(
+                "LBFGS evaluates its closure several times in one step, at parameters that must "
+                'not change meanwhile: use order="atc"'
+            )
+        for model in self._models:
+            if not isinstance(model, Module):
+                raise TypeError(
+                    f"{self._member.who} DistributedOptimizer: model must be a torch.nn.Module or "
+                    f"a list of them, not {type(model).__name__}"
+                )
+        mine = self._trainable()
+        if not mine:
+            self.fail("no parameter of the optimizer requires a gradient")
+        known = {id(param) for model in self._models for param in model.parameters()}
+        strangers = [list(param.shape) for param in mine if id(param) not in known]
+        if self._models and strangers:
+            self.fail(
+                f"the optimizer has parameters that are none of the model's, of shapes "
+                f"{strangers}; give all models that it optimizes"
+            )
+        self._check_apart(mine)
+
+    def _check_apart(self, params: Sequence[Parameter]) -> None:
+        """Those that overlap would be torn apart."""
+        in_order = sorted((p for p in params if p.numel()), key=lambda param: param.data_ptr())
+        for one, other in pairwise(in_order):
+            if one.data_ptr() + one.nbytes > other.data_ptr():
+                self.fail(
+                    f"parameters of shapes {list(one.shape)} and {list(other.shape)} overlap in "
+                    "memory; tie them by using one Parameter in both places"
+                )
+
+    def _check_communication(self, name: str) -> None:
+        if name not in COMMUNICATIONS:
+            self.fail(f"communication must be one of {', '.join(COMMUNICATIONS)}, not {name!r}")
+
+
+def _kinds_of(params: Sequence[Parameter]) -> list[tuple[int, torch.dtype, torch.device]]:
+    return [(id(param), param.dtype, param.device) for param in params]

@@ -1,0 +1,165 @@
+"""Distributed optimizers, step by step, against the recursions that their names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+import harness
+
+pytestmark = harness.only_bluefog
+
+STEPS = 6
+OPTIMIZERS = {
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda params: torch.optim.Adam(params, lr=0.05),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=0.05),
+    "rmsprop": lambda params: torch.optim.RMSprop(params, lr=0.01),
+}
+
+
+def make_model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3).to(memory_format=torch.channels_last),  # dense, not contiguous
+        nn.Flatten(),
+        nn.Linear(12, 4),
+        nn.Tanh(),
+        nn.Linear(4, 1),
+    ).double()
+
+
+def loss_of(model: nn.Module, rank: int, step: int) -> Tensor:
+    generator = torch.Generator().manual_seed(100 * rank + step)
+    x = torch.randn(5, 1, 4, 4, generator=generator, dtype=torch.float64)
+    y = torch.randn(5, 1, generator=generator, dtype=torch.float64)
+    loss: Tensor = nn.functional.mse_loss(model(x), y)
+    return loss
+
+
+def matrices(topology: Any, world: int) -> Iterator[Tensor]:
+    """W of each step, w_ij the weight of j's parameters at i."""
+    import bluefog_pg
+
+    named = {
+        "one-peer-exp2": bluefog_pg.topology_util.OnePeerExponentialTwoGraphs(world),
+        "ring": [bluefog_pg.topology_util.RingGraph(world)],
+        None: [bluefog_pg.topology_util.ExponentialTwoGraph(world)],
+        "full": [bluefog_pg.topology_util.FullyConnectedGraph(world)],
+    }
+    step = 0
+    while True:
+        graphs = named[topology]
+        near = torch.tensor(nx.to_numpy_array(graphs[step % len(graphs)], nodelist=range(world)))
+        near = (near.T != 0).double().fill_diagonal_(1)
+        yield near / near.sum(1, keepdim=True)
+        step += 1
+
+
+Recursion = Callable[[list[Tensor], Callable[[int], None], Callable[[], list[Tensor]]], None]
+
+
+class Ranks:
+    """All ranks of the training, in this process."""
+
+    def __init__(self, world: int, kind: str) -> None:
+        self.models = [make_model() for _ in range(world)]
+        for rank, model in enumerate(self.models):
+            shift(model, rank)
+        self.optimizers = [OPTIMIZERS[kind](model.parameters()) for model in self.models]
+
+    def vectors(self) -> Tensor:
+        return torch.stack([parameters_to_vector(m.parameters()).detach() for m in self.models])
+
+    def set(self, vectors: Tensor) -> None:
+        for model, vector in zip(self.models, vectors, strict=True):
+            vector_to_parameters(vector, model.parameters())
+
+    def differentiate(self, step: int) -> None:
+        for rank, (model, optimizer) in enumerate(zip(self.models, self.optimizers, strict=True)):
+            optimizer.zero_grad()
+            loss_of(model, rank, step).backward()
+
+    def update(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def average_gradients(self) -> None:
+        for params in zip(*(model.parameters() for model in self.models), strict=True):
+            mean = sum(p.grad for p in params) / len(params)
+            for param in params:
+                param.grad.copy_(mean)
+
+
+def shift(model: nn.Module, rank: int) -> None:
+    """Ranks begin at different places."""
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(0.1 * rank)
+
+
+def expected(world: int, kind: str, communication: str, order: str, topology: Any) -> Tensor:
+    ranks = Ranks(world, kind)
+    averages = matrices("full" if communication == "allreduce" else topology, world)
+    for step in range(STEPS):
+        ranks.differentiate(step)
+        if communication == "gradient_allreduce":
+            ranks.average_gradients()
+            ranks.update()
+        elif communication == "empty":
+            ranks.update()
+        elif order == "awc":
+            ranks.set(next(averages) @ ranks.vectors())
+            ranks.update()
+        else:
+            ranks.update()
+            ranks.set(next(averages) @ ranks.vectors())
+    return ranks.vectors()
+
+
+def trained(rank: int, world: int, kind: str, options: dict[str, Any]) -> str:
+    import bluefog_pg
+
+    model = make_model()
+    shift(model, rank)
+    plain = OPTIMIZERS[kind](model.parameters())
+    optimizer = bluefog_pg.DistributedOptimizer(plain, model, **options)
+    if optimizer is not plain or not isinstance(
+        optimizer, type(OPTIMIZERS[kind]([nn.Parameter()]))
+    ):
+        return f"{type(optimizer)}"
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+    want = expected(
+        world,
+        kind,
+        options.get("communication", "neighbor_allreduce"),
+        options.get("order", "awc"),
+        options.get("topology"),
+    )[rank]
+    got = parameters_to_vector(model.parameters()).detach()
+    off = (got - want).abs().max().item()
+    return "" if off < 1e-12 else f"off by {off}"
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("order", ["awc", "atc"])
+@pytest.mark.parametrize("topology", [None, "ring", "one-peer-exp2"])
+def test_averages_of_neighbors(pool: harness.Pool, kind: str, order: str, topology: Any) -> None:
+    options = {"order": order, "topology": topology, "bucket_bytes": 200}
+    assert pool.run(trained, kind, options) == [""] * 4
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+@pytest.mark.parametrize("communication", ["allreduce", "gradient_allreduce", "empty"])
+def test_averages_of_all(pool: harness.Pool, communication: str, order: str) -> None:
+    options = {"order": order, "communication": communication}
+    assert pool.run(trained, "sgd", options) == [""] * 4
