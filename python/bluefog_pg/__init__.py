@@ -50,7 +50,18 @@ if TYPE_CHECKING:
     from bluefog_pg.neighbors import (
         pair_gossip as pair_gossip,
     )
-    from bluefog_pg.optim import DistributedOptimizer as DistributedOptimizer
+    from bluefog_pg.optim import (
+        DistributedOptimizer as DistributedOptimizer,
+    )
+    from bluefog_pg.optim import (
+        allreduce_parameters as allreduce_parameters,
+    )
+    from bluefog_pg.optim import (
+        broadcast_optimizer_state as broadcast_optimizer_state,
+    )
+    from bluefog_pg.optim import (
+        broadcast_parameters as broadcast_parameters,
+    )
     from bluefog_pg.start import (
         init as init,
     )
@@ -223,7 +234,12 @@ _NAMES_IN = {
         "neighbor_alltoall",
         "pair_gossip",
     ),
-    "optim": ("DistributedOptimizer",),
+    "optim": (
+        "DistributedOptimizer",
+        "allreduce_parameters",
+        "broadcast_optimizer_state",
+        "broadcast_parameters",
+    ),
     "start": (
         "init",
         "shutdown",

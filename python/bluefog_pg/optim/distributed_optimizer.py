@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -35,8 +35,9 @@ class DistributedOptimizer(Optimizer):
     Args:
         optimizer: any of torch's; with order="awc" one that evaluates its closure once.
         model: whose parameters it optimizes, or a list of models, of which the first one's passes
-            count. The parameters move into buckets, which travel as one; those that
-            require no gradient stay where they are, and are averaged with nobody.
+            count; of an empty list steps count, and averages begin in them. The parameters move
+            into buckets, which travel as one; those that require no gradient stay where they are,
+            and are averaged with nobody.
         communication: "neighbor_allreduce" over `topology`; "hierarchical_neighbor_allreduce" over
             the topology of machines (`set_machine_topology`); "allreduce" of parameters;
             "gradient_allreduce", as DistributedDataParallel; "win_put" and "win_get", in which no
@@ -63,6 +64,12 @@ class DistributedOptimizer(Optimizer):
     """
 
     _step_supports_amp_scaling = True  # a rank with infinite gradients takes part in averages
+    self_weight: float | None
+    src_weights: Mapping[int, float] | None
+    dst_weights: Mapping[int, float] | Sequence[int] | None
+    src_machine_weights: Mapping[int, float] | None
+    dst_machine_weights: Mapping[int, float] | Sequence[int] | None
+    enable_topo_check: bool
     _plain: type[Optimizer]
     _plain_scales: bool
     _training: Training
@@ -154,13 +161,16 @@ class DistributedOptimizer(Optimizer):
         self._training.communication = name
 
     def _update(self, closure: Callable[[], Any] | None) -> Any:
-        own = self._plain.step
+        if self._plain_scales:
+            return self._own_step(closure)
         if _is_infinite(self):
             return None
-        if self._plain_scales:
-            return own(self, closure) if closure else own(self)
         with _unscaled(self):
-            return own(self, closure) if closure else own(self)
+            return self._own_step(closure)
+
+    def _own_step(self, closure: Callable[[], Any] | None) -> Any:
+        step = self._plain.step
+        return step(self, closure) if closure else step(self)
 
 
 _classes: dict[tuple[type, type], type] = {}

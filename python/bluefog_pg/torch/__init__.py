@@ -27,17 +27,17 @@ from bluefog_pg.topology_util import (
     StarGraph,
     SymmetricExponentialGraph,
 )
-from bluefog_pg.torch import mpi_ops, topology_util
-from bluefog_pg.torch._communication import CommunicationType
+from bluefog_pg.torch import mpi_ops, optimizers, topology_util, utility
 from bluefog_pg.torch._later import no_attribute
 from bluefog_pg.torch.mpi_ops import *  # noqa: F403
+from bluefog_pg.torch.optimizers import *  # noqa: F403
 from bluefog_pg.torch.topology_util import (
     InferDestinationFromSourceRanks,
     InferSourceFromDestinationRanks,
 )
+from bluefog_pg.torch.utility import *  # noqa: F403
 
 __all__ = [
-    "CommunicationType",
     "ExponentialGraph",
     "ExponentialTwoGraph",
     "FullyConnectedGraph",
@@ -58,9 +58,11 @@ __all__ = [
     "StarGraph",
     "SymmetricExponentialGraph",
     "mpi_ops",
+    "optimizers",
     "topology_util",
+    "utility",
 ]
-__all__ += mpi_ops.__all__
+__all__ += [*mpi_ops.__all__, *optimizers.__all__, *utility.__all__]
 
 
 if not TYPE_CHECKING:

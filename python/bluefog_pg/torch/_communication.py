@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class CommunicationType(Enum):
-    """BlueFog's values. The optimizers that take them are not there yet."""
+    """BlueFog's values."""
 
     neighbor_allreduce = "neighbor.allreduce"
     hierarchical_neighbor_allreduce = "hierarchical.neighbor.allreduce"

@@ -1,0 +1,93 @@
+"""The same state on all ranks: before a training, and where it has drifted apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from bluefog_pg import collectives
+from bluefog_pg._member import member_of
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    # As `state_dict()`, `parameters()` and `named_parameters()` give them.
+    Tensors = Mapping[str, Tensor] | Iterable[Tensor] | Iterable[tuple[str, Tensor]]
+
+
+@torch.no_grad()
+def broadcast_parameters(
+    params: Tensors, root_rank: int, group: dist.ProcessGroup | None = None
+) -> None:
+    """Give all ranks the root's tensors, in place.
+
+    Args:
+        params: a `state_dict()`, `parameters()`, `named_parameters()`, or lists like these; the
+            same on all ranks.
+        root_rank: a rank of the group.
+        group: the process group; None, the default one.
+
+    Raises:
+        TypeError: what is none of these. Others as `torch.distributed.broadcast`.
+    """
+    _waited_for(
+        [
+            collectives.broadcast_(tensor, root_rank, group, async_op=True)
+            for tensor in _tensors_of("broadcast_parameters", params, group)
+        ]
+    )
+
+
+@torch.no_grad()
+def allreduce_parameters(params: Tensors, group: dist.ProcessGroup | None = None) -> None:
+    """Give all ranks the mean of their tensors, in place; integers (counters) stay as they are.
+
+    Args and raises as `broadcast_parameters`.
+    """
+    _waited_for(
+        [
+            collectives.allreduce_(tensor, group=group, async_op=True)
+            for tensor in _tensors_of("allreduce_parameters", params, group)
+            if tensor.is_floating_point() or tensor.is_complex()
+        ]
+    )
+
+
+def broadcast_optimizer_state(
+    optimizer: Optimizer, root_rank: int, group: dist.ProcessGroup | None = None
+) -> None:
+    """Give all ranks the state and the options of the root's optimizer.
+
+    Args:
+        optimizer: of alike parameters on all ranks.
+        root_rank, group: as in `broadcast_parameters`.
+
+    Raises:
+        ValueError: the root's has other groups of parameters.
+    """
+    member = member_of(group)
+    state: list[Any] = [optimizer.state_dict() if member.rank == root_rank else None]
+    dist.broadcast_object_list(state, group=member.group, group_src=root_rank)
+    if member.rank != root_rank:
+        optimizer.load_state_dict(state[0])
+
+
+def _tensors_of(op: str, params: Any, group: dist.ProcessGroup | None) -> list[Tensor]:
+    named = sorted(params.items()) if isinstance(params, Mapping) else params
+    tensors = [entry[1] if isinstance(entry, tuple) else entry for entry in named]
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"{member_of(group).who} {op}: expected tensors, or pairs of a name and a tensor, "
+                f"got {type(tensor).__name__}"
+            )
+    return tensors
+
+
+def _waited_for(works: Iterable[dist.Work]) -> None:
+    for work in works:
+        work.wait()

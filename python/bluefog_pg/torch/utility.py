@@ -1,0 +1,9 @@
+"""The same state on all ranks."""
+
+from bluefog_pg.optim.state import (
+    allreduce_parameters,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+
+__all__ = ["allreduce_parameters", "broadcast_optimizer_state", "broadcast_parameters"]
