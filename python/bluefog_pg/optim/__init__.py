@@ -1,6 +1,12 @@
 """Training without a centre: optimizers whose ranks average with neighbours."""
 
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
+from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
+from bluefog_pg.optim.local import LocalSteps
+from bluefog_pg.optim.momentum import DecentLaM, QuasiGlobalMomentum
+from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
+from bluefog_pg.optim.pairs import AsynchronousPairs
+from bluefog_pg.optim.push_sum import PushDiging, PushSum
 from bluefog_pg.optim.state import (
     allreduce_parameters,
     broadcast_optimizer_state,
@@ -8,7 +14,18 @@ from bluefog_pg.optim.state import (
 )
 
 __all__ = [
+    "AdaptThenCombine",
+    "AdaptWithCombine",
+    "AsynchronousPairs",
+    "DecentLaM",
     "DistributedOptimizer",
+    "ExactDiffusion",
+    "GradientTracking",
+    "LocalSteps",
+    "Order",
+    "PushDiging",
+    "PushSum",
+    "QuasiGlobalMomentum",
     "allreduce_parameters",
     "broadcast_optimizer_state",
     "broadcast_parameters",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Average:
-    """Of each bucket by one operation, which gives a new tensor."""
+    """Of each tensor by one operation, which gives a new tensor."""
 
     def __init__(self, start: Callable[[Tensor], dist.Work]) -> None:
         self._start = start
@@ -27,12 +27,12 @@ class Average:
     def open(self, buckets: list[Bucket]) -> None:
         pass
 
-    def begin(self, bucket: Bucket) -> Finish:
-        work = self._start(bucket.flat)
+    def begin(self, flat: Tensor) -> Finish:
+        work = self._start(flat)
 
         def finish() -> None:
             work.wait()
-            bucket.flat.copy_(work.result()[0])
+            flat.copy_(work.result()[0])
 
         return finish
 
@@ -103,7 +103,7 @@ class Empty:
     def advance(self) -> None:
         pass
 
-    def begin(self, _bucket: Bucket) -> Finish:
+    def begin(self, _flat: Tensor) -> Finish:
         return nothing
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from typing_extensions import Self
 
+    from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.routes import Topology
 
 
@@ -44,8 +45,8 @@ class DistributedOptimizer(Optimizer):
             rank waits for another; "push_sum", over directed graphs without weights; or "empty".
         order: of parameters' averages, "awc" (adapt with combine): w <- average(w) - update(w),
             averaged during forward and backward; or "atc" (adapt then combine):
-            w <- average(w - update(w)). Of "gradient_allreduce" and "push_sum" there is one order
-            only.
+            w <- average(w - update(w)); or an algorithm of `bluefog_pg.optim`, a new one for each
+            optimizer. "gradient_allreduce" and "push_sum" have orders of their own.
         every: communicate at every k-th pass: what is between is local.
         topology: a networkx.DiGraph; a list of them, the steps of a schedule, again and again; an
             iterator of ([ranks to send to], [ranks to receive from]); or one of "exp2",
@@ -91,7 +92,7 @@ class DistributedOptimizer(Optimizer):
         model: Module | Sequence[Module],
         communication: str = "neighbor_allreduce",
         *,
-        order: Literal["awc", "atc"] = "awc",
+        order: Literal["awc", "atc"] | Order = "awc",
         every: int = 1,
         topology: Topology | None = None,
         window_prefix: str | None = None,

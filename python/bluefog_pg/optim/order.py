@@ -1,4 +1,4 @@
-"""When parameters are averaged: before the optimizer's own update, after it, or their gradients."""
+"""When parameters are averaged: while gradients are formed, or after the own update."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-from torch.nn import Parameter
-
-from bluefog_pg import collectives
-from bluefog_pg.optim.bucket import views_of
-
 if TYPE_CHECKING:
-    import torch.distributed as dist
+    from torch import Tensor
+    from torch.nn import Parameter
 
-    from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.communication import Communication, Finish
+    from bluefog_pg.optim.site import Exchange, Site
 
 Update = Callable[[], None]
 
@@ -25,7 +18,12 @@ Update = Callable[[], None]
 class Order:
     """What an optimizer does around its own update; this one, nothing: each rank by itself."""
 
-    watches_backward = False  # `gradient` and `backward` are called
+    site: Site
+    watches_backward = False  # whether `gradient` and `backward` are to be called
+
+    def open(self, site: Site) -> None:
+        """Work on these buckets from now on, as if nothing had been before."""
+        self.site = site
 
     def forward(self) -> None:
         """The model begins a forward pass of its training."""
@@ -39,23 +37,13 @@ class Order:
     def synchronize(self) -> None:
         """Wait for what is under way."""
 
+    def close(self) -> None:
+        """The buckets are these no more. All ranks do."""
+        self.synchronize()
+
     def step(self, update: Update) -> None:
         """`update` is the optimizer's own step."""
         update()
-
-
-class Exchange:
-    """One communication of all buckets."""
-
-    def __init__(self, communication: Communication, buckets: list[Bucket]) -> None:
-        communication.advance()
-        for bucket in buckets:
-            bucket.gather()
-        self._ends: list[Finish] = [communication.begin(bucket) for bucket in buckets]
-
-    def finish(self) -> None:
-        while self._ends:
-            self._ends.pop(0)()
 
 
 class AdaptWithCombine(Order):
@@ -64,12 +52,8 @@ class AdaptWithCombine(Order):
     Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
     """
 
-    def __init__(
-        self, communication: Communication, buckets: list[Bucket], every: int, by_forward: bool
-    ) -> None:
-        """`by_forward`: the model tells of its forward passes."""
-        self._communication, self._buckets, self._every = communication, buckets, every
-        self._by_forward = by_forward
+    def open(self, site: Site) -> None:
+        super().open(site)
         self._forwards = 0
         self._exchange: Exchange | None = None
 
@@ -78,7 +62,7 @@ class AdaptWithCombine(Order):
             _warn_of_forward()
             return  # gradients may still be formed at these parameters
         self._forwards += 1
-        if self._forwards >= self._every:
+        if self._forwards >= self.site.every:
             self._begin()
 
     def synchronize(self) -> None:
@@ -87,22 +71,25 @@ class AdaptWithCombine(Order):
             exchange.finish()
 
     def step(self, update: Update) -> None:
-        if not self._by_forward:
+        if not self.site.tells_of_forwards:
             self.forward()
         self.synchronize()
         update()
 
     def _begin(self) -> None:
         self._forwards = 0
-        self._exchange = Exchange(self._communication, self._buckets)
+        self._exchange = self.site.exchange(*self._exchanged())
+
+    def _exchanged(self) -> list[list[Tensor]]:
+        return [self.site.parameters()]
 
 
 class AdaptThenCombine(Order):
     """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012)."""
 
-    def __init__(self, communication: Communication, buckets: list[Bucket], every: int) -> None:
-        self._communication, self._buckets, self._every = communication, buckets, every
-        self.watches_backward = every > 1
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self.watches_backward = site.every > 1
         self._backwards = 0
 
     def backward(self) -> None:
@@ -110,79 +97,9 @@ class AdaptThenCombine(Order):
 
     def step(self, update: Update) -> None:
         update()
-        if self._every == 1 or self._backwards >= self._every:
+        if self.site.every == 1 or self._backwards >= self.site.every:
             self._backwards = 0
-            Exchange(self._communication, self._buckets).finish()
-
-
-class GradientAverage(Order):
-    """w <- w - the update by the mean of all ranks' gradients, as DistributedDataParallel does.
-
-    The mean is there when backward returns: it is formed bucket by bucket meanwhile.
-    """
-
-    watches_backward = True
-
-    def __init__(self, buckets: list[Bucket], every: int, group: dist.ProcessGroup | None) -> None:
-        self._buckets, self._every, self._group = buckets, every, group
-        self._bucket_of = {param: bucket for bucket in buckets for param in bucket.params}
-        self._lacking: dict[Bucket, int] = {}
-        self._ends: list[Finish] = []
-        self._backwards = 0
-
-    def gradient(self, param: Parameter) -> None:
-        if self._backwards + 1 < self._every:
-            return
-        bucket = self._bucket_of[param]
-        self._lacking[bucket] = self._lacking.get(bucket, len(bucket.params)) - 1
-        # In one order, in which the other ranks begin them, too.
-        while (begun := len(self._ends)) < len(self._buckets):
-            if self._lacking.get(self._buckets[begun]) != 0:
-                break
-            self._ends.append(self._begin(self._buckets[begun]))
-
-    def backward(self) -> None:
-        self._backwards += 1
-        if self._backwards < self._every:
-            return
-        self._backwards = 0
-        ends = self._ends + [self._begin(bucket) for bucket in self._buckets[len(self._ends) :]]
-        self._ends, self._lacking = [], {}
-        for finish in ends:
-            finish()
-
-    def _begin(self, bucket: Bucket) -> Finish:
-        work = collectives.allreduce(_flattened(bucket), group=self._group, async_op=True)
-
-        def finish() -> None:
-            work.wait()
-            mean = work.result()[0]
-            used = mean[-len(bucket.params) :].tolist()
-            views = views_of(mean, bucket.params)
-            for param, view, users in zip(bucket.params, views, used, strict=True):
-                param.grad = view if users else None
-
-        return finish
-
-
-def _flattened(bucket: Bucket) -> Tensor:
-    """The gradients, and for each parameter whether it has one."""
-    count = bucket.flat.numel()
-    flat = bucket.flat.new_zeros(count + len(bucket.params))
-    views = views_of(flat, bucket.params)
-    with torch.no_grad():
-        for number, (param, view) in enumerate(zip(bucket.params, views, strict=True)):
-            if param.grad is None:
-                continue
-            if param.grad.layout != torch.strided:
-                raise ValueError(
-                    f"[bluefog] a parameter of shape {list(param.shape)} has a sparse gradient, of "
-                    "which there is no mean over ranks: average the parameters instead "
-                    '(communication="neighbor_allreduce" or "allreduce"), or use sparse=False'
-                )
-            view.copy_(param.grad)
-            flat[count + number] = 1
-    return flat
+            self.site.exchange(self.site.parameters()).finish()
 
 
 def _warn_of_forward() -> None:

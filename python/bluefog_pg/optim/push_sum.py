@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from bluefog_pg import neighbors
+from bluefog_pg.optim.exact import Tracker, require_each_pass
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._member import Member
-    from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.knobs import Knobs
+    from bluefog_pg.optim.site import Site
 
 
 class PushSum(Order):
@@ -27,8 +26,8 @@ class PushSum(Order):
     x / p tends to the mean (SGP: Assran et al., ICML 2019).
     """
 
-    def __init__(self, buckets: list[Bucket], every: int, knobs: Knobs, member: Member) -> None:
-        self._buckets, self._every, self._knobs, self._member = buckets, every, knobs, member
+    def open(self, site: Site) -> None:
+        super().open(site)
         self._steps = 0
         self.p = torch.ones(1, dtype=torch.float64)
 
@@ -36,16 +35,16 @@ class PushSum(Order):
         self._scale(self.p.item())
         update()
         self._steps += 1
-        if self._steps % self._every == 0:
-            self._share()
+        if self._steps % self.site.every == 0:
+            self._share([self.p, *self.site.parameters()])
         self._scale(1 / self.p.item())
 
     def _scale(self, factor: float) -> None:
-        for bucket in self._buckets:
-            bucket.gather()
-            bucket.flat.mul_(factor)
+        for flat in self.site.parameters():
+            flat.mul_(factor)
 
-    def _share(self) -> None:
+    def _share(self, tensors: list[Tensor]) -> None:
+        """Keep a share of each, give the others away, and add what comes."""
         own, sources, shares = self._weights()
 
         def shared(tensor: Tensor) -> dist.Work:
@@ -54,29 +53,50 @@ class PushSum(Order):
                 self_weight=own,
                 src_weights=sources,
                 dst_weights=shares,
-                group=self._member.group,
+                group=self.site.member.group,
                 async_op=True,
             )
 
-        tensors = [self.p, *(bucket.flat for bucket in self._buckets)]
         works = [shared(tensor) for tensor in tensors]
         for tensor, work in zip(tensors, works, strict=True):
             work.wait()
             tensor.copy_(work.result()[0])
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
-        near, route = topology_of(self._member).neighborhood, self._knobs.route()
+        near, route = topology_of(self.site.member).neighborhood, self.site.knobs.route()
         sources = near.sources if route.src_weights is None else route.src_weights
         to = near.destinations if route.dst_weights is None else route.dst_weights
         if isinstance(to, Mapping) and route.self_weight is not None:
             own, shares = route.self_weight, dict(to)
             if abs(own + sum(shares.values()) - 1) > 1e-9:
                 raise ValueError(
-                    f"{self._member.who} push_sum: self_weight and dst_weights are the shares of "
-                    f"what this rank has: they must sum to 1, not {own + sum(shares.values()):g}"
+                    f"{self.site.member.who} push_sum: self_weight and dst_weights are the shares "
+                    "of what this rank has: they must sum to 1, not "
+                    f"{own + sum(shares.values()):g}"
                 )
         else:
             ranks = list(to)
             own = 1.0 / (len(ranks) + 1)
             shares = dict.fromkeys(ranks, own)
         return own, dict.fromkeys(sources, 1.0), shares
+
+
+class PushDiging(PushSum):
+    """Gradient tracking by push-sum: exact over directed graphs, with a constant step.
+
+    x <- sum of the shares of (x - lr y), y <- sum of the shares of y, + the gradient's change
+    (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017). For optimizers whose update is linear in the
+    gradient, as SGD's is.
+    """
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        require_each_pass(site, "push-DIGing")
+        self._tracker = Tracker(site)
+
+    def step(self, update: Update) -> None:
+        self._tracker.track()
+        self._scale(self.p.item())
+        update()
+        self._share([self.p, *self.site.parameters(), *self._tracker.flats])
+        self._scale(1 / self.p.item())

@@ -12,11 +12,13 @@ from torch.optim import LBFGS, Optimizer
 
 from bluefog_pg.optim.averages import Empty, GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import buckets_of
+from bluefog_pg.optim.gradients import GradientAverage
 from bluefog_pg.optim.knobs import Knobs
-from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, GradientAverage, Order
+from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.passes import Passes
 from bluefog_pg.optim.push_sum import PushSum
 from bluefog_pg.optim.routes import routes_of
+from bluefog_pg.optim.site import Site
 from bluefog_pg.optim.windows import Send, WindowAverage
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ AVERAGES = (
     "win_get",
     "empty",
 )
+ORDERS = {"awc": AdaptWithCombine, "atc": AdaptThenCombine}
 COMMUNICATIONS = (*AVERAGES, "gradient_allreduce", "push_sum")
 
 
@@ -44,7 +47,7 @@ class Training:
         member: Member,
         *,
         communication: str,
-        order: str,
+        order: str | Order,
         every: int,
         topology: Any,
         window_prefix: str | None,
@@ -53,7 +56,7 @@ class Training:
         self._optimizer, self._models, self._member = optimizer, models, member
         self._passes: Passes
         self.order: Order
-        self._order_name, self._every, self._bucket_bytes = order, every, bucket_bytes
+        self._order, self._every, self._bucket_bytes = order, every, bucket_bytes
         self._prefix = window_prefix or "+".join(type(model).__name__ for model in models)
         self._check()
         self._check_communication(communication)
@@ -98,7 +101,7 @@ class Training:
 
     def close(self) -> None:
         """Finish what is under way, and give up windows. All ranks do."""
-        self.order.synchronize()
+        self.order.close()
         self._passes.remove()
         self._communication.close()
         self.order = Order()
@@ -109,24 +112,33 @@ class Training:
     def _arrange(self) -> None:
         params = self._trainable()
         self._kinds = _kinds_of(params)
-        self._buckets = buckets_of(params, self._bucket_bytes)
+        buckets = buckets_of(params, self._bucket_bytes)
         self._communication = self._new_communication()
-        self._communication.open(self._buckets)
+        self._communication.open(buckets)
         self.order = self._new_order()
+        self.order.open(
+            Site(
+                self._optimizer,
+                buckets,
+                self._communication,
+                self._every,
+                self.knobs,
+                self._member,
+                prefix=self._prefix,
+                tells_of_forwards=bool(self._models),
+            )
+        )
         watched = params if self.order.watches_backward else []
         self._passes = Passes(self.forward, self.order, self._models[:1], watched)
 
     def _new_order(self) -> Order:
-        if self._member.size == 1:
+        if self._member.size == 1 or self._communication_name == "empty":
             return Order()
-        buckets, every = self._buckets, self._every
         if self._communication_name == "gradient_allreduce":
-            return GradientAverage(buckets, every, self._member.group)
-        if self._communication_name == "push_sum":
-            return PushSum(buckets, every, self.knobs, self._member)
-        if self._order_name == "atc":
-            return AdaptThenCombine(self._communication, buckets, every)
-        return AdaptWithCombine(self._communication, buckets, every, bool(self._models))
+            return GradientAverage()
+        if isinstance(self._order, Order):
+            return self._order
+        return PushSum() if self._communication_name == "push_sum" else ORDERS[self._order]()
 
     def _new_communication(self) -> Communication:
         name, knobs, group = self._communication_name, self.knobs, self._member.group
@@ -161,11 +173,14 @@ class Training:
         return [param for group in groups for param in group["params"] if param.requires_grad]
 
     def _check(self) -> None:
-        if self._order_name not in ("awc", "atc"):
-            self.fail(f"order must be 'awc' or 'atc', not {self._order_name!r}")
+        if not isinstance(self._order, Order) and self._order not in ORDERS:
+            self.fail(f"order must be 'awc', 'atc' or an Order, not {self._order!r}")
+        site = getattr(self._order, "site", None)
+        if site is not None and site.optimizer is not self._optimizer:
+            self.fail("the order is another optimizer's; make a new one for each")
         if not isinstance(self._every, int) or self._every < 1:
             self.fail(f"every must be a positive number of passes, not {self._every!r}")
-        if self._order_name == "awc" and isinstance(self._optimizer, LBFGS):
+        if self._order == "awc" and isinstance(self._optimizer, LBFGS):
             self.fail(
                 "LBFGS evaluates its closure several times in one step, at parameters that must "
                 'not change meanwhile: use order="atc"'

@@ -9,6 +9,7 @@ from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
     import torch.distributed as dist
+    from torch import Tensor
 
     from bluefog_pg._C import WindowWork
     from bluefog_pg.optim.bucket import Bucket
@@ -26,7 +27,7 @@ class WindowAverage:
     ) -> None:
         """`send` begins what changes slots: those of others, or this rank's."""
         self._prefix, self._send, self._group = prefix, send, group
-        self._windows: dict[Bucket, Window] = {}
+        self._windows: dict[Tensor, Window] = {}
         self._neighbors: tuple[Iterable[int], Iterable[int]] | None = None
         self._weights: dict[str, Any] = {}
         if route.src_weights is not None and route.dst_weights is not None:
@@ -38,7 +39,7 @@ class WindowAverage:
 
     def open(self, buckets: list[Bucket]) -> None:
         for number, bucket in enumerate(buckets):
-            self._windows[bucket] = Window(
+            self._windows[bucket.flat] = Window(
                 bucket.flat,
                 f"{self._prefix}.{number}",
                 neighbors=self._neighbors,
@@ -48,8 +49,8 @@ class WindowAverage:
     def advance(self) -> None:
         pass
 
-    def begin(self, bucket: Bucket) -> Finish:
-        window = self._windows[bucket]
+    def begin(self, flat: Tensor) -> Finish:
+        window = self._windows[flat]
         work = self._send(window)
 
         def finish() -> None:

@@ -1,0 +1,108 @@
+"""Averages of gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from bluefog_pg import collectives
+from bluefog_pg.optim.bucket import views_of
+from bluefog_pg.optim.order import Order
+
+if TYPE_CHECKING:
+    from bluefog_pg.optim.bucket import Bucket
+    from bluefog_pg.optim.communication import Finish
+    from bluefog_pg.optim.site import Site
+
+
+class GradientAverage(Order):
+    """w <- w - the update by the mean of all ranks' gradients, as DistributedDataParallel does.
+
+    The mean is there when backward returns: it is formed bucket by bucket meanwhile.
+    """
+
+    watches_backward = True
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self._bucket_of = {param: bucket for bucket in site.buckets for param in bucket.params}
+        self._lacking: dict[Bucket, int] = {}
+        self._ends: list[Finish] = []
+        self._backwards = 0
+
+    @torch.no_grad()
+    def gradient(self, param: Parameter) -> None:
+        if self._backwards + 1 < self.site.every:
+            return
+        bucket = self._bucket_of[param]
+        self._lacking[bucket] = self._lacking.get(bucket, len(bucket.params)) - 1
+        # In one order, in which the other ranks begin them, too.
+        while (begun := len(self._ends)) < len(self.site.buckets):
+            if self._lacking.get(self.site.buckets[begun]) != 0:
+                break
+            self._ends.append(self._begin(self.site.buckets[begun]))
+
+    @torch.no_grad()
+    def backward(self) -> None:
+        self._backwards += 1
+        if self._backwards < self.site.every:
+            return
+        self._backwards = 0
+        ends = self._ends + [self._begin(bucket) for bucket in self.site.buckets[len(self._ends) :]]
+        self._ends, self._lacking = [], {}
+        for finish in ends:
+            finish()
+
+    def _begin(self, bucket: Bucket) -> Finish:
+        group, flat = self.site.member.group, _with_users(bucket)
+        work = collectives.allreduce(flat, group=group, async_op=True)
+
+        def finish() -> None:
+            work.wait()
+            mean = work.result()[0]
+            used = mean[-len(bucket.params) :].tolist()
+            views = views_of(mean, bucket.params)
+            for param, view, users in zip(bucket.params, views, used, strict=True):
+                param.grad = view if users else None
+
+        return finish
+
+
+def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
+    """The gradients in one tensor, a new one or the given one's beginning; 0 where there is none.
+
+    Raises:
+        ValueError: one is sparse.
+    """
+    flat = torch.zeros_like(bucket.flat) if flat is None else flat
+    for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+        if param.grad is None:
+            continue
+        if param.grad.layout != torch.strided:
+            raise ValueError(
+                f"[bluefog] a parameter of shape {list(param.shape)} has a sparse gradient, of "
+                "which ranks exchange none: average parameters "
+                '(communication="neighbor_allreduce" or "allreduce"), or use sparse=False'
+            )
+        view.copy_(param.grad)
+    return flat
+
+
+def set_gradient(bucket: Bucket, flat: Tensor) -> None:
+    """Have these gradients in place of the parameters' own."""
+    for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+        if param.grad is None:
+            param.grad = view.clone()
+        else:
+            param.grad.copy_(view)
+
+
+def _with_users(bucket: Bucket) -> Tensor:
+    """The gradients, and for each parameter whether it has one."""
+    count = bucket.flat.numel()
+    flat = flat_gradient(bucket, bucket.flat.new_zeros(count + len(bucket.params)))
+    flat[count:] = torch.tensor([param.grad is not None for param in bucket.params])
+    return flat

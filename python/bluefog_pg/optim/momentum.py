@@ -1,0 +1,73 @@
+"""Momentum where ranks have different data, which plain momentum carries further apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bluefog_pg.optim.bucket import views_of
+from bluefog_pg.optim.gradients import flat_gradient, set_gradient
+from bluefog_pg.optim.order import Order, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bluefog_pg.optim.bucket import Bucket
+    from bluefog_pg.optim.site import Site
+
+
+class QuasiGlobalMomentum(Order):
+    """The update by g + momentum m, then the average; m follows what the averages moved by.
+
+    m <- momentum m + (1 - momentum) (w before - w after) / lr: it holds what neighbours did, too
+    (Lin, Karimireddy, Stich and Jaggi, ICML 2021). For SGD without momentum of its own.
+    """
+
+    def __init__(self, momentum: float = 0.9) -> None:
+        self._momentum = momentum
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self._moves = site.zeros()
+        self._steps = 0
+
+    def step(self, update: Update) -> None:
+        beta, flats = self._momentum, self.site.parameters()
+        before = [flat.clone() for flat in flats]
+        for bucket, move in zip(self.site.buckets, self._moves, strict=True):
+            set_gradient(bucket, flat_gradient(bucket).add_(move, alpha=beta))
+        update()
+        self._steps += 1
+        if self._steps % self.site.every == 0:
+            self.site.exchange(flats).finish()
+        for bucket, move, was in zip(self.site.buckets, self._moves, before, strict=True):
+            moved = was.sub_(bucket.flat).div_(_rates(self.site, bucket))
+            move.mul_(beta).add_(moved, alpha=1 - beta)
+
+
+class DecentLaM(Order):
+    """SGD with momentum, of the gradient (w - average(w - lr g)) / lr.
+
+    So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021).
+    """
+
+    def step(self, update: Update) -> None:
+        flats = self.site.parameters()
+        rates = [_rates(self.site, bucket) for bucket in self.site.buckets]
+        ends = [
+            flat - rate * flat_gradient(bucket)
+            for flat, rate, bucket in zip(flats, rates, self.site.buckets, strict=True)
+        ]
+        self.site.exchange(ends).finish()
+        for bucket, end, rate in zip(self.site.buckets, ends, rates, strict=True):
+            set_gradient(bucket, (bucket.flat - end).div_(rate))
+        update()
+
+
+def _rates(site: Site, bucket: Bucket) -> Tensor:
+    """The learning rate of each element."""
+    groups = site.optimizer.param_groups
+    rate_of = {param: group["lr"] for group in groups for param in group["params"]}
+    rates = bucket.flat.new_empty(bucket.flat.shape)
+    for param, view in zip(bucket.params, views_of(rates, bucket.params), strict=True):
+        view.fill_(rate_of[param])
+    return rates
