@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,37 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.site import Site
 
 
+class Ready:
+    """Calls `act` with each bucket when a backward pass has formed its gradients, in their order.
+
+    So all ranks act in one order. Buckets of which some parameter has no part in the pass come at
+    its end.
+    """
+
+    def __init__(self, buckets: Sequence[Bucket], act: Callable[[Bucket], None]) -> None:
+        self._buckets, self._act = buckets, act
+        self._bucket_of = {param: bucket for bucket in buckets for param in bucket.params}
+        self._begin()
+
+    def gradient(self, param: Parameter) -> None:
+        self._lacking[self._bucket_of[param]] -= 1
+        while self._next < len(self._buckets) and self._lacking[self._buckets[self._next]] == 0:
+            self._act_next()
+
+    def end(self) -> None:
+        while self._next < len(self._buckets):
+            self._act_next()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._next = 0
+        self._lacking = {bucket: len(bucket.params) for bucket in self._buckets}
+
+    def _act_next(self) -> None:
+        self._next += 1
+        self._act(self._buckets[self._next - 1])
+
+
 class GradientAverage(Order):
     """w <- w - the update by the mean of all ranks' gradients, as DistributedDataParallel does.
 
@@ -28,35 +60,25 @@ class GradientAverage(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self._bucket_of = {param: bucket for bucket in site.buckets for param in bucket.params}
-        self._lacking: dict[Bucket, int] = {}
+        self._ready = Ready(site.buckets, self._begin)
         self._ends: list[Finish] = []
         self._backwards = 0
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
-        if self._backwards + 1 < self.site.every:
-            return
-        bucket = self._bucket_of[param]
-        self._lacking[bucket] = self._lacking.get(bucket, len(bucket.params)) - 1
-        # In one order, in which the other ranks begin them, too.
-        while (begun := len(self._ends)) < len(self.site.buckets):
-            if self._lacking.get(self.site.buckets[begun]) != 0:
-                break
-            self._ends.append(self._begin(self.site.buckets[begun]))
+        if self._backwards + 1 == self.site.every:
+            self._ready.gradient(param)
 
     @torch.no_grad()
     def backward(self) -> None:
         self._backwards += 1
-        if self._backwards < self.site.every:
-            return
-        self._backwards = 0
-        ends = self._ends + [self._begin(bucket) for bucket in self.site.buckets[len(self._ends) :]]
-        self._ends, self._lacking = [], {}
-        for finish in ends:
-            finish()
+        if self._backwards == self.site.every:
+            self._backwards = 0
+            self._ready.end()
+            while self._ends:
+                self._ends.pop(0)()
 
-    def _begin(self, bucket: Bucket) -> Finish:
+    def _begin(self, bucket: Bucket) -> None:
         group, flat = self.site.member.group, _with_users(bucket)
         work = collectives.allreduce(flat, group=group, async_op=True)
 
@@ -68,7 +90,7 @@ class GradientAverage(Order):
             for param, view, users in zip(bucket.params, views, used, strict=True):
                 param.grad = view if users else None
 
-        return finish
+        self._ends.append(finish)
 
 
 def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:

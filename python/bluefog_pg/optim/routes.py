@@ -46,6 +46,11 @@ def routes_of(topology: Topology | None, member: Member) -> Iterator[Route]:
     return cycle([_route(graph, member.rank) for graph in graphs])
 
 
+def is_schedule(topology: Topology | None) -> bool:
+    """Whether steps differ."""
+    return topology == "one-peer-exp2" or isinstance(topology, list | tuple | Iterator)
+
+
 def _graphs(topology: Any, member: Member) -> list[Graph]:
     from bluefog_pg import topology_util
 

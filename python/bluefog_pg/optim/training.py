@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +18,7 @@ from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.passes import Passes
 from bluefog_pg.optim.push_sum import PushSum
-from bluefog_pg.optim.routes import routes_of
+from bluefog_pg.optim.routes import is_schedule, routes_of
 from bluefog_pg.optim.site import Site
 from bluefog_pg.optim.windows import Send, WindowAverage
 
@@ -86,6 +87,7 @@ class Training:
     def step(self, update: Callable[[], None]) -> None:
         """Around the optimizer's own update."""
         self._renew()
+        self._warn_of_no_gradients()
         self.order.step(update)
 
     def forward(self) -> None:
@@ -161,7 +163,7 @@ class Training:
         return Empty()
 
     def _windows(self, send: Send) -> WindowAverage:
-        if isinstance(self._topology, (Sequence, Iterator)) and not isinstance(self._topology, str):
+        if is_schedule(self._topology):
             self.fail(
                 f"{self._communication_name} takes one digraph, no schedule: set dst_weights (or "
                 "src_weights) before each step"
@@ -171,6 +173,16 @@ class Training:
     def _trainable(self) -> list[Parameter]:
         groups = self._optimizer.param_groups
         return [param for group in groups for param in group["params"] if param.requires_grad]
+
+    def _warn_of_no_gradients(self) -> None:
+        groups = self._optimizer.param_groups
+        if any(param.grad is not None for group in groups for param in group["params"]):
+            return
+        warnings.warn(
+            f"{self._member.who} DistributedOptimizer: step() found no gradients: call backward() "
+            "before it. Parameters are averaged all the same",
+            stacklevel=4,
+        )
 
     def _check(self) -> None:
         if not isinstance(self._order, Order) and self._order not in ORDERS:

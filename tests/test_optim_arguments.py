@@ -1,0 +1,166 @@
+"""What distributed optimizers refuse, and what they warn of."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from torch import nn
+
+import harness
+import inrank
+
+pytestmark = harness.only_bluefog
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def wrap(optimizer: Any, model: Any, *args: Any, **options: Any) -> Any:
+    import bluefog_pg
+
+    return bluefog_pg.DistributedOptimizer(optimizer, model, *args, **options)
+
+
+def plain(**options: Any) -> Any:
+    model = nn.Linear(2, 2)
+    return wrap(sgd(model), model, **options)
+
+
+def twice() -> Any:
+    model = nn.Linear(2, 2)
+    return wrap(wrap(sgd(model), model), model)
+
+
+def frozen() -> Any:
+    model = nn.Linear(2, 2).requires_grad_(False)
+    return wrap(sgd(model), model)
+
+
+def stranger() -> Any:
+    return wrap(sgd(nn.Linear(2, 2)), nn.Linear(3, 3))
+
+
+def overlapping() -> Any:
+    model = nn.Linear(2, 2, bias=False)
+    model.other = nn.Parameter(model.weight.detach().t())
+    return wrap(sgd(model), model)
+
+
+def sparse() -> Any:
+    model = nn.Embedding(4, 2, sparse=True)
+    wrap(sgd(model), model, "gradient_allreduce")
+    model(torch.tensor([0])).sum().backward()
+
+
+def lbfgs() -> Any:
+    model = nn.Linear(2, 2)
+    return wrap(torch.optim.LBFGS(model.parameters()), model)
+
+
+def lists() -> Any:
+    model = nn.Linear(2, 2)
+    return wrap(sgd(model), [3])
+
+
+def shared_order() -> Any:
+    from bluefog_pg import optim
+
+    order = optim.ExactDiffusion()
+    plain(order=order)
+    plain(order=order)
+
+
+def scheduled_window() -> Any:
+    return plain(communication="win_put", topology="one-peer-exp2")
+
+
+def exact_now_and_then() -> Any:
+    from bluefog_pg import optim
+
+    return plain(order=optim.ExactDiffusion(), every=2)
+
+
+def shares() -> Any:
+    optimizer = plain(communication="push_sum")
+    optimizer.self_weight, optimizer.dst_weights = 0.5, {1: 0.75}
+    optimizer.step()
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "no optimizer": (lambda: wrap(3, nn.Linear(2, 2)), "TypeError", "torch.optim.Optimizer"),
+    "twice": (twice, "TypeError", "distributed already"),
+    "nothing to train": (frozen, "ValueError", "requires a gradient"),
+    "a stranger": (stranger, "ValueError", r"none of the model's, of shapes \[\[2, 2\], \[2\]\]"),
+    "overlapping": (overlapping, "ValueError", "overlap in memory"),
+    "sparse": (sparse, "ValueError", "sparse gradient"),
+    "closures": (lbfgs, "ValueError", 'use order="atc"'),
+    "no model": (lists, "TypeError", "torch.nn.Module"),
+    "order": (lambda: plain(order="act"), "ValueError", "'awc', 'atc' or an Order"),
+    "an order of two": (shared_order, "ValueError", "another optimizer's"),
+    "every": (lambda: plain(every=0), "ValueError", "every must be"),
+    "communication": (lambda: plain(communication="gossip"), "ValueError", "neighbor_allreduce, "),
+    "topology": (lambda: plain(topology="star"), "ValueError", "'one-peer-exp2'"),
+    "graph": (lambda: plain(topology=nx.path_graph(4)), "TypeError", "networkx.DiGraph"),
+    "size": (lambda: plain(topology=nx.DiGraph([(0, 1)])), "TypeError", "lacks ranks"),
+    "schedule": (lambda: plain(topology=[]), "ValueError", "no steps"),
+    "windows": (scheduled_window, "ValueError", "no schedule"),
+    "exact": (exact_now_and_then, "ValueError", "every must be 1"),
+    "shares": (shares, "ValueError", "sum to 1"),
+}
+
+
+def refused(rank: int, _world: int, what: str) -> list[str]:
+    error = inrank.catch(REFUSED[what][0])
+    return [error.kind, error.text] if error else ["nothing"]
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(pool: harness.Pool, what: str) -> None:
+    _, kind, text = REFUSED[what]
+    for found in pool.run(refused, what):
+        assert found[0] == kind
+        assert found[1].startswith("[bluefog]")
+        assert re.search(text, found[1]), found[1]
+
+
+def stays_plain(rank: int, _world: int) -> bool:
+    """What was refused is as before."""
+    model = nn.Linear(2, 2)
+    optimizer, data = sgd(model), model.weight.data_ptr()
+    inrank.catch(wrap, optimizer, model, every=0)
+    return type(optimizer) is torch.optim.SGD and model.weight.data_ptr() == data
+
+
+def test_what_was_refused_stays_plain(pool: harness.Pool) -> None:
+    assert pool.run(stays_plain) == [True] * 4
+
+
+def warned(rank: int, world: int) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plain(topology=nx.DiGraph([(0, 1), (1, 0), (2, 3), (3, 2)]))
+        heavy = nx.DiGraph([(r, (r + 1) % world) for r in range(world)], weight=2.0)
+        nx.set_edge_attributes(heavy, 2.0, "weight")
+        plain(topology=heavy)
+        model = nn.Linear(2, 2)
+        optimizer = wrap(sgd(model), model)
+        model(torch.ones(2))
+        model(torch.ones(2))
+        optimizer.step()
+    return [str(warning.message) for warning in caught]
+
+
+def test_warned(pool: harness.Pool) -> None:
+    for found in pool.run(warned):
+        apart, weights, passes, *others = found
+        assert "not strongly connected" in apart
+        assert "sum to 2, not 1" in weights
+        assert "every=k" in passes
+        assert ["no gradients" in other for other in others] == [True]
