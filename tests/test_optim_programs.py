@@ -219,13 +219,16 @@ def test_schedulers(pool: harness.Pool, before: bool) -> None:
     assert pool.run(scheduled, before) == [[0.1, 4, True]] * 4
 
 
-def scaled(rank: int, _world: int, order: str) -> list[Any]:
+def scaled(rank: int, _world: int, order: str, unscales: bool) -> list[Any]:
     """Rank 1 has infinite gradients: it skips its update, and takes part in the average."""
     model, optimizer = wrapped(rank, topology="full", order=order)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     start = gathered(vector(model))
     loss = loss_of(model, rank, 0) * (float("inf") if rank == 1 else 1.0)
     scaler.scale(loss).backward()
+    if unscales:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1e9)
     scaler.step(optimizer)
     scaler.update()
     end = gathered(vector(model))
@@ -248,8 +251,9 @@ def scaled(rank: int, _world: int, order: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("order", ["awc", "atc"])
-def test_gradient_scaler(pool: harness.Pool, order: str) -> None:
-    assert pool.run(scaled, order) == [[True, True]] * 4
+@pytest.mark.parametrize("unscales", [False, True])
+def test_gradient_scaler(pool: harness.Pool, order: str, unscales: bool) -> None:
+    assert pool.run(scaled, order, unscales) == [[True, True]] * 4
 
 
 def restored(rank: int, _world: int) -> str:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
         pair_gossip as pair_gossip,
     )
     from bluefog_pg.optim import (
+        DecentralizedDataParallel as DecentralizedDataParallel,
+    )
+    from bluefog_pg.optim import (
         DistributedOptimizer as DistributedOptimizer,
     )
     from bluefog_pg.optim import (
@@ -235,6 +238,7 @@ _NAMES_IN = {
         "pair_gossip",
     ),
     "optim": (
+        "DecentralizedDataParallel",
         "DistributedOptimizer",
         "allreduce_parameters",
         "broadcast_optimizer_state",

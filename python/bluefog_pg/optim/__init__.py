@@ -1,5 +1,6 @@
 """Training without a centre: optimizers whose ranks average with neighbours."""
 
+from bluefog_pg.optim.decentralized import DecentralizedDataParallel
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
 from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
 from bluefog_pg.optim.local import LocalSteps
@@ -18,6 +19,7 @@ __all__ = [
     "AdaptWithCombine",
     "AsynchronousPairs",
     "DecentLaM",
+    "DecentralizedDataParallel",
     "DistributedOptimizer",
     "ExactDiffusion",
     "GradientTracking",

@@ -31,16 +31,15 @@ class Bucket:
                 param.data = place
 
 
-def buckets_of(params: Iterable[Parameter], limit: int = LIMIT) -> list[Bucket]:
-    """The parameters' buckets: the last parameters, whose gradients come first, in the first."""
+def parted(params: Iterable[Parameter], limit: float = LIMIT) -> list[list[Parameter]]:
+    """Those of each bucket: the last parameters, whose gradients come first, in the first."""
 
     def kind(param: Parameter) -> tuple[str, str]:
         return str(param.device), str(param.dtype)
 
     backwards = [param for param in params if param.numel()][::-1]
     backwards.sort(key=kind)
-    parts = (part for _, alike in groupby(backwards, kind) for part in _cut(alike, limit))
-    return [Bucket(part) for part in parts]
+    return [part for _, alike in groupby(backwards, kind) for part in _cut(alike, limit)]
 
 
 def views_of(flat: Tensor, params: Sequence[Parameter]) -> list[Tensor]:
@@ -53,7 +52,7 @@ def views_of(flat: Tensor, params: Sequence[Parameter]) -> list[Tensor]:
     return views
 
 
-def _cut(params: Iterable[Parameter], limit: int) -> Iterable[list[Parameter]]:
+def _cut(params: Iterable[Parameter], limit: float) -> Iterable[list[Parameter]]:
     part: list[Parameter] = []
     size = 0
     for param in params:

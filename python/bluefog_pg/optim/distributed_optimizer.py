@@ -96,7 +96,7 @@ class DistributedOptimizer(Optimizer):
         every: int = 1,
         topology: Topology | None = None,
         window_prefix: str | None = None,
-        bucket_bytes: int = LIMIT,
+        bucket_bytes: float = LIMIT,
         group: dist.ProcessGroup | None = None,
     ) -> None:
         try:
@@ -147,6 +147,14 @@ class DistributedOptimizer(Optimizer):
             yield
         finally:
             self._is_skipping = False
+
+    def set_topology(self, topology: Topology | None) -> None:
+        """Average over this one from the next exchange on. All ranks do.
+
+        Args:
+            topology: as above.
+        """
+        self._training.set_topology(topology)
 
     def close(self) -> None:
         """Finish what is under way, free windows, and average no more. All ranks do."""
@@ -217,11 +225,14 @@ def _unscaled(optimizer: Optimizer) -> Iterator[None]:
             for param in group["params"]:
                 if param.grad is not None:
                     param.grad.div_(scale)
-    hidden = {name: vars(optimizer).pop(name, None) for name in ("grad_scale", "found_inf")}
+    own = vars(optimizer)
+    hidden: dict[str, Any] = {
+        name: own.pop(name) for name in ("grad_scale", "found_inf") if name in own
+    }
     try:
         yield
     finally:
-        vars(optimizer).update({name: was for name, was in hidden.items() if was is not None})
+        own.update(hidden)
 
 
 def _turned(name: str) -> property:

@@ -20,34 +20,32 @@ if TYPE_CHECKING:
 
 
 class Ready:
-    """Calls `act` with each bucket when a backward pass has formed its gradients, in their order.
+    """Calls `act` with each part's number when a backward pass has formed its gradients, in order.
 
-    So all ranks act in one order. Buckets of which some parameter has no part in the pass come at
-    its end.
+    So all ranks act in one order. A part that lacks gradients has its turn at the end of the pass.
     """
 
-    def __init__(self, buckets: Sequence[Bucket], act: Callable[[Bucket], None]) -> None:
-        self._buckets, self._act = buckets, act
-        self._bucket_of = {param: bucket for bucket in buckets for param in bucket.params}
+    def __init__(self, parts: Sequence[Sequence[Parameter]], act: Callable[[int], None]) -> None:
+        self._sizes, self._act = [len(part) for part in parts], act
+        self._part_of = {param: number for number, part in enumerate(parts) for param in part}
         self._begin()
 
     def gradient(self, param: Parameter) -> None:
-        self._lacking[self._bucket_of[param]] -= 1
-        while self._next < len(self._buckets) and self._lacking[self._buckets[self._next]] == 0:
+        self._lacking[self._part_of[param]] -= 1
+        while self._next < len(self._sizes) and self._lacking[self._next] == 0:
             self._act_next()
 
     def end(self) -> None:
-        while self._next < len(self._buckets):
+        while self._next < len(self._sizes):
             self._act_next()
         self._begin()
 
     def _begin(self) -> None:
-        self._next = 0
-        self._lacking = {bucket: len(bucket.params) for bucket in self._buckets}
+        self._next, self._lacking = 0, list(self._sizes)
 
     def _act_next(self) -> None:
         self._next += 1
-        self._act(self._buckets[self._next - 1])
+        self._act(self._next - 1)
 
 
 class GradientAverage(Order):
@@ -60,7 +58,7 @@ class GradientAverage(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self._ready = Ready(site.buckets, self._begin)
+        self._ready = Ready([bucket.params for bucket in site.buckets], self._begin)
         self._ends: list[Finish] = []
         self._backwards = 0
 
@@ -78,7 +76,8 @@ class GradientAverage(Order):
             while self._ends:
                 self._ends.pop(0)()
 
-    def _begin(self, bucket: Bucket) -> None:
+    def _begin(self, number: int) -> None:
+        bucket = self.site.buckets[number]
         group, flat = self.site.member.group, _with_users(bucket)
         work = collectives.allreduce(flat, group=group, async_op=True)
 

@@ -1,9 +1,9 @@
-"""Tells an optimizer of its model's passes."""
+"""Tells of the passes of models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -11,44 +11,58 @@ if TYPE_CHECKING:
     from torch.nn import Module, Parameter
     from torch.utils.hooks import RemovableHandle
 
-    from bluefog_pg.optim.order import Order
+
+class Watches(Protocol):
+    """Who hears of backward passes."""
+
+    def gradient(self, param: Parameter) -> None:
+        """The pass has added to the parameter's gradient all that it will."""
+
+    def backward(self) -> None:
+        """The pass ends."""
 
 
-class Passes:
-    """Watches forward passes of training, and backward passes that reach the parameters."""
+class Forwards:
+    """Calls `tell` when the models begin forward passes of their training."""
 
-    def __init__(
-        self,
-        forward: Callable[[], None],
-        order: Order,
-        models: Iterable[Module],
-        params: Iterable[Parameter],
-    ) -> None:
-        """`order` hears of backward passes."""
-        self._begin, self._order = forward, order
-        self._goes_backward = False
-        self._handles: list[RemovableHandle] = [
-            model.register_forward_pre_hook(self._forward) for model in models
-        ]
+    def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._handles = [model.register_forward_pre_hook(self._forward) for model in models]
+
+    def remove(self) -> None:
+        _remove(self._handles)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _forward(self, model: Module, _inputs: Any) -> None:
+        if model.training and torch.is_grad_enabled():
+            self._tell()
+
+
+class Backwards:
+    """Tells `who` of backward passes that reach the parameters."""
+
+    def __init__(self, params: Iterable[Parameter], who: Watches) -> None:
+        self._who = who
+        self._is_under_way = False
+        self._handles: list[RemovableHandle] = []
         for param in params:
             watch: Any = param.register_post_accumulate_grad_hook
             self._handles.append(watch(self._gradient))
 
     def remove(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _forward(self, model: Module, _inputs: Any) -> None:
-        if model.training and torch.is_grad_enabled():
-            self._begin()
+        _remove(self._handles)
 
     def _gradient(self, param: Any) -> None:
-        if not self._goes_backward:
-            self._goes_backward = True
+        if not self._is_under_way:
+            self._is_under_way = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end)
-        self._order.gradient(param)
+        self._who.gradient(param)
 
     def _end(self) -> None:
-        self._goes_backward = False
-        self._order.backward()
+        self._is_under_way = False
+        self._who.backward()
+
+
+def _remove(handles: list[RemovableHandle]) -> None:
+    while handles:
+        handles.pop().remove()

@@ -12,11 +12,11 @@ from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
 from bluefog_pg.optim.averages import Empty, GlobalAverage, MachineAverage, NeighborAverage
-from bluefog_pg.optim.bucket import buckets_of
+from bluefog_pg.optim.bucket import Bucket, parted
 from bluefog_pg.optim.gradients import GradientAverage
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
-from bluefog_pg.optim.passes import Passes
+from bluefog_pg.optim.passes import Backwards, Forwards
 from bluefog_pg.optim.push_sum import PushSum
 from bluefog_pg.optim.routes import is_schedule, routes_of
 from bluefog_pg.optim.site import Site
@@ -52,10 +52,9 @@ class Training:
         every: int,
         topology: Any,
         window_prefix: str | None,
-        bucket_bytes: int,
+        bucket_bytes: float,
     ) -> None:
         self._optimizer, self._models, self._member = optimizer, models, member
-        self._passes: Passes
         self.order: Order
         self._order, self._every, self._bucket_bytes = order, every, bucket_bytes
         self._prefix = window_prefix or "+".join(type(model).__name__ for model in models)
@@ -84,6 +83,13 @@ class Training:
             self._communication_name = name
             self._arrange()
 
+    def set_topology(self, topology: Any) -> None:
+        """From the next exchange on. All ranks do."""
+        routes = routes_of(topology, self._member)
+        self.close()
+        self._topology, self.knobs.routes = topology, routes
+        self._arrange()
+
     def step(self, update: Callable[[], None]) -> None:
         """Around the optimizer's own update."""
         self._renew()
@@ -104,7 +110,8 @@ class Training:
     def close(self) -> None:
         """Finish what is under way, and give up windows. All ranks do."""
         self.order.close()
-        self._passes.remove()
+        self._forwards.remove()
+        self._backwards.remove()
         self._communication.close()
         self.order = Order()
 
@@ -114,7 +121,7 @@ class Training:
     def _arrange(self) -> None:
         params = self._trainable()
         self._kinds = _kinds_of(params)
-        buckets = buckets_of(params, self._bucket_bytes)
+        buckets = [Bucket(part) for part in parted(params, self._bucket_bytes)]
         self._communication = self._new_communication()
         self._communication.open(buckets)
         self.order = self._new_order()
@@ -131,7 +138,8 @@ class Training:
             )
         )
         watched = params if self.order.watches_backward else []
-        self._passes = Passes(self.forward, self.order, self._models[:1], watched)
+        self._forwards = Forwards(self._models[:1], self.forward)
+        self._backwards = Backwards(watched, self.order)
 
     def _new_order(self) -> Order:
         if self._member.size == 1 or self._communication_name == "empty":
@@ -176,7 +184,9 @@ class Training:
 
     def _warn_of_no_gradients(self) -> None:
         groups = self._optimizer.param_groups
-        if any(param.grad is not None for group in groups for param in group["params"]):
+        if not self._models or any(
+            param.grad is not None for group in groups for param in group["params"]
+        ):
             return
         warnings.warn(
             f"{self._member.who} DistributedOptimizer: step() found no gradients: call backward() "

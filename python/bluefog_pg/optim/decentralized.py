@@ -1,0 +1,193 @@
+"""A model that trains itself in backward(), and averages with neighbours meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.nn import Module, Parameter
+
+from bluefog_pg import collectives
+from bluefog_pg._member import member_of
+from bluefog_pg.optim.bucket import parted
+from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
+from bluefog_pg.optim.gradients import Ready
+from bluefog_pg.optim.order import AdaptWithCombine, Update
+from bluefog_pg.optim.passes import Backwards
+from bluefog_pg.optim.state import allreduce_parameters
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
+    from bluefog_pg.optim.routes import Topology
+
+OptimFn = Callable[[list[tuple[str, Parameter]]], "Optimizer"]
+SchedulerFn = Callable[["Optimizer"], "LRScheduler"]
+
+
+class _CombineAhead(AdaptWithCombine):
+    """The next average begins when a step ends, and is formed until the next one's update."""
+
+    def begin(self) -> None:
+        """Begin it, if it has not been."""
+        if self._exchange is None:
+            self._begin()
+
+    def step(self, update: Update) -> None:
+        self.begin()
+        self.synchronize()
+        update()
+        self.begin()
+
+
+class DecentralizedDataParallel(Module):
+    """Steps bucket by bucket while backward() forms gradients; nothing is left for the loop to do.
+
+    w <- average(w) - update(w) for each bucket, as soon as its gradients are there. The average of
+    the parameters with the neighbours' is formed from one step to the next (sync=True); or each
+    rank takes what has come, and waits for nobody (sync=False, by windows).
+
+    Between steps the parameters of other ranks are on their way: change these by `global_avg`, or
+    load others before the first step.
+
+    Args:
+        module: the model.
+        optim_fn: makes an optimizer of a bucket's [(name, parameter), ...]; each bucket has one.
+        lr_scheduler_fn: makes a scheduler of such an optimizer, which steps after it; or None.
+        topology: as of `DistributedOptimizer`.
+        sync: average by `neighbor_allreduce`; False, by windows.
+        scaler: a torch.amp.GradScaler, which the loop uses to scale the loss, and nothing else.
+        grad_clip_norm: the largest norm of a bucket's gradients; 0, any.
+        sync_buffer_in_global_avg: `global_avg` averages the model's buffers, too.
+        bucket_size_in_mb: of parameters, in MiB.
+        group: the process group; None, the default one.
+        param_as_bucket_view, _local_world_size: of no effect; Asyncddp has them.
+
+    Raises:
+        As `DistributedOptimizer`.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        optim_fn: OptimFn,
+        lr_scheduler_fn: SchedulerFn | None = None,
+        topology: Topology | None = None,
+        sync: bool = True,
+        scaler: Any = None,
+        grad_clip_norm: float = 0.0,
+        param_as_bucket_view: bool = True,  # noqa: ARG002
+        sync_buffer_in_global_avg: bool = False,
+        bucket_size_in_mb: float = 25,
+        _local_world_size: int | None = None,
+        *,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self._member = member_of(group)
+        self._scaler, self._clip = scaler, grad_clip_norm
+        self._averages_buffers = sync_buffer_in_global_avg
+        self._accumulates = False
+        names = {param: name for name, param in module.named_parameters()}
+        params = [param for param in module.parameters() if param.requires_grad]
+        parts = parted(params, bucket_size_in_mb * 2**20)
+        self._orders = [_CombineAhead() for _ in parts]
+        self._optimizers = [
+            DistributedOptimizer(
+                optim_fn([(names[param], param) for param in part]),
+                [],
+                "neighbor_allreduce" if sync else "win_put",
+                order=self._orders[number],
+                topology=topology,
+                window_prefix=f"{type(module).__name__}.{number}",
+                bucket_bytes=math.inf,
+                group=group,
+            )
+            for number, part in enumerate(parts)
+        ]
+        self._schedulers = [lr_scheduler_fn(o) for o in self._optimizers] if lr_scheduler_fn else []
+        self._ready = Ready(parts, self._step)
+        self._backwards = Backwards(params, self)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def set_topology(self, topology: Topology | Mapping[str, Topology] | None) -> None:
+        """Average over this one from now on; all ranks do. Asyncddp's {"topology": ...}, too."""
+        if isinstance(topology, Mapping):
+            topology = topology["topology"]
+        for optimizer in self._optimizers:
+            optimizer.set_topology(topology)
+
+    def set_accumulate_grad(self, enable: bool = True) -> None:
+        """True: backward() adds to the gradients, and makes no step."""
+        self._accumulates = enable
+
+    @torch.no_grad()
+    def global_avg(self) -> float:
+        """Give all ranks the mean of their parameters; all ranks call.
+
+        Returns:
+            The consensus distance before: the root of the mean over ranks of |w - mean|^2.
+        """
+        for optimizer in self._optimizers:
+            optimizer.synchronize()
+        before = [param.clone() for param in self.module.parameters()]
+        allreduce_parameters(self.module.parameters(), self._member.group)
+        if self._averages_buffers:
+            allreduce_parameters(self.module.buffers(), self._member.group)
+        squares = [
+            (was - param).abs().square().sum().double()
+            for was, param in zip(before, self.module.parameters(), strict=True)
+        ]
+        if self._member.size > 1:
+            self._go_on()
+        spread = collectives.allreduce(torch.stack(squares).sum(), group=self._member.group)
+        return float(spread.sqrt())
+
+    def close(self) -> None:
+        """Finish what is under way, and free windows; backward() makes no steps any more."""
+        self._backwards.remove()
+        for optimizer in self._optimizers:
+            optimizer.close()
+
+    def gradient(self, param: Parameter) -> None:
+        """A backward pass tells of it."""
+        if not self._accumulates:
+            self._ready.gradient(param)
+
+    def backward(self) -> None:
+        """A backward pass ends."""
+        if self._accumulates:
+            return
+        self._ready.end()
+        if self._scaler is not None:
+            self._scaler.update()
+
+    def _go_on(self) -> None:
+        """From what all ranks have now: windows, too, hold that when it returns."""
+        for order in self._orders:
+            order.begin()
+        dist.barrier(group=self._member.group)
+
+    @torch.no_grad()
+    def _step(self, number: int) -> None:
+        optimizer = self._optimizers[number]
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        scaler = self._scaler if any(param.grad is not None for param in params) else None
+        if scaler is not None:
+            scaler.unscale_(optimizer)
+        if self._clip > 0:
+            torch.nn.utils.clip_grad_norm_(params, self._clip)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+        optimizer.zero_grad()
+        if self._schedulers:
+            self._schedulers[number].step()
