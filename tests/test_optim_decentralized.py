@@ -154,3 +154,50 @@ def beside_a_slow_one(rank: int, world: int) -> float:
 def test_nobody_waits_for_a_slow_one(pool: harness.Pool) -> None:
     *fast, slow = pool.run(beside_a_slow_one)
     assert max(fast) < slow / 2
+
+
+def test_accumulated_moments_of_one_step_are_adams() -> None:
+    from bluefog_pg import optim
+
+    for ours, theirs in (
+        (optim.AccumAdam, torch.optim.Adam),
+        (optim.AccumAdamW, torch.optim.AdamW),
+    ):
+        one, other = make_model(), make_model()
+        mine = ours(one.parameters(), lr=0.01, weight_decay=0.1, accum_iter=1)
+        wanted = theirs(other.parameters(), lr=0.01, weight_decay=0.1)
+        for step in range(5):
+            for model, optimizer in ((one, mine), (other, wanted)):
+                optimizer.zero_grad()
+                loss_of(model, 0, step).backward()
+                optimizer.step()
+        assert torch.allclose(vector(one), vector(other), rtol=0, atol=1e-9)
+
+
+def test_accumulated_moments_change_every_few_steps() -> None:
+    from bluefog_pg import optim
+
+    model = make_model()
+    adam = optim.AccumAdam(model.parameters(), accum_iter=3)
+    moments = []
+    for step in range(6):
+        adam.zero_grad()
+        loss_of(model, 0, step).backward()
+        adam.step()
+        moments.append(adam.state[model[2].weight]["exp_avg"].norm().item())
+    assert moments[0] == moments[1] == 0 < moments[2] == moments[3] == moments[4] != moments[5]
+
+
+def test_batches_go_on_across_epochs() -> None:
+    from bluefog_pg.optim import LocalStepRandomBatchSampler
+
+    sampler = LocalStepRandomBatchSampler(range(10), 4, base_seed=1, rank=2)
+    drawn = [index for _ in range(5) for batch in sampler for index in batch]
+    assert len(drawn) == 60
+    assert all(sorted(drawn[at : at + 10]) == list(range(10)) for at in range(0, 60, 10))
+    dropping = LocalStepRandomBatchSampler(range(10), 4, base_seed=1, rank=2, drop_last=True)
+    for _ in range(3):
+        epoch = [index for batch in dropping for index in batch]
+        assert len(set(epoch)) == len(epoch) == 8
+    with pytest.raises(ValueError, match="batch_size must be 1 to 10"):
+        LocalStepRandomBatchSampler(range(10), 11, base_seed=1)

@@ -1,5 +1,6 @@
 """Training without a centre: optimizers whose ranks average with neighbours."""
 
+from bluefog_pg.optim.accum_adam import AccumAdam, AccumAdamW
 from bluefog_pg.optim.decentralized import DecentralizedDataParallel
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
 from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
@@ -8,6 +9,7 @@ from bluefog_pg.optim.momentum import DecentLaM, QuasiGlobalMomentum
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.pairs import AsynchronousPairs
 from bluefog_pg.optim.push_sum import PushDiging, PushSum
+from bluefog_pg.optim.sampler import LocalStepRandomBatchSampler
 from bluefog_pg.optim.state import (
     allreduce_parameters,
     broadcast_optimizer_state,
@@ -15,6 +17,8 @@ from bluefog_pg.optim.state import (
 )
 
 __all__ = [
+    "AccumAdam",
+    "AccumAdamW",
     "AdaptThenCombine",
     "AdaptWithCombine",
     "AsynchronousPairs",
@@ -23,6 +27,7 @@ __all__ = [
     "DistributedOptimizer",
     "ExactDiffusion",
     "GradientTracking",
+    "LocalStepRandomBatchSampler",
     "LocalSteps",
     "Order",
     "PushDiging",

@@ -6,8 +6,6 @@ as `group=` in addition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from bluefog_pg.topology_util import (
     ExponentialGraph,
     ExponentialTwoGraph,
@@ -27,8 +25,7 @@ from bluefog_pg.topology_util import (
     StarGraph,
     SymmetricExponentialGraph,
 )
-from bluefog_pg.torch import mpi_ops, optimizers, topology_util, utility
-from bluefog_pg.torch._later import no_attribute
+from bluefog_pg.torch import ddp, mpi_ops, optim, optimizers, topology_util, utility
 from bluefog_pg.torch.mpi_ops import *  # noqa: F403
 from bluefog_pg.torch.optimizers import *  # noqa: F403
 from bluefog_pg.torch.topology_util import (
@@ -57,15 +54,11 @@ __all__ = [
     "RingGraph",
     "StarGraph",
     "SymmetricExponentialGraph",
+    "ddp",
     "mpi_ops",
+    "optim",
     "optimizers",
     "topology_util",
     "utility",
 ]
 __all__ += [*mpi_ops.__all__, *optimizers.__all__, *utility.__all__]
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise no_attribute(__name__, name)

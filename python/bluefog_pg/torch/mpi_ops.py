@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bluefog_pg.torch import _window_ops, basics
 from bluefog_pg.torch._collective_ops import (
@@ -20,7 +20,6 @@ from bluefog_pg.torch._collective_ops import (
     broadcast_object,
     broadcast_object_list,
 )
-from bluefog_pg.torch._later import no_attribute
 from bluefog_pg.torch._neighbor_ops import (
     hierarchical_neighbor_allreduce,
     hierarchical_neighbor_allreduce_nonblocking,
@@ -103,9 +102,3 @@ def synchronize(handle: int) -> Tensor:
 def wait(handle: int) -> Tensor:
     """`synchronize`."""
     return synchronize(handle)
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        raise no_attribute(__name__, name)

@@ -1,0 +1,49 @@
+"""Batches for training without a common epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+
+import torch
+from torch.utils.data import Sampler
+
+
+class LocalStepRandomBatchSampler(Sampler[list[int]]):
+    """A rank's random batches: each epoch begins where the last one ended.
+
+    Args:
+        dataset: anything with a length; each rank draws from all of it.
+        batch_size: samples of a batch.
+        base_seed: with the rank, of the order.
+        rank: this one.
+        drop_last: leave out the samples that no whole batch is left for; otherwise such a batch
+            goes on with the next epoch's samples.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        batch_size: int,
+        base_seed: int,
+        rank: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if not 1 <= batch_size <= len(dataset):
+            raise ValueError(
+                f"LocalStepRandomBatchSampler: batch_size must be 1 to {len(dataset)}, the length "
+                f"of the dataset, not {batch_size}"
+            )
+        self._size, self._batch, self._drops = len(dataset), batch_size, drop_last
+        self._random = torch.Generator().manual_seed(base_seed * 1_000_003 + rank)
+        self._left: list[int] = []
+
+    def __len__(self) -> int:
+        return self._size // self._batch if self._drops else -(-self._size // self._batch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(len(self)):
+            if len(self._left) < self._batch:
+                kept = [] if self._drops else self._left
+                self._left = kept + torch.randperm(self._size, generator=self._random).tolist()
+            batch, self._left = self._left[: self._batch], self._left[self._batch :]
+            yield batch
