@@ -71,9 +71,11 @@ py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   return list;
 }
 
+// From the one clock to the other, read once for a process: what came later has a later time.
 std::chrono::nanoseconds sinceEpoch(Op::Time time) {
-  const auto ago = bluefog::Deadline::Clock::now() - time;
-  return std::chrono::system_clock::now().time_since_epoch() - ago;
+  static const auto apart = std::chrono::system_clock::now().time_since_epoch() -
+                            Op::Time::clock::now().time_since_epoch();
+  return time.time_since_epoch() + apart;
 }
 
 // With the names of torch's flight recorder.

@@ -1,6 +1,7 @@
 """Training without a centre: optimizers whose ranks average with neighbours."""
 
 from bluefog_pg.optim.accum_adam import AccumAdam, AccumAdamW
+from bluefog_pg.optim.compression import Cast, Compressor, Int8, RandomK, TopK
 from bluefog_pg.optim.decentralized import DecentralizedDataParallel
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
 from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
@@ -22,17 +23,22 @@ __all__ = [
     "AdaptThenCombine",
     "AdaptWithCombine",
     "AsynchronousPairs",
+    "Cast",
+    "Compressor",
     "DecentLaM",
     "DecentralizedDataParallel",
     "DistributedOptimizer",
     "ExactDiffusion",
     "GradientTracking",
+    "Int8",
     "LocalStepRandomBatchSampler",
     "LocalSteps",
     "Order",
     "PushDiging",
     "PushSum",
     "QuasiGlobalMomentum",
+    "RandomK",
+    "TopK",
     "allreduce_parameters",
     "broadcast_optimizer_state",
     "broadcast_parameters",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from typing_extensions import Self
 
+    from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.routes import Topology
 
@@ -48,6 +49,9 @@ class DistributedOptimizer(Optimizer):
             w <- average(w - update(w)); or an algorithm of `bluefog_pg.optim`, a new one for each
             optimizer. "gradient_allreduce" and "push_sum" have orders of their own.
         every: communicate at every k-th pass: what is between is local.
+        compression: of "neighbor_allreduce": "fp16", "bf16", "int8", or a `TopK`, `RandomK` or
+            other compressor of `bluefog_pg.optim`, a new one for each optimizer. What is not sent
+            is made up for later.
         topology: a networkx.DiGraph; a list of them, the steps of a schedule, again and again; an
             iterator of ([ranks to send to], [ranks to receive from]); or one of "exp2",
             "one-peer-exp2", "ring", "full". None: the group's (`set_topology`).
@@ -94,6 +98,7 @@ class DistributedOptimizer(Optimizer):
         *,
         order: Literal["awc", "atc"] | Order = "awc",
         every: int = 1,
+        compression: str | Compressor | None = None,
         topology: Topology | None = None,
         window_prefix: str | None = None,
         bucket_bytes: float = LIMIT,
@@ -107,6 +112,7 @@ class DistributedOptimizer(Optimizer):
                 communication=communication,
                 order=order,
                 every=every,
+                compression=compression,
                 topology=topology,
                 window_prefix=window_prefix,
                 bucket_bytes=bucket_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch.nn import Module, Parameter
@@ -13,6 +13,8 @@ from torch.optim import LBFGS, Optimizer
 
 from bluefog_pg.optim.averages import Empty, GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
+from bluefog_pg.optim.compressed import CompressedAverage
+from bluefog_pg.optim.compression import NAMED, Compressor
 from bluefog_pg.optim.gradients import GradientAverage
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
@@ -50,6 +52,7 @@ class Training:
         communication: str,
         order: str | Order,
         every: int,
+        compression: str | Compressor | None,
         topology: Any,
         window_prefix: str | None,
         bucket_bytes: float,
@@ -59,6 +62,7 @@ class Training:
         self._order, self._every, self._bucket_bytes = order, every, bucket_bytes
         self._prefix = window_prefix or "+".join(type(model).__name__ for model in models)
         self._check()
+        self._compressor = self._compressor_of(compression)
         self._check_communication(communication)
         self._communication_name = communication
         self._topology = topology
@@ -154,6 +158,8 @@ class Training:
         name, knobs, group = self._communication_name, self.knobs, self._member.group
         if self._member.size == 1:
             return Empty()
+        if name == "neighbor_allreduce" and self._compressor is not None:
+            return CompressedAverage(self._compressor, knobs, self._member)
         if name == "neighbor_allreduce":
             return NeighborAverage(knobs, group)
         if name == "hierarchical_neighbor_allreduce":
@@ -235,9 +241,20 @@ class Training:
                     "memory; tie them by using one Parameter in both places"
                 )
 
+    def _compressor_of(self, compression: Any) -> Compressor | None:
+        if isinstance(compression, str):
+            if compression not in NAMED:
+                self.fail(f"compression must be one of {', '.join(NAMED)}, not {compression!r}")
+            return NAMED[compression]()
+        if compression is not None and not hasattr(compression, "decompress"):
+            self.fail(f"compression must be a name or a Compressor, not {compression!r}")
+        return cast("Compressor | None", compression)
+
     def _check_communication(self, name: str) -> None:
         if name not in COMMUNICATIONS:
             self.fail(f"communication must be one of {', '.join(COMMUNICATIONS)}, not {name!r}")
+        if self._compressor is not None and name != "neighbor_allreduce":
+            self.fail(f"compression is of neighbor_allreduce alone, not of {name}")
 
 
 def _kinds_of(params: Sequence[Parameter]) -> list[tuple[int, torch.dtype, torch.device]]:

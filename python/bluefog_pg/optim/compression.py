@@ -1,0 +1,144 @@
+"""What is sent in place of a tensor, in fewer bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Compressor(Protocol):
+    """Of one optimizer. Messages are of the same size for tensors of the same shape and type."""
+
+    # Of the way to the average of what was sent, how much parameters go at each step: below 1 where
+    # little is sent, so that they do not outrun it.
+    gamma: float
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        """The message of a tensor of one dimension, in bytes."""
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        """What it says of a tensor that is like this one."""
+
+
+class Cast:
+    """Each number in another floating type: float16 or bfloat16."""
+
+    gamma = 1.0
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._dtype).view(torch.uint8)
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        return message.view(self._dtype).to(like.dtype)
+
+
+class Int8:
+    """Each number in a byte, and a float32 scale for each block of them."""
+
+    gamma = 1.0
+
+    def __init__(self, block: int = 256) -> None:
+        if block < 1:
+            raise ValueError(f"Int8: block must be positive, not {block}")
+        self._block = block
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        blocks = self._blocks(tensor)
+        scales = blocks.abs().amax(1, keepdim=True) / 127
+        numbers = (blocks / scales.clamp_min(1e-38)).round_().to(torch.int8)
+        return torch.cat([scales.view(-1).view(torch.uint8), numbers.view(-1).view(torch.uint8)])
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        count = -(-like.numel() // self._block)
+        scales = message[: 4 * count].view(torch.float32).view(-1, 1)
+        numbers = message[4 * count :].view(torch.int8).view(-1, self._block)
+        return (numbers * scales).view(-1)[: like.numel()].to(like.dtype)
+
+    def _blocks(self, tensor: Tensor) -> Tensor:
+        padding = -tensor.numel() % self._block
+        return torch.nn.functional.pad(tensor.float(), (0, padding)).view(-1, self._block)
+
+
+class _Sparse:
+    """Some of the numbers, in float32; the others count as 0.
+
+    Measured over rings, exponential and complete graphs of 4 and 8 ranks: averages converge fastest
+    with gamma near 2 ratio of the largest numbers, near ratio / 2 of random ones, and not at all
+    from 4 and 2 times as much on.
+    """
+
+    def __init__(self, ratio: float, gamma: float) -> None:
+        if not 0 < ratio <= 1:
+            raise ValueError(f"{type(self).__name__}: ratio must be in (0, 1], not {ratio}")
+        self._ratio, self.gamma = ratio, gamma
+
+    def _count(self, tensor: Tensor) -> int:
+        return max(1, math.ceil(self._ratio * tensor.numel()))
+
+
+class TopK(_Sparse):
+    """The largest numbers, and where they are.
+
+    Args:
+        ratio: of the numbers; each takes 8 bytes.
+        gamma: see `Compressor`; None, one that suits the ratio.
+    """
+
+    def __init__(self, ratio: float, gamma: float | None = None) -> None:
+        super().__init__(ratio, min(1.0, 2 * ratio) if gamma is None else gamma)
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        _, places = tensor.abs().topk(self._count(tensor), sorted=False)
+        numbers = tensor[places].float()
+        return torch.cat([places.int().view(torch.uint8), numbers.view(torch.uint8)])
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        places, numbers = message.view(2, -1)
+        return torch.zeros_like(like).scatter_(
+            0, places.view(torch.int32).long(), numbers.view(torch.float32).to(like.dtype)
+        )
+
+
+class RandomK(_Sparse):
+    """Random ones of the numbers; of where they are, only what the choice was made by.
+
+    Args:
+        ratio: of the numbers; each takes 4 bytes.
+        gamma: see `Compressor`; None, one that suits the ratio.
+        seed: of the first choice; each message has another one.
+    """
+
+    def __init__(self, ratio: float, gamma: float | None = None, seed: int = 0) -> None:
+        super().__init__(ratio, ratio / 2 if gamma is None else gamma)
+        self._seed = seed
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        self._seed += 1
+        seed = torch.tensor([self._seed])
+        numbers = tensor[self._places(self._seed, tensor)].float()
+        return torch.cat([seed.view(torch.uint8), numbers.view(torch.uint8)])
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        seed = int(message[:8].view(torch.int64))
+        numbers = message[8:].view(torch.float32)
+        return torch.zeros_like(like).scatter_(0, self._places(seed, like), numbers.to(like.dtype))
+
+    def _places(self, seed: int, like: Tensor) -> Tensor:
+        choice = torch.Generator().manual_seed(seed)
+        return torch.randperm(like.numel(), generator=choice)[: self._count(like)]
+
+
+NAMED: dict[str, Callable[[], Compressor]] = {
+    "fp16": lambda: Cast(torch.float16),
+    "bf16": lambda: Cast(torch.bfloat16),
+    "int8": Int8,
+}
