@@ -2,11 +2,13 @@
 
     python tests/soak.py --rounds 1000
     python tests/soak.py --rounds 1000 --windows
+    sudo python tests/soak.py --rounds 1000 --windows --hosts
 
 In each round four ranks call random operations, each followed by an all_reduce whose result is
 checked; one of them is killed. The others have to raise PeerFailed that names it, leave the group,
 meet in a new one, and average there. With windows they add to each other's slots and take out what
 is there, with and without mutexes: the survivors go on, and what they have sent each other arrives.
+With hosts each rank has a network namespace of its own.
 Ranks are forked from a process that has imported torch: a round takes a second.
 """
 
@@ -14,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import ctypes
 import os
 import random
 import shutil
@@ -29,11 +33,13 @@ import torch
 import torch.distributed as dist
 
 import harness
+import hosts
 import inrank
 from needing import OPERATIONS
 
 WORLD = 4
 DEADLINE = 30.0  # seconds until a round hangs
+CLONE_NEWNET = 0x40000000
 Body = Callable[[int, int, float], float]  # rank, seed, limit
 
 
@@ -162,12 +168,21 @@ def live(rank: int, seed: int, limit: float, body: Body) -> None:
     meet_again(rank, victim)
 
 
-def start(rank: int, seed: int, limit: float, body: Body) -> int:
+def enter(host: str) -> None:
+    """Make this process, which has one thread, one of that host."""
+    with open(f"/run/netns/{host}") as space:
+        if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns to {host}")
+
+
+def start(rank: int, seed: int, limit: float, body: Body, names: list[str]) -> int:
     parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
     inrank.die_with(parent)
     os.environ["RANK"] = str(rank)
+    if names:
+        enter(names[rank])
     error = inrank.catch(live, rank, seed, limit, body)
     if error:
         (inrank.directory() / f"bad.{rank}").write_text(f"{error.kind}: {error.text}")
@@ -190,12 +205,12 @@ def ended(pids: list[int], until: float) -> dict[int, int]:
     return codes
 
 
-def round_(seed: int, limit: float, body: Body) -> tuple[float, list[str]]:
+def round_(seed: int, limit: float, body: Body, names: list[str]) -> tuple[float, list[str]]:
     """Until the last survivor has heard; and what is wrong."""
     rng = random.Random(seed)
     where = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ["RANKS_DIR"] = str(where)
-    pids = [start(rank, seed, limit, body) for rank in range(WORLD)]
+    pids = [start(rank, seed, limit, body, names) for rank in range(WORLD)]
     until = time.monotonic() + DEADLINE
     up = [where / f"at.up.{rank}" for rank in range(WORLD)]
     while time.monotonic() < until and not all(mark.exists() for mark in up):
@@ -226,17 +241,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=1.0, help="seconds until all have heard")
     parser.add_argument("--windows", action="store_true", help="instead of operations")
+    parser.add_argument("--hosts", action="store_true", help="one for each rank: needs root")
     options = parser.parse_args()
     body = go_on_with_windows if options.windows else hear_of_it
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FutureWarning)  # torch renames what it calls
     before = set(os.listdir("/dev/shm"))
     slowest, faults = 0.0, 0
-    for seed in range(options.seed, options.seed + options.rounds):
-        late, bad = round_(seed, options.limit, body)
-        slowest, faults = max(slowest, late), faults + len(bad)
-        for what in bad:
-            print(f"round {seed}: {what}", flush=True)
+    with hosts.network(WORLD) if options.hosts else contextlib.nullcontext([]) as names:
+        for seed in range(options.seed, options.seed + options.rounds):
+            late, bad = round_(seed, options.limit, body, names)
+            slowest, faults = max(slowest, late), faults + len(bad)
+            for what in bad:
+                print(f"round {seed}: {what}", flush=True)
     left = sorted(set(os.listdir("/dev/shm")) - before)
     print(f"{options.rounds} kills, slowest to hear {slowest:.2f} s, {faults} faults, left: {left}")
     return 1 if faults or left else 0
