@@ -6,6 +6,7 @@ from bluefog_pg.optim.decentralized import DecentralizedDataParallel
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
 from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
 from bluefog_pg.optim.local import LocalSteps
+from bluefog_pg.optim.metrics import Recorder, consensus_distance
 from bluefog_pg.optim.momentum import DecentLaM, QuasiGlobalMomentum
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.pairs import AsynchronousPairs
@@ -38,8 +39,10 @@ __all__ = [
     "PushSum",
     "QuasiGlobalMomentum",
     "RandomK",
+    "Recorder",
     "TopK",
     "allreduce_parameters",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "consensus_distance",
 ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.routes import Topology
+    from bluefog_pg.optim.site import Tally
 
 
 class DistributedOptimizer(Optimizer):
@@ -153,6 +154,11 @@ class DistributedOptimizer(Optimizer):
             yield
         finally:
             self._is_skipping = False
+
+    @property
+    def tally(self) -> Tally:
+        """Exchanges so far, and the seconds that this rank has waited in them."""
+        return self._training.tally
 
     def set_topology(self, topology: Topology | None) -> None:
         """Average over this one from the next exchange on. All ranks do.

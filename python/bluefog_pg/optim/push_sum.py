@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from bluefog_pg import neighbors
+from bluefog_pg.optim.averages import Average
 from bluefog_pg.optim.exact import Tracker, require_each_pass
 from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.site import Exchange
 from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
@@ -57,10 +59,9 @@ class PushSum(Order):
                 async_op=True,
             )
 
-        works = [shared(tensor) for tensor in tensors]
-        for tensor, work in zip(tensors, works, strict=True):
-            work.wait()
-            tensor.copy_(work.result()[0])
+        average = Average(shared)
+        self.site.tally.exchanges += 1
+        Exchange([average.begin(tensor) for tensor in tensors], self.site.tally).finish()
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
         near, route = topology_of(self.site.member).neighborhood, self.site.knobs.route()

@@ -21,7 +21,7 @@ from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.passes import Backwards, Forwards
 from bluefog_pg.optim.push_sum import PushSum
 from bluefog_pg.optim.routes import is_schedule, routes_of
-from bluefog_pg.optim.site import Site
+from bluefog_pg.optim.site import Site, Tally
 from bluefog_pg.optim.windows import Send, WindowAverage
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Training:
         self._check_communication(communication)
         self._communication_name = communication
         self._topology = topology
+        self.tally = Tally()
         self.knobs = Knobs(routes_of(topology, member))
         self._arrange()
 
@@ -139,6 +140,7 @@ class Training:
                 self._member,
                 prefix=self._prefix,
                 tells_of_forwards=bool(self._models),
+                tally=self.tally,
             )
         )
         watched = params if self.order.watches_backward else []

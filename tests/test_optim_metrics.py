@@ -1,0 +1,122 @@
+"""What is recorded of a training, and hooks of stock DistributedDataParallel."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import harness
+from test_optim_programs import gathered, step, vector, wrapped
+
+pytestmark = harness.only_bluefog
+
+
+class Scalars:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, float, int]] = []
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        self.seen.append((tag, scalar_value, global_step))
+
+
+def recorded(rank: int, _world: int, path: str) -> list[Any]:
+    from bluefog_pg import optim
+
+    model, optimizer = wrapped(rank, topology="ring")
+    file = Path(path) / f"{rank}.csv"
+    recorder, scalars = optim.Recorder(optimizer, file), Scalars()
+    other = optim.Recorder(optimizer, scalars)
+    for number in range(3):
+        step(model, optimizer, rank, number)
+        recorder.write(number, distance=True, loss=0.5)
+    other.write(7)
+    rows = list(csv.DictReader(file.open()))
+    x = gathered(vector(model))
+    apart = (x - x.mean(0)).square().sum(1).mean().sqrt().item()
+    size = 2 * vector(model).nbytes
+    return [
+        [row["step"] for row in rows] == ["0", "1", "2"],
+        all(row["loss"] == "0.5" and row["exchanges"] == "1" for row in rows),
+        all(size <= float(row["bytes_sent"]) < 1.5 * size + 4000 for row in rows[:1]),
+        abs(float(rows[-1]["consensus_distance"]) - apart) < 1e-9,
+        ("exchanges", 3.0, 7) in scalars.seen,
+        optimizer.tally.exchanges == 3 and optimizer.tally.waited > 0,
+    ]
+
+
+def test_recorder(pool: harness.Pool, tmp_path: Path) -> None:
+    assert pool.run(recorded, str(tmp_path)) == [[True] * 6] * 4
+
+
+def aged(rank: int, _world: int) -> list[bool]:
+    from bluefog_pg import optim
+
+    model, optimizer = wrapped(rank, communication="win_put", topology="ring")
+    recorder = optim.Recorder(optimizer, Scalars())
+    for number in range(2):
+        dist.barrier()
+        step(model, optimizer, rank, number)
+    dist.barrier()
+    found = recorder.write(0)
+    optimizer.close()
+    return [0 < found["age"] < 30, found["lag"] >= 0]
+
+
+def test_staleness(pool: harness.Pool) -> None:
+    assert pool.run(aged) == [[True, True]] * 4
+
+
+def hooked(rank: int, world: int, topology: str) -> str:
+    """Each rank's gradient is its number."""
+    from bluefog_pg import ddp_hooks
+
+    model = DistributedDataParallel(nn.Linear(3, 1, bias=False))
+    model.register_comm_hook(ddp_hooks.NeighborState(topology), ddp_hooks.neighbor_average_hook)
+    for number in range(4):
+        model.zero_grad()
+        (rank * model(torch.ones(1, 3))).sum().backward()
+        if topology == "ring":
+            wanted = sum((rank + d) % world for d in (-1, 0, 1)) / 3
+        else:
+            wanted = (rank + (rank - 2 ** (number % 2)) % world) / 2
+        got = model.module.weight.grad
+        if not torch.allclose(got, torch.full_like(got, wanted)):
+            return f"step {number}: {got} instead of {wanted}"
+    return ""
+
+
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exp2"])
+def test_gradients_of_neighbors(pool: harness.Pool, topology: str) -> None:
+    assert pool.run(hooked, topology) == [""] * 4
+
+
+def averaged_now_and_then(rank: int, _world: int) -> list[bool]:
+    """Stock DDP without averages of gradients, and torch's optimizer that averages parameters."""
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
+    from bluefog_pg import ddp_hooks
+
+    model = DistributedDataParallel(nn.Linear(3, 1, bias=False))
+    model.register_comm_hook(None, ddp_hooks.no_average_hook)
+    optimizer = PostLocalSGDOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        ddp_hooks.NeighborAverager(period=2, warmup_steps=1, topology="full"),
+    )
+    agree = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        (rank * model(torch.ones(1, 3))).sum().backward()
+        optimizer.step()
+        agree.append(bool((gathered(model.module.weight.detach()).std(0) < 1e-6).all()))
+    return agree
+
+
+def test_averages_now_and_then(pool: harness.Pool) -> None:
+    assert pool.run(averaged_now_and_then) == [[False, True, False, True]] * 4
