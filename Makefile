@@ -28,7 +28,7 @@ dev: $(INSTALLED) ## Build, and install in editable mode
 
 demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging; plots in build/demo
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode ddp --require-accuracy 0.95 --out build/demo
-	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor --require-accuracy 0.95 --out build/demo
+	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
 test: dev test-cpp ## Run the Python and the C++ tests
 	pytest

@@ -53,12 +53,12 @@ def start(me: launch.Rank) -> dict[str, float]:
 
 def digits_ddp(me: launch.Rank, group: dist.ProcessGroup) -> Step:
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    import train_digits
+    import digits
 
-    images, labels, *_ = train_digits.load_data(me.rank, me.n, seed=0)
-    net = DistributedDataParallel(train_digits.make_net(), process_group=group)
+    images, labels, *_ = digits.load_data(me.rank, me.n, seed=0)
+    net = DistributedDataParallel(digits.make_net(), process_group=group)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    batch = train_digits.BATCH
+    batch = digits.BATCH
 
     def step() -> None:
         optimizer.zero_grad()

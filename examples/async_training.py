@@ -14,8 +14,8 @@ import time
 
 import torch
 import torch.distributed as dist
+from digits import BATCH, accuracy, load_data, make_net
 from torch import Tensor, nn
-from train_digits import BATCH, load_data, make_net
 
 import bluefog_pg
 
@@ -31,9 +31,10 @@ def step(net: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, label
 def train(net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespace) -> float:
     """Steps per second of this rank. In the end all have the mean of all parameters."""
     nap = args.nap * (args.factor if dist.get_rank() == dist.get_world_size() - 1 else 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
     asynchronous = args.mode == "win_put"
-    window = bluefog_pg.Window(list(net.parameters()), "net") if asynchronous else None
+    if asynchronous:
+        optimizer = bluefog_pg.DistributedOptimizer(optimizer, net, "win_put")
     dist.barrier()
     begun, steps = time.perf_counter(), 0
     # All ranks make as many collective calls; by themselves, each goes on for so long.
@@ -41,15 +42,11 @@ def train(net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespa
     while time.perf_counter() - begun < args.seconds if asynchronous else steps < count:
         step(net, optimizer, images, labels)
         time.sleep(nap)
-        if window:
-            window.put()
-            window.update()
         steps += 1
     rate = steps / (time.perf_counter() - begun)
-    if window:
-        dist.barrier()
-        dist.all_reduce(window.tensor, dist.ReduceOp.AVG)
-        window.free()
+    if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
+        optimizer.close()
+        bluefog_pg.allreduce_parameters(net.parameters())
     return rate
 
 
@@ -73,12 +70,11 @@ def main() -> None:
     bluefog_pg.set_topology(bluefog_pg.topology_util.ExponentialTwoGraph(world))
     torch.manual_seed(args.seed + rank)
     rate = train(net, images, labels, args)
-    with torch.no_grad():
-        accuracy = (net(test_images).argmax(1) == test_labels).double().mean().item()
-    print(f"rank {rank}: {rate:.1f} steps/s, test accuracy {accuracy:.2%}", flush=True)
+    right = accuracy(net, test_images, test_labels)
+    print(f"rank {rank}: {rate:.1f} steps/s, test accuracy {right:.2%}", flush=True)
     dist.destroy_process_group()
-    if accuracy < args.require_accuracy:
-        sys.exit(f"rank {rank}: test accuracy {accuracy:.2%} is below {args.require_accuracy:.2%}")
+    if right < args.require_accuracy:
+        sys.exit(f"rank {rank}: test accuracy {right:.2%} is below {args.require_accuracy:.2%}")
 
 
 if __name__ == "__main__":

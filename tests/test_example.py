@@ -35,7 +35,7 @@ def train(out: Path, mode: str, *args: str, ranks: int = 2) -> Ran:
     )
 
 
-@pytest.mark.parametrize("mode", ["ddp", "neighbor"])
+@pytest.mark.parametrize("mode", ["ddp", "neighbor_allreduce"])
 def test_example_prints_a_row_per_rank_and_draws_the_plot(tmp_path: Path, mode: str) -> None:
     ran = train(tmp_path, mode, "--epochs", "6", "--require-accuracy", "0.5")
     assert ran.code == 0, ran.out

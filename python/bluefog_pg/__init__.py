@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bluefog_pg._errors import (
         NotRunning as NotRunning,
     )
+    from bluefog_pg._stats import stats as stats
     from bluefog_pg.barrier import monitored_barrier as monitored_barrier
     from bluefog_pg.flight import (
         flight_log as flight_log,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from bluefog_pg.start import (
         shutdown as shutdown,
     )
-    from bluefog_pg.stats import stats as stats
     from bluefog_pg.topology import (
         in_neighbor_machine_ranks as in_neighbor_machine_ranks,
     )
@@ -250,7 +250,7 @@ _NAMES_IN = {
         "init",
         "shutdown",
     ),
-    "stats": ("stats",),
+    "_stats": ("stats",),
     "topology": (
         "in_neighbor_machine_ranks",
         "in_neighbor_ranks",

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from bluefog_pg import collectives
-from bluefog_pg.stats import stats
+from bluefog_pg._stats import stats
 from bluefog_pg.windows import window_stats
 
 if TYPE_CHECKING:

@@ -1,0 +1,111 @@
+"""A small language model of letters, trained decentralized on texts that come with Python.
+
+    torchrun --standalone --nproc-per-node 4 examples/language_model.py
+
+Each rank reads other documentation strings of the standard library, trains by itself, and averages
+with one neighbour at each step, in bfloat16.
+"""
+
+import argparse
+import importlib
+import inspect
+import pkgutil
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import bluefog_pg
+
+CONTEXT, WIDTH, LETTERS = 64, 96, 128  # ASCII
+PACKAGES = ("asyncio", "email", "logging", "unittest", "json", "http", "xml", "importlib")
+
+
+def text(rank: int, world: int) -> str:
+    """The documentation strings of every `world`-th module."""
+    names = [
+        f"{package}.{module.name}"
+        for package in PACKAGES
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
+        if not module.name.startswith("_")
+    ]
+    found = []
+    for name in names[rank::world]:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # of another system
+            continue
+        found += [inspect.getdoc(item) or "" for _, item in inspect.getmembers(module)]
+    return "\n".join(dict.fromkeys(found))
+
+
+class Model(nn.Module):
+    """The next letter, from those before: one layer of attention, one of a perceptron, twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(LETTERS, WIDTH)
+        self.places = nn.Parameter(0.02 * torch.randn(CONTEXT, WIDTH))
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, nhead=4, dim_feedforward=4 * WIDTH, dropout=0.0, batch_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, num_layers=2)
+        self.head = nn.Linear(WIDTH, LETTERS)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT))
+
+    def forward(self, letters: Tensor) -> Tensor:
+        hidden = self.letters(letters) + self.places
+        return self.head(self.layers(hidden, mask=self.mask, is_causal=True))
+
+
+def loss_of(model: nn.Module, letters: Tensor, generator: torch.Generator) -> Tensor:
+    """Of a random batch, in nats for each letter."""
+    starts = torch.randint(len(letters) - CONTEXT - 1, (16, 1), generator=generator)
+    windows = letters[starts + torch.arange(CONTEXT + 1)]
+    logits = model(windows[:, :-1])
+    return nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train a small language model.")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--topology", default="one-peer-exp2")
+    parser.add_argument("--compression", default="bf16")
+    parser.add_argument("--require-loss", type=float, default=float("inf"), metavar="2.2")
+    args = parser.parse_args()
+
+    dist.init_process_group("bluefog")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    letters = torch.tensor(list(text(rank, world).encode("ascii", "ignore")))
+    generator = torch.Generator().manual_seed(rank)
+    torch.manual_seed(0)  # the same first parameters everywhere
+    model = Model()
+    optimizer = bluefog_pg.DistributedOptimizer(
+        torch.optim.AdamW(model.parameters(), lr=3e-3),
+        model,
+        topology=args.topology,
+        compression=args.compression,
+    )
+    recorder = bluefog_pg.optim.Recorder(optimizer, "/dev/null")
+    loss = torch.tensor(0.0)
+    for step in range(args.steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, letters, generator)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 50 == 49:
+            found = recorder.write(step, distance=True)
+            if rank == 0:
+                apart, sent = found["consensus_distance"], found["bytes_sent"] / 50
+                print(f"{step + 1:>5}: loss {loss:.3f}, {apart:.3f} apart, {sent:,.0f} B a step")
+    mean = loss.detach().clone()
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    dist.destroy_process_group()
+    if mean > args.require_loss:
+        sys.exit(f"rank {rank}: a loss of {mean:.2f}, more than {args.require_loss}")
+
+
+if __name__ == "__main__":
+    main()

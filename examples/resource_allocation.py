@@ -1,0 +1,76 @@
+"""Who produces how much, at the least cost for all, when no rank knows another's cost or demand.
+
+    torchrun --standalone --nproc-per-node 4 examples/resource_allocation.py
+
+Rank i makes x_i at cost a_i x_i^2 / 2 + b_i x_i, and needs d_i; together they need what they make.
+At a price p each makes what is cheapest for it, x_i(p) = (p - b_i) / a_i, and the right price is
+where sum_i x_i(p) = sum_i d_i: the least of the sum of f_i(p) = (p - b_i)^2 / (2 a_i) - d_i p, the
+dual problem. Ranks tell their neighbours nothing but what they think of the price.
+"""
+
+import argparse
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import bluefog_pg
+from bluefog_pg import optim
+
+
+class Producer(nn.Module):
+    def __init__(self, rank: int, products: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(rank)
+        size = (3, products)
+        a, b, self.demand = 1 + torch.rand(size, generator=generator, dtype=torch.float64)
+        self.a, self.b = a, b
+        self.price = nn.Parameter(torch.zeros(products, dtype=torch.float64))
+
+    def made(self) -> Tensor:
+        return (self.price.detach() - self.b) / self.a
+
+    def forward(self) -> Tensor:
+        return ((self.price - self.b) ** 2 / (2 * self.a) - self.demand * self.price).sum()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Decentralized resource allocation.")
+    parser.add_argument(
+        "--method", choices=("ExactDiffusion", "GradientTracking"), default="ExactDiffusion"
+    )
+    parser.add_argument("--products", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--require-error", type=float, default=float("inf"), metavar="1e-10")
+    args = parser.parse_args()
+
+    dist.init_process_group("bluefog")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    producer = Producer(rank, args.products)
+    optimizer = bluefog_pg.DistributedOptimizer(
+        torch.optim.SGD(producer.parameters(), lr=0.15),
+        producer,
+        order=getattr(optim, args.method)(),
+        topology="ring",
+    )
+    for _ in range(args.steps):
+        optimizer.zero_grad()
+        producer().backward()
+        optimizer.step()
+
+    everyone = [Producer(r, args.products) for r in range(world)]
+    wanted = sum(p.demand + p.b / p.a for p in everyone) / sum(1 / p.a for p in everyone)
+    error = (producer.price.detach() - wanted).abs().max().item()
+    balance = producer.made() - producer.demand
+    dist.all_reduce(balance)
+    if rank == 0:
+        print(f"prices {producer.price.tolist()}\nbalance {balance.abs().max():.2e}", flush=True)
+    print(f"rank {rank} makes {producer.made().tolist()}, off by {error:.2e}", flush=True)
+    dist.destroy_process_group()
+    if error > args.require_error:
+        sys.exit(f"rank {rank}: an error of {error:.2e}, more than {args.require_error:.0e}")
+
+
+if __name__ == "__main__":
+    main()
