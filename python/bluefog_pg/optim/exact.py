@@ -30,6 +30,9 @@ class ExactDiffusion(Order):
         require_each_pass(site, "exact diffusion")
         self._corrections = site.zeros()
 
+    def memory(self) -> dict[str, list[Tensor]]:
+        return {"correction": self._corrections}
+
     def step(self, update: Update) -> None:
         update()
         flats = self.site.parameters()
@@ -51,12 +54,16 @@ class Tracker:
         self.flats: list[Tensor] = site.zeros()
         self._gradients = site.zeros()
 
+    def memory(self) -> dict[str, list[Tensor]]:
+        """As of an order."""
+        return {"tracker": self.flats, "gradient": self._gradients}
+
     def track(self) -> None:
         """Add the change to `flats`, which others have averaged, and have them for gradients."""
         for number, bucket in enumerate(self._site.buckets):
             gradient = flat_gradient(bucket)
             self.flats[number].add_(gradient).sub_(self._gradients[number])
-            self._gradients[number] = gradient
+            self._gradients[number].copy_(gradient)
             set_gradient(bucket, self.flats[number])
 
 
@@ -78,6 +85,9 @@ class GradientTracking(AdaptWithCombine):
             update()
 
         super().step(tracked)
+
+    def memory(self) -> dict[str, list[Tensor]]:
+        return self._tracker.memory()
 
     def _exchanged(self) -> list[list[Tensor]]:
         return [*super()._exchanged(), self._tracker.flats]

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 from bluefog_pg.optim.order import Order, Update
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from bluefog_pg.optim.site import Site
@@ -35,6 +36,9 @@ class LocalSteps(Order):
         self._anchors = [Parameter(flat.clone()) for flat in site.parameters()]
         self._outer = self._make(self._anchors)
         self._steps = 0
+
+    def memory(self) -> dict[str, list[Tensor]]:
+        return {"anchor": [anchor.data for anchor in self._anchors]}
 
     def step(self, update: Update) -> None:
         update()

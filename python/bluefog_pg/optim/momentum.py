@@ -30,6 +30,9 @@ class QuasiGlobalMomentum(Order):
         self._moves = site.zeros()
         self._steps = 0
 
+    def memory(self) -> dict[str, list[Tensor]]:
+        return {"momentum": self._moves}
+
     def step(self, update: Update) -> None:
         beta, flats = self._momentum, self.site.parameters()
         before = [flat.clone() for flat in flats]

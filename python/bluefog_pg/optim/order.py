@@ -37,6 +37,10 @@ class Order:
     def synchronize(self) -> None:
         """Wait for what is under way."""
 
+    def memory(self) -> dict[str, list[Tensor]]:
+        """What it has to know when training is resumed: by name, of the buckets' shapes."""
+        return {}
+
     def close(self) -> None:
         """The buckets are these no more. All ranks do."""
         self.synchronize()

@@ -95,6 +95,9 @@ class PushDiging(PushSum):
         require_each_pass(site, "push-DIGing")
         self._tracker = Tracker(site)
 
+    def memory(self) -> dict[str, list[Tensor]]:
+        return self._tracker.memory()
+
     def step(self, update: Update) -> None:
         self._tracker.track()
         self._scale(self.p.item())

@@ -17,6 +17,7 @@ from bluefog_pg.optim.compressed import CompressedAverage
 from bluefog_pg.optim.compression import NAMED, Compressor
 from bluefog_pg.optim.gradients import GradientAverage
 from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.memory import Memory
 from bluefog_pg.optim.order import AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.passes import Backwards, Forwards
 from bluefog_pg.optim.push_sum import PushSum
@@ -69,6 +70,7 @@ class Training:
         self.tally = Tally()
         self.knobs = Knobs(routes_of(topology, member))
         self._arrange()
+        Memory(optimizer, lambda: self.order)
 
     @property
     def takes_closure_before(self) -> bool:

@@ -1,0 +1,102 @@
+"""Compare decentralized training with DistributedDataParallel on gloo.
+
+What a rank computes is emulated by sleeping, so that many ranks have room on few cores; what it
+communicates is not. The hosts are network namespaces of this machine, whose links `tc tbf` slows
+down: needs root.
+
+python benchmarks/training.py                       everything: a quarter of an hour
+python benchmarks/training.py --parts overhead      one of overhead, accurate, scaling
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import collectives
+import launch
+
+RESULTS = Path(__file__).parent / "results" / "training.json"
+PARTS = ("overhead", "accurate", "scaling")
+
+
+def verdict(what: str, limit: str, found: float, reached: bool) -> str:
+    return f"{what:<66} {limit:>8} {found:>7.2f} {'reached' if reached else 'missed'}"
+
+
+def overhead() -> dict[str, Any]:
+    """Of a step of 4 ranks on this host, of a net of 4.5 MB that computes for 20 ms."""
+    plan = {"measure": "rate", "width": 1024, "seconds": 0.02, "steps": 30}
+    methods = ["none", "awc", "ddp gloo", "atc", "awc bf16", "ddp bluefog"]
+    runs = [
+        launch.run_ranks("training_run.py", 4, plan | {"methods": methods}, 300) for _ in range(5)
+    ]
+    median = {m: sorted(run[m] for run in runs)[len(runs) // 2] for m in methods}
+    for method, seconds in median.items():
+        print(f"  {method:<14} {seconds * 1e3:>7.1f} ms a step")
+    ratio = (median["awc"] - median["none"]) / (median["ddp gloo"] - median["none"])
+    print(verdict("overhead of awc, against that of DDP on gloo", "<= 0.5", ratio, ratio <= 0.5))
+    return {"runs": runs}
+
+
+def accurate() -> dict[str, Any]:
+    """Seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s."""
+    plan = {"measure": "until_accurate", "width": 1024, "seconds": 0.3, "target": 0.95}
+    methods = ["ddp gloo", "awc", "atc", "awc every2", "awc int8", "awc every4 top0.05"]
+    with launch.network.network(8, "100mbit") as hosts:
+        found: dict[str, Any] = launch.run_ranks(
+            "training_run.py", 8, plan | {"methods": methods, "most_steps": 300}, 900, hosts=hosts
+        )
+    for method, row in found.items():
+        each = row["seconds"] / row["steps"]
+        print(
+            f"  {method:<20} {row['seconds']:>7.1f} s, {row['steps']:>4.0f} steps of "
+            f"{each * 1e3:.0f} ms, {row['accuracy']:.1%}"
+        )
+    for method in methods[1:]:
+        ratio = found["ddp gloo"]["seconds"] / found[method]["seconds"]
+        limit = 10 if "int8" in method or "top" in method else 3
+        print(
+            verdict(
+                f"time to 95 %, DDP on gloo against {method}", f">= {limit}", ratio, ratio >= limit
+            )
+        )
+    return found
+
+
+def scaling() -> dict[str, Any]:
+    """Steps of 200 ms of computing on 1 to 16 hosts, 1 Gbit/s."""
+    plan = {"measure": "rate", "width": 1024, "seconds": 0.2, "steps": 15}
+    found: dict[str, Any] = {}
+    for n in (1, 2, 4, 8, 16):
+        with launch.network.network(n, "1gbit") as hosts:
+            found[str(n)] = launch.run_ranks(
+                "training_run.py", n, plan | {"methods": ["awc", "ddp gloo"]}, 300, hosts=hosts
+            )
+        efficiency = {m: found["1"][m] / s for m, s in found[str(n)].items()}
+        print(f"  {n:>2} hosts: " + ", ".join(f"{m} {e:.1%}" for m, e in efficiency.items()))
+    last = found["1"]["awc"] / found["16"]["awc"]
+    print(verdict("efficiency of awc on 16 hosts", ">= 0.95", last, last >= 0.95))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parts = parser.parse_args().parts.split(",")
+    if unknown := set(parts) - set(PARTS):
+        sys.exit(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found["machine"] = collectives.machine()
+    for part in parts:
+        measure = {"overhead": overhead, "accurate": accurate, "scaling": scaling}[part]
+        print(f"{part}: {measure.__doc__}")
+        found[part] = measure()
+        RESULTS.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""One rank of a training whose computing is emulated, on one host or on many."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import launch
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import bluefog_pg
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import digits
+
+LIMIT = timedelta(seconds=120)
+EVALUATE_EVERY = 5  # steps
+
+
+class _Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        time.sleep(2 * ctx.seconds)
+        return grad, None
+
+
+class Computing(nn.Module):
+    """Takes so long forward, and twice as long backward, on a device that is not this one's."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _Sleep.apply(x, self.seconds) if self.seconds else x
+
+
+def make_net(width: int, seconds: float) -> nn.Module:
+    """A perceptron on 8 x 8 digits; `seconds` of computing in a step."""
+    torch.manual_seed(0)
+    each = seconds / 9  # of three layers, once forward and twice backward
+    return nn.Sequential(
+        *(nn.Flatten(), nn.Linear(64, width), Computing(each), nn.ReLU()),
+        *(nn.Linear(width, width), Computing(each), nn.ReLU()),
+        *(nn.Linear(width, 10), Computing(each)),
+    )
+
+
+def make_training(method: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """By its name: ddp gloo, ddp bluefog, none, or options of DistributedOptimizer."""
+    if method.startswith("ddp"):
+        group = dist.new_group(backend=method.split()[1], timeout=LIMIT)
+        net = DistributedDataParallel(net, process_group=group)
+        return net, torch.optim.Adam(net.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    if method == "none":
+        return net, optimizer
+    options: dict[str, Any] = {"topology": "one-peer-exp2"}
+    for word in method.split():
+        if word in ("awc", "atc"):
+            options["order"] = word
+        elif word == "win_put":
+            options |= {"communication": word, "topology": "exp2"}
+        elif word.startswith("every"):
+            options["every"] = int(word.removeprefix("every"))
+        elif word.startswith("top"):
+            options["compression"] = bluefog_pg.optim.TopK(float(word.removeprefix("top")))
+        else:
+            options["compression"] = word
+    return net, bluefog_pg.DistributedOptimizer(optimizer, net, **options)
+
+
+def stepper(
+    net: nn.Module, optimizer: torch.optim.Optimizer, me: launch.Rank
+) -> Callable[[], Tensor]:
+    images, labels, *_ = digits.load_data(me.rank, me.n, seed=0)
+    order = torch.Generator().manual_seed(me.rank)
+
+    def step() -> Tensor:
+        batch = torch.randint(len(labels), (digits.BATCH,), generator=order)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def rate(me: launch.Rank, method: str) -> float:
+    """The slowest rank's seconds of a step."""
+    net, optimizer = make_training(method, make_net(me.args["width"], me.args["seconds"]))
+    step = stepper(net, optimizer, me)
+    for _ in range(3):
+        step()
+    me.together(f"{method} begins")
+    begun = time.perf_counter()
+    for _ in range(me.args["steps"]):
+        step()
+    took = (time.perf_counter() - begun) / me.args["steps"]
+    me.together(f"{method} ends")
+    if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
+        optimizer.close()
+    return me.slowest(method, took)
+
+
+def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
+    """Until all ranks' mean accuracy is the target; what is measured for that does not count."""
+    net, optimizer = make_training(method, make_net(me.args["width"], me.args["seconds"]))
+    step = stepper(net, optimizer, me)
+    *_, images, labels = digits.load_data(me.rank, me.n, seed=0)
+    plain = net.module if isinstance(net, DistributedDataParallel) else net
+    seconds, steps, accuracy = 0.0, 0, 0.0
+    while accuracy < me.args["target"] and steps < me.args["most_steps"]:
+        me.together(f"{method} {steps}")
+        begun = time.perf_counter()
+        for _ in range(EVALUATE_EVERY):
+            step()
+        seconds += time.perf_counter() - begun
+        steps += EVALUATE_EVERY
+        right = accuracy_of(plain, images, labels)
+        me.store.set(f"{method} {steps} {me.rank}", str(right))
+        accuracy = sum(float(me.store.get(f"{method} {steps} {r}")) for r in range(me.n)) / me.n
+    if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
+        optimizer.close()
+    return {"seconds": me.slowest(method, seconds), "steps": steps, "accuracy": accuracy}
+
+
+def accuracy_of(net: nn.Module, images: Tensor, labels: Tensor) -> float:
+    computing = [layer for layer in net.modules() if isinstance(layer, Computing)]
+    kept = [layer.seconds for layer in computing]
+    for layer in computing:
+        layer.seconds = 0.0
+    right = digits.accuracy(net, images, labels)
+    for layer, seconds in zip(computing, kept, strict=True):
+        layer.seconds = seconds
+    return right
+
+
+def main() -> None:
+    me = launch.join()
+    dist.init_process_group(
+        "bluefog",
+        store=dist.PrefixStore("job", me.store),
+        rank=me.rank,
+        world_size=me.n,
+        timeout=LIMIT,
+    )
+    measure = {"rate": rate, "until_accurate": until_accurate}[me.args["measure"]]
+    found = {method: measure(me, method) for method in me.args["methods"]}
+    me.give_back(found)
+    me.together("end")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
