@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -278,6 +279,67 @@ def restored(rank: int, _world: int) -> str:
 
 def test_checkpoints(pool: harness.Pool) -> None:
     assert pool.run(restored) == [""] * 4
+
+
+def resumed(rank: int, _world: int, order: str) -> str:
+    """With what the algorithm remembers; and without, in the plain optimizer."""
+    from bluefog_pg import optim
+
+    model, optimizer = wrapped(rank, order=getattr(optim, order)())
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    other = make_model()
+    other.load_state_dict(model.state_dict())
+    saved = copy.deepcopy(optimizer.state_dict())
+    plain = OPTIMIZERS["sgd"](other.parameters())
+    plain.load_state_dict(copy.deepcopy(saved))
+    step(other, plain, rank)
+    again, renewed = wrapped(rank, order=getattr(optim, order)())
+    again.load_state_dict(model.state_dict())
+    renewed.load_state_dict(copy.deepcopy(saved))
+    for number in range(3, 6):
+        step(model, optimizer, rank, number)
+        step(again, renewed, rank, number)
+    off = (vector(model) - vector(again)).abs().max().item()
+    return "" if off == 0 else f"off by {off}"
+
+
+@pytest.mark.parametrize("order", ["ExactDiffusion", "GradientTracking", "QuasiGlobalMomentum"])
+def test_algorithms_are_resumed(pool: harness.Pool, order: str) -> None:
+    assert pool.run(resumed, order) == [""] * 4
+
+
+def saved(rank: int, world: int, path: str) -> list[float]:
+    """Averaged first: what is saved once stands for all ranks."""
+    import torch.distributed.checkpoint as checkpoint
+
+    import bluefog_pg
+
+    model, optimizer = wrapped(rank, "adam")
+    step(model, optimizer, rank)
+    bluefog_pg.allreduce_parameters(model.parameters())
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoint.save(state, checkpoint_id=path)
+    return vector(model).tolist()
+
+
+def loaded(rank: int, world: int, path: str) -> list[float]:
+    import torch.distributed.checkpoint as checkpoint
+
+    model, optimizer = wrapped(rank, "adam")
+    step(model, optimizer, rank)  # so that there is a state to load into
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoint.load(state, checkpoint_id=path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    found = vector(model).tolist()
+    step(model, optimizer, rank)
+    return found
+
+
+def test_resumed_on_another_world_size(pool: harness.Pool, tmp_path: Path) -> None:
+    (first, *_) = pool.run(saved, str(tmp_path))
+    assert pool.run(loaded, str(tmp_path), world=3) == [first] * 3
 
 
 def converted(rank: int, _world: int) -> list[Any]:
