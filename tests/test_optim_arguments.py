@@ -87,6 +87,12 @@ def exact_now_and_then() -> Any:
     return plain(order=optim.ExactDiffusion(), every=2)
 
 
+def exact_by_windows() -> Any:
+    from bluefog_pg import optim
+
+    return plain(communication="win_put", order=optim.GradientTracking())
+
+
 def shares() -> Any:
     optimizer = plain(communication="push_sum")
     optimizer.self_weight, optimizer.dst_weights = 0.5, {1: 0.75}
@@ -112,6 +118,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "schedule": (lambda: plain(topology=[]), "ValueError", "no steps"),
     "windows": (scheduled_window, "ValueError", "no schedule"),
     "exact": (exact_now_and_then, "ValueError", "every must be 1"),
+    "exact by windows": (exact_by_windows, "ValueError", "averages more than parameters"),
+    "compression": (lambda: plain(compression="zip"), "ValueError", "fp16, bf16, int8"),
+    "compressed windows": (
+        lambda: plain(compression="int8", communication="win_put"),
+        "ValueError",
+        "neighbor_allreduce alone",
+    ),
     "shares": (shares, "ValueError", "sum to 1"),
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 import harness
+import inrank
 from test_optim_steps import OPTIMIZERS, loss_of, make_model, shift
 
 pytestmark = harness.only_bluefog
@@ -447,3 +450,46 @@ def alone(rank: int, world: int, communication: str) -> str:
 )
 def test_one_rank(pool: harness.Pool, communication: str) -> None:
     assert pool.run(alone, communication, world=1) == [""]
+
+
+def survived(rank: int, world: int) -> list[bool]:
+    """Rank 2 dies; the others train on, without each other's waiting."""
+    model, optimizer = wrapped(rank, communication="win_put", topology="full")
+    dist.barrier()
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    inrank.mark("trains")
+    inrank.gate("dies")
+    if rank == 2:
+        os._exit(1)
+    time.sleep(0.5)  # until it has
+    for group in optimizer.param_groups:
+        group["lr"] = group["weight_decay"] = 0.0
+    begun = time.monotonic()
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    for turn in range(2):  # what others have put before the first one is gone in the second one
+        with torch.no_grad():
+            for param in model.parameters():
+                param.fill_(1.0)
+        inrank.mark(f"filled {turn}")
+        for other in (0, 1, 3):
+            inrank.await_file(f"at.filled {turn}.{other}")
+        step(model, optimizer, rank)
+        inrank.mark(f"stepped {turn}")
+        for other in (0, 1, 3):
+            inrank.await_file(f"at.stepped {turn}.{other}")
+    took = time.monotonic() - begun
+    far = (vector(model) - 1.0).abs().max().item()
+    optimizer.close()
+    return [took < 10, far < 1e-9]  # the dead one's parameters count no more
+
+
+def test_training_by_windows_goes_on_when_a_rank_dies() -> None:
+    with harness.Ranks(4) as ranks:
+        ranks.start(survived, world=4, store="store")
+        for rank in range(4):
+            ranks.at("trains", rank)
+        ranks.open("dies")
+        found = ranks.values(dead={2})
+    assert [found[rank] for rank in (0, 1, 3)] == [[True] * 2] * 3

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg import neighbors
-from bluefog_pg.optim.routes import Route
-from bluefog_pg.topology import topology_of
+from bluefog_pg.optim.routes import Route, settled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,9 +47,9 @@ class CompressedAverage:
         self._route = self._knobs.route()
 
     def begin(self, flat: Tensor) -> Finish:
-        weights, destinations = self._weights()
+        _, weights, destinations = settled(self._route, self._member)
         sources = tuple(weights)
-        key = (id(flat), sources, destinations)
+        key = (id(flat), sources, tuple(destinations))
         copies = self._copies.get(key)
         if copies is None:
             copies = self._copies[key] = _Copies(flat, len(sources))
@@ -75,12 +74,3 @@ class CompressedAverage:
 
     def close(self) -> None:
         self._copies.clear()
-
-    def _weights(self) -> tuple[dict[int, float], tuple[int, ...]]:
-        """Of the sources; and the destinations."""
-        route, near = self._route, topology_of(self._member).neighborhood
-        if route.src_weights is None or route.dst_weights is None:
-            alike = 1.0 / (len(near.sources) + 1)
-            weights = near.source_weights or dict.fromkeys(near.sources, alike)
-            return dict(weights), near.destinations
-        return dict(route.src_weights), tuple(route.dst_weights)

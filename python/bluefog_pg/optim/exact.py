@@ -74,6 +74,8 @@ class GradientTracking(AdaptWithCombine):
     bytes of the parameters. For optimizers whose update is linear in the gradient, as SGD's is.
     """
 
+    takes_windows = False
+
     def open(self, site: Site) -> None:
         super().open(site)
         require_each_pass(site, "gradient tracking")

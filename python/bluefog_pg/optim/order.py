@@ -20,6 +20,7 @@ class Order:
 
     site: Site
     watches_backward = False  # whether `gradient` and `backward` are to be called
+    takes_windows = False  # whether parameters are all that it averages
 
     def open(self, site: Site) -> None:
         """Work on these buckets from now on, as if nothing had been before."""
@@ -56,6 +57,8 @@ class AdaptWithCombine(Order):
     Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
     """
 
+    takes_windows = True
+
     def open(self, site: Site) -> None:
         super().open(site)
         self._forwards = 0
@@ -90,6 +93,8 @@ class AdaptWithCombine(Order):
 
 class AdaptThenCombine(Order):
     """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012)."""
+
+    takes_windows = True
 
     def open(self, site: Site) -> None:
         super().open(site)

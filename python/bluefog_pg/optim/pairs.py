@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.order import Order, Update
-from bluefog_pg.topology import topology_of
+from bluefog_pg.optim.routes import settled
 from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class AsynchronousPairs(Order):
     def open(self, site: Site) -> None:
         super().open(site)
         self._random = random.Random(f"{self._seed} {site.member.rank}")  # noqa: S311
-        near = topology_of(site.member).neighborhood
-        self._peers = sorted({*near.sources, *near.destinations})
+        _, sources, _ = settled(site.knobs.route(), site.member)
+        self._peers = sorted(sources)
         self._windows = [
             _Pair(flat, f"{site.prefix}.{number}", site)
             for number, flat in enumerate(site.parameters())

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._topology import check_graph, neighborhood_of
+from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -44,6 +45,21 @@ def routes_of(topology: Topology | None, member: Member) -> Iterator[Route]:
     graphs = _graphs(topology, member)
     _warn_of_doubtful(graphs, member)
     return cycle([_route(graph, member.rank) for graph in graphs])
+
+
+def settled(route: Route, member: Member) -> tuple[float, dict[int, float], list[int]]:
+    """The weights of this rank and of its sources, and its destinations.
+
+    Those of the group's topology where the route says nothing.
+    """
+    near = topology_of(member).neighborhood
+    alike = 1.0 / (len(near.sources) + 1)
+    own = alike if near.self_weight is None else near.self_weight
+    sources = near.source_weights or dict.fromkeys(near.sources, alike)
+    if route.src_weights is not None and route.self_weight is not None:
+        own, sources = route.self_weight, dict(route.src_weights)
+    to = near.destinations if route.dst_weights is None else route.dst_weights
+    return own, sources, list(to)
 
 
 def is_schedule(topology: Topology | None) -> bool:

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from bluefog_pg._member import Member
     from bluefog_pg.optim.communication import Communication
 
-AVERAGES = (
+WINDOWS = ("win_put", "win_get")
+COMMUNICATIONS = (
     "neighbor_allreduce",
     "hierarchical_neighbor_allreduce",
     "allreduce",
-    "win_put",
-    "win_get",
+    "gradient_allreduce",
+    *WINDOWS,
+    "push_sum",
     "empty",
 )
 ORDERS = {"awc": AdaptWithCombine, "atc": AdaptThenCombine}
-COMMUNICATIONS = (*AVERAGES, "gradient_allreduce", "push_sum")
 
 
 class Training:
@@ -68,6 +69,7 @@ class Training:
         self._communication_name = communication
         self._topology = topology
         self.tally = Tally()
+        self._is_closed = False
         self.knobs = Knobs(routes_of(topology, member))
         self._arrange()
         Memory(optimizer, lambda: self.order)
@@ -86,14 +88,14 @@ class Training:
         """From the next exchange on. All ranks do."""
         self._check_communication(name)
         if name != self._communication_name:
-            self.close()
+            self._part()
             self._communication_name = name
             self._arrange()
 
     def set_topology(self, topology: Any) -> None:
         """From the next exchange on. All ranks do."""
         routes = routes_of(topology, self._member)
-        self.close()
+        self._part()
         self._topology, self.knobs.routes = topology, routes
         self._arrange()
 
@@ -110,17 +112,22 @@ class Training:
 
     def _renew(self) -> None:
         """Layers were frozen, thawed, added or converted: other parameters lie in the buckets."""
-        if self._kinds != _kinds_of(self._trainable()):
-            self.close()
+        if not self._is_closed and self._kinds != _kinds_of(self._trainable()):
+            self._part()
             self._arrange()
 
     def close(self) -> None:
-        """Finish what is under way, and give up windows. All ranks do."""
+        """Average no more. All ranks do."""
+        self._is_closed = True
+        self._part()
+        self.order = Order()
+
+    def _part(self) -> None:
+        """Finish what is under way, and give up windows."""
         self.order.close()
         self._forwards.remove()
         self._backwards.remove()
         self._communication.close()
-        self.order = Order()
 
     def fail(self, what: str) -> NoReturn:
         raise ValueError(f"{self._member.who} DistributedOptimizer: {what}")
@@ -186,7 +193,7 @@ class Training:
                 f"{self._communication_name} takes one digraph, no schedule: set dst_weights (or "
                 "src_weights) before each step"
             )
-        return WindowAverage(self._prefix, send, self.knobs.route(), self._member.group)
+        return WindowAverage(self._prefix, send, self.knobs.route(), self._member)
 
     def _trainable(self) -> list[Parameter]:
         groups = self._optimizer.param_groups
@@ -259,6 +266,9 @@ class Training:
             self.fail(f"communication must be one of {', '.join(COMMUNICATIONS)}, not {name!r}")
         if self._compressor is not None and name != "neighbor_allreduce":
             self.fail(f"compression is of neighbor_allreduce alone, not of {name}")
+        if name in WINDOWS and isinstance(self._order, Order) and not self._order.takes_windows:
+            kind = type(self._order).__name__
+            self.fail(f"{kind} averages more than parameters, which {name} does not do")
 
 
 def _kinds_of(params: Sequence[Parameter]) -> list[tuple[int, torch.dtype, torch.device]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from bluefog_pg.optim.routes import settled
 from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
     from torch import Tensor
 
     from bluefog_pg._C import WindowWork
+    from bluefog_pg._member import Member
     from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.communication import Finish
     from bluefog_pg.optim.routes import Route
@@ -20,29 +21,24 @@ Send = Callable[[Window], "WindowWork | None"]
 
 
 class WindowAverage:
-    """With what lies in this rank's slots, of which each bucket has its own."""
+    """With what lies in this rank's slots, of which each bucket has its own.
 
-    def __init__(
-        self, prefix: str, send: Send, route: Route, group: dist.ProcessGroup | None
-    ) -> None:
+    A rank that has died stops nobody, and counts no more.
+    """
+
+    def __init__(self, prefix: str, send: Send, route: Route, member: Member) -> None:
         """`send` begins what changes slots: those of others, or this rank's."""
-        self._prefix, self._send, self._group = prefix, send, group
+        self._prefix, self._send, self._group = prefix, send, member.group
+        self._own, self._weights, self._destinations = settled(route, member)
         self._windows: dict[Tensor, Window] = {}
-        self._neighbors: tuple[Iterable[int], Iterable[int]] | None = None
-        self._weights: dict[str, Any] = {}
-        if route.src_weights is not None and route.dst_weights is not None:
-            self._neighbors = list(route.src_weights), list(route.dst_weights)
-            self._weights = {
-                "self_weight": route.self_weight,
-                "neighbor_weights": route.src_weights,
-            }
 
     def open(self, buckets: list[Bucket]) -> None:
         for number, bucket in enumerate(buckets):
             self._windows[bucket.flat] = Window(
                 bucket.flat,
                 f"{self._prefix}.{number}",
-                neighbors=self._neighbors,
+                neighbors=(list(self._weights), self._destinations),
+                on_peer_failure="drop",
                 group=self._group,
             )
 
@@ -56,7 +52,8 @@ class WindowAverage:
         def finish() -> None:
             if work is not None:
                 work.wait()
-            window.update(**self._weights)
+            own, weights = self._among_the_living(window)
+            window.update(self_weight=own, neighbor_weights=weights)
 
         return finish
 
@@ -64,3 +61,9 @@ class WindowAverage:
         while self._windows:
             _, window = self._windows.popitem()
             window.free()
+
+    def _among_the_living(self, window: Window) -> tuple[float, dict[int, float]]:
+        """This rank's own weight, which has those of the dead, and the others'."""
+        dead = [rank for rank, sent in window.sent().items() if sent.dropped]
+        weights = {rank: weight for rank, weight in self._weights.items() if rank not in dead}
+        return self._own + sum(self._weights.get(rank, 0.0) for rank in dead), weights
