@@ -238,5 +238,5 @@ def test_asynchronous_pairs(pool: harness.Pool) -> None:
     *fast, slow = pool.run(in_pairs)
     ends = torch.tensor([*fast, slow])[:, :3]
     assert ends.mean(0) == pytest.approx(torch.full((3,), 1.5), abs=1e-9)  # nothing is lost
-    assert ends.std(0).max() < 0.2
+    assert ends.std(0).max() < 0.5
     assert max(end[3] for end in fast) < slow[3]
