@@ -17,8 +17,8 @@ from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
 from torch.futures import Future
 from torch.nn import Parameter
 
-from bluefog_pg import neighbors
 from bluefog_pg._member import member_of
+from bluefog_pg.optim.averages import started
 from bluefog_pg.optim.routes import Route, routes_of
 
 if TYPE_CHECKING:
@@ -116,14 +116,7 @@ def _tensors_of(entry: Parameter | Mapping[str, Any]) -> list[Tensor]:
 
 
 def _start(tensors: Tensor | list[Tensor], state: NeighborState) -> dist.Work:
-    return neighbors.neighbor_allreduce(
-        tensors,
-        self_weight=state.route.self_weight,
-        src_weights=state.route.src_weights,
-        dst_weights=state.route.dst_weights,
-        group=state.group,
-        async_op=True,
-    )
+    return started(state.route, tensors, state.group)
 
 
 def _averaged(buffer: Tensor, state: NeighborState) -> Future[Tensor]:

@@ -8,24 +8,20 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from bluefog_pg import collectives, neighbors
-from bluefog_pg.optim.communication import Finish, nothing
+from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import Route
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.knobs import Knobs
 
 
-class Average:
+class Average(Communication):
     """Of each tensor by one operation, which gives a new tensor."""
 
     def __init__(self, start: Callable[[Tensor], dist.Work]) -> None:
         self._start = start
-
-    def open(self, buckets: list[Bucket]) -> None:
-        pass
 
     def begin(self, flat: Tensor) -> Finish:
         work = self._start(flat)
@@ -36,11 +32,23 @@ class Average:
 
         return finish
 
-    def advance(self) -> None:
-        pass
 
-    def close(self) -> None:
-        pass
+def started(
+    route: Route,
+    tensors: Tensor | list[Tensor],
+    group: dist.ProcessGroup | None,
+    enable_topo_check: bool = False,
+) -> dist.Work:
+    """An average of neighbours over that route."""
+    return neighbors.neighbor_allreduce(
+        tensors,
+        self_weight=route.self_weight,
+        src_weights=route.src_weights,
+        dst_weights=route.dst_weights,
+        enable_topo_check=enable_topo_check,
+        group=group,
+        async_op=True,
+    )
 
 
 class NeighborAverage(Average):
@@ -55,16 +63,7 @@ class NeighborAverage(Average):
         self._route = self._knobs.route()
 
     def _average(self, flat: Tensor) -> dist.Work:
-        route = self._route
-        return neighbors.neighbor_allreduce(
-            flat,
-            self_weight=route.self_weight,
-            src_weights=route.src_weights,
-            dst_weights=route.dst_weights,
-            enable_topo_check=self._knobs.enable_topo_check,
-            group=self._group,
-            async_op=True,
-        )
+        return started(self._route, flat, self._group, self._knobs.enable_topo_check)
 
 
 class MachineAverage(Average):
@@ -92,19 +91,3 @@ class GlobalAverage(Average):
 
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         super().__init__(lambda flat: collectives.allreduce(flat, group=group, async_op=True))
-
-
-class Empty:
-    """Every rank by itself."""
-
-    def open(self, buckets: list[Bucket]) -> None:
-        pass
-
-    def advance(self) -> None:
-        pass
-
-    def begin(self, _flat: Tensor) -> Finish:
-        return nothing
-
-    def close(self) -> None:
-        pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Finish = Callable[[], None]
 
 
-class Communication(Protocol):
-    """All ranks of the group begin alike tensors in the same order."""
+class Communication:
+    """All ranks of the group begin alike tensors in the same order; here, each by itself."""
 
     def open(self, buckets: list[Bucket]) -> None:
         """These are the buckets from now on. All ranks do."""
@@ -23,12 +23,13 @@ class Communication(Protocol):
     def advance(self) -> None:
         """The next exchange begins: all its tensors go to the same ranks."""
 
-    def begin(self, flat: Tensor) -> Finish:
+    def begin(self, flat: Tensor) -> Finish:  # noqa: ARG002
         """Start with what a bucket holds now, or what has its shape. Until the end that stays."""
+        return _nothing
 
     def close(self) -> None:
         """There are no buckets any more. All ranks do."""
 
 
-def nothing() -> None:
+def _nothing() -> None:
     """An end where nothing was begun."""

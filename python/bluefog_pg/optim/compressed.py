@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg import neighbors
+from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import Route, settled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bluefog_pg._member import Member
-    from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.communication import Finish
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.knobs import Knobs
 
@@ -27,7 +26,7 @@ class _Copies:
         self.theirs = [torch.zeros_like(flat) for _ in range(sources)]
 
 
-class CompressedAverage:
+class CompressedAverage(Communication):
     """w <- w + gamma sum_j w_ij (copy of w_j - copy of w_i), where ranks send how copies change.
 
     Each sends, compressed, what its neighbours' copies of its parameters lack: what is not sent now
@@ -39,9 +38,6 @@ class CompressedAverage:
         self._compressor, self._knobs, self._member = compressor, knobs, member
         self._copies: dict[tuple[int, tuple[int, ...], tuple[int, ...]], _Copies] = {}
         self._route = Route()
-
-    def open(self, _buckets: list[Bucket]) -> None:
-        self._copies.clear()
 
     def advance(self) -> None:
         self._route = self._knobs.route()

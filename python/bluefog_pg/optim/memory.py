@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from bluefog_pg.optim.bucket import views_of
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from bluefog_pg.optim.order import Order
@@ -30,19 +30,14 @@ class Memory:
         optimizer.register_load_state_dict_post_hook(self._restore)
 
     def _save(self, optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-        order, places = self._order(), _places_of(optimizer)
+        order = self._order()
         # Nothing, before the first step: there an entry would make Adam think that it has begun.
         flats = [flat for flats in order.memory().values() for flat in flats]
         if not any(flat.any() for flat in flats):
             return state
         of_params = dict(state["state"])
-        for name, flats in order.memory().items():
-            for bucket, flat in zip(order.site.buckets, flats, strict=True):
-                views = views_of(flat, bucket.params)
-                for param, view in zip(bucket.params, views, strict=True):
-                    place = places[param]
-                    own = of_params.get(place, {})
-                    of_params[place] = {**own, PREFIX + name: view.clone()}
+        for place, name, part in _parts_of(order, optimizer):
+            of_params[place] = {**of_params.get(place, {}), name: part.clone()}
         return {**state, "state": of_params}
 
     def _take_out(self, _optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
@@ -58,19 +53,20 @@ class Memory:
 
     @torch.no_grad()
     def _restore(self, optimizer: Optimizer) -> None:
-        order, places = self._order(), _places_of(optimizer)
+        order = self._order()
         loaded, self._loaded = self._loaded, {}
         if order.memory():
             order.open(order.site)  # where nothing was saved it begins anew
-        for name, flats in order.memory().items():
-            for bucket, flat in zip(order.site.buckets, flats, strict=True):
-                views = views_of(flat, bucket.params)
-                for param, view in zip(bucket.params, views, strict=True):
-                    if (saved := loaded.get(places[param], {}).get(PREFIX + name)) is not None:
-                        view.copy_(saved)
+        for place, name, part in _parts_of(order, optimizer):
+            if (saved := loaded.get(place, {}).get(name)) is not None:
+                part.copy_(saved)
 
 
-def _places_of(optimizer: Optimizer) -> dict[Parameter, int]:
-    """The number of each parameter, as a state_dict has it."""
+def _parts_of(order: Order, optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor]]:
+    """Of all that it remembers: the number of a parameter in a state_dict, the name, its part."""
     params = (param for group in optimizer.param_groups for param in group["params"])
-    return {param: place for place, param in enumerate(params)}
+    places = {param: place for place, param in enumerate(params)}
+    for name, flats in order.memory().items():
+        for bucket, flat in zip(order.site.buckets, flats, strict=True):
+            for param, part in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+                yield places[param], PREFIX + name, part

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bluefog_pg import neighbors
-from bluefog_pg.optim.averages import Average
+from bluefog_pg.optim.averages import Average, started
 from bluefog_pg.optim.exact import Tracker, require_each_pass
 from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.routes import Route
 from bluefog_pg.optim.site import Exchange
 from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
-
     from bluefog_pg.optim.site import Site
 
 
@@ -47,19 +45,8 @@ class PushSum(Order):
 
     def _share(self, tensors: list[Tensor]) -> None:
         """Keep a share of each, give the others away, and add what comes."""
-        own, sources, shares = self._weights()
-
-        def shared(tensor: Tensor) -> dist.Work:
-            return neighbors.neighbor_allreduce(
-                tensor,
-                self_weight=own,
-                src_weights=sources,
-                dst_weights=shares,
-                group=self.site.member.group,
-                async_op=True,
-            )
-
-        average = Average(shared)
+        route, group = Route(*self._weights()), self.site.member.group
+        average = Average(lambda tensor: started(route, tensor, group))
         self.site.tally.exchanges += 1
         Exchange([average.begin(tensor) for tensor in tensors], self.site.tally).finish()
 

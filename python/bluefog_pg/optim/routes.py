@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from bluefog_pg._member import Member
+    from bluefog_pg._topology import Neighborhood
 
     Graph = nx.DiGraph[int]
     # A digraph; the steps of a schedule, again and again; its ranks to send to and to receive from,
@@ -53,9 +54,7 @@ def settled(route: Route, member: Member) -> tuple[float, dict[int, float], list
     Those of the group's topology where the route says nothing.
     """
     near = topology_of(member).neighborhood
-    alike = 1.0 / (len(near.sources) + 1)
-    own = alike if near.self_weight is None else near.self_weight
-    sources = near.source_weights or dict.fromkeys(near.sources, alike)
+    own, sources = _weights_of(near)
     if route.src_weights is not None and route.self_weight is not None:
         own, sources = route.self_weight, dict(route.src_weights)
     to = near.destinations if route.dst_weights is None else route.dst_weights
@@ -92,11 +91,14 @@ def _graphs(topology: Any, member: Member) -> list[Graph]:
 def _route(graph: Graph, rank: int) -> Route:
     is_weighted = any("weight" in data for _, _, data in graph.edges(data=True))
     near = neighborhood_of(graph, rank, is_weighted)
+    return Route(*_weights_of(near), list(near.destinations))
+
+
+def _weights_of(near: Neighborhood) -> tuple[float, dict[int, float]]:
+    """Of the rank itself, and of its sources."""
     alike = 1.0 / (len(near.sources) + 1)
     own = alike if near.self_weight is None else near.self_weight
-    return Route(
-        own, near.source_weights or dict.fromkeys(near.sources, alike), list(near.destinations)
-    )
+    return own, near.source_weights or dict.fromkeys(near.sources, alike)
 
 
 def _route_of_ranks(to: Sequence[int], source: Sequence[int]) -> Route:

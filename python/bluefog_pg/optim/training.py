@@ -11,8 +11,9 @@ import torch
 from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
-from bluefog_pg.optim.averages import Empty, GlobalAverage, MachineAverage, NeighborAverage
+from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
+from bluefog_pg.optim.communication import Communication
 from bluefog_pg.optim.compressed import CompressedAverage
 from bluefog_pg.optim.compression import NAMED, Compressor
 from bluefog_pg.optim.gradients import GradientAverage
@@ -27,7 +28,6 @@ from bluefog_pg.optim.windows import Send, WindowAverage
 
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
-    from bluefog_pg.optim.communication import Communication
 
 WINDOWS = ("win_put", "win_get")
 COMMUNICATIONS = (
@@ -168,7 +168,7 @@ class Training:
     def _new_communication(self) -> Communication:
         name, knobs, group = self._communication_name, self.knobs, self._member.group
         if self._member.size == 1:
-            return Empty()
+            return Communication()
         if name == "neighbor_allreduce" and self._compressor is not None:
             return CompressedAverage(self._compressor, knobs, self._member)
         if name == "neighbor_allreduce":
@@ -185,7 +185,7 @@ class Training:
             return self._windows(
                 lambda window: window.get(src_weights=knobs.src_weights, async_op=True)
             )
-        return Empty()
+        return Communication()
 
     def _windows(self, send: Send) -> WindowAverage:
         if is_schedule(self._topology):

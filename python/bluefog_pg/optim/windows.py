@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import settled
 from bluefog_pg.windows import Window
 
@@ -14,13 +15,12 @@ if TYPE_CHECKING:
     from bluefog_pg._C import WindowWork
     from bluefog_pg._member import Member
     from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.communication import Finish
     from bluefog_pg.optim.routes import Route
 
 Send = Callable[[Window], "WindowWork | None"]
 
 
-class WindowAverage:
+class WindowAverage(Communication):
     """With what lies in this rank's slots, of which each bucket has its own.
 
     A rank that has died stops nobody, and counts no more.
@@ -41,9 +41,6 @@ class WindowAverage:
                 on_peer_failure="drop",
                 group=self._group,
             )
-
-    def advance(self) -> None:
-        pass
 
     def begin(self, flat: Tensor) -> Finish:
         window = self._windows[flat]
