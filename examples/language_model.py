@@ -87,7 +87,7 @@ def main() -> None:
         topology=args.topology,
         compression=args.compression,
     )
-    recorder = bluefog_pg.optim.Recorder(optimizer, "/dev/null")
+    recorder = bluefog_pg.optim.Recorder(optimizer, None)
     loss = torch.tensor(0.0)
     for step in range(args.steps):
         optimizer.zero_grad()

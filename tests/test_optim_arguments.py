@@ -118,7 +118,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "schedule": (lambda: plain(topology=[]), "ValueError", "no steps"),
     "windows": (scheduled_window, "ValueError", "no schedule"),
     "exact": (exact_now_and_then, "ValueError", "every must be 1"),
-    "exact by windows": (exact_by_windows, "ValueError", "averages more than parameters"),
+    "exact by windows": (
+        exact_by_windows,
+        "ValueError",
+        "GradientTracking goes with .*, not with win_put",
+    ),
     "compression": (lambda: plain(compression="zip"), "ValueError", "fp16, bf16, int8"),
     "compressed windows": (
         lambda: plain(compression="int8", communication="win_put"),

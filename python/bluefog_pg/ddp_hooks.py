@@ -18,7 +18,8 @@ from torch.futures import Future
 from torch.nn import Parameter
 
 from bluefog_pg._member import member_of
-from bluefog_pg.optim.averages import started
+from bluefog_pg.optim.averages import begin_average
+from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.routes import Route, routes_of
 
 if TYPE_CHECKING:
@@ -40,12 +41,16 @@ class NeighborState:
         self, topology: "Topology | None" = None, group: dist.ProcessGroup | None = None
     ) -> None:
         self.group = group
-        self._routes = routes_of(topology, member_of(group))
-        self.route = Route()
+        self._knobs = Knobs(routes_of(topology, member_of(group)))
+        self._route = Route()
 
     def advance(self) -> None:
         """The next pass begins."""
-        self.route = next(self._routes)
+        self._route = self._knobs.route()
+
+    def begin(self, tensors: Tensor | list[Tensor]) -> dist.Work:
+        """An average of the pass."""
+        return begin_average(tensors, self._route, self.group)
 
 
 def neighbor_average_hook(state: NeighborState, bucket: GradBucket) -> Future[Tensor]:
@@ -104,7 +109,7 @@ class NeighborAverager(ModelAverager):
         works = []
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             alike = [tensor for tensor in tensors if tensor.dtype == dtype]
-            works.append((alike, _start(alike, self._state)))
+            works.append((alike, self._state.begin(alike)))
         for alike, work in works:
             work.wait()
             torch._foreach_copy_(alike, work.result())
@@ -115,11 +120,7 @@ def _tensors_of(entry: Parameter | Mapping[str, Any]) -> list[Tensor]:
     return [param for param in given if param.requires_grad]
 
 
-def _start(tensors: Tensor | list[Tensor], state: NeighborState) -> dist.Work:
-    return started(state.route, tensors, state.group)
-
-
 def _averaged(buffer: Tensor, state: NeighborState) -> Future[Tensor]:
-    future: Any = _start(buffer, state).get_future()
+    future: Any = state.begin(buffer).get_future()
     averaged: Future[Tensor] = future.then(lambda done: done.value()[0])
     return averaged

@@ -53,7 +53,8 @@ void addWindows(py::module_& module) {
       .def_readonly("version", &State::version)
       .def_readonly("changes", &State::changes)
       .def_readonly("age", &State::age)
-      .def_readonly("p", &State::p);
+      .def_readonly("p", &State::p)
+      .def_readonly("has_ended", &State::has_ended);
 
   py::class_<Sent>(module, "SentTo")
       .def_readonly("puts", &Sent::puts)

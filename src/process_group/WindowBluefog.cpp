@@ -363,7 +363,8 @@ std::map<int, WindowBluefog::State> WindowBluefog::states(const std::vector<int>
     const std::chrono::duration<double> age = Slot::Clock::now() - slot.lastChange();
     states[writer] = {
         slot.version(), slot.changesInAll(),
-        slot.changesInAll() == 0 ? std::numeric_limits<double>::infinity() : age.count(), slot.p()};
+        slot.changesInAll() == 0 ? std::numeric_limits<double>::infinity() : age.count(), slot.p(),
+        means_.lives->hasEnded(writer)};
   }
   return states;
 }

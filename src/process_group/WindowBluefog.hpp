@@ -79,12 +79,13 @@ class WindowBluefog {
   double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }
   void multiplyP(double factor);
   // Of the slots of those ranks; changes since the last update, changes in all, and the seconds
-  // since the last one (infinite where there was none).
+  // since the last one (infinite where there was none); whether their writer has died.
   struct State {
     uint32_t version;
     uint64_t changes;
     double age;
     double p;
+    bool has_ended;
   };
   std::map<int, State> states(const std::vector<int>& writers) const;
 

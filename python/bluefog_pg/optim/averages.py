@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -17,29 +16,23 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.knobs import Knobs
 
 
-class Average(Communication):
-    """Of each tensor by one operation, which gives a new tensor."""
+def ending(work: dist.Work, tensor: Tensor) -> Finish:
+    """Waits for an operation's result, and puts it where the tensor is."""
 
-    def __init__(self, start: Callable[[Tensor], dist.Work]) -> None:
-        self._start = start
+    def finish() -> None:
+        work.wait()
+        tensor.copy_(work.result()[0])
 
-    def begin(self, flat: Tensor) -> Finish:
-        work = self._start(flat)
-
-        def finish() -> None:
-            work.wait()
-            flat.copy_(work.result()[0])
-
-        return finish
+    return finish
 
 
-def started(
-    route: Route,
+def begin_average(
     tensors: Tensor | list[Tensor],
+    route: Route,
     group: dist.ProcessGroup | None,
     enable_topo_check: bool = False,
 ) -> dist.Work:
-    """An average of neighbours over that route."""
+    """With neighbours, over that route."""
     return neighbors.neighbor_allreduce(
         tensors,
         self_weight=route.self_weight,
@@ -51,31 +44,30 @@ def started(
     )
 
 
-class NeighborAverage(Average):
+class NeighborAverage(Communication):
     """Over the group's topology, or the edges that the knobs say."""
 
     def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
-        super().__init__(self._average)
         self._knobs, self._group = knobs, group
         self._route = Route()
 
     def advance(self) -> None:
         self._route = self._knobs.route()
 
-    def _average(self, flat: Tensor) -> dist.Work:
-        return started(self._route, flat, self._group, self._knobs.enable_topo_check)
+    def begin(self, flat: Tensor) -> Finish:
+        work = begin_average(flat, self._route, self._group, self._knobs.enable_topo_check)
+        return ending(work, flat)
 
 
-class MachineAverage(Average):
+class MachineAverage(Communication):
     """Over the topology of the group's machines, or the edges that the knobs say."""
 
     def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
-        super().__init__(self._average)
         self._knobs, self._group = knobs, group
 
-    def _average(self, flat: Tensor) -> dist.Work:
+    def begin(self, flat: Tensor) -> Finish:
         knobs = self._knobs
-        return neighbors.hierarchical_neighbor_allreduce(
+        work = neighbors.hierarchical_neighbor_allreduce(
             flat,
             self_weight=knobs.self_weight,
             src_machine_weights=knobs.src_machine_weights,
@@ -84,10 +76,14 @@ class MachineAverage(Average):
             group=self._group,
             async_op=True,
         )
+        return ending(work, flat)
 
 
-class GlobalAverage(Average):
+class GlobalAverage(Communication):
     """Of all ranks of the group."""
 
     def __init__(self, group: dist.ProcessGroup | None) -> None:
-        super().__init__(lambda flat: collectives.allreduce(flat, group=group, async_op=True))
+        self._group = group
+
+    def begin(self, flat: Tensor) -> Finish:
+        return ending(collectives.allreduce(flat, group=self._group, async_op=True), flat)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,62 +13,81 @@ from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import Route, settled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from bluefog_pg._member import Member
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.knobs import Knobs
 
-
-class _Copies:
-    """What the ranks of one exchange know of each other's tensors."""
-
-    def __init__(self, flat: Tensor, sources: int) -> None:
-        self.own = torch.zeros_like(flat)
-        self.theirs = [torch.zeros_like(flat) for _ in range(sources)]
+_SENT_TO = 8  # bytes at a message's end: whom its sender has sent it to
 
 
 class CompressedAverage(Communication):
     """w <- w + gamma sum_j w_ij (copy of w_j - copy of w_i), where ranks send how copies change.
 
     Each sends, compressed, what its neighbours' copies of its parameters lack: what is not sent now
-    stays in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019). In a
-    schedule each of its steps has copies of its own.
+    stays in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019). For
+    each set of ranks that it sends to there is another copy, which is theirs alone: so all that
+    have a copy have the same, to the bit.
     """
 
     def __init__(self, compressor: Compressor, knobs: Knobs, member: Member) -> None:
         self._compressor, self._knobs, self._member = compressor, knobs, member
-        self._copies: dict[tuple[int, tuple[int, ...], tuple[int, ...]], _Copies] = {}
+        # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.
+        self._own: dict[tuple[int, bytes], Tensor] = {}
+        self._theirs: dict[tuple[int, int, bytes], Tensor] = {}
         self._route = Route()
+        self._place = 0
 
     def advance(self) -> None:
-        self._route = self._knobs.route()
+        self._route, self._place = self._knobs.route(), 0
+        self._check(self._route)
 
     def begin(self, flat: Tensor) -> Finish:
         _, weights, destinations = settled(self._route, self._member)
-        sources = tuple(weights)
-        key = (id(flat), sources, tuple(destinations))
-        copies = self._copies.get(key)
-        if copies is None:
-            copies = self._copies[key] = _Copies(flat, len(sources))
-        message = self._compressor.compress(flat - copies.own)
-        copies.own.add_(self._compressor.decompress(message, flat))
+        place, self._place = self._place, self._place + 1
+        sent_to = _digest(destinations)
+        own = self._own.setdefault((place, sent_to), torch.zeros_like(flat))
+        message = self._compressor.compress(flat - own)
+        own.add_(self._compressor.decompress(message, flat))
         work = neighbors.neighbor_allgather(
-            message,
-            src_ranks=sources,
+            torch.cat([message, torch.tensor(list(sent_to), dtype=torch.uint8)]),
+            src_ranks=list(weights),
             dst_ranks=destinations,
+            enable_topo_check=self._knobs.enable_topo_check,
             group=self._member.group,
             async_op=True,
         )
 
         def finish() -> None:
             work.wait()
-            messages = work.result()[0].view(-1, message.numel())
-            for theirs, got, weight in zip(copies.theirs, messages, weights.values(), strict=True):
-                theirs.add_(self._compressor.decompress(got.clone(), flat))
-                flat.add_(theirs - copies.own, alpha=self._compressor.gamma * weight)
+            messages = work.result()[0].view(-1, message.numel() + _SENT_TO)
+            for got, (rank, weight) in zip(messages, weights.items(), strict=True):
+                key = (place, rank, bytes(got[-_SENT_TO:].tolist()))
+                theirs = self._theirs.setdefault(key, torch.zeros_like(flat))
+                theirs.add_(self._compressor.decompress(got[:-_SENT_TO].clone(), flat))
+                flat.add_(theirs - own, alpha=self._compressor.gamma * weight)
 
         return finish
 
     def close(self) -> None:
-        self._copies.clear()
+        self._own.clear()
+        self._theirs.clear()
+
+    def _check(self, route: Route) -> None:
+        where = f"{self._member.who} DistributedOptimizer, compressed: "
+        if (route.self_weight is None) != (route.src_weights is None):
+            raise ValueError(f"{where}self_weight and src_weights belong together: set both")
+        if isinstance(route.dst_weights, Mapping) and any(
+            weight != 1 for weight in route.dst_weights.values()
+        ):
+            raise ValueError(
+                f"{where}dst_weights must be ranks, without weights, which belong into src_weights "
+                "of those who receive"
+            )
+
+
+def _digest(ranks: Sequence[int]) -> bytes:
+    return zlib.crc32(repr(sorted(ranks)).encode()).to_bytes(_SENT_TO, "little")

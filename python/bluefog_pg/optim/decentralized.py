@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,9 +15,10 @@ from bluefog_pg import collectives
 from bluefog_pg._member import member_of
 from bluefog_pg.optim.bucket import parted
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
-from bluefog_pg.optim.gradients import Ready
 from bluefog_pg.optim.order import AdaptWithCombine, Update
-from bluefog_pg.optim.passes import Backwards
+from bluefog_pg.optim.parameters import params_of
+from bluefog_pg.optim.passes import Backwards, Loads
+from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.state import allreduce_parameters
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ class DecentralizedDataParallel(Module):
     the parameters with the neighbours' is formed from one step to the next (sync=True); or each
     rank takes what has come, and waits for nobody (sync=False, by windows).
 
-    Between steps the parameters of other ranks are on their way: change these by `global_avg`, or
-    load others before the first step.
+    Between steps the parameters of other ranks are on their way: change these by `global_avg` or
+    `load_state_dict`.
 
     Args:
         module: the model.
@@ -95,7 +97,13 @@ class DecentralizedDataParallel(Module):
         self._accumulates = False
         names = {param: name for name, param in module.named_parameters()}
         params = [param for param in module.parameters() if param.requires_grad]
+        if not params:
+            raise ValueError(
+                f"{self._member.who} DecentralizedDataParallel: no parameter of the module "
+                "requires a gradient"
+            )
         parts = parted(params, bucket_size_in_mb * 2**20)
+        topologies = _for_each(topology, len(parts))
         self._orders = [_CombineAhead() for _ in parts]
         self._optimizers = [
             DistributedOptimizer(
@@ -103,7 +111,7 @@ class DecentralizedDataParallel(Module):
                 [],
                 "neighbor_allreduce" if sync else "win_put",
                 order=self._orders[number],
-                topology=topology,
+                topology=topologies[number],
                 window_prefix=f"{type(module).__name__}.{number}",
                 bucket_bytes=math.inf,
                 group=group,
@@ -113,16 +121,32 @@ class DecentralizedDataParallel(Module):
         self._schedulers = [lr_scheduler_fn(o) for o in self._optimizers] if lr_scheduler_fn else []
         self._ready = Ready(parts, self._step)
         self._backwards = Backwards(params, self)
+        self._loads = Loads([module], self._synchronize)
+        self._is_closed = False
+
+    @property
+    def optimizers(self) -> list[DistributedOptimizer]:
+        """That of each bucket."""
+        return list(self._optimizers)
+
+    @property
+    def schedulers(self) -> list[LRScheduler]:
+        """That of each bucket's optimizer."""
+        return list(self._schedulers)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.training and torch.is_grad_enabled() and not self._accumulates:
+            self._ready.restart()  # the last pass may have failed in its midst
+            self._backwards.restart()
         return self.module(*args, **kwargs)
 
     def set_topology(self, topology: Topology | Mapping[str, Topology] | None) -> None:
         """Average over this one from now on; all ranks do. Asyncddp's {"topology": ...}, too."""
         if isinstance(topology, Mapping):
             topology = topology["topology"]
-        for optimizer in self._optimizers:
-            optimizer.set_topology(topology)
+        each = _for_each(topology, len(self._optimizers))
+        for optimizer, its_topology in zip(self._optimizers, each, strict=True):
+            optimizer.set_topology(its_topology)
 
     def set_accumulate_grad(self, enable: bool = True) -> None:
         """True: backward() adds to the gradients, and makes no step."""
@@ -135,8 +159,7 @@ class DecentralizedDataParallel(Module):
         Returns:
             The consensus distance before: the root of the mean over ranks of |w - mean|^2.
         """
-        for optimizer in self._optimizers:
-            optimizer.synchronize()
+        self._synchronize()
         before = [param.clone() for param in self.module.parameters()]
         allreduce_parameters(self.module.parameters(), self._member.group)
         if self._averages_buffers:
@@ -145,14 +168,16 @@ class DecentralizedDataParallel(Module):
             (was - param).abs().square().sum().double()
             for was, param in zip(before, self.module.parameters(), strict=True)
         ]
-        if self._member.size > 1:
+        if self._member.size > 1 and not self._is_closed:
             self._go_on()
         spread = collectives.allreduce(torch.stack(squares).sum(), group=self._member.group)
         return float(spread.sqrt())
 
     def close(self) -> None:
         """Finish what is under way, and free windows; backward() makes no steps any more."""
+        self._is_closed = True
         self._backwards.remove()
+        self._loads.remove()
         for optimizer in self._optimizers:
             optimizer.close()
 
@@ -169,6 +194,10 @@ class DecentralizedDataParallel(Module):
         if self._scaler is not None:
             self._scaler.update()
 
+    def _synchronize(self) -> None:
+        for optimizer in self._optimizers:
+            optimizer.synchronize()
+
     def _go_on(self) -> None:
         """From what all ranks have now: windows, too, hold that when it returns."""
         for order in self._orders:
@@ -178,7 +207,7 @@ class DecentralizedDataParallel(Module):
     @torch.no_grad()
     def _step(self, number: int) -> None:
         optimizer = self._optimizers[number]
-        params = [param for group in optimizer.param_groups for param in group["params"]]
+        params = list(params_of(optimizer))
         scaler = self._scaler if any(param.grad is not None for param in params) else None
         if scaler is not None:
             scaler.unscale_(optimizer)
@@ -191,3 +220,10 @@ class DecentralizedDataParallel(Module):
         optimizer.zero_grad()
         if self._schedulers:
             self._schedulers[number].step()
+
+
+def _for_each(topology: Any, count: int) -> list[Any]:
+    """The topology of each bucket's optimizer: all take the same steps."""
+    if isinstance(topology, Iterator):
+        return list(itertools.tee(topology, count))
+    return [topology] * count

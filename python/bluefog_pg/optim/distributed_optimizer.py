@@ -16,6 +16,8 @@ from torch.optim import Optimizer
 from bluefog_pg._member import member_of
 from bluefog_pg.optim.bucket import LIMIT
 from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.parameters import params_of
+from bluefog_pg.optim.plan import Plan
 from bluefog_pg.optim.training import Training
 
 if TYPE_CHECKING:
@@ -77,22 +79,10 @@ class DistributedOptimizer(Optimizer):
     dst_machine_weights: Mapping[int, float] | Sequence[int] | None
     enable_topo_check: bool
     _plain: type[Optimizer]
-    _plain_scales: bool
     _training: Training
 
-    def __new__(cls, optimizer: Optimizer, *_args: Any, **_kwargs: Any) -> Self:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                "[bluefog] DistributedOptimizer: optimizer must be a torch.optim.Optimizer, not "
-                f"{type(optimizer).__name__}"
-            )
-        if isinstance(optimizer, DistributedOptimizer):
-            raise TypeError("[bluefog] DistributedOptimizer: the optimizer is distributed already")
-        optimizer.__class__ = _mixed(cls, type(optimizer))
-        return cast("Self", optimizer)
-
-    def __init__(
-        self,
+    def __new__(
+        cls,
         optimizer: Optimizer,
         model: Module | Sequence[Module],
         communication: str = "neighbor_allreduce",
@@ -104,25 +94,29 @@ class DistributedOptimizer(Optimizer):
         window_prefix: str | None = None,
         bucket_bytes: float = LIMIT,
         group: dist.ProcessGroup | None = None,
-    ) -> None:
-        try:
-            self._training = Training(
-                optimizer,
-                [model] if isinstance(model, Module) else list(model),
-                member_of(group),
-                communication=communication,
-                order=order,
-                every=every,
-                compression=compression,
-                topology=topology,
-                window_prefix=window_prefix,
-                bucket_bytes=bucket_bytes,
+    ) -> Self:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                "[bluefog] DistributedOptimizer: optimizer must be a torch.optim.Optimizer, not "
+                f"{type(optimizer).__name__}"
             )
-        except BaseException:
-            optimizer.__class__ = self._plain
-            raise
-        _keep_tracking(self)
+        if isinstance(optimizer, DistributedOptimizer):
+            raise TypeError("[bluefog] DistributedOptimizer: the optimizer is distributed already")
+        self = cast("Self", optimizer)
+        self._training = Training(
+            optimizer,
+            [model] if isinstance(model, Module) else list(model),
+            member_of(group),
+            Plan(communication, order, every, compression, topology, window_prefix, bucket_bytes),
+            lambda: self._own_step(None),
+        )
         self._is_skipping = False
+        _keep_tracking(optimizer)
+        optimizer.__class__ = _class_of_both(cls, type(optimizer))  # nothing fails any more
+        return self
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        """It is made already: nothing of the optimizer begins anew."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -132,14 +126,19 @@ class DistributedOptimizer(Optimizer):
             with torch.enable_grad():
                 results.append(closure())
             closure = None
+        order = self._training.order
 
-        def update() -> None:
-            results.append(self._update(closure))
+        with _scaler_aside(self, order.has_updated) as is_infinite:
 
-        if self._is_skipping:
-            update()
-        else:
-            self._training.step(update)
+            def update() -> None:
+                if not is_infinite or order.reads_gradients:
+                    results.append(self._own_step(closure))
+
+            if self._is_skipping:
+                order.synchronize()
+                update()
+            else:
+                self._training.step(update)
         return next((result for result in results if result is not None), None)
 
     def synchronize(self) -> None:
@@ -181,14 +180,6 @@ class DistributedOptimizer(Optimizer):
     def communication(self, name: str) -> None:
         self._training.communication = name
 
-    def _update(self, closure: Callable[[], Any] | None) -> Any:
-        if self._plain_scales:
-            return self._own_step(closure)
-        if _is_infinite(self):
-            return None
-        with _unscaled(self):
-            return self._own_step(closure)
-
     def _own_step(self, closure: Callable[[], Any] | None) -> Any:
         step = self._plain.step
         return step(self, closure) if closure else step(self)
@@ -197,12 +188,11 @@ class DistributedOptimizer(Optimizer):
 _classes: dict[tuple[type, type], type] = {}
 
 
-def _mixed(cls: type, plain: type) -> type:
+def _class_of_both(cls: type, plain: type) -> type:
     """A class of the plain one's name that derives from both."""
     if known := _classes.get((cls, plain)):
         return known
-    scales = getattr(plain, "_step_supports_amp_scaling", False)
-    own = {"_plain": plain, "_plain_scales": scales, "__module__": plain.__module__}
+    own = {"_plain": plain, "__module__": plain.__module__}
     return _classes.setdefault((cls, plain), type(plain.__name__, (cls, plain), own))
 
 
@@ -222,32 +212,36 @@ def _keep_tracking(optimizer: Optimizer) -> None:
     vars(optimizer)["step"] = step
 
 
-def _is_infinite(optimizer: Optimizer) -> bool:
-    """As a GradScaler has found."""
-    found = getattr(optimizer, "found_inf", None)
-    return found is not None and bool(found.item())
-
-
 @contextlib.contextmanager
-def _unscaled(optimizer: Optimizer) -> Iterator[None]:
-    """As a GradScaler has it for optimizers that know nothing of scales."""
-    scale = getattr(optimizer, "grad_scale", None)
-    if scale is not None:
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    param.grad.div_(scale)
+def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
+    """Do here what a GradScaler has left to the optimizer, before an order reads gradients.
+
+    Yields whether there are infinite ones, which are zeros then.
+    """
     own = vars(optimizer)
     hidden: dict[str, Any] = {
         name: own.pop(name) for name in ("grad_scale", "found_inf") if name in own
     }
+    scale, found = hidden.get("grad_scale"), hidden.get("found_inf")
+    if found is not None and has_updated:
+        raise RuntimeError(
+            "[bluefog] DistributedOptimizer: AdaptThenCombine(in_backward=True) has made its "
+            "update before the GradScaler has unscaled anything; use order='atc'"
+        )
+    is_infinite = found is not None and bool(found.item())
+    gradients = [param.grad for param in params_of(optimizer) if param.grad is not None]
+    for gradient in gradients:
+        if is_infinite:
+            gradient.zero_()
+        elif scale is not None:
+            gradient.div_(scale)
     try:
-        yield
+        yield is_infinite
     finally:
         own.update(hidden)
 
 
-def _turned(name: str) -> property:
+def _knob(name: str) -> property:
     """An attribute of the knobs."""
 
     def get(self: DistributedOptimizer) -> Any:
@@ -260,4 +254,4 @@ def _turned(name: str) -> property:
 
 
 for _name in (knob.name for knob in fields(Knobs) if knob.name != "routes"):
-    setattr(DistributedOptimizer, _name, _turned(_name))
+    setattr(DistributedOptimizer, _name, _knob(_name))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
-from bluefog_pg.optim.order import AdaptWithCombine, Order, Update
+from bluefog_pg.optim.order import AVERAGES, AdaptWithCombine, Order, Update
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,9 +25,10 @@ class ExactDiffusion(Order):
     stochastic gradients known as D2 (Tang et al., ICML 2018). For symmetric weights that sum to 1.
     """
 
+    exchanges_at_each_pass = True
+
     def open(self, site: Site) -> None:
         super().open(site)
-        require_each_pass(site, "exact diffusion")
         self._corrections = site.zeros()
 
     def memory(self) -> dict[str, list[Tensor]]:
@@ -74,11 +75,12 @@ class GradientTracking(AdaptWithCombine):
     bytes of the parameters. For optimizers whose update is linear in the gradient, as SGD's is.
     """
 
-    takes_windows = False
+    communications = AVERAGES
+    exchanges_at_each_pass = True
+    reads_gradients = True
 
     def open(self, site: Site) -> None:
         super().open(site)
-        require_each_pass(site, "gradient tracking")
         self._tracker = Tracker(site)
 
     def step(self, update: Update) -> None:
@@ -93,12 +95,3 @@ class GradientTracking(AdaptWithCombine):
 
     def _exchanged(self) -> list[list[Tensor]]:
         return [*super()._exchanged(), self._tracker.flats]
-
-
-def require_each_pass(site: Site, what: str) -> None:
-    """Raise ValueError where there are passes without an exchange."""
-    if site.every != 1:
-        raise ValueError(
-            f"{site.member.who} DistributedOptimizer: {what} exchanges at each pass; "
-            f"every must be 1, not {site.every}"
-        )

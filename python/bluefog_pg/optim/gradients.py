@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from bluefog_pg import collectives
 from bluefog_pg.optim.bucket import views_of
 from bluefog_pg.optim.order import Order
+from bluefog_pg.optim.ready import Ready
+from bluefog_pg.optim.site import Exchange
 
 if TYPE_CHECKING:
+    from torch.nn import Parameter
+
     from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.communication import Finish
     from bluefog_pg.optim.site import Site
-
-
-class Ready:
-    """Calls `act` with each part's number when a backward pass has formed its gradients, in order.
-
-    So all ranks act in one order. A part that lacks gradients has its turn at the end of the pass.
-    """
-
-    def __init__(self, parts: Sequence[Sequence[Parameter]], act: Callable[[int], None]) -> None:
-        self._sizes, self._act = [len(part) for part in parts], act
-        self._part_of = {param: number for number, part in enumerate(parts) for param in part}
-        self._begin()
-
-    def gradient(self, param: Parameter) -> None:
-        self._lacking[self._part_of[param]] -= 1
-        while self._next < len(self._sizes) and self._lacking[self._next] == 0:
-            self._act_next()
-
-    def end(self) -> None:
-        while self._next < len(self._sizes):
-            self._act_next()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._next, self._lacking = 0, list(self._sizes)
-
-    def _act_next(self) -> None:
-        self._next += 1
-        self._act(self._next - 1)
 
 
 class GradientAverage(Order):
@@ -54,13 +26,17 @@ class GradientAverage(Order):
     The mean is there when backward returns: it is formed bucket by bucket meanwhile.
     """
 
+    communications = ("gradient_allreduce",)
     watches_backward = True
 
     def open(self, site: Site) -> None:
         super().open(site)
         self._ready = Ready([bucket.params for bucket in site.buckets], self._begin)
-        self._ends: list[Finish] = []
         self._backwards = 0
+
+    def forward(self) -> None:
+        self._ready.restart()
+        self.synchronize()  # with a pass that has failed
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
@@ -73,10 +49,10 @@ class GradientAverage(Order):
         if self._backwards == self.site.every:
             self._backwards = 0
             self._ready.end()
-            while self._ends:
-                self._ends.pop(0)()
+            self.synchronize()
 
     def _begin(self, number: int) -> None:
+        self._exchange = self._exchange or Exchange(self.site.tally)
         bucket = self.site.buckets[number]
         group, flat = self.site.member.group, _with_users(bucket)
         work = collectives.allreduce(flat, group=group, async_op=True)
@@ -89,7 +65,7 @@ class GradientAverage(Order):
             for param, view, users in zip(bucket.params, views, used, strict=True):
                 param.grad = view if users else None
 
-        self._ends.append(finish)
+        self._exchange.add(finish)
 
 
 def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:

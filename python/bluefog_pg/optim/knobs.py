@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bluefog_pg.optim.routes import Route
 
@@ -19,10 +19,17 @@ class Knobs:
     src_machine_weights: Mapping[int, float] | None = None
     dst_machine_weights: Mapping[int, float] | Sequence[int] | None = None
     enable_topo_check: bool = False
+    following: Route = field(default_factory=Route, init=False)  # the routes' last
 
     def route(self) -> Route:
         """Of the next step."""
-        following = next(self.routes)
+        try:
+            self.following = next(self.routes)
+        except StopIteration:
+            raise ValueError(
+                "[bluefog] the topology's iterator has ended; give one "
+                "without end, or a list of digraphs, which begins again"
+            ) from None
         if self.self_weight is None and self.src_weights is None and self.dst_weights is None:
-            return following
+            return self.following
         return Route(self.self_weight, self.src_weights, self.dst_weights)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import Parameter
 
-from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.order import Order, Update, copy_alike
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.optim import Optimizer
 
     from bluefog_pg.optim.site import Site
@@ -33,14 +32,29 @@ class LocalSteps(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self._anchors = [Parameter(flat.clone()) for flat in site.parameters()]
+        self._anchors = [Parameter(flat) for flat in site.zeros()]
         self._outer = self._make(self._anchors)
         self._steps = 0
+        self._has_anchors = False
 
-    def memory(self) -> dict[str, list[Tensor]]:
-        return {"anchor": [anchor.data for anchor in self._anchors]}
+    def memory(self) -> dict[str, Any]:
+        return {
+            "anchors": [anchor.data for anchor in self._anchors],
+            "outer": self._outer.state_dict(),
+            "steps": self._steps if self._has_anchors else None,
+        }
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        for anchor, saved in zip(self._anchors, memory["anchors"], strict=True):
+            copy_alike(anchor.data, saved)
+        self._outer.load_state_dict(memory["outer"])
+        self._steps, self._has_anchors = memory["steps"] or 0, memory["steps"] is not None
 
     def step(self, update: Update) -> None:
+        if not self._has_anchors:  # what ranks begin with may have been sent around until now
+            self._has_anchors = True
+            for anchor, flat in zip(self._anchors, self.site.parameters(), strict=True):
+                anchor.data.copy_(flat)
         update()
         self._steps += 1
         if self._steps % self.site.every:

@@ -14,6 +14,7 @@ from torch.nn import Module
 
 from bluefog_pg import collectives
 from bluefog_pg._stats import stats
+from bluefog_pg.optim.parameters import params_of
 from bluefog_pg.windows import window_stats
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ class Recorder:
 
     Args:
         optimizer: a distributed one.
-        to: a CSV file, which is made anew, or what has `add_scalar`.
+        to: a CSV file, which is made anew; what has `add_scalar`; or None.
         group: the optimizer's.
     """
 
     def __init__(
         self,
         optimizer: DistributedOptimizer,
-        to: str | os.PathLike[str] | Writer,
+        to: str | os.PathLike[str] | Writer | None,
         group: dist.ProcessGroup | None = None,
     ) -> None:
         self._optimizer, self._group = optimizer, group
@@ -84,7 +85,6 @@ class Recorder:
         """
         now = self._now()
         found = dict(values) | {name: now[name] - self._last[name] for name in now}
-        self._last = now
         slots = [
             slot
             for window in window_stats(self._group).values()
@@ -94,8 +94,9 @@ class Recorder:
             found["age"] = max(slot["age"] for slot in slots)
             found["lag"] = max(slot["version"] for slot in slots)
         if distance:
-            params = [p for group in self._optimizer.param_groups for p in group["params"]]
+            params = params_of(self._optimizer)
             found["consensus_distance"] = consensus_distance(params, self._group)
+        self._last = self._now()  # what the distance has sent is none of the training's
         self._put(step, found)
         return found
 
@@ -110,7 +111,7 @@ class Recorder:
                 self._writer.add_scalar(name, value, step)
         elif self._path is not None:
             is_new = not self._names
-            self._names = self._names or ["step", *found]
+            self._names = self._names or [*dict.fromkeys(["step", *found, "consensus_distance"])]
             with self._path.open("w" if is_new else "a", newline="") as file:
                 table = csv.DictWriter(file, self._names, restval="", extrasaction="ignore")
                 if is_new:

@@ -11,7 +11,6 @@ from bluefog_pg.optim.order import Order, Update
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.site import Site
 
 
@@ -21,6 +20,8 @@ class QuasiGlobalMomentum(Order):
     m <- momentum m + (1 - momentum) (w before - w after) / lr: it holds what neighbours did, too
     (Lin, Karimireddy, Stich and Jaggi, ICML 2021). For SGD without momentum of its own.
     """
+
+    reads_gradients = True
 
     def __init__(self, momentum: float = 0.9) -> None:
         self._momentum = momentum
@@ -42,8 +43,9 @@ class QuasiGlobalMomentum(Order):
         self._steps += 1
         if self._steps % self.site.every == 0:
             self.site.exchange(flats).finish()
-        for bucket, move, was in zip(self.site.buckets, self._moves, before, strict=True):
-            moved = was.sub_(bucket.flat).div_(_rates(self.site, bucket))
+        rates = _rates(self.site)
+        for flat, move, was, rate in zip(flats, self._moves, before, rates, strict=True):
+            moved = _over(was.sub_(flat), rate)
             move.mul_(beta).add_(moved, alpha=1 - beta)
 
 
@@ -53,24 +55,32 @@ class DecentLaM(Order):
     So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021).
     """
 
+    exchanges_at_each_pass = True
+    reads_gradients = True
+
     def step(self, update: Update) -> None:
-        flats = self.site.parameters()
-        rates = [_rates(self.site, bucket) for bucket in self.site.buckets]
+        flats, rates = self.site.parameters(), _rates(self.site)
         ends = [
             flat - rate * flat_gradient(bucket)
             for flat, rate, bucket in zip(flats, rates, self.site.buckets, strict=True)
         ]
         self.site.exchange(ends).finish()
         for bucket, end, rate in zip(self.site.buckets, ends, rates, strict=True):
-            set_gradient(bucket, (bucket.flat - end).div_(rate))
+            set_gradient(bucket, _over(bucket.flat - end, rate))
         update()
 
 
-def _rates(site: Site, bucket: Bucket) -> Tensor:
-    """The learning rate of each element."""
+def _rates(site: Site) -> list[Tensor]:
+    """Each bucket's elements' learning rates."""
     groups = site.optimizer.param_groups
     rate_of = {param: group["lr"] for group in groups for param in group["params"]}
-    rates = bucket.flat.new_empty(bucket.flat.shape)
-    for param, view in zip(bucket.params, views_of(rates, bucket.params), strict=True):
-        view.fill_(rate_of[param])
+    rates = site.zeros()
+    for bucket, flat in zip(site.buckets, rates, strict=True):
+        for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+            view.fill_(rate_of[param])
     return rates
+
+
+def _over(move: Tensor, rate: Tensor) -> Tensor:
+    """The gradient of a move, in place; 0 where nothing learns."""
+    return move.div_(rate).masked_fill_(rate == 0, 0.0)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bluefog_pg.optim.ready import Ready
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -13,14 +17,22 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.site import Exchange, Site
 
 Update = Callable[[], None]
+AVERAGES = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "allreduce")
+WINDOWS = ("win_put", "win_get")
 
 
 class Order:
     """What an optimizer does around its own update; this one, nothing: each rank by itself."""
 
-    site: Site
+    communications: tuple[str, ...] = AVERAGES  # that it goes with
+    exchanges_at_each_pass = False  # so that `every` has to be 1
+    takes_compression = True
+    takes_weights = True  # those of a topology's edges
+    reads_gradients = False  # and forms others of them
     watches_backward = False  # whether `gradient` and `backward` are to be called
-    takes_windows = False  # whether parameters are all that it averages
+    has_updated = False  # in a backward pass, before step()
+    site: Site
+    _exchange: Exchange | None = None  # under way
 
     def open(self, site: Site) -> None:
         """Work on these buckets from now on, as if nothing had been before."""
@@ -37,10 +49,26 @@ class Order:
 
     def synchronize(self) -> None:
         """Wait for what is under way."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.finish()
 
-    def memory(self) -> dict[str, list[Tensor]]:
-        """What it has to know when training is resumed: by name, of the buckets' shapes."""
+    def memory(self) -> dict[str, Any]:
+        """What it has to know when training is resumed: by name, tensors, of which each is its own.
+
+        The tensors are those that it works with.
+        """
         return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on from what `memory` gave.
+
+        Raises:
+            KeyError, ValueError: that was of other buckets.
+        """
+        for name, tensors in self.memory().items():
+            for mine, saved in zip(tensors, memory[name], strict=True):
+                copy_alike(mine, saved)
 
     def close(self) -> None:
         """The buckets are these no more. All ranks do."""
@@ -57,14 +85,15 @@ class AdaptWithCombine(Order):
     Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
     """
 
-    takes_windows = True
+    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
 
     def open(self, site: Site) -> None:
         super().open(site)
         self._forwards = 0
-        self._exchange: Exchange | None = None
+        self._has_heard = False
 
     def forward(self) -> None:
+        self._has_heard = True
         if self._exchange is not None:
             _warn_of_forward()
             return  # gradients may still be formed at these parameters
@@ -72,14 +101,11 @@ class AdaptWithCombine(Order):
         if self._forwards >= self.site.every:
             self._begin()
 
-    def synchronize(self) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.finish()
-
     def step(self, update: Update) -> None:
-        if not self.site.tells_of_forwards:
+        if not self._has_heard:
+            self.site.warn_of_no_forward()
             self.forward()
+        self._has_heard = False
         self.synchronize()
         update()
 
@@ -92,23 +118,74 @@ class AdaptWithCombine(Order):
 
 
 class AdaptThenCombine(Order):
-    """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012)."""
+    """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012).
 
-    takes_windows = True
+    Args:
+        in_backward: update each bucket, and begin its average, as soon as backward() has formed its
+            gradients; step() waits for the averages. For optimizers in which the update of a
+            parameter depends on that alone, and loops that do nothing to gradients between
+            backward() and step(): no clipping, no GradScaler.
+    """
+
+    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
+
+    def __init__(self, in_backward: bool = False) -> None:
+        self._in_backward = in_backward
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self.watches_backward = site.every > 1
+        self.watches_backward = site.every > 1 or self._in_backward
+        self._ready = Ready([bucket.params for bucket in site.buckets], self._adapt)
         self._backwards = 0
 
+    @property
+    def has_updated(self) -> bool:  # type: ignore[override]
+        return self._exchange is not None
+
+    def forward(self) -> None:
+        self._ready.restart()
+
+    @torch.no_grad()
+    def gradient(self, param: Parameter) -> None:
+        if not self._in_backward or self._backwards + 1 < self.site.every:
+            return
+        if self._exchange is not None and not self._ready.is_under_way:
+            raise RuntimeError(
+                f"{self.site.member.who} DistributedOptimizer: a second backward() before step(): "
+                "AdaptThenCombine(in_backward=True) has made its update in the first one. To "
+                "accumulate gradients over k passes use every=k"
+            )
+        self._ready.gradient(param)
+
+    @torch.no_grad()
     def backward(self) -> None:
         self._backwards += 1
+        if self._in_backward and self._backwards >= self.site.every:
+            self._ready.end()
 
     def step(self, update: Update) -> None:
-        update()
-        if self.site.every == 1 or self._backwards >= self.site.every:
-            self._backwards = 0
-            self.site.exchange(self.site.parameters()).finish()
+        if self._exchange is None:
+            update()
+            if self.site.every > 1 and self._backwards < self.site.every:
+                return
+            self._exchange = self.site.exchange(self.site.parameters())
+        self._backwards = 0
+        self.synchronize()
+
+    def _adapt(self, number: int) -> None:
+        if self._exchange is None:
+            self._exchange = self.site.exchange()
+        bucket = self.site.buckets[number]
+        self.site.update(bucket.params)
+        bucket.gather()
+        self._exchange.add(self.site.communication.begin(bucket.flat))
+
+
+def copy_alike(mine: Tensor, saved: Tensor) -> None:
+    """Raise ValueError where they are not."""
+    if mine.shape != saved.shape:
+        raise ValueError(f"{list(saved.shape)} is not {list(mine.shape)}")
+    mine.copy_(saved)
 
 
 def _warn_of_forward() -> None:

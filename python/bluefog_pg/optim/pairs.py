@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import torch
 
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.routes import settled
@@ -16,11 +19,17 @@ if TYPE_CHECKING:
 
 
 class AsynchronousPairs(Order):
-    """After each update this rank and a random neighbour j meet half-way, by (w_j - w_i) / 2 each.
+    """After each update this rank and a random neighbour j of d meet: by (w_j - w_i) / (d + 1).
 
-    j moves when it next steps: it is not asked. The sum over ranks, and of what is under way, is
-    what the updates have made it (AD-PSGD: Lian, Zhang, Zhang and Liu, ICML 2018).
+    Each moves that far to the other; j when it next steps: it is not asked, and until then this
+    rank meets others. So what moves a slow rank at once is an average, whoever has met it. The sum
+    over ranks, and of what is under way, is what the updates have made it (as AD-PSGD: Lian, Zhang,
+    Zhang and Liu, ICML 2018, where pairs meet half-way, and one waits for the other).
     """
+
+    communications = ("neighbor_allreduce",)
+    exchanges_at_each_pass = True
+    takes_compression = False
 
     def __init__(self, seed: int = 0) -> None:
         """`seed`: of the choice, which is another one on each rank."""
@@ -29,50 +38,113 @@ class AsynchronousPairs(Order):
     def open(self, site: Site) -> None:
         super().open(site)
         self._random = random.Random(f"{self._seed} {site.member.rank}")  # noqa: S311
-        _, sources, _ = settled(site.knobs.route(), site.member)
-        self._peers = sorted(sources)
-        self._windows = [
+        self._meetings = _Meetings(f"{site.prefix}.met", site)
+        self._pairs = [
             _Pair(flat, f"{site.prefix}.{number}", site)
             for number, flat in enumerate(site.parameters())
         ]
 
     def close(self) -> None:
-        while self._windows:
-            self._windows.pop().free()
+        while self._pairs:
+            self._pairs.pop().free()
+        self._meetings.free()
 
     def step(self, update: Update) -> None:
-        for window in self._windows:
-            window.collect()
+        self._collect()
         update()
-        if self._peers:
-            peer = self._random.choice(self._peers)
-            for window in self._windows:
-                window.meet(peer)
+        _, weights, _ = settled(self.site.knobs.route(), self.site.member)
+        peers = sorted(self._meetings.of_those_who_have_moved(weights))
+        if peers:
+            peer = self._random.choice(peers)
+            self.site.tally.exchanges += 1
+            for pair in self._pairs:
+                pair.meet(peer, 1 / (len(weights) + 1))
+            self._meetings.tell_of_one(peer)
+
+    def _collect(self) -> None:
+        met = self._meetings.met()  # all of these meetings' moves are there
+        for pair in self._pairs:
+            pair.collect()
+        self._meetings.tell_that_moved(met)
+
+
+class _Meetings:
+    """How often each rank has met this one, and how many of these meetings this one has moved by.
+
+    A window of two numbers for each rank that could meet: met, moved.
+    """
+
+    def __init__(self, name: str, site: Site) -> None:
+        near, group = _everyone(site), site.member.group
+        size = site.member.size
+        numbers = torch.zeros(2, dtype=torch.int64)
+        self._window = Window(
+            numbers, name, zero_init=True, neighbors=near, on_peer_failure="drop", group=group
+        )
+        self._met = [0] * size  # by this rank: whom how often
+        self._moved = [0] * size  # by meetings with whom
+
+    def met(self) -> dict[int, int]:
+        """How often the others have met this rank."""
+        return {rank: int(self._window.read(rank)[0]) for rank in self._window.sources}
+
+    def of_those_who_have_moved(self, ranks: Iterable[int]) -> list[int]:
+        """Those of the ranks who live, and have moved by all meetings with this one."""
+        states = self._window.states()
+        return [
+            rank
+            for rank in ranks
+            if not states[rank].has_ended and int(self._window.read(rank)[1]) == self._met[rank]
+        ]
+
+    def tell_of_one(self, peer: int) -> None:
+        self._met[peer] += 1
+        self._tell(peer)
+
+    def tell_that_moved(self, met: dict[int, int]) -> None:
+        for rank, count in met.items():
+            if count != self._moved[rank]:
+                self._moved[rank] = count
+                self._tell(rank)
+
+    def free(self) -> None:
+        self._window.free()
+
+    def _tell(self, rank: int) -> None:
+        self._window.put(torch.tensor([self._met[rank], self._moved[rank]]), dst_weights=[rank])
 
 
 class _Pair:
     """Of one bucket: a window in which others read it, and one for what they move it by."""
 
     def __init__(self, flat: Tensor, name: str, site: Site) -> None:
-        everyone = [rank for rank in range(site.member.size) if rank != site.member.rank]
-        neighbors, group = (everyone, everyone), site.member.group
-        self._read = Window(flat, f"{name}.w", zero_init=True, neighbors=neighbors, group=group)
+        near, group = _everyone(site), site.member.group
+        self._read = Window(
+            flat, f"{name}.w", zero_init=True, neighbors=near, on_peer_failure="drop", group=group
+        )
         moves = flat.new_zeros(flat.shape)
-        self._moved = Window(moves, f"{name}.d", zero_init=True, neighbors=neighbors, group=group)
+        self._moved = Window(
+            moves, f"{name}.d", zero_init=True, neighbors=near, on_peer_failure="drop", group=group
+        )
 
     def collect(self) -> None:
         moves = self._moved.update_then_collect(require_mutex=False)
         self._read.tensor.add_(moves)
         moves.zero_()
 
-    def meet(self, peer: int) -> None:
+    def meet(self, peer: int, part: float) -> None:
         self._read.get(src_weights=[peer])
-        half = self._read.read(peer).sub_(self._read.tensor).mul_(0.5)
-        self._read.tensor.add_(half)
-        self._moved.accumulate(half.neg_(), dst_weights=[peer])
+        move = self._read.read(peer).sub_(self._read.tensor).mul_(part)
+        self._read.tensor.add_(move)
+        self._moved.accumulate(move.neg_(), dst_weights=[peer])
 
     def free(self) -> None:
         self._moved.fence()
         self.collect()
         self._read.free()
         self._moved.free()
+
+
+def _everyone(site: Site) -> tuple[list[int], list[int]]:
+    others = [rank for rank in range(site.member.size) if rank != site.member.rank]
+    return others, others

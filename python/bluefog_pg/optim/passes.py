@@ -38,8 +38,27 @@ class Forwards:
             self._tell()
 
 
+class Loads:
+    """Calls `tell` before a model's `load_state_dict` replaces parameters."""
+
+    def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
+        def load(*_: Any) -> None:
+            tell()
+
+        self._handles: list[RemovableHandle] = []
+        for model in models:
+            watch: Any = model.register_load_state_dict_pre_hook
+            self._handles.append(watch(load))
+
+    def remove(self) -> None:
+        _remove(self._handles)
+
+
 class Backwards:
-    """Tells `who` of backward passes that reach the parameters."""
+    """Tells `who` of backward passes that reach the parameters.
+
+    Of activation checkpoints with use_reentrant=True each segment counts as a pass.
+    """
 
     def __init__(self, params: Iterable[Parameter], who: Watches) -> None:
         self._who = who
@@ -51,6 +70,10 @@ class Backwards:
 
     def remove(self) -> None:
         _remove(self._handles)
+
+    def restart(self) -> None:
+        """No pass is under way: the last one may have failed in its midst."""
+        self._is_under_way = False
 
     def _gradient(self, param: Any) -> None:
         if not self._is_under_way:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from bluefog_pg.optim.averages import Average, started
-from bluefog_pg.optim.exact import Tracker, require_each_pass
+from bluefog_pg.optim.averages import begin_average, ending
+from bluefog_pg.optim.exact import Tracker
 from bluefog_pg.optim.order import Order, Update
-from bluefog_pg.optim.routes import Route
+from bluefog_pg.optim.routes import Route, settled
 from bluefog_pg.optim.site import Exchange
-from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
     from bluefog_pg.optim.site import Site
@@ -26,10 +25,17 @@ class PushSum(Order):
     x / p tends to the mean (SGP: Assran et al., ICML 2019).
     """
 
+    communications: tuple[str, ...] = ("push_sum",)
+    takes_compression = False
+    takes_weights = False
+
     def open(self, site: Site) -> None:
         super().open(site)
         self._steps = 0
         self.p = torch.ones(1, dtype=torch.float64)
+
+    def memory(self) -> dict[str, Any]:
+        return {"p": [self.p]}
 
     def step(self, update: Update) -> None:
         self._scale(self.p.item())
@@ -46,14 +52,17 @@ class PushSum(Order):
     def _share(self, tensors: list[Tensor]) -> None:
         """Keep a share of each, give the others away, and add what comes."""
         route, group = Route(*self._weights()), self.site.member.group
-        average = Average(lambda tensor: started(route, tensor, group))
-        self.site.tally.exchanges += 1
-        Exchange([average.begin(tensor) for tensor in tensors], self.site.tally).finish()
+        exchange = Exchange(self.site.tally)
+        for tensor in tensors:
+            exchange.add(ending(begin_average(tensor, route, group), tensor))
+        exchange.finish()
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
-        near, route = topology_of(self.site.member).neighborhood, self.site.knobs.route()
-        sources = near.sources if route.src_weights is None else route.src_weights
-        to = near.destinations if route.dst_weights is None else route.dst_weights
+        knobs = self.site.knobs
+        route = knobs.route()  # of which a program may have set but a part
+        _, near_sources, near_destinations = settled(knobs.following, self.site.member)
+        sources = near_sources if route.src_weights is None else route.src_weights
+        to = near_destinations if route.dst_weights is None else route.dst_weights
         if isinstance(to, Mapping) and route.self_weight is not None:
             own, shares = route.self_weight, dict(to)
             if abs(own + sum(shares.values()) - 1) > 1e-9:
@@ -77,13 +86,16 @@ class PushDiging(PushSum):
     gradient, as SGD's is.
     """
 
+    communications = ("push_sum", "neighbor_allreduce")
+    exchanges_at_each_pass = True
+    reads_gradients = True
+
     def open(self, site: Site) -> None:
         super().open(site)
-        require_each_pass(site, "push-DIGing")
         self._tracker = Tracker(site)
 
-    def memory(self) -> dict[str, list[Tensor]]:
-        return self._tracker.memory()
+    def memory(self) -> dict[str, Any]:
+        return super().memory() | self._tracker.memory()
 
     def step(self, update: Update) -> None:
         self._tracker.track()

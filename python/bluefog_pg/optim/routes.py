@@ -33,7 +33,9 @@ class Route:
     dst_weights: Weights | Sequence[int] | None = None
 
 
-def routes_of(topology: Topology | None, member: Member) -> Iterator[Route]:
+def routes_of(
+    topology: Topology | None, member: Member, takes_weights: bool = True
+) -> Iterator[Route]:
     """Of every step, without end.
 
     Raises:
@@ -44,7 +46,7 @@ def routes_of(topology: Topology | None, member: Member) -> Iterator[Route]:
     if isinstance(topology, Iterator):
         return (_route_of_ranks(to, source) for to, source in topology)
     graphs = _graphs(topology, member)
-    _warn_of_doubtful(graphs, member)
+    _warn_of_doubtful(graphs, member, takes_weights)
     return cycle([_route(graph, member.rank) for graph in graphs])
 
 
@@ -106,7 +108,7 @@ def _route_of_ranks(to: Sequence[int], source: Sequence[int]) -> Route:
     return Route(alike, dict.fromkeys(source, alike), list(to))
 
 
-def _warn_of_doubtful(graphs: Sequence[Graph], member: Member) -> None:
+def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, takes_weights: bool) -> None:
     import networkx as nx
 
     if member.size > 1 and not nx.is_strongly_connected(nx.compose_all(graphs)):
@@ -115,7 +117,7 @@ def _warn_of_doubtful(graphs: Sequence[Graph], member: Member) -> None:
             "ranks never hear of others, and the ranks' models will not agree",
             stacklevel=5,
         )
-    for graph in graphs:
+    for graph in graphs if takes_weights else ():
         route = _route(graph, member.rank)
         total = (route.self_weight or 0.0) + sum((route.src_weights or {}).values())
         if abs(total - 1) > 1e-6:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from torch.nn import Parameter
     from torch.optim import Optimizer
 
     from bluefog_pg._member import Member
@@ -26,7 +28,7 @@ class Tally:
     waited: float = 0.0  # seconds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Site:
     """The buckets of an optimizer, and how they are averaged."""
 
@@ -37,8 +39,10 @@ class Site:
     knobs: Knobs
     member: Member
     prefix: str  # of names that are the optimizer's own in the group
-    tells_of_forwards: bool  # a model does
     tally: Tally
+    # Those parameters' part of the optimizer's own step.
+    update: Callable[[Sequence[Parameter]], None]
+    is_to_tell_of_forwards: bool  # a model is
 
     def parameters(self) -> list[Tensor]:
         """What the buckets hold, flat, where they may be changed."""
@@ -53,16 +57,34 @@ class Site:
     def exchange(self, *of_buckets: Sequence[Tensor]) -> Exchange:
         """Begin to average what has the buckets' shapes: parameters, trackers."""
         self.communication.advance()
-        self.tally.exchanges += 1
-        ends = [self.communication.begin(flat) for flats in of_buckets for flat in flats]
-        return Exchange(ends, self.tally)
+        exchange = Exchange(self.tally)
+        for flats in of_buckets:
+            for flat in flats:
+                exchange.add(self.communication.begin(flat))
+        return exchange
+
+    def warn_of_no_forward(self) -> None:
+        """Once. Where there is no model that could tell, nothing is amiss."""
+        if self.is_to_tell_of_forwards:
+            self.is_to_tell_of_forwards = False
+            warnings.warn(
+                f"{self.member.who} DistributedOptimizer: no forward pass of the model's training "
+                "before this step(), so nothing is averaged meanwhile, but in step(). Call the "
+                "model itself, model(x), in training mode; or wrap the module that is called",
+                stacklevel=6,
+            )
 
 
 class Exchange:
     """Averages under way, each of which ends in the tensor that it began with."""
 
-    def __init__(self, ends: list[Finish], tally: Tally) -> None:
-        self._ends, self._tally = ends, tally
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._ends: list[Finish] = []
+        tally.exchanges += 1
+
+    def add(self, end: Finish) -> None:
+        self._ends.append(end)
 
     def finish(self) -> None:
         """Once."""

@@ -72,8 +72,7 @@ def broadcast_optimizer_state(
     member = member_of(group)
     state: list[Any] = [optimizer.state_dict() if member.rank == root_rank else None]
     dist.broadcast_object_list(state, group=member.group, group_src=root_rank)
-    if member.rank != root_rank:
-        optimizer.load_state_dict(state[0])
+    optimizer.load_state_dict(state[0])
 
 
 def _tensors_of(op: str, params: Any, group: dist.ProcessGroup | None) -> list[Tensor]:

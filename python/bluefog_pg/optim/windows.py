@@ -23,7 +23,8 @@ Send = Callable[[Window], "WindowWork | None"]
 class WindowAverage(Communication):
     """With what lies in this rank's slots, of which each bucket has its own.
 
-    A rank that has died stops nobody, and counts no more.
+    A rank that has died stops nobody, and counts no more; one that nothing has come from counts not
+    yet. This rank's own parameters have their weights.
     """
 
     def __init__(self, prefix: str, send: Send, route: Route, member: Member) -> None:
@@ -49,7 +50,7 @@ class WindowAverage(Communication):
         def finish() -> None:
             if work is not None:
                 work.wait()
-            own, weights = self._among_the_living(window)
+            own, weights = self._of_those_who_count(window)
             window.update(self_weight=own, neighbor_weights=weights)
 
         return finish
@@ -59,8 +60,13 @@ class WindowAverage(Communication):
             _, window = self._windows.popitem()
             window.free()
 
-    def _among_the_living(self, window: Window) -> tuple[float, dict[int, float]]:
-        """This rank's own weight, which has those of the dead, and the others'."""
-        dead = [rank for rank, sent in window.sent().items() if sent.dropped]
-        weights = {rank: weight for rank, weight in self._weights.items() if rank not in dead}
-        return self._own + sum(self._weights.get(rank, 0.0) for rank in dead), weights
+    def _of_those_who_count(self, window: Window) -> tuple[float, dict[int, float]]:
+        """This rank's own weight, and the others'."""
+        states = window.states()
+        weights = {
+            rank: weight
+            for rank, weight in self._weights.items()
+            if states[rank].changes and not states[rank].has_ended
+        }
+        rest = (weight for rank, weight in self._weights.items() if rank not in weights)
+        return self._own + sum(rest), weights

@@ -23,6 +23,7 @@ class Spans:
             self._handles.append(model.register_forward_hook(self._end))
 
     def remove(self) -> None:
+        self._close()
         while self._handles:
             self._handles.pop().remove()
 
@@ -45,5 +46,6 @@ class Spans:
 
     def _close(self) -> None:
         while self._open:
+            title = self._open.pop()
             if line := timeline.current():
-                line.end(self._open.pop())
+                line.end(title)

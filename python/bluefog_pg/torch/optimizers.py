@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch.nn import Module, Parameter
@@ -14,6 +14,9 @@ from bluefog_pg import timeline
 from bluefog_pg.optim import DistributedOptimizer
 from bluefog_pg.torch._communication import CommunicationType
 from bluefog_pg.torch._spans import Spans
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "CommunicationType",
@@ -44,19 +47,25 @@ _NAMES = {
 class BluefogOptimizer(DistributedOptimizer):
     """With BlueFog's names for what may be turned."""
 
-    def __init__(self, optimizer: Optimizer, model: Model, *args: Any, **kwargs: Any) -> None:
+    _models: list[Module]
+    _step_function: StepFunction | None = None
+    _spans: Spans | None = None
+
+    def __new__(cls, optimizer: Optimizer, model: Model, *args: Any, **kwargs: Any) -> Self:
         models = _models(model)
-        super().__init__(optimizer, models, *args, **kwargs)
+        self = super().__new__(cls, optimizer, models, *args, **kwargs)
         self._models = models
-        self._step_function: StepFunction | None = None
-        self._spans: Spans | None = None
         if timeline.current() is not None:
             self.turn_on_timeline()
+        return self
 
     @property
     def communication_type(self) -> CommunicationType:
         """May be set between two steps, by all ranks."""
-        return next(kind for kind, name in _NAMES.items() if name == self.communication)
+        for kind, name in _NAMES.items():
+            if name == self.communication:
+                return kind
+        raise AttributeError(f"{self.communication} is no CommunicationType")
 
     @communication_type.setter
     def communication_type(self, kind: CommunicationType) -> None:
@@ -243,7 +252,10 @@ def _models(model: Model) -> list[Module]:
     """None of named parameters, which tell of no passes."""
     if isinstance(model, Module):
         return [model]
-    given: list[Any] = list(model or ())
+    try:
+        given: list[Any] = list(model or ())
+    except TypeError:
+        return [model]  # type: ignore[list-item]  # which is none, as the optimizer will say
     return [] if all(isinstance(entry, tuple) for entry in given) else given
 
 

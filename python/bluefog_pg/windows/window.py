@@ -264,7 +264,7 @@ class Window:
         return {rank: state.version for rank, state in self.states().items()}
 
     def states(self) -> dict[int, SlotState]:
-        """{source: version, changes in all, age in seconds and p of its slot}."""
+        """{source: version, changes in all, age in seconds and p of its slot; has it died?}."""
         window = self._opened("get_win_version")
         return window.states(self.sources) if self._member.size > 1 else {}
 

@@ -1,0 +1,153 @@
+"""What a distributed optimizer is asked to do, and whether that goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from torch.nn import Module
+from torch.optim import LBFGS
+
+from bluefog_pg.optim.compression import NAMED
+from bluefog_pg.optim.gradients import GradientAverage
+from bluefog_pg.optim.order import WINDOWS, AdaptThenCombine, AdaptWithCombine, Order
+from bluefog_pg.optim.push_sum import PushSum
+from bluefog_pg.optim.routes import is_schedule
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+    from torch.optim import Optimizer
+
+    from bluefog_pg._member import Member
+    from bluefog_pg.optim.compression import Compressor
+    from bluefog_pg.optim.routes import Topology
+
+COMMUNICATIONS = (
+    "neighbor_allreduce",
+    "hierarchical_neighbor_allreduce",
+    "allreduce",
+    "gradient_allreduce",
+    *WINDOWS,
+    "push_sum",
+    "empty",
+)
+ORDERS = {"awc": AdaptWithCombine, "atc": AdaptThenCombine}
+OWN_ORDERS = {"gradient_allreduce": GradientAverage, "push_sum": PushSum}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arguments of a `DistributedOptimizer`, but for what it optimizes."""
+
+    communication: str
+    order: str | Order
+    every: int
+    compression: str | Compressor | None
+    topology: Topology | None
+    window_prefix: str | None
+    bucket_bytes: float
+
+
+class Planning:
+    """Checks arguments, and makes of them what they name."""
+
+    def __init__(self, optimizer: Optimizer, models: Sequence[Module], member: Member) -> None:
+        self._optimizer, self._models, self._member = optimizer, models, member
+
+    def order_of(self, plan: Plan, communication: str) -> Order:
+        """What goes around the optimizer's step where it communicates like that.
+
+        Raises:
+            ValueError: the plan does not go with it.
+        """
+        if communication not in COMMUNICATIONS:
+            self._fail(
+                f"communication must be one of {', '.join(COMMUNICATIONS)}, not {communication!r}"
+            )
+        order = self._order_of(plan, communication)
+        self._check_order(plan, order, communication)
+        if plan.compression is not None and communication != "neighbor_allreduce":
+            self._fail(f"compression is of neighbor_allreduce alone, not of {communication}")
+        if communication in WINDOWS and is_schedule(plan.topology):
+            self._fail(
+                f"{communication} takes one digraph, no schedule: set dst_weights (or "
+                "src_weights) before each step"
+            )
+        if communication == "hierarchical_neighbor_allreduce" and plan.topology is not None:
+            self._fail(f"{communication} goes over the machines' topology: set_machine_topology")
+        return Order() if communication == "empty" or self._member.size == 1 else order
+
+    def compressor_of(self, compression: Any) -> Compressor | None:
+        if isinstance(compression, str):
+            if compression not in NAMED:
+                self._fail(f"compression must be one of {', '.join(NAMED)}, not {compression!r}")
+            return NAMED[compression]()
+        if compression is not None and not hasattr(compression, "decompress"):
+            self._fail(f"compression must be a name or a Compressor, not {compression!r}")
+        return cast("Compressor | None", compression)
+
+    def check_parameters(self, mine: Sequence[Parameter]) -> None:
+        """Those that the optimizer is to train."""
+        for model in self._models:
+            if not isinstance(model, Module):
+                raise TypeError(
+                    f"{self._member.who} DistributedOptimizer: model must be a torch.nn.Module or "
+                    f"a list of them, not {type(model).__name__}"
+                )
+        if not mine:
+            self._fail("no parameter of the optimizer requires a gradient")
+        known = {id(param) for model in self._models for param in model.parameters()}
+        strangers = [list(param.shape) for param in mine if id(param) not in known]
+        if self._models and strangers:
+            self._fail(
+                f"the optimizer has parameters that are none of the model's, of shapes "
+                f"{strangers}; give all models that it optimizes"
+            )
+        self._check_apart(mine)
+
+    def _order_of(self, plan: Plan, communication: str) -> Order:
+        given = plan.order
+        if isinstance(given, Order):
+            return given
+        if given not in ORDERS:
+            self._fail(f"order must be 'awc', 'atc' or an Order, not {given!r}")
+        kind: type[Order] = OWN_ORDERS.get(communication, ORDERS[given])
+        return kind()
+
+    def _check_order(self, plan: Plan, order: Order, communication: str) -> None:
+        kind, every = type(order).__name__, plan.every
+        if communication not in (*order.communications, "empty"):
+            self._fail(
+                f"{kind} goes with communication {' or '.join(order.communications)}, "
+                f"not with {communication}"
+            )
+        site = getattr(order, "site", None)
+        if site is not None and site.optimizer is not self._optimizer:
+            self._fail("the order is another optimizer's; make a new one for each")
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            self._fail(f"every must be a positive number of passes, not {every!r}")
+        if order.exchanges_at_each_pass and every != 1:
+            self._fail(f"{kind} exchanges at each pass; every must be 1, not {every}")
+        if plan.compression is not None and not order.takes_compression:
+            self._fail(f"{kind} takes no compression")
+        is_disturbed = isinstance(order, AdaptWithCombine) or order.reads_gradients
+        if isinstance(self._optimizer, LBFGS) and is_disturbed:
+            self._fail(
+                "LBFGS evaluates its closure several times in one step, at parameters that must "
+                'not change meanwhile: use order="atc"'
+            )
+
+    def _check_apart(self, params: Sequence[Parameter]) -> None:
+        """Those that overlap would be torn apart."""
+        in_order = sorted((p for p in params if p.numel()), key=lambda param: param.data_ptr())
+        for one, other in pairwise(in_order):
+            if one.data_ptr() + one.nbytes > other.data_ptr():
+                self._fail(
+                    f"parameters of shapes {list(one.shape)} and {list(other.shape)} overlap in "
+                    "memory; tie them by using one Parameter in both places"
+                )
+
+    def _fail(self, what: str) -> NoReturn:
+        raise ValueError(f"{self._member.who} DistributedOptimizer: {what}")
