@@ -77,8 +77,24 @@ def shared_order() -> Any:
     plain(order=order)
 
 
-def scheduled_window() -> Any:
-    return plain(communication="win_put", topology="one-peer-exp2")
+def optim() -> Any:
+    import bluefog_pg
+
+    return bluefog_pg.optim
+
+
+def ended() -> None:
+    plain(topology=iter([])).step()
+
+
+def pairless() -> None:
+    plain(topology=iter([3])).step()
+
+
+def half() -> None:
+    optimizer = plain(compression="bf16")
+    optimizer.self_weight = 0.5
+    optimizer.step()
 
 
 def exact_now_and_then() -> Any:
@@ -116,7 +132,37 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "graph": (lambda: plain(topology=nx.path_graph(4)), "TypeError", "networkx.DiGraph"),
     "size": (lambda: plain(topology=nx.DiGraph([(0, 1)])), "TypeError", "lacks ranks"),
     "schedule": (lambda: plain(topology=[]), "ValueError", "no steps"),
-    "windows": (scheduled_window, "ValueError", "no schedule"),
+    "machines": (
+        lambda: plain(communication="hierarchical_neighbor_allreduce", topology="ring"),
+        "ValueError",
+        "set_machine_topology",
+    ),
+    "a truth": (lambda: plain(every=True), "ValueError", "every must be"),
+    "buckets": (lambda: plain(bucket_bytes=0), "ValueError", "bucket_bytes must be"),
+    "a class": (lambda: plain(compression=optim().TopK), "ValueError", "a name or a Compressor"),
+    "pushed": (
+        lambda: plain(communication="push_sum", order=optim().GradientTracking()),
+        "ValueError",
+        "not with push_sum",
+    ),
+    "an order of gradients": (
+        lambda: plain(communication="gradient_allreduce", order=optim().ExactDiffusion()),
+        "ValueError",
+        "not with gradient_allreduce",
+    ),
+    "now and then": (
+        lambda: plain(order=optim().DecentLaM(), every=4),
+        "ValueError",
+        "DecentLaM exchanges at each pass",
+    ),
+    "compressed pairs": (
+        lambda: plain(order=optim().AsynchronousPairs(), compression="int8"),
+        "ValueError",
+        "takes no compression",
+    ),
+    "ended": (ended, "ValueError", "iterator has ended"),
+    "no steps": (pairless, "TypeError", "must give"),
+    "half of the weights": (half, "ValueError", "belong together"),
     "exact": (exact_now_and_then, "ValueError", "every must be 1"),
     "exact by windows": (
         exact_by_windows,
@@ -166,9 +212,9 @@ def warned(rank: int, world: int) -> list[str]:
         heavy = nx.DiGraph([(r, (r + 1) % world) for r in range(world)], weight=2.0)
         nx.set_edge_attributes(heavy, 2.0, "weight")
         plain(topology=heavy)
+        plain(order=optim().ExactDiffusion())  # over exponential-2, which is directed
         model = nn.Linear(2, 2)
         optimizer = wrap(sgd(model), model)
-        model(torch.ones(2))
         model(torch.ones(2))
         optimizer.step()
     return [str(warning.message) for warning in caught]
@@ -176,8 +222,8 @@ def warned(rank: int, world: int) -> list[str]:
 
 def test_warned(pool: harness.Pool) -> None:
     for found in pool.run(warned):
-        apart, weights, passes, *others = found
+        apart, weights, directed, idle = found
         assert "not strongly connected" in apart
         assert "sum to 2, not 1" in weights
-        assert "every=k" in passes
-        assert ["no gradients" in other for other in others] == [True]
+        assert "ExactDiffusion needs symmetric weights" in directed
+        assert "no gradients" in idle

@@ -55,6 +55,14 @@ def test_messages(kind: str, dtype: torch.dtype) -> None:
         assert (error <= (x.abs() * limit if limit else x.abs().max() / 254 + 1e-6)).all()
 
 
+@pytest.mark.parametrize("gamma", [0.0, 5.0, float("nan")])
+def test_steps_that_never_arrive_are_refused(gamma: float) -> None:
+    from bluefog_pg import optim
+
+    with pytest.raises(ValueError, match="gamma must be in"):
+        optim.TopK(0.1, gamma=gamma)
+
+
 def test_messages_of_zeros_and_of_one_number() -> None:
     for compressor in compressors().values():
         for x in (torch.zeros(SIZE), torch.tensor([2.0])):

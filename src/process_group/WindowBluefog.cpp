@@ -184,11 +184,12 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
   std::vector<Rest> rests;
   std::exception_ptr failure;
   const auto begin = [&](const WeightedRank& peer) {
-    if (means_.lives->hasEnded(peer.rank)) {
+    const bool is_there = reach(peer.rank).isThere();
+    if (means_.lives->hasEnded(peer.rank) || (drops_ && !is_there)) {  // since another has died
       return false;
     }
     try {
-      if (!reach(peer.rank).isThere()) {
+      if (!is_there) {
         throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
       }
       if (Rest rest = what(peer)) {

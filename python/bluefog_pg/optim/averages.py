@@ -82,6 +82,8 @@ class MachineAverage(Communication):
 class GlobalAverage(Communication):
     """Of all ranks of the group."""
 
+    makes_alike = True
+
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         self._group = group
 

@@ -25,6 +25,11 @@ class Bucket:
     def gather(self) -> None:
         """Bring in those that have got other memory since: `model.to()`, `param.data = ...`."""
         for param, place in zip(self.params, self._places, strict=True):
+            if param.shape != place.shape:
+                raise ValueError(
+                    f"[bluefog] a parameter of shape {list(place.shape)} has got the shape "
+                    f"{list(param.shape)}: make a new optimizer for it"
+                )
             if param.data_ptr() != place.data_ptr():
                 with torch.no_grad():
                     place.copy_(param)

@@ -17,6 +17,8 @@ Finish = Callable[[], None]
 class Communication:
     """All ranks of the group begin alike tensors in the same order; here, each by itself."""
 
+    makes_alike = False  # what it has averaged, on all ranks
+
     def open(self, buckets: list[Bucket]) -> None:
         """These are the buckets from now on. All ranks do."""
 

@@ -21,7 +21,19 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.knobs import Knobs
 
-_SENT_TO = 8  # bytes at a message's end: whom its sender has sent it to
+_STAMP = 8  # bytes at a message's end: whom its sender has sent it to, and how many before it
+
+
+class _Copy:
+    """What all that have it know of a rank's tensor."""
+
+    def __init__(self, flat: Tensor) -> None:
+        self.content = torch.zeros_like(flat)
+        self.messages = 0
+
+    def add(self, change: Tensor) -> None:
+        self.content.add_(change)
+        self.messages += 1
 
 
 class CompressedAverage(Communication):
@@ -36,8 +48,8 @@ class CompressedAverage(Communication):
     def __init__(self, compressor: Compressor, knobs: Knobs, member: Member) -> None:
         self._compressor, self._knobs, self._member = compressor, knobs, member
         # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.
-        self._own: dict[tuple[int, bytes], Tensor] = {}
-        self._theirs: dict[tuple[int, int, bytes], Tensor] = {}
+        self._own: dict[tuple[int, bytes], _Copy] = {}
+        self._theirs: dict[tuple[int, int, bytes], _Copy] = {}
         self._route = Route()
         self._place = 0
 
@@ -49,11 +61,12 @@ class CompressedAverage(Communication):
         _, weights, destinations = settled(self._route, self._member)
         place, self._place = self._place, self._place + 1
         sent_to = _digest(destinations)
-        own = self._own.setdefault((place, sent_to), torch.zeros_like(flat))
-        message = self._compressor.compress(flat - own)
-        own.add_(self._compressor.decompress(message, flat))
+        own = self._own.setdefault((place, sent_to), _Copy(flat))
+        change = (flat - own.content).nan_to_num_(0.0, 0.0, 0.0)  # which a copy would keep
+        message = self._compressor.compress(change)
+        stamp = sent_to + own.messages.to_bytes(_STAMP - len(sent_to), "little")
         work = neighbors.neighbor_allgather(
-            torch.cat([message, torch.tensor(list(sent_to), dtype=torch.uint8)]),
+            torch.cat([message, torch.tensor(list(stamp), dtype=torch.uint8)]),
             src_ranks=list(weights),
             dst_ranks=destinations,
             enable_topo_check=self._knobs.enable_topo_check,
@@ -63,18 +76,28 @@ class CompressedAverage(Communication):
 
         def finish() -> None:
             work.wait()
-            messages = work.result()[0].view(-1, message.numel() + _SENT_TO)
+            own.add(self._compressor.decompress(message, flat))
+            messages = work.result()[0].view(-1, message.numel() + _STAMP)
             for got, (rank, weight) in zip(messages, weights.items(), strict=True):
-                key = (place, rank, bytes(got[-_SENT_TO:].tolist()))
-                theirs = self._theirs.setdefault(key, torch.zeros_like(flat))
-                theirs.add_(self._compressor.decompress(got[:-_SENT_TO].clone(), flat))
-                flat.add_(theirs - own, alpha=self._compressor.gamma * weight)
+                stamp = bytes(got[-_STAMP:].tolist())
+                theirs = self._theirs.setdefault((place, rank, stamp[:4]), _Copy(flat))
+                self._check_stamp(rank, stamp, theirs)
+                theirs.add(self._compressor.decompress(got[:-_STAMP].clone(), flat))
+                flat.add_(theirs.content - own.content, alpha=self._compressor.gamma * weight)
 
         return finish
 
     def close(self) -> None:
         self._own.clear()
         self._theirs.clear()
+
+    def _check_stamp(self, rank: int, stamp: bytes, theirs: _Copy) -> None:
+        if int.from_bytes(stamp[4:], "little") != theirs.messages:
+            raise RuntimeError(
+                f"{self._member.who} DistributedOptimizer, compressed: a message between rank "
+                f"{rank} and this one was lost when an exchange failed, and their copies differ: "
+                "call set_topology() on all ranks, which begins anew"
+            )
 
     def _check(self, route: Route) -> None:
         where = f"{self._member.who} DistributedOptimizer, compressed: "
@@ -90,4 +113,4 @@ class CompressedAverage(Communication):
 
 
 def _digest(ranks: Sequence[int]) -> bytes:
-    return zlib.crc32(repr(sorted(ranks)).encode()).to_bytes(_SENT_TO, "little")
+    return zlib.crc32(repr(sorted(ranks)).encode()).to_bytes(4, "little")

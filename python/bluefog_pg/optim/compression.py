@@ -35,7 +35,8 @@ class Cast:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self._dtype).view(torch.uint8)
+        limits = torch.finfo(self._dtype)
+        return tensor.clamp(limits.min, limits.max).to(self._dtype).view(torch.uint8)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
         return message.view(self._dtype).to(like.dtype)
@@ -79,6 +80,8 @@ class _Sparse:
     def __init__(self, ratio: float, gamma: float) -> None:
         if not 0 < ratio <= 1:
             raise ValueError(f"{type(self).__name__}: ratio must be in (0, 1], not {ratio}")
+        if not 0 < gamma <= 1:
+            raise ValueError(f"{type(self).__name__}: gamma must be in (0, 1], not {gamma}")
         self._ratio, self.gamma = ratio, gamma
 
     def _count(self, tensor: Tensor) -> int:

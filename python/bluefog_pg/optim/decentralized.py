@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -120,7 +121,7 @@ class DecentralizedDataParallel(Module):
         ]
         self._schedulers = [lr_scheduler_fn(o) for o in self._optimizers] if lr_scheduler_fn else []
         self._ready = Ready(parts, self._step)
-        self._backwards = Backwards(params, self)
+        self._backwards = Backwards([param for part in parts for param in part], self)
         self._loads = Loads([module], self._synchronize)
         self._is_closed = False
 
@@ -147,6 +148,15 @@ class DecentralizedDataParallel(Module):
         each = _for_each(topology, len(self._optimizers))
         for optimizer, its_topology in zip(self._optimizers, each, strict=True):
             optimizer.set_topology(its_topology)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """backward() adds to the gradients, and makes no step; as of DistributedDataParallel."""
+        before, self._accumulates = self._accumulates, True
+        try:
+            yield
+        finally:
+            self._accumulates = before
 
     def set_accumulate_grad(self, enable: bool = True) -> None:
         """True: backward() adds to the gradients, and makes no step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,6 +81,7 @@ class DistributedOptimizer(Optimizer):
     enable_topo_check: bool
     _plain: type[Optimizer]
     _training: Training
+    _is_skipping: bool
 
     def __new__(
         cls,
@@ -101,7 +103,12 @@ class DistributedOptimizer(Optimizer):
                 f"{type(optimizer).__name__}"
             )
         if isinstance(optimizer, DistributedOptimizer):
-            raise TypeError("[bluefog] DistributedOptimizer: the optimizer is distributed already")
+            if not optimizer._training.is_closed:
+                raise TypeError(
+                    "[bluefog] DistributedOptimizer: the optimizer is distributed already; "
+                    "close() ends that"
+                )
+            optimizer.__class__ = optimizer._plain  # type: ignore[assignment]
         self = cast("Self", optimizer)
         self._training = Training(
             optimizer,
@@ -148,11 +155,15 @@ class DistributedOptimizer(Optimizer):
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """A step() in it is the optimizer's own alone."""
-        self._is_skipping = True
+        before, self._is_skipping = self._is_skipping, True
         try:
             yield
         finally:
-            self._is_skipping = False
+            self._is_skipping = before
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is a plain optimizer, of copied parameters: another one would average anew."""
+        return copyreg.__newobj__, (self._plain,), Optimizer.__getstate__(self)  # type: ignore[attr-defined]
 
     @property
     def tally(self) -> Tally:

@@ -26,6 +26,7 @@ class ExactDiffusion(Order):
     """
 
     exchanges_at_each_pass = True
+    needs = "symmetric"
 
     def open(self, site: Site) -> None:
         super().open(site)
@@ -78,6 +79,7 @@ class GradientTracking(AdaptWithCombine):
     communications = AVERAGES
     exchanges_at_each_pass = True
     reads_gradients = True
+    needs = "doubly stochastic"
 
     def open(self, site: Site) -> None:
         super().open(site)

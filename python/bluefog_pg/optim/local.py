@@ -36,6 +36,7 @@ class LocalSteps(Order):
         self._outer = self._make(self._anchors)
         self._steps = 0
         self._has_anchors = False
+        self._are_alike = False  # the anchors, on all ranks
 
     def memory(self) -> dict[str, Any]:
         return {
@@ -60,7 +61,8 @@ class LocalSteps(Order):
         if self._steps % self.site.every:
             return
         flats, anchors = self.site.parameters(), [anchor.data for anchor in self._anchors]
-        self.site.exchange(flats, anchors).finish()
+        self.site.exchange(flats, *([] if self._are_alike else [anchors])).finish()
+        self._are_alike = self.site.communication.makes_alike
         for flat, anchor in zip(flats, self._anchors, strict=True):
             anchor.grad = anchor.data - flat
         self._outer.step()

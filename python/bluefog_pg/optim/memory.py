@@ -31,8 +31,14 @@ class Memory:
         self._order, self._member = order, member
         self._loaded: dict[str, Any] | None = None
         self._is_to_recall = False
-        optimizer.register_state_dict_post_hook(self._save)
-        optimizer.register_load_state_dict_pre_hook(self._load)
+        self._handles = [
+            optimizer.register_state_dict_post_hook(self._save),
+            optimizer.register_load_state_dict_pre_hook(self._load),
+        ]
+
+    def remove(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
 
     def recall(self) -> None:
         """Go on from what was loaded since the last time, if anything was; all ranks do."""
@@ -59,7 +65,9 @@ class Memory:
     @torch.no_grad()
     def _is_recalled(self, order: Order) -> bool:
         loaded, self._loaded = self._loaded, None
-        if loaded is None or any(loaded[k] != v for k, v in self._origin(order).items()):
+        if not isinstance(loaded, dict):
+            return False
+        if any(loaded.get(name) != value for name, value in self._origin(order).items()):
             return False
         try:
             order.recall(loaded["memory"])

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from bluefog_pg import collectives
+from bluefog_pg._member import member_of
 from bluefog_pg._stats import stats
 from bluefog_pg.optim.parameters import params_of
 from bluefog_pg.windows import window_stats
@@ -38,11 +39,21 @@ def consensus_distance(
     Args:
         params: a model, or alike tensors on all ranks.
         group: the process group; None, the default one.
+
+    Raises:
+        ValueError: there are none.
     """
     tensors = list(params.parameters() if isinstance(params, Module) else params)
-    flat = torch.cat([tensor.detach().reshape(-1).double() for tensor in tensors])
+    if not tensors:
+        raise ValueError("[bluefog] consensus_distance: there are no parameters")
+    flat = torch.cat([_reals(tensor.detach()) for tensor in tensors])
     mean = collectives.allreduce(flat, group=group)
     return float(collectives.allreduce((flat - mean).square().sum(), group=group).sqrt())
+
+
+def _reals(tensor: Tensor) -> Tensor:
+    parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return parts.reshape(-1).double()
 
 
 class Recorder:
@@ -50,7 +61,7 @@ class Recorder:
 
     Args:
         optimizer: a distributed one.
-        to: a CSV file, which is made anew; what has `add_scalar`; or None.
+        to: a CSV file, which rank 0 makes anew; what has `add_scalar`; or None.
         group: the optimizer's.
     """
 
@@ -64,10 +75,11 @@ class Recorder:
         self._writer: Writer | None = None
         self._path: Path | None = None
         if isinstance(to, (str, os.PathLike)):
-            self._path = Path(to)
+            self._path = Path(to) if member_of(group).rank == 0 else None
         else:
             self._writer = to
         self._last = self._now()
+        self._rows: list[dict[str, float]] = []
         self._names: list[str] = []
 
     def write(self, step: int, *, distance: bool = False, **values: float) -> dict[str, float]:
@@ -84,7 +96,9 @@ class Recorder:
             update; and `values`.
         """
         now = self._now()
-        found = dict(values) | {name: now[name] - self._last[name] for name in now}
+        found = {name: float(value) for name, value in values.items()} | {
+            name: now[name] - self._last[name] for name in now
+        }
         slots = [
             slot
             for window in window_stats(self._group).values()
@@ -102,18 +116,26 @@ class Recorder:
 
     def _now(self) -> dict[str, float]:
         tally = self._optimizer.tally
-        sent = stats(self._group)["bytes_sent"]
+        put = sum(
+            there["bytes"]
+            for window in window_stats(self._group).values()
+            for there in window["to"].values()
+        )
+        sent = stats(self._group)["bytes_sent"] + put
         return {"bytes_sent": sent, "exchanges": tally.exchanges, "waited": tally.waited}
 
     def _put(self, step: int, found: dict[str, float]) -> None:
         if self._writer is not None:
             for name, value in found.items():
                 self._writer.add_scalar(name, value, step)
-        elif self._path is not None:
-            is_new = not self._names
-            self._names = self._names or [*dict.fromkeys(["step", *found, "consensus_distance"])]
-            with self._path.open("w" if is_new else "a", newline="") as file:
-                table = csv.DictWriter(file, self._names, restval="", extrasaction="ignore")
-                if is_new:
-                    table.writeheader()
-                table.writerow({"step": step, **found})
+        if self._path is None:
+            return
+        self._rows.append({"step": step, **found})
+        names = [*dict.fromkeys(name for row in self._rows for name in row)]
+        is_old = names == self._names
+        self._names = names
+        with self._path.open("a" if is_old else "w", newline="") as file:
+            table = csv.DictWriter(file, names, restval="")
+            if not is_old:
+                table.writeheader()
+            table.writerows(self._rows[-1:] if is_old else self._rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.bucket import views_of
@@ -28,6 +29,12 @@ class QuasiGlobalMomentum(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
+        if any(group.get("momentum") for group in site.optimizer.param_groups):
+            warnings.warn(
+                f"{site.member.who} QuasiGlobalMomentum: the optimizer has momentum of its own, "
+                "and both together may diverge; use SGD without",
+                stacklevel=7,
+            )
         self._moves = site.zeros()
         self._steps = 0
 
@@ -52,11 +59,13 @@ class QuasiGlobalMomentum(Order):
 class DecentLaM(Order):
     """SGD with momentum, of the gradient (w - average(w - lr g)) / lr.
 
-    So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021).
+    So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021). For
+    symmetric weights: with others it may diverge.
     """
 
     exchanges_at_each_pass = True
     reads_gradients = True
+    needs = "symmetric"
 
     def step(self, update: Update) -> None:
         flats, rates = self.site.parameters(), _rates(self.site)

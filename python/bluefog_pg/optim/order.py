@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -28,6 +27,7 @@ class Order:
     exchanges_at_each_pass = False  # so that `every` has to be 1
     takes_compression = True
     takes_weights = True  # those of a topology's edges
+    needs: Literal["", "symmetric", "doubly stochastic"] = ""  # of weights, to end where it should
     reads_gradients = False  # and forms others of them
     watches_backward = False  # whether `gradient` and `backward` are to be called
     has_updated = False  # in a backward pass, before step()
@@ -52,6 +52,8 @@ class Order:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.finish()
+            for bucket in self.site.buckets:  # gradients at what was before would be wrong
+                torch.autograd.graph.increment_version(bucket.params)
 
     def memory(self) -> dict[str, Any]:
         """What it has to know when training is resumed: by name, tensors, of which each is its own.
@@ -95,8 +97,7 @@ class AdaptWithCombine(Order):
     def forward(self) -> None:
         self._has_heard = True
         if self._exchange is not None:
-            _warn_of_forward()
-            return  # gradients may still be formed at these parameters
+            return  # one more before step(): gradients may still be formed at these parameters
         self._forwards += 1
         if self._forwards >= self.site.every:
             self._begin()
@@ -143,7 +144,9 @@ class AdaptThenCombine(Order):
         return self._exchange is not None
 
     def forward(self) -> None:
-        self._ready.restart()
+        if self._ready.is_under_way:  # the pass has failed in its midst
+            self.synchronize()
+            self._ready.restart()
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
@@ -186,11 +189,3 @@ def copy_alike(mine: Tensor, saved: Tensor) -> None:
     if mine.shape != saved.shape:
         raise ValueError(f"{list(saved.shape)} is not {list(mine.shape)}")
     mine.copy_(saved)
-
-
-def _warn_of_forward() -> None:
-    warnings.warn(
-        "[bluefog] Unexpected behavior: a forward pass more without a step(). To accumulate "
-        "gradients over k passes use every=k (num_steps_per_communication=k)",
-        stacklevel=2,
-    )

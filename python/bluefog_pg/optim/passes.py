@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,46 +23,81 @@ class Watches(Protocol):
         """The pass ends."""
 
 
+class _Told:
+    """Whom a hook tells: nobody when that is gone, and in a copy of what has the hook."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._method = weakref.WeakMethod(tell)
+
+    def __call__(self) -> None:
+        if method := self._method():
+            method()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Told, (_Nobody.tell,)
+
+
+class _Nobody:
+    @classmethod
+    def tell(cls) -> None:
+        pass
+
+
+class _Forward:
+    """A hook of a module."""
+
+    def __init__(self, told: _Told) -> None:
+        self._told = told
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, model: Module, _inputs: Any) -> None:
+        if model.training and torch.is_grad_enabled():
+            self._told()
+
+
+class _Load:
+    """A hook of a module."""
+
+    def __init__(self, told: _Told) -> None:
+        self._told = told
+
+    def __call__(self, *_: Any) -> None:
+        self._told()
+
+
 class Forwards:
-    """Calls `tell` when the models begin forward passes of their training."""
+    """Calls `tell`, a method, when the models begin forward passes of their training."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
-        self._tell = tell
-        self._handles = [model.register_forward_pre_hook(self._forward) for model in models]
+        hook = _Forward(_Told(tell))
+        self._handles = [model.register_forward_pre_hook(hook) for model in models]
 
     def remove(self) -> None:
         _remove(self._handles)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _forward(self, model: Module, _inputs: Any) -> None:
-        if model.training and torch.is_grad_enabled():
-            self._tell()
-
 
 class Loads:
-    """Calls `tell` before a model's `load_state_dict` replaces parameters."""
+    """Calls `tell`, a method, before a model's `load_state_dict` replaces parameters."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
-        def load(*_: Any) -> None:
-            tell()
-
+        hook = _Load(_Told(tell))
         self._handles: list[RemovableHandle] = []
         for model in models:
             watch: Any = model.register_load_state_dict_pre_hook
-            self._handles.append(watch(load))
+            self._handles.append(watch(hook))
 
     def remove(self) -> None:
         _remove(self._handles)
 
 
 class Backwards:
-    """Tells `who` of backward passes that reach the parameters.
+    """Tells `who`, as long as there is one, of backward passes that reach the parameters.
 
     Of activation checkpoints with use_reentrant=True each segment counts as a pass.
     """
 
     def __init__(self, params: Iterable[Parameter], who: Watches) -> None:
-        self._who = who
+        self._who = weakref.ref(who)
         self._is_under_way = False
         self._handles: list[RemovableHandle] = []
         for param in params:
@@ -76,14 +112,18 @@ class Backwards:
         self._is_under_way = False
 
     def _gradient(self, param: Any) -> None:
+        who = self._who()
+        if who is None:
+            return
         if not self._is_under_way:
             self._is_under_way = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end)
-        self._who.gradient(param)
+        who.gradient(param)
 
     def _end(self) -> None:
         self._is_under_way = False
-        self._who.backward()
+        if who := self._who():
+            who.backward()
 
 
 def _remove(handles: list[RemovableHandle]) -> None:

@@ -14,7 +14,6 @@ from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
 from bluefog_pg.optim.order import WINDOWS, AdaptThenCombine, AdaptWithCombine, Order
 from bluefog_pg.optim.push_sum import PushSum
-from bluefog_pg.optim.routes import is_schedule
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -70,26 +69,24 @@ class Planning:
         self._check_order(plan, order, communication)
         if plan.compression is not None and communication != "neighbor_allreduce":
             self._fail(f"compression is of neighbor_allreduce alone, not of {communication}")
-        if communication in WINDOWS and is_schedule(plan.topology):
-            self._fail(
-                f"{communication} takes one digraph, no schedule: set dst_weights (or "
-                "src_weights) before each step"
-            )
         if communication == "hierarchical_neighbor_allreduce" and plan.topology is not None:
             self._fail(f"{communication} goes over the machines' topology: set_machine_topology")
         return Order() if communication == "empty" or self._member.size == 1 else order
 
-    def compressor_of(self, compression: Any) -> Compressor | None:
+    def compressor_of(self, compression: Any, params: Sequence[Parameter]) -> Compressor | None:
+        if compression is not None and any(param.is_complex() for param in params):
+            self._fail("compression is of real numbers; there are complex parameters")
         if isinstance(compression, str):
             if compression not in NAMED:
                 self._fail(f"compression must be one of {', '.join(NAMED)}, not {compression!r}")
             return NAMED[compression]()
-        if compression is not None and not hasattr(compression, "decompress"):
+        is_one = hasattr(compression, "decompress") and not isinstance(compression, type)
+        if compression is not None and not is_one:
             self._fail(f"compression must be a name or a Compressor, not {compression!r}")
         return cast("Compressor | None", compression)
 
-    def check_parameters(self, mine: Sequence[Parameter]) -> None:
-        """Those that the optimizer is to train."""
+    def require_parameters(self, mine: Sequence[Parameter]) -> None:
+        """Raise ValueError where there is nothing to train."""
         for model in self._models:
             if not isinstance(model, Module):
                 raise TypeError(
@@ -98,6 +95,13 @@ class Planning:
                 )
         if not mine:
             self._fail("no parameter of the optimizer requires a gradient")
+
+    def check_parameters(self, mine: Sequence[Parameter]) -> None:
+        """Those that the optimizer is to train.
+
+        Raises:
+            ValueError: they are others' or overlap.
+        """
         known = {id(param) for model in self._models for param in model.parameters()}
         strangers = [list(param.shape) for param in mine if id(param) not in known]
         if self._models and strangers:
@@ -128,6 +132,8 @@ class Planning:
             self._fail("the order is another optimizer's; make a new one for each")
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             self._fail(f"every must be a positive number of passes, not {every!r}")
+        if not isinstance(plan.bucket_bytes, int | float) or not plan.bucket_bytes > 0:
+            self._fail(f"bucket_bytes must be a positive number, not {plan.bucket_bytes!r}")
         if order.exchanges_at_each_pass and every != 1:
             self._fail(f"{kind} exchanges at each pass; every must be 1, not {every}")
         if plan.compression is not None and not order.takes_compression:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,12 +39,20 @@ class PushSum(Order):
         return {"p": [self.p]}
 
     def step(self, update: Update) -> None:
+        with self._in_sums():
+            update()
+            self._steps += 1
+            if self._steps % self.site.every == 0:
+                self._share([self.p, *self.site.parameters()])
+
+    @contextlib.contextmanager
+    def _in_sums(self) -> Iterator[None]:
+        """The parameters are x, not x / p; whatever happens."""
         self._scale(self.p.item())
-        update()
-        self._steps += 1
-        if self._steps % self.site.every == 0:
-            self._share([self.p, *self.site.parameters()])
-        self._scale(1 / self.p.item())
+        try:
+            yield
+        finally:
+            self._scale(1 / self.p.item())
 
     def _scale(self, factor: float) -> None:
         for flat in self.site.parameters():
@@ -99,7 +108,6 @@ class PushDiging(PushSum):
 
     def step(self, update: Update) -> None:
         self._tracker.track()
-        self._scale(self.p.item())
-        update()
-        self._share([self.p, *self.site.parameters(), *self._tracker.flats])
-        self._scale(1 / self.p.item())
+        with self._in_sums():
+            update()
+            self._share([self.p, *self.site.parameters(), *self._tracker.flats])

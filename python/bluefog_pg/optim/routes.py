@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bluefog_pg._member import Member
     from bluefog_pg._topology import Neighborhood
+    from bluefog_pg.optim.order import Order
 
     Graph = nx.DiGraph[int]
     # A digraph; the steps of a schedule, again and again; its ranks to send to and to receive from,
@@ -34,19 +35,20 @@ class Route:
 
 
 def routes_of(
-    topology: Topology | None, member: Member, takes_weights: bool = True
+    topology: Topology | None, member: Member, order: Order | None = None
 ) -> Iterator[Route]:
-    """Of every step, without end.
+    """Of every step, without end; `order` is what they are for.
 
     Raises:
         TypeError, ValueError: what is no topology of the group's ranks.
     """
     if topology is None:
+        _warn_of_weights([topology_of(member).graph], member, order)
         return cycle([Route()])
     if isinstance(topology, Iterator):
-        return (_route_of_ranks(to, source) for to, source in topology)
+        return (_route_of_ranks(step, member) for step in topology)
     graphs = _graphs(topology, member)
-    _warn_of_doubtful(graphs, member, takes_weights)
+    _warn_of_doubtful(graphs, member, order)
     return cycle([_route(graph, member.rank) for graph in graphs])
 
 
@@ -61,6 +63,17 @@ def settled(route: Route, member: Member) -> tuple[float, dict[int, float], list
         own, sources = route.self_weight, dict(route.src_weights)
     to = near.destinations if route.dst_weights is None else route.dst_weights
     return own, sources, list(to)
+
+
+def neighbors_in(topology: Topology, member: Member) -> tuple[list[int], list[int]]:
+    """All sources and all destinations of a rank in a schedule; of an iterator, everyone."""
+    if isinstance(topology, Iterator):
+        everyone = [rank for rank in range(member.size) if rank != member.rank]
+        return everyone, everyone
+    graphs = _graphs(topology, member)
+    near = [neighborhood_of(graph, member.rank, False) for graph in graphs]
+    sources = {rank for step in near for rank in step.sources}
+    return sorted(sources), sorted({rank for step in near for rank in step.destinations})
 
 
 def is_schedule(topology: Topology | None) -> bool:
@@ -103,26 +116,66 @@ def _weights_of(near: Neighborhood) -> tuple[float, dict[int, float]]:
     return own, near.source_weights or dict.fromkeys(near.sources, alike)
 
 
-def _route_of_ranks(to: Sequence[int], source: Sequence[int]) -> Route:
+def _route_of_ranks(step: Any, member: Member) -> Route:
+    try:
+        to, source = (list(ranks) for ranks in step)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{member.who} DistributedOptimizer: the topology's iterator must give ([ranks to send "
+            f"to], [ranks to receive from]), not {step!r}"
+        ) from None
     alike = 1.0 / (len(source) + 1)
-    return Route(alike, dict.fromkeys(source, alike), list(to))
+    return Route(alike, dict.fromkeys(source, alike), to)
 
 
-def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, takes_weights: bool) -> None:
+def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, order: Order | None) -> None:
     import networkx as nx
 
     if member.size > 1 and not nx.is_strongly_connected(nx.compose_all(graphs)):
-        warnings.warn(
-            f"{member.who} DistributedOptimizer: the topology is not strongly connected: some "
-            "ranks never hear of others, and the ranks' models will not agree",
-            stacklevel=5,
+        _warn(
+            member,
+            "the topology is not strongly connected: some ranks never hear of others, and the "
+            "ranks' models will not agree",
         )
-    for graph in graphs if takes_weights else ():
+    if order is not None and not order.takes_weights:
+        return
+    for graph in graphs:
         route = _route(graph, member.rank)
         total = (route.self_weight or 0.0) + sum((route.src_weights or {}).values())
         if abs(total - 1) > 1e-6:
-            warnings.warn(
-                f"{member.who} DistributedOptimizer: this rank's weights in the topology sum to "
-                f"{total:g}, not 1: each average scales the parameters by that",
-                stacklevel=5,
+            _warn(
+                member,
+                f"this rank's weights in the topology sum to {total:g}, not 1: each average scales "
+                "the parameters by that",
             )
+    _warn_of_weights(graphs, member, order)
+
+
+def _warn_of_weights(graphs: Sequence[Graph], member: Member, order: Order | None) -> None:
+    """Those with which an order does not end where it should."""
+    import numpy as np
+
+    if order is None or not order.needs or member.size == 1:
+        return
+    for graph in graphs:
+        weights = np.zeros((member.size, member.size))
+        for rank in range(member.size):
+            route = _route(graph, rank)
+            weights[rank, rank] = route.self_weight
+            for source, weight in (route.src_weights or {}).items():
+                weights[rank, source] = weight
+        is_well = np.allclose(weights.sum(0), 1) and np.allclose(weights.sum(1), 1)
+        if order.needs == "symmetric":
+            is_well = np.allclose(weights, weights.T)
+        if not is_well:
+            _warn(
+                member,
+                f"{type(order).__name__} needs {order.needs} weights, which the topology's are "
+                "not, to end where it should: try topology='ring', or "
+                "topology_util.MetropolisHastingsWeights(graph) of an undirected graph",
+            )
+            return
+
+
+def _warn(member: Member, what: str) -> None:
+    warnings.warn(f"{member.who} DistributedOptimizer: {what}", stacklevel=6)

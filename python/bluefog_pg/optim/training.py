@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
+from bluefog_pg.optim.alike import require_alike
 from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
 from bluefog_pg.optim.communication import Communication
@@ -45,14 +47,15 @@ class Training:
         self._optimizer, self._models, self._member = optimizer, models, member
         self._plan, self._update = plan, update
         self._planning = planning = Planning(optimizer, models, member)
-        planning.check_parameters(self._trainable())
-        self._compressor = planning.compressor_of(plan.compression)
+        planning.require_parameters(self._trainable())
+        self._compressor = planning.compressor_of(plan.compression, self._trainable())
         self.order = planning.order_of(plan, plan.communication)
-        self.knobs = Knobs(routes_of(plan.topology, member, self.order.takes_weights))
-        self._prefix = plan.window_prefix or "+".join(type(model).__name__ for model in models)
+        self.knobs = Knobs(routes_of(plan.topology, member, self.order))
         self.tally = Tally()
-        self._is_closed = False
-        self._loads = Loads(models, lambda: self.order.synchronize())
+        self.is_closed = False
+        self._loads = Loads(models, self._synchronize)
+        require_alike(self._trainable(), plan, type(self.order).__name__, member)
+        self._prefix = plan.window_prefix or self._free_prefix()
         self._arrange()
         self._memory = Memory(optimizer, lambda: self.order, member)
 
@@ -86,7 +89,7 @@ class Training:
         self._require_open("set_topology")
         plan = dataclasses.replace(self._plan, topology=topology)
         self._planning.order_of(plan, plan.communication)
-        routes = routes_of(topology, self._member, self.order.takes_weights)
+        routes = routes_of(topology, self._member, self.order)
         self._disconnect()
         self._plan, self.knobs.routes = plan, routes
         self._connect()
@@ -105,14 +108,18 @@ class Training:
 
     def close(self) -> None:
         """Average no more. All ranks do."""
-        self._is_closed = True
+        self.is_closed = True
         self._end()
         self._loads.remove()
+        self._memory.remove()
         self.order = Order()
+
+    def _synchronize(self) -> None:
+        self.order.synchronize()
 
     def _renew(self) -> None:
         """Layers were frozen, thawed, added or converted; or a state was loaded."""
-        if self._is_closed:
+        if self.is_closed:
             return
         if self._kinds != _kinds_of(self._trainable()):  # other parameters lie in the buckets
             self._end()
@@ -127,6 +134,7 @@ class Training:
 
     def _arrange(self) -> None:
         params = self._trainable()
+        self._planning.check_parameters(params)
         self._kinds = _kinds_of(params)
         self._site = Site(
             self._optimizer,
@@ -153,9 +161,9 @@ class Training:
         self._communication.close()
 
     def _watch(self) -> None:
-        watched = self._trainable() if self.order.watches_backward else []
+        watched = self._site.buckets if self.order.watches_backward else ()
         self._forwards = Forwards(self._models[:1], self.forward)
-        self._backwards = Backwards(watched, self.order)
+        self._backwards = Backwards([p for bucket in watched for p in bucket.params], self.order)
 
     def _unwatch(self) -> None:
         self._forwards.remove()
@@ -175,16 +183,23 @@ class Training:
             return GlobalAverage(group)
         if name == "win_put":
             return self._windows(
-                lambda window: window.put(dst_weights=knobs.dst_weights, async_op=True)
+                lambda window, route: window.put(dst_weights=route.dst_weights, async_op=True)
             )
         if name == "win_get":
             return self._windows(
-                lambda window: window.get(src_weights=knobs.src_weights, async_op=True)
+                lambda window, route: window.get(src_weights=route.src_weights, async_op=True)
             )
         return Communication()
 
     def _windows(self, send: Send) -> WindowAverage:
-        return WindowAverage(self._prefix, send, self.knobs.route(), self._member)
+        return WindowAverage(self._prefix, send, self.knobs, self._plan.topology, self._member)
+
+    def _free_prefix(self) -> str:
+        """Of window names: the models' classes, and a number where others have these."""
+        name = "+".join(type(model).__name__ for model in self._models)
+        numbered = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+        taken = self._member.windows
+        return next(p for p in numbered if not any(w.startswith(f"{p}.") for w in taken))
 
     def _update_of(self, params: Sequence[Parameter]) -> None:
         with only(self._optimizer, params):
@@ -194,7 +209,7 @@ class Training:
         return [param for param in params_of(self._optimizer) if param.requires_grad]
 
     def _require_open(self, what: str) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ValueError(
                 f"{self._member.who} DistributedOptimizer.{what}: the optimizer was closed"
             )

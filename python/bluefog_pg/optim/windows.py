@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.communication import Communication, Finish
-from bluefog_pg.optim.routes import settled
+from bluefog_pg.optim.routes import Route, is_schedule, neighbors_in, settled
 from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
@@ -15,22 +15,32 @@ if TYPE_CHECKING:
     from bluefog_pg._C import WindowWork
     from bluefog_pg._member import Member
     from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.routes import Route
+    from bluefog_pg.optim.knobs import Knobs
+    from bluefog_pg.optim.routes import Topology
 
-Send = Callable[[Window], "WindowWork | None"]
+Send = Callable[[Window, Route], "WindowWork | None"]
 
 
 class WindowAverage(Communication):
     """With what lies in this rank's slots, of which each bucket has its own.
 
     A rank that has died stops nobody, and counts no more; one that nothing has come from counts not
-    yet. This rank's own parameters have their weights.
+    yet. This rank's own parameters have their weights. In a schedule those count alike from whom
+    something has come since the last average.
     """
 
-    def __init__(self, prefix: str, send: Send, route: Route, member: Member) -> None:
+    def __init__(
+        self, prefix: str, send: Send, knobs: Knobs, topology: Topology | None, member: Member
+    ) -> None:
         """`send` begins what changes slots: those of others, or this rank's."""
-        self._prefix, self._send, self._group = prefix, send, member.group
-        self._own, self._weights, self._destinations = settled(route, member)
+        self._prefix, self._send, self._knobs, self._group = prefix, send, knobs, member.group
+        self._is_scheduled = is_schedule(topology)
+        self._route = Route()
+        if topology is not None and self._is_scheduled:
+            self._neighbors = neighbors_in(topology, member)
+        else:
+            self._own, self._weights, destinations = settled(knobs.route(), member)
+            self._neighbors = list(self._weights), destinations
         self._windows: dict[Tensor, Window] = {}
 
     def open(self, buckets: list[Bucket]) -> None:
@@ -38,14 +48,23 @@ class WindowAverage(Communication):
             self._windows[bucket.flat] = Window(
                 bucket.flat,
                 f"{self._prefix}.{number}",
-                neighbors=(list(self._weights), self._destinations),
+                neighbors=self._neighbors,
                 on_peer_failure="drop",
                 group=self._group,
             )
 
+    def advance(self) -> None:
+        knobs = self._knobs
+        if self._is_scheduled:
+            route = knobs.route()
+            sources = dict.fromkeys(route.src_weights or (), 1.0)
+            self._route = Route(src_weights=sources, dst_weights=route.dst_weights)
+        else:
+            self._route = Route(src_weights=knobs.src_weights, dst_weights=knobs.dst_weights)
+
     def begin(self, flat: Tensor) -> Finish:
         window = self._windows[flat]
-        work = self._send(window)
+        work = self._send(window, self._route)
 
         def finish() -> None:
             if work is not None:
@@ -62,11 +81,15 @@ class WindowAverage(Communication):
 
     def _of_those_who_count(self, window: Window) -> tuple[float, dict[int, float]]:
         """This rank's own weight, and the others'."""
-        states = window.states()
+        states = {rank: state for rank, state in window.states().items() if not state.has_ended}
+        if self._is_scheduled:
+            new = [rank for rank, state in states.items() if state.version]
+            alike = 1 / (len(new) + 1)
+            return alike, dict.fromkeys(new, alike)
         weights = {
             rank: weight
             for rank, weight in self._weights.items()
-            if states[rank].changes and not states[rank].has_ended
+            if rank in states and states[rank].changes
         }
         rest = (weight for rank, weight in self._weights.items() if rank not in weights)
         return self._own + sum(rest), weights

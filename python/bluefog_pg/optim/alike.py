@@ -1,0 +1,60 @@
+"""Whether all ranks make the same distributed optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+    from bluefog_pg._member import Member
+    from bluefog_pg.optim.plan import Plan
+
+
+def require_alike(params: Sequence[Parameter], plan: Plan, order: str, member: Member) -> None:
+    """Collective, where there are several ranks.
+
+    Raises:
+        ValueError: on every rank, where ranks differ in what makes messages different.
+    """
+    if member.size == 1:
+        return
+    mine = _described(params, plan, order)
+    of_ranks: list[Any] = [None] * member.size
+    dist.all_gather_object(of_ranks, mine, group=member.group)
+    for rank, theirs in enumerate(of_ranks):
+        for what, first in of_ranks[0].items():
+            if theirs[what] != first:
+                named = dist.get_process_group_ranks(member.group)
+                raise ValueError(
+                    f"{member.who} DistributedOptimizer: ranks differ in {what}: rank {named[0]} "
+                    f"has {_brief(first, theirs[what])}, rank {named[rank]} "
+                    f"{_brief(theirs[what], first)}"
+                )
+
+
+def _described(params: Sequence[Parameter], plan: Plan, order: str) -> dict[str, Any]:
+    compression = plan.compression
+    return {
+        "order": order,
+        "communication": plan.communication,
+        "every": plan.every,
+        "compression": compression if isinstance(compression, str) else type(compression).__name__,
+        "bucket_bytes": plan.bucket_bytes,
+        "parameters": [
+            (str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ()) for p in params
+        ],
+    }
+
+
+def _brief(mine: Any, other: Any) -> str:
+    """Of lists, where they begin to differ."""
+    if not isinstance(mine, list):
+        return repr(mine)
+    for number, entry in enumerate(mine):
+        if number >= len(other) or entry != other[number]:
+            return f"{entry} as number {number} of {len(mine)}"
+    return f"{len(mine)} of them"
