@@ -104,6 +104,8 @@ $(CURDIR)/.venv/pyvenv.cfg:
 	$(PIP) install --quiet --upgrade pip
 
 $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(ENV)/pyvenv.cfg))
-	$(PIP) install --quiet $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
-	$(PIP) install --quiet --no-build-isolation -e '.[dev]'
+	@echo 'Installing torch and the tools to build with ...'
+	@$(PIP) install --quiet $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
+	@echo 'Compiling, and installing the tools to develop with: two to five minutes ...'
+	@$(PIP) install --quiet --no-build-isolation -e '.[dev]'
 	@mkdir -p $(@D) && touch $@

@@ -35,6 +35,10 @@ class Producer(nn.Module):
         return ((self.price - self.b) ** 2 / (2 * self.a) - self.demand * self.price).sum()
 
 
+def told(numbers: Tensor) -> str:
+    return " ".join(f"{number:.4f}" for number in numbers.tolist())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Decentralized resource allocation.")
     parser.add_argument(
@@ -65,8 +69,8 @@ def main() -> None:
     balance = producer.made() - producer.demand
     dist.all_reduce(balance)
     if rank == 0:
-        print(f"prices {producer.price.tolist()}\nbalance {balance.abs().max():.2e}", flush=True)
-    print(f"rank {rank} makes {producer.made().tolist()}, off by {error:.2e}", flush=True)
+        print(f"prices {told(producer.price)}\nbalance {balance.abs().max():.2e}", flush=True)
+    print(f"rank {rank} makes {told(producer.made())}, off by {error:.2e}", flush=True)
     dist.destroy_process_group()
     if error > args.require_error:
         sys.exit(f"rank {rank}: an error of {error:.2e}, more than {args.require_error:.0e}")
