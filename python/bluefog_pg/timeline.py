@@ -132,6 +132,6 @@ def _require_str(function: str, **names: object) -> None:
 @functools.cache  # once
 def _complain() -> None:
     logging.getLogger("bluefog_pg").error(
-        "[bluefog] there is no timeline: set BLUEFOG_TIMELINE=<prefix of the files> before the first "
-        "bluefog_pg.torch.init()"
+        "[bluefog] there is no timeline: set BLUEFOG_TIMELINE=<prefix of the files> before the "
+        "first bluefog_pg.torch.init()"
     )
