@@ -43,27 +43,32 @@ def overhead() -> dict[str, Any]:
 
 
 def accurate() -> dict[str, Any]:
-    """Seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s."""
-    plan = {"measure": "until_accurate", "width": 1024, "seconds": 0.3, "target": 0.95}
-    methods = ["ddp gloo", "awc", "atc", "awc every2", "awc int8", "awc every4 top0.05"]
+    """Seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s, a net of 17.6 MB.
+
+    50 ms of computing: of the time that all_reduce of the net takes, thrice as much as ResNet-50
+    has on a V100. Each method has the best of three learning rates.
+    """
+    plan = {"measure": "until_accurate", "width": 2048, "seconds": 0.05, "target": 0.95}
+    methods = ("ddp gloo", "atc every8", "win_put", "atc every8 int8")
+    names = [f"{method} sgd{rate}" for method in methods for rate in (0.05, 0.1, 0.2)]
     with launch.network.network(8, "100mbit") as hosts:
         found: dict[str, Any] = launch.run_ranks(
-            "training_run.py", 8, plan | {"methods": methods, "most_steps": 300}, 900, hosts=hosts
+            "training_run.py", 8, plan | {"methods": names, "most_steps": 120}, 1800, hosts=hosts
         )
-    for method, row in found.items():
+    best = {}
+    for name, row in found.items():
         each = row["seconds"] / row["steps"]
         print(
-            f"  {method:<20} {row['seconds']:>7.1f} s, {row['steps']:>4.0f} steps of "
-            f"{each * 1e3:.0f} ms, {row['accuracy']:.1%}"
+            f"  {name:<24} {row['seconds']:>7.1f} s, {row['steps']:>4.0f} steps, "
+            f"{each * 1e3:>5.0f} ms a step, {row['accuracy']:.1%}"
         )
+        method = name.rsplit(" ", 1)[0]
+        if row["accuracy"] >= plan["target"]:
+            best[method] = min(best.get(method, row["seconds"]), row["seconds"])
     for method in methods[1:]:
-        ratio = found["ddp gloo"]["seconds"] / found[method]["seconds"]
-        limit = 10 if "int8" in method or "top" in method else 3
-        print(
-            verdict(
-                f"time to 95 %, DDP on gloo against {method}", f">= {limit}", ratio, ratio >= limit
-            )
-        )
+        ratio, limit = best["ddp gloo"] / best[method], 10 if "int8" in method else 3
+        what = f"time to 95 %, DDP on gloo against {method}"
+        print(verdict(what, f">= {limit}", ratio, ratio >= limit))
     return found
 
 

@@ -183,16 +183,19 @@ class Training:
             return GlobalAverage(group)
         if name == "win_put":
             return self._windows(
-                lambda window, route: window.put(dst_weights=route.dst_weights, async_op=True)
+                lambda window, route: window.put(dst_weights=route.dst_weights, async_op=True),
+                is_own=False,
             )
         if name == "win_get":
             return self._windows(
-                lambda window, route: window.get(src_weights=route.src_weights, async_op=True)
+                lambda window, route: window.get(src_weights=route.src_weights, async_op=True),
+                is_own=True,
             )
         return Communication()
 
-    def _windows(self, send: Send) -> WindowAverage:
-        return WindowAverage(self._prefix, send, self.knobs, self._plan.topology, self._member)
+    def _windows(self, send: Send, is_own: bool) -> WindowAverage:
+        topology = self._plan.topology
+        return WindowAverage(self._prefix, send, is_own, self.knobs, topology, self._member)
 
     def _free_prefix(self) -> str:
         """Of window names: the models' classes, and a number where others have these."""

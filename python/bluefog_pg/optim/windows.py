@@ -27,13 +27,23 @@ class WindowAverage(Communication):
     A rank that has died stops nobody, and counts no more; one that nothing has come from counts not
     yet. This rank's own parameters have their weights. In a schedule those count alike from whom
     something has come since the last average.
+
+    What this rank puts may be on its way to other hosts for long: nobody waits for that either, and
+    what it has meanwhile is not put.
     """
 
     def __init__(
-        self, prefix: str, send: Send, knobs: Knobs, topology: Topology | None, member: Member
+        self,
+        prefix: str,
+        send: Send,
+        is_own: bool,
+        knobs: Knobs,
+        topology: Topology | None,
+        member: Member,
     ) -> None:
-        """`send` begins what changes slots: those of others, or this rank's."""
-        self._prefix, self._send, self._knobs, self._group = prefix, send, knobs, member.group
+        """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
+        self._prefix, self._send, self._is_own = prefix, send, is_own
+        self._knobs, self._group = knobs, member.group
         self._is_scheduled = is_schedule(topology)
         self._route = Route()
         if topology is not None and self._is_scheduled:
@@ -42,6 +52,7 @@ class WindowAverage(Communication):
             self._own, self._weights, destinations = settled(knobs.route(), member)
             self._neighbors = list(self._weights), destinations
         self._windows: dict[Tensor, Window] = {}
+        self._sent: dict[Tensor, WindowWork] = {}
 
     def open(self, buckets: list[Bucket]) -> None:
         for number, bucket in enumerate(buckets):
@@ -64,11 +75,15 @@ class WindowAverage(Communication):
 
     def begin(self, flat: Tensor) -> Finish:
         window = self._windows[flat]
-        work = self._send(window, self._route)
+        before = self._sent.get(flat)
+        if before is None or before.is_completed():
+            self._wait(flat)
+            if work := self._send(window, self._route):
+                self._sent[flat] = work
 
         def finish() -> None:
-            if work is not None:
-                work.wait()
+            if self._is_own:
+                self._wait(flat)
             own, weights = self._of_those_who_count(window)
             window.update(self_weight=own, neighbor_weights=weights)
 
@@ -76,8 +91,15 @@ class WindowAverage(Communication):
 
     def close(self) -> None:
         while self._windows:
-            _, window = self._windows.popitem()
-            window.free()
+            flat, window = self._windows.popitem()
+            try:
+                self._wait(flat)
+            finally:
+                window.free()
+
+    def _wait(self, flat: Tensor) -> None:
+        if work := self._sent.pop(flat, None):
+            work.wait()
 
     def _of_those_who_count(self, window: Window) -> tuple[float, dict[int, float]]:
         """This rank's own weight, and the others'."""
