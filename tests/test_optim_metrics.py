@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import harness
+import inrank
 from test_optim_programs import gathered, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
@@ -26,16 +28,33 @@ class Scalars:
         self.seen.append((tag, scalar_value, global_step))
 
 
+LATE = 0.5
+
+
+def late(rank: int) -> None:
+    """Rank 3 is, when the others are about to step."""
+    if rank < 3:
+        inrank.mark("steps")
+        return
+    for other in range(3):
+        inrank.await_file(f"at.steps.{other}")
+    time.sleep(LATE)
+
+
 def recorded(rank: int, _world: int, path: str) -> list[Any]:
     from bluefog_pg import optim
 
     model, optimizer = wrapped(rank, topology="ring")
     file = Path(path) / "run.csv"  # which rank 0 writes
     recorder, scalars = optim.Recorder(optimizer, file), Scalars()
+    begun, waited = time.monotonic(), list[float]()
     other = optim.Recorder(optimizer, scalars)
     for number in range(3):
+        if number == 2:  # for which its neighbours, 0 and 2, have to wait
+            late(rank)
         step(model, optimizer, rank, number)
-        recorder.write(number, distance=number > 0, loss=torch.tensor(0.5))
+        found = recorder.write(number, distance=number > 0, loss=torch.tensor(0.5))
+        waited.append(found["waited"])
     other.write(7)
     x = gathered(vector(model))
     rows = list(csv.DictReader(file.open()))
@@ -48,30 +67,41 @@ def recorded(rank: int, _world: int, path: str) -> list[Any]:
         rows[0]["consensus_distance"] == "",
         abs(float(rows[-1]["consensus_distance"]) - apart) < 1e-9,
         ("exchanges", 3.0, 7) in scalars.seen,
-        optimizer.tally.exchanges == 3 and optimizer.tally.waited > 0,
+        optimizer.tally.exchanges == 3,
+        abs(sum(waited) - optimizer.tally.waited) < 1e-9,
+        rank > 0 or [float(row["waited"]) for row in rows] == pytest.approx(waited, abs=1e-6),
+        rank % 2 == 1 or LATE / 2 < waited[2] < time.monotonic() - begun,
     ]
 
 
 def test_recorder(pool: harness.Pool, tmp_path: Path) -> None:
-    assert pool.run(recorded, str(tmp_path)) == [[True] * 7] * 4
+    assert pool.run(recorded, str(tmp_path)) == [[True] * 10] * 4
 
 
-def aged(rank: int, _world: int) -> list[bool]:
+def aged(rank: int, _world: int) -> list[Any]:
+    """While rank 0 makes no step, its neighbours put three times; later on it makes one."""
     from bluefog_pg import optim
 
+    begun = time.monotonic()  # before anybody has a window
     model, optimizer = wrapped(rank, communication="win_put", topology="ring")
     recorder = optim.Recorder(optimizer, Scalars())
-    for number in range(2):
-        dist.barrier()
+    for number in range(3 if rank else 0):
         step(model, optimizer, rank, number)
     dist.barrier()
-    found = recorder.write(0)
+    lags = [recorder.write(0)["lag"]]
+    time.sleep(0.1)  # so old is, on each rank, what another one than rank 0 has put
+    if rank == 0:
+        step(model, optimizer, rank)
+    dist.barrier()
+    found = recorder.write(1)
     optimizer.close()
-    return [0 < found["age"] < 30, found["lag"] >= 0]
+    return [*lags, found["lag"], 0.1 <= found["age"] < time.monotonic() - begun]
 
 
 def test_staleness(pool: harness.Pool) -> None:
-    assert pool.run(aged) == [[True, True]] * 4
+    first, *others = pool.run(aged)
+    assert first == [3, 0, True]
+    assert all(is_old for *_, is_old in others)
 
 
 def hooked(rank: int, world: int, topology: str) -> str:
