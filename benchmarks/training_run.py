@@ -60,10 +60,12 @@ def make_net(width: int, seconds: float) -> nn.Module:
     )
 
 
-def make_training(method: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
+def make_training(
+    method: str, net: nn.Module, adam_rate: float = 1e-3
+) -> tuple[nn.Module, torch.optim.Optimizer]:
     """By its words: ddp and a backend, none, or options of DistributedOptimizer; sgd and a rate."""
     first, *others = words = method.split()
-    optimizer: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=adam_rate)
     if words[-1].startswith("sgd"):
         rate = float(words.pop().removeprefix("sgd"))
         optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
@@ -141,7 +143,7 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
     if is_decentralized:
         begun = time.perf_counter()
         flat = nn.utils.parameters_to_vector(net.parameters()).detach()
-        bluefog_pg.allreduce(flat.bfloat16() if "int8" in method else flat)
+        dist.all_reduce(flat.bfloat16() if "int8" in method else flat)
         seconds += time.perf_counter() - begun
         optimizer.close()
     return {"seconds": me.slowest(method, seconds), "steps": steps, "accuracy": right}
@@ -149,8 +151,9 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
 
 def mean_of(net: nn.Module) -> nn.Module:
     """A model of the mean of the ranks' parameters."""
-    plain = net.module if isinstance(net, DistributedDataParallel) else net
-    found = copy.deepcopy(plain)
+    if isinstance(net, DistributedDataParallel):  # which all have alike
+        return net.module
+    found = copy.deepcopy(net)
     with torch.no_grad():
         bluefog_pg.allreduce_parameters(found.parameters())
     return found
@@ -167,6 +170,41 @@ def accuracy_of(net: nn.Module, images: Tensor, labels: Tensor) -> float:
     return right
 
 
+def exact(me: launch.Rank) -> float:
+    """The largest error, relative to the largest number."""
+    numbers = [
+        torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
+        for rank in range(me.n)
+    ]
+    x, mean = numbers[me.rank], torch.stack(numbers).mean(0)
+    for step in range(me.n.bit_length() - 1):
+        to, source = (me.rank + 2**step) % me.n, (me.rank - 2**step) % me.n
+        x = bluefog_pg.neighbor_allreduce(
+            x, self_weight=0.5, src_weights={source: 0.5}, dst_weights=[to]
+        )
+    return me.slowest("error", ((x - mean).abs().max() / mean.abs().max()).item())
+
+
+def after_epochs(me: launch.Rank, method: str) -> float:
+    """Test accuracy, mean over seeds and ranks."""
+    total = torch.zeros(())
+    for seed in range(me.args["seeds"]):
+        images, labels, *held_out = digits.load_data(me.rank, me.n, seed)
+        torch.manual_seed(seed)
+        net, optimizer = make_training(method, digits.make_net(), adam_rate=3e-3)
+        shuffle = torch.Generator().manual_seed(seed + me.rank)
+        for _ in range(me.args["epochs"]):
+            for batch in torch.randperm(len(labels), generator=shuffle).split(digits.BATCH):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(net(images[batch]), labels[batch]).backward()
+                optimizer.step()
+        if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
+            optimizer.close()
+        total += digits.accuracy(net, *held_out)
+    dist.all_reduce(total, dist.ReduceOp.AVG)
+    return total.item() / me.args["seeds"]
+
+
 def main() -> None:
     me = launch.join()
     dist.init_process_group(
@@ -176,9 +214,12 @@ def main() -> None:
         world_size=me.n,
         timeout=LIMIT,
     )
-    measure = {"rate": rate, "until_accurate": until_accurate}[me.args["measure"]]
-    found = {method: measure(me, method) for method in me.args["methods"]}
-    me.give_back(found)
+    if me.args["measure"] == "exact":
+        me.give_back(exact(me))
+    else:
+        measures: list[Callable[[launch.Rank, str], Any]] = [rate, until_accurate, after_epochs]
+        (measure,) = (m for m in measures if m.__name__ == me.args["measure"])
+        me.give_back({method: measure(me, method) for method in me.args["methods"]})
     me.together("end")
     dist.destroy_process_group()
 

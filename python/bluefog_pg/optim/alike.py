@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
+    from torch.nn import Module, Parameter
 
     from bluefog_pg._member import Member
     from bluefog_pg.optim.plan import Plan
 
 
-def require_alike(params: Sequence[Parameter], plan: Plan, order: str, member: Member) -> None:
+def require_alike(
+    params: Sequence[Parameter], models: Sequence[Module], plan: Plan, order: str, member: Member
+) -> None:
     """Collective, where there are several ranks.
 
     Raises:
@@ -22,7 +24,8 @@ def require_alike(params: Sequence[Parameter], plan: Plan, order: str, member: M
     """
     if member.size == 1:
         return
-    mine = _described(params, plan, order)
+    names = {param: name for model in models for name, param in model.named_parameters()}
+    mine = _described(params, names, plan, order)
     of_ranks: list[Any] = [None] * member.size
     dist.all_gather_object(of_ranks, mine, group=member.group)
     for rank, theirs in enumerate(of_ranks):
@@ -36,7 +39,9 @@ def require_alike(params: Sequence[Parameter], plan: Plan, order: str, member: M
                 )
 
 
-def _described(params: Sequence[Parameter], plan: Plan, order: str) -> dict[str, Any]:
+def _described(
+    params: Sequence[Parameter], names: Mapping[Parameter, str], plan: Plan, order: str
+) -> dict[str, Any]:
     compression = plan.compression
     return {
         "order": order,
@@ -45,7 +50,8 @@ def _described(params: Sequence[Parameter], plan: Plan, order: str) -> dict[str,
         "compression": compression if isinstance(compression, str) else type(compression).__name__,
         "bucket_bytes": plan.bucket_bytes,
         "parameters": [
-            (str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ()) for p in params
+            (names.get(p, ""), str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ())
+            for p in params
         ],
     }
 

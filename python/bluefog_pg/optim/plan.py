@@ -62,8 +62,10 @@ class Planning:
             ValueError: the plan does not go with it.
         """
         if communication not in COMMUNICATIONS:
+            hint = f" (order={communication!r}?)" if communication in ORDERS else ""
             self._fail(
-                f"communication must be one of {', '.join(COMMUNICATIONS)}, not {communication!r}"
+                f"communication must be one of {', '.join(COMMUNICATIONS)}, "
+                f"not {communication!r}{hint}"
             )
         order = self._order_of(plan, communication)
         self._check_order(plan, order, communication)

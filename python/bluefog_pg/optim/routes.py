@@ -93,7 +93,10 @@ def _graphs(topology: Any, member: Member) -> list[Graph]:
     }
     if isinstance(topology, str):
         if topology not in named:
-            raise ValueError(f"{where}topology must be one of {sorted(named)}, not {topology!r}")
+            raise ValueError(
+                f"{where}topology must be a networkx.DiGraph (topology_util has many) or one of "
+                f"{sorted(named)}, not {topology!r}"
+            )
         topology = named[topology](member.size)
     graphs = list(topology) if isinstance(topology, (list, tuple)) else [topology]
     if not graphs:

@@ -54,7 +54,7 @@ class Training:
         self.tally = Tally()
         self.is_closed = False
         self._loads = Loads(models, self._synchronize)
-        require_alike(self._trainable(), plan, type(self.order).__name__, member)
+        require_alike(self._trainable(), models, plan, type(self.order).__name__, member)
         self._prefix = plan.window_prefix or self._free_prefix()
         self._arrange()
         self._memory = Memory(optimizer, lambda: self.order, member)
