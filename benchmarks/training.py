@@ -74,7 +74,7 @@ def accurate() -> dict[str, Any]:
     """
     plan = {"measure": "until_accurate", "width": 2048, "seconds": 0.05, "target": 0.95}
     methods = ("ddp gloo", "atc every8", "win_put", "atc every8 int8")
-    names = [f"{method} sgd{rate}" for method in methods for rate in (0.05, 0.1, 0.2)]
+    names = [f"{method} sgd{rate}" for method in methods for rate in (0.1, 0.2, 0.3)]
     with launch.network.network(8, "100mbit") as hosts:
         found: dict[str, Any] = launch.run_ranks(
             "training_run.py", 8, plan | {"methods": names, "most_steps": 120}, 1800, hosts=hosts
