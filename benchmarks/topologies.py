@@ -11,23 +11,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import networkx as nx
-
 from bluefog_pg import topology_util as tu
 
 # A builder, its spectral gap where that has a closed form, and for how many ranks it is worth it.
 Row = tuple[Callable[[int], Any], Callable[[int], float] | None, int]
 
 
-def grid(n: int) -> nx.DiGraph[int]:
-    graph: nx.DiGraph[int] = tu.MeshGrid2DGraph(n)
-    return graph
-
-
 GRAPHS: dict[str, Row] = {
     "ring": (tu.RingGraph, lambda n: 2 / 3 * (1 - math.cos(2 * math.pi / n)), 4096),
     "directed ring": (lambda n: tu.RingGraph(n, 1), lambda n: 1 - math.cos(math.pi / n), 4096),
-    "grid": (grid, None, 4096),
+    "grid": (tu.MeshGrid2DGraph, None, 4096),
     "torus": (tu.TorusGraph, None, 4096),
     "star": (tu.StarGraph, lambda n: 1 / n, 4096),
     "hypercube": (tu.HypercubeGraph, lambda n: 2 / (math.log2(n) + 1), 4096),

@@ -138,11 +138,7 @@ def by_machines(rank: int, world: int, order: str) -> str:
             step(model, optimizer, rank, number)
             share = torch.kron(of_means, torch.full((2, 2), 0.5, dtype=torch.float64))
             ranks.differentiate(number)
-            if order == "atc":
-                ranks.update()
-            ranks.set(share @ ranks.vectors())
-            if order == "awc":
-                ranks.update()
+            ranks.combine(order, share)
         optimizer.close()
     off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
     return "" if off < 1e-12 else f"off by {off}"
@@ -516,11 +512,7 @@ def by_own_compressor(rank: int, world: int, order: str) -> list[Any]:
     for number in range(STEPS):
         step(model, optimizer, rank, number)
         ranks.differentiate(number)
-        if order == "atc":
-            ranks.update()
-        ranks.set(share @ ranks.vectors())
-        if order == "awc":
-            ranks.update()
+        ranks.combine(order, share)
     off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
     return ["" if off < 1e-12 else f"off by {off}", compressor.compressed]
 

@@ -90,6 +90,14 @@ class Ranks:
         for optimizer in self.optimizers:
             optimizer.step()
 
+    def combine(self, order: str, share: Tensor) -> None:
+        """The updates, and the average of w_ij = share[i, j] before or after them."""
+        if order == "atc":
+            self.update()
+        self.set(share @ self.vectors())
+        if order == "awc":
+            self.update()
+
     def average_gradients(self) -> None:
         for params in zip(*(model.parameters() for model in self.models), strict=True):
             mean = sum(p.grad for p in params) / len(params)
@@ -114,12 +122,8 @@ def expected(world: int, kind: str, communication: str, order: str, topology: An
             ranks.update()
         elif communication == "empty":
             ranks.update()
-        elif order == "awc":
-            ranks.set(next(averages) @ ranks.vectors())
-            ranks.update()
         else:
-            ranks.update()
-            ranks.set(next(averages) @ ranks.vectors())
+            ranks.combine(order, next(averages))
     return ranks.vectors()
 
 

@@ -29,7 +29,7 @@ class _Told:
     def __init__(self, tell: Callable[[], None]) -> None:
         self._method = weakref.WeakMethod(tell)
 
-    def __call__(self) -> None:
+    def __call__(self, *_: Any) -> None:
         if method := self._method():
             method()
 
@@ -55,16 +55,6 @@ class _Forward:
             self._told()
 
 
-class _Load:
-    """A hook of a module."""
-
-    def __init__(self, told: _Told) -> None:
-        self._told = told
-
-    def __call__(self, *_: Any) -> None:
-        self._told()
-
-
 class Forwards:
     """Calls `tell`, a method, when the models begin forward passes of their training."""
 
@@ -80,7 +70,7 @@ class Loads:
     """Calls `tell`, a method, before a model's `load_state_dict` replaces parameters."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
-        hook = _Load(_Told(tell))
+        hook = _Told(tell)
         self._handles: list[RemovableHandle] = []
         for model in models:
             watch: Any = model.register_load_state_dict_pre_hook
