@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import sys
 import time
@@ -10,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import emulated
 import launch
 import torch
 import torch.distributed as dist
@@ -17,47 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import bluefog_pg
+from bluefog_pg import optim
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import digits
 
 LIMIT = timedelta(seconds=120)
 EVALUATE_EVERY = 4  # steps
-
-
-class _Sleep(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
-        ctx.seconds = seconds
-        time.sleep(seconds)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        time.sleep(2 * ctx.seconds)
-        return grad, None
-
-
-class Computing(nn.Module):
-    """Takes so long forward, and twice as long backward, on a device that is not this one's."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _Sleep.apply(x, self.seconds) if self.seconds else x
-
-
-def make_net(width: int, seconds: float) -> nn.Module:
-    """A perceptron on 8 x 8 digits; `seconds` of computing in a step."""
-    torch.manual_seed(0)
-    each = seconds / 9  # of three layers, once forward and twice backward
-    return nn.Sequential(
-        *(nn.Flatten(), nn.Linear(64, width), Computing(each), nn.ReLU()),
-        *(nn.Linear(width, width), Computing(each), nn.ReLU()),
-        *(nn.Linear(width, 10), Computing(each)),
-    )
+TICK = 0.01  # seconds
 
 
 def make_training(
@@ -78,8 +47,10 @@ def make_training(
     for word in words:
         if word in ("awc", "atc"):
             options["order"] = word
-        elif word.startswith("win"):
+        elif word in ("win_put", "gradient_allreduce"):
             options["communication"] = word
+        elif word == "pairs":
+            options["order"] = optim.AsynchronousPairs()
         elif word.startswith("every"):
             options["every"] = int(word.removeprefix("every"))
         else:
@@ -106,7 +77,8 @@ def stepper(
 
 def rate(me: launch.Rank, method: str) -> float:
     """The slowest rank's seconds of a step."""
-    net, optimizer = make_training(method, make_net(me.args["width"], me.args["seconds"]))
+    plain, _ = emulated.make_net(me.args["width"], me.args["seconds"])
+    net, optimizer = make_training(method, plain)
     step = stepper(net, optimizer, me)
     for _ in range(3):
         step()
@@ -126,7 +98,8 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
 
     The model is the mean of the ranks' parameters, which a last all_reduce forms, and which counts.
     """
-    net, optimizer = make_training(method, make_net(me.args["width"], me.args["seconds"]))
+    plain, device = emulated.make_net(me.args["width"], me.args["seconds"])
+    net, optimizer = make_training(method, plain)
     step = stepper(net, optimizer, me)
     *_, images, labels = digits.load_data(me.rank, me.n, seed=0)
     is_decentralized = isinstance(optimizer, bluefog_pg.DistributedOptimizer)
@@ -138,7 +111,8 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
             step()
         seconds += time.perf_counter() - begun
         steps += EVALUATE_EVERY
-        right = accuracy_of(mean_of(net), images, labels)
+        with device.off():
+            right = digits.accuracy(mean_of(net), images, labels)
     me.together(f"{method} at the end")
     if is_decentralized:
         begun = time.perf_counter()
@@ -149,6 +123,49 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
     return {"seconds": me.slowest(method, seconds), "steps": steps, "accuracy": right}
 
 
+def beside_a_slow_rank(me: launch.Rank, method: str) -> float:
+    """Seconds until the loss of all data is the target, rank 0 computing for five times as long.
+
+    It is that of the mean of the ranks' parameters, as they were at that time: formed afterwards.
+    """
+    slow = 5 * me.args["seconds"]
+    plain, device = emulated.make_net(
+        me.args["width"], slow if me.rank == 0 else me.args["seconds"]
+    )
+    net, optimizer = make_training(method, plain)
+    step = stepper(net, optimizer, me)
+    seen, limit = (
+        [(0.0, nn.utils.parameters_to_vector(plain.parameters()).detach())],
+        me.args["limit"],
+    )
+    waits = "win" not in method and "pairs" not in method  # so all make as many steps
+    me.together(f"{method} begins")
+    begun = time.perf_counter()
+    while len(seen) <= limit / slow if waits else seen[-1][0] < limit:
+        step()
+        now = nn.utils.parameters_to_vector(plain.parameters()).detach()
+        seen.append((time.perf_counter() - begun, now))
+    if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
+        optimizer.close()
+    with device.off():
+        return first_below(me, plain, seen)
+
+
+def first_below(me: launch.Rank, net: nn.Module, seen: list[tuple[float, Tensor]]) -> float:
+    """When the mean of what ranks had then is good enough, or infinity."""
+    images, labels, *_ = digits.load_data(0, 1, seed=0)
+    times = [moment for moment, _ in seen]
+    for tick in range(int(me.args["limit"] / TICK)):
+        mean = seen[bisect.bisect_right(times, tick * TICK) - 1][1].clone()
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        nn.utils.vector_to_parameters(mean, net.parameters())
+        with torch.no_grad():
+            loss = nn.functional.cross_entropy(net(images), labels).item()
+        if loss <= me.args["target"]:  # of the same bytes on all ranks
+            return tick * TICK
+    return float("inf")
+
+
 def mean_of(net: nn.Module) -> nn.Module:
     """A model of the mean of the ranks' parameters."""
     if isinstance(net, DistributedDataParallel):  # which all have alike
@@ -157,17 +174,6 @@ def mean_of(net: nn.Module) -> nn.Module:
     with torch.no_grad():
         bluefog_pg.allreduce_parameters(found.parameters())
     return found
-
-
-def accuracy_of(net: nn.Module, images: Tensor, labels: Tensor) -> float:
-    computing = [layer for layer in net.modules() if isinstance(layer, Computing)]
-    kept = [layer.seconds for layer in computing]
-    for layer in computing:
-        layer.seconds = 0.0
-    right = digits.accuracy(net, images, labels)
-    for layer, seconds in zip(computing, kept, strict=True):
-        layer.seconds = seconds
-    return right
 
 
 def exact(me: launch.Rank) -> float:
@@ -186,18 +192,20 @@ def exact(me: launch.Rank) -> float:
 
 
 def after_epochs(me: launch.Rank, method: str) -> float:
-    """Test accuracy of the mean of the ranks' parameters, mean over seeds."""
+    """Test accuracy of the mean of the ranks' parameters, mean over seeds; rates fall as a cosine."""
     total = torch.zeros(())
     for seed in range(me.args["seeds"]):
         images, labels, *held_out = digits.load_data(me.rank, me.n, seed)
         torch.manual_seed(seed)
         net, optimizer = make_training(method, digits.make_net(), adam_rate=3e-3)
-        shuffle = torch.Generator().manual_seed(seed + me.rank)
-        for _ in range(me.args["epochs"]):
+        shuffle, epochs = torch.Generator().manual_seed(seed + me.rank), me.args["epochs"]
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+        for _ in range(epochs):
             for batch in torch.randperm(len(labels), generator=shuffle).split(digits.BATCH):
                 optimizer.zero_grad()
                 nn.functional.cross_entropy(net(images[batch]), labels[batch]).backward()
                 optimizer.step()
+            schedule.step()
         if isinstance(optimizer, bluefog_pg.DistributedOptimizer):
             optimizer.close()
         total += digits.accuracy(mean_of(net), *held_out)
@@ -217,7 +225,9 @@ def main() -> None:
     if me.args["measure"] == "exact":
         me.give_back(exact(me))
     else:
-        measures: list[Callable[[launch.Rank, str], Any]] = [rate, until_accurate, after_epochs]
+        measures: list[Callable[[launch.Rank, str], Any]] = [
+            rate, until_accurate, after_epochs, beside_a_slow_rank
+        ]  # fmt: skip
         (measure,) = (m for m in measures if m.__name__ == me.args["measure"])
         me.give_back({method: measure(me, method) for method in me.args["methods"]})
     me.together("end")

@@ -11,6 +11,7 @@ import networkx as nx
 import pytest
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import harness
 import inrank
@@ -227,3 +228,25 @@ def test_warned(pool: harness.Pool) -> None:
         assert "sum to 2, not 1" in weights
         assert "ExactDiffusion needs symmetric weights" in directed
         assert "no gradients" in idle
+
+
+def wrapped_too(_rank: int, _world: int, has_hook: bool) -> list[str]:
+    from bluefog_pg import ddp_hooks
+
+    model = DistributedDataParallel(nn.Linear(2, 2))
+    optimizer = wrap(sgd(model), model)
+    if has_hook:
+        model.register_comm_hook(None, ddp_hooks.no_average_hook)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            model(torch.ones(2)).sum().backward()
+            optimizer.step()
+    optimizer.close()
+    return [f"{warning.filename}: {warning.message}" for warning in caught]
+
+
+def test_gradients_averaged_beside_are_warned_of(pool: harness.Pool) -> None:
+    assert pool.run(wrapped_too, True) == [[]] * 4
+    for (found,) in pool.run(wrapped_too, False):
+        assert re.match(f"{__file__}: .* the model is a DistributedDataParallel", found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from torch.nn import Module
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS
 
 from bluefog_pg.optim.compression import NAMED
@@ -112,6 +114,17 @@ class Planning:
                 f"{strangers}; give all models that it optimizes"
             )
         self._check_apart(mine)
+
+    def warn_of_averaged_gradients(self) -> None:
+        """Where DistributedDataParallel averages all ranks' gradients beside."""
+        wrapped = [m for m in self._models if isinstance(m, DistributedDataParallel)]
+        if self._member.size > 1 and any(not model._comm_hooks for model in wrapped):
+            warnings.warn(
+                f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
+                "which averages the gradients of all ranks at each pass, too: give the model that "
+                "it wraps, or register ddp_hooks.no_average_hook with it",
+                stacklevel=5,
+            )
 
     def _order_of(self, plan: Plan, communication: str) -> Order:
         given = plan.order

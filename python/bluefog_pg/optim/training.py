@@ -52,7 +52,7 @@ class Training:
         self.order = planning.order_of(plan, plan.communication)
         self.knobs = Knobs(routes_of(plan.topology, member, self.order))
         self.tally = Tally()
-        self.is_closed = False
+        self.is_closed, self._has_stepped = False, False
         self._loads = Loads(models, self._synchronize)
         require_alike(self._trainable(), models, plan, type(self.order).__name__, member)
         self._prefix = plan.window_prefix or self._free_prefix()
@@ -98,6 +98,9 @@ class Training:
         """Around the optimizer's own update."""
         self._renew()
         self._warn_of_no_gradients()
+        if not self._has_stepped:  # a hook may be registered until then
+            self._planning.warn_of_averaged_gradients()
+        self._has_stepped = True
         self.order.step(update)
 
     def forward(self) -> None:
