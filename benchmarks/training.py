@@ -5,7 +5,8 @@ communicates is not. The hosts are network namespaces of this machine, whose lin
 down: needs root.
 
 python benchmarks/training.py                       everything: half an hour
-python benchmarks/training.py --parts exact,epochs  of exact, overhead, slow, epochs, accurate, scaling
+python benchmarks/training.py --parts exact,epochs  of exact, overhead, slow, epochs, accurate and
+                                                    scaling
 """
 
 from __future__ import annotations

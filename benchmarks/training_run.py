@@ -192,7 +192,10 @@ def exact(me: launch.Rank) -> float:
 
 
 def after_epochs(me: launch.Rank, method: str) -> float:
-    """Test accuracy of the mean of the ranks' parameters, mean over seeds; rates fall as a cosine."""
+    """Test accuracy of the mean of the ranks' parameters, mean over seeds.
+
+    Learning rates fall as a cosine.
+    """
     total = torch.zeros(())
     for seed in range(me.args["seeds"]):
         images, labels, *held_out = digits.load_data(me.rank, me.n, seed)

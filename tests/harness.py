@@ -28,6 +28,7 @@ import pytest
 
 import hosts as network
 import inrank
+from forks import Fork, Parent
 from inrank import Raised, Task
 
 if TYPE_CHECKING:
@@ -110,6 +111,12 @@ def stacks(pids: Iterable[int]) -> str:
 LIVING: set[Ranks] = set()
 
 
+@functools.cache
+def parent() -> Parent:
+    """Of the ranks that are forks, for all tests."""
+    return Parent(environment())
+
+
 class Ranks:
     """n processes, each with a pipe to us, a log, and a TMPDIR whose leftovers are leaks."""
 
@@ -125,7 +132,7 @@ class Ranks:
         self.n, self.signalled = n, dict[int, float]()
         self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.dir / "tmp").mkdir()
-        self.procs: list[subprocess.Popen[bytes]] = []
+        self.procs: list[subprocess.Popen[bytes] | Fork] = []
         self.conns: list[Connection] = []
         self.outcomes = [Outcome(r) for r in range(n)]
         common = {"RANKS_DIR": str(self.dir), "TMPDIR": str(self.dir / "tmp"), "WORLD_SIZE": str(n)}
@@ -136,15 +143,10 @@ class Ranks:
         for rank in range(n):
             ours, theirs = socket.socketpair()
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
-            with (self.dir / f"out.{rank}").open("wb") as out:
-                proc = subprocess.Popen(
-                    [*network.on_host(hosts, rank, n), sys.executable, str(HERE / "inrank.py")],
-                    env=environment(common | own | (env or {})),
-                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    pass_fds=[theirs.fileno()], start_new_session=True,
-                )  # fmt: skip
-            theirs.close()
-            self.procs.append(proc)
+            start = self._started if hosts or env else self._forked  # what imports saw is another
+            with theirs:
+                of_rank = environment(common | own | (env or {}))
+                self.procs.append(start(rank, of_rank, theirs.fileno(), hosts))
             self.conns.append(Connection(ours.detach()))
 
     def __enter__(self) -> Self:
@@ -152,6 +154,19 @@ class Ranks:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _started(
+        self, rank: int, env: dict[str, str], fd: int, hosts: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
+        command = [*network.on_host(hosts, rank, self.n), sys.executable, str(HERE / "inrank.py")]
+        with (self.dir / f"out.{rank}").open("wb") as out:
+            return subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                pass_fds=[fd], start_new_session=True,
+            )  # fmt: skip
+
+    def _forked(self, rank: int, env: dict[str, str], fd: int, _hosts: Sequence[str]) -> Fork:
+        return parent().fork(env, fd, self.dir / f"out.{rank}")
 
     # -- work ------------------------------------------------------------------------------------
     def start(

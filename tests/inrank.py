@@ -206,9 +206,6 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)
-    sys.modules["inrank"] = sys.modules["__main__"]  # one copy of the classes that are pickled
-    for cls in (Task, Raised, Footprint):
-        cls.__module__ = "inrank"
     conn = Connection(int(os.environ["RANKS_FD"]))
     serve(conn, int(os.environ["RANK"]))
     if os.environ.get("RANKS_DESTROY") == "1" and dist.is_initialized():
@@ -217,4 +214,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.modules["inrank"] = sys.modules["__main__"]  # one copy of the classes that are pickled
+    for cls in (Task, Raised, Footprint):
+        cls.__module__ = "inrank"
     main()

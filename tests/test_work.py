@@ -285,6 +285,24 @@ def test_a_callback_may_wait_for_a_collective_of_its_own_group(
     assert pool.run(nested, how, world=3, timeout=20) == [[21.0, 21.0]] * 3
 
 
+def asked_for_as_it_ends(_rank: int, _world: int) -> float:
+    """A future whose callback waits for another operation, asked for at any moment."""
+
+    def again(_future: Any) -> Any:
+        return dist.all_reduce(torch.ones(4), async_op=True).get_future().wait()[0]
+
+    total = 0.0
+    for _ in range(10_000):
+        future = dist.all_reduce(torch.ones(8), async_op=True).get_future()
+        total += float(future.then(again).wait()[0])
+    return total
+
+
+def test_a_future_asked_for_as_its_operation_ends(pool: harness.Pool) -> None:
+    """One that the driving thread completed hung in its callback, one time of 60,000."""
+    assert pool.run(asked_for_as_it_ends, world=2) == [20_000.0] * 2
+
+
 def power_sgd(rank: int, world: int) -> list[Any]:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hooks
 

@@ -83,11 +83,10 @@ void WorkBluefog::abort() {
 c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
   const std::unique_lock lock(future_mutex_);
   if (!future_) {
-    op_->calls_back.store(true, std::memory_order_release);
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (concluded_) {
-      complete(*future_);
+    if (!op_->settleCallingBack(true)) {
+      complete(*future_);  // it has ended, and whoever concludes it may be the driving thread
     }
   }
   return future_;
@@ -107,7 +106,9 @@ void WorkBluefog::conclude() {
   {
     const std::unique_lock lock(future_mutex_);
     first = !std::exchange(concluded_, true);
-    future = future_;
+    if (op_->settleCallingBack(false)) {
+      future = future_;
+    }
   }
   if (first) {
     finish(exception());

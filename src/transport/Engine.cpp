@@ -339,10 +339,9 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     return;
   }
   lock.unlock();
-  // Decided once: a future may be asked for at any moment.
   const auto calling_at =
       std::stable_partition(ended.begin(), ended.end(), [](const std::shared_ptr<Op>& op) {
-        return !op->calls_back.load(std::memory_order_acquire);
+        return !op->settleCallingBack(false);
       });
   const Ops calling(calling_at, ended.end());
   ended.erase(calling_at, ended.end());

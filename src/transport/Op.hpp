@@ -71,15 +71,26 @@ struct Op {
   // Called once, outside of every lock: by the driving thread, or, where it may call back into the
   // program, by the engine's own.
   std::function<void(Op&)> finished;
-  std::atomic<bool> calls_back{false};
 
   bool hasEnded() const { return done.load(std::memory_order_acquire); }
+  // Whether its end may call back into the program. Settled once, by who first asks for a future of
+  // it, or finds that it has ended; told to all others.
+  bool settleCallingBack(bool calls_back) {
+    Ending settled = Ending::kOpen;
+    const Ending wanted = calls_back ? Ending::kCallsBack : Ending::kPlain;
+    return (ending_.compare_exchange_strong(settled, wanted) ? wanted : settled) ==
+           Ending::kCallsBack;
+  }
   // Lets go of the caller's tensors, and of the Work, which holds this.
   void release() {
     finished = nullptr;
     epilogue = nullptr;
     memory.reset();
   }
+
+ private:
+  enum class Ending { kOpen, kPlain, kCallsBack };
+  std::atomic<Ending> ending_{Ending::kOpen};
 };
 
 }  // namespace bluefog
