@@ -96,8 +96,10 @@ def rate(me: launch.Rank, method: str) -> float:
 def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
     """Until the model is right so often, after which all ranks have it; looking at it is free.
 
-    The model is the mean of the ranks' parameters, which a last all_reduce forms, and which counts.
+    The model is the mean of the ranks' parameters, which a last all_reduce forms, and which counts:
+    of the compressed method in bfloat16.
     """
+    wire = torch.bfloat16 if "int8" in method else torch.float32
     plain, device = emulated.make_net(me.args["width"], me.args["seconds"])
     net, optimizer = make_training(method, plain)
     step = stepper(net, optimizer, me)
@@ -112,12 +114,11 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
         seconds += time.perf_counter() - begun
         steps += EVALUATE_EVERY
         with device.off():
-            right = digits.accuracy(mean_of(net), images, labels)
+            right = digits.accuracy(mean_of(net, wire), images, labels)
     me.together(f"{method} at the end")
     if is_decentralized:
         begun = time.perf_counter()
-        flat = nn.utils.parameters_to_vector(net.parameters()).detach()
-        dist.all_reduce(flat.bfloat16() if "int8" in method else flat)
+        mean_of(net, wire)
         seconds += time.perf_counter() - begun
         optimizer.close()
     return {"seconds": me.slowest(method, seconds), "steps": steps, "accuracy": right}
@@ -166,13 +167,14 @@ def first_below(me: launch.Rank, net: nn.Module, seen: list[tuple[float, Tensor]
     return float("inf")
 
 
-def mean_of(net: nn.Module) -> nn.Module:
-    """A model of the mean of the ranks' parameters."""
+def mean_of(net: nn.Module, wire: torch.dtype = torch.float32) -> nn.Module:
+    """A model of the mean of the ranks' parameters, which travel in that type."""
     if isinstance(net, DistributedDataParallel):  # which all have alike
         return net.module
     found = copy.deepcopy(net)
-    with torch.no_grad():
-        bluefog_pg.allreduce_parameters(found.parameters())
+    flat = nn.utils.parameters_to_vector(found.parameters()).detach().to(wire)
+    dist.all_reduce(flat, dist.ReduceOp.AVG)
+    nn.utils.vector_to_parameters(flat.float(), found.parameters())
     return found
 
 

@@ -339,10 +339,9 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     return;
   }
   lock.unlock();
-  const auto calling_at =
-      std::stable_partition(ended.begin(), ended.end(), [](const std::shared_ptr<Op>& op) {
-        return !op->settleCallingBack(false);
-      });
+  const auto calling_at = std::stable_partition(
+      ended.begin(), ended.end(),
+      [](const std::shared_ptr<Op>& op) { return !op->settleCallingBack(false); });
   const Ops calling(calling_at, ended.end());
   ended.erase(calling_at, ended.end());
   for (const auto& op : ended) {
