@@ -123,7 +123,7 @@ def scaling() -> dict[str, Any]:
 
     All hosts share this machine's cores: a step without communication takes longer on many, too.
     """
-    plan = {"measure": "rate", "width": 1024, "seconds": 0.2, "steps": 15}
+    plan = {"measure": "rate", "width": 1024, "seconds": 0.2, "steps": 50}
     found: dict[str, Any] = {}
     for n in (1, 2, 4, 8, 16):
         with launch.network.network(n, "1gbit") as hosts:
