@@ -28,7 +28,12 @@ def path_of(me: launch.Rank, run: dict[str, Any]) -> list[float]:
     model, order = nn.Linear(1, 1, bias=False).double(), run["order"]
     nn.init.zeros_(model.weight)
     options: dict[str, Any] = {"every": run["every"], "topology": graph_of(run, me.n)}
-    if order == "push_sum":
+    if order in ("SlowMo", "NoLoCo"):
+        options["communication"] = "allreduce" if order == "SlowMo" else "neighbor_allreduce"
+        options["order"] = optim.LocalSteps(
+            lambda anchors: torch.optim.SGD(anchors, lr=1.0, momentum=me.args["outer"])
+        )
+    elif order == "push_sum":
         options["communication"] = order
     else:
         options["order"] = order if order in ("awc", "atc") else getattr(optim, order)()

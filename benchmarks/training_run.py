@@ -29,12 +29,10 @@ EVALUATE_EVERY = 4  # steps
 TICK = 0.01  # seconds
 
 
-def make_training(
-    method: str, net: nn.Module, adam_rate: float = 1e-3
-) -> tuple[nn.Module, torch.optim.Optimizer]:
+def make_training(method: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
     """By its words: ddp and a backend, none, or options of DistributedOptimizer; sgd and a rate."""
     first, *others = words = method.split()
-    optimizer: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=adam_rate)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     if words[-1].startswith("sgd"):
         rate = float(words.pop().removeprefix("sgd"))
         optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
@@ -202,7 +200,7 @@ def after_epochs(me: launch.Rank, method: str) -> float:
     for seed in range(me.args["seeds"]):
         images, labels, *held_out = digits.load_data(me.rank, me.n, seed)
         torch.manual_seed(seed)
-        net, optimizer = make_training(method, digits.make_net(), adam_rate=3e-3)
+        net, optimizer = make_training(method, digits.make_net())
         shuffle, epochs = torch.Generator().manual_seed(seed + me.rank), me.args["epochs"]
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
         for _ in range(epochs):

@@ -67,6 +67,12 @@ def loss_of(model: nn.Module, letters: Tensor, generator: torch.Generator) -> Te
     return nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
 
+def mean_of_ranks(loss: Tensor) -> float:
+    mean = loss.detach().clone()
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    return mean.item()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a small language model.")
     parser.add_argument("--steps", type=int, default=300)
@@ -96,12 +102,13 @@ def main() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 50 == 49:
-            found = recorder.write(step, distance=True)
+            found, mean = recorder.write(step, distance=True), mean_of_ranks(loss)
             if rank == 0:
                 apart, sent = found["consensus_distance"], found["bytes_sent"] / 50
-                print(f"{step + 1:>5}: loss {loss:.3f}, {apart:.3f} apart, {sent:,.0f} B a step")
-    mean = loss.detach().clone()
-    dist.all_reduce(mean, dist.ReduceOp.AVG)
+                print(
+                    f"{step + 1:>5}: mean loss {mean:.3f}, {apart:.3f} apart, {sent:,.0f} B a step"
+                )
+    mean = mean_of_ranks(loss)
     dist.destroy_process_group()
     if mean > args.require_loss:
         sys.exit(f"rank {rank}: a loss of {mean:.2f}, more than {args.require_loss}")

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import hosts
 import inrank
 
 ANSWER = 64  # bytes at most
@@ -64,11 +65,11 @@ class Parent:
                 start_new_session=True,
             )  # fmt: skip
 
-    def fork(self, env: dict[str, str], fd: int, out: Path) -> Fork:
-        """A rank that has this environment, and `fd` as its RANKS_FD."""
+    def fork(self, env: dict[str, str], fd: int, out: Path, host: str) -> Fork:
+        """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host."""
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            request = pickle.dumps((env, str(out)))
+            request = pickle.dumps((env, str(out), host))
             socket.send_fds(self._control, [request], [fd, theirs.fileno()])
         return Fork(ours)
 
@@ -121,13 +122,15 @@ class Forking:
         self._control.close()
 
 
-def become(env: dict[str, str], out: str, fd: int) -> None:
+def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
     """As if this process had been started like that."""
     os.setsid()
     written = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
         os.dup2(written, number)
     os.close(written)
+    if host:
+        hosts.enter(host)
     os.environ.clear()
     os.environ.update(env | {"RANKS_FD": str(fd), "RANKS_PARENT": str(os.getppid())})
     tempfile.tempdir = None

@@ -143,10 +143,11 @@ class Ranks:
         for rank in range(n):
             ours, theirs = socket.socketpair()
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
-            start = self._started if hosts or env else self._forked  # what imports saw is another
+            start = self._started if env else self._forked  # imports may have seen another one
+            host = network.host_of(hosts, rank, n)
             with theirs:
                 of_rank = environment(common | own | (env or {}))
-                self.procs.append(start(rank, of_rank, theirs.fileno(), hosts))
+                self.procs.append(start(rank, of_rank, theirs.fileno(), host))
             self.conns.append(Connection(ours.detach()))
 
     def __enter__(self) -> Self:
@@ -156,17 +157,17 @@ class Ranks:
         self.close()
 
     def _started(
-        self, rank: int, env: dict[str, str], fd: int, hosts: Sequence[str]
+        self, rank: int, env: dict[str, str], fd: int, host: str
     ) -> subprocess.Popen[bytes]:
-        command = [*network.on_host(hosts, rank, self.n), sys.executable, str(HERE / "inrank.py")]
+        command = [*(network.prefix(host) if host else ()), sys.executable, str(HERE / "inrank.py")]
         with (self.dir / f"out.{rank}").open("wb") as out:
             return subprocess.Popen(
                 command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                 pass_fds=[fd], start_new_session=True,
             )  # fmt: skip
 
-    def _forked(self, rank: int, env: dict[str, str], fd: int, _hosts: Sequence[str]) -> Fork:
-        return parent().fork(env, fd, self.dir / f"out.{rank}")
+    def _forked(self, rank: int, env: dict[str, str], fd: int, host: str) -> Fork:
+        return parent().fork(env, fd, self.dir / f"out.{rank}", host)
 
     # -- work ------------------------------------------------------------------------------------
     def start(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import shutil
 import subprocess
 import unittest
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 ADDRESS = "10.77.{net}.{host}"
 NETS = 250
+NEW_NETWORK, NEW_MOUNTS = 0x40000000, 0x20000  # linux/sched.h
+SLAVE, DETACH = 0x80000 | 0x4000, 2  # of all mounts (linux/mount.h); of umount2
 _made = itertools.count()
 
 
@@ -32,9 +36,31 @@ def prefix(host: str) -> list[str]:
     return ["ip", "netns", "exec", host]
 
 
+def host_of(hosts: Sequence[str], rank: int, n: int) -> str:
+    """That of one of n ranks, which are spread evenly over hosts; empty where there are none."""
+    return hosts[rank * len(hosts) // n] if hosts else ""
+
+
 def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
-    """Before the command of one of n ranks, which are spread evenly over hosts, if there are."""
-    return prefix(hosts[rank * len(hosts) // n]) if hosts else []
+    """Before the command of that rank."""
+    return prefix(host_of(hosts, rank, n)) if hosts else []
+
+
+def enter(host: str) -> None:
+    """Move this process there, which must have one thread: as `ip netns exec` does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(name: str, *args: Any) -> None:
+        if getattr(libc, name)(*args):
+            raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}", host)
+
+    space = os.open(f"/run/netns/{host}", os.O_RDONLY)
+    call("setns", space, NEW_NETWORK)
+    os.close(space)
+    call("unshare", NEW_MOUNTS)
+    call("mount", b"", b"/", b"none", SLAVE, None)
+    call("umount2", b"/sys", DETACH)
+    call("mount", host.encode(), b"/sys", b"sysfs", 0, None)
 
 
 def limit(rate: str, link: str, on: Sequence[str] = ()) -> None:

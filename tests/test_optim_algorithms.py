@@ -172,12 +172,13 @@ def test_slowmo(pool: harness.Pool) -> None:
 def test_local_steps_with_gossip(pool: harness.Pool) -> None:
     """What ranks move by is averaged with neighbours, and so is where they begin."""
     share = torch.tensor([[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]).double() / 3
-    w = torch.full((4,), 8.0, dtype=torch.float64)
+    w, speed = torch.full((4,), 8.0, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
     wanted = []
     for _ in range(3):
-        w = share @ (w - 0.3 * torch.arange(4, dtype=torch.float64))
+        speed = 0.5 * speed + share @ (0.3 * torch.arange(4, dtype=torch.float64))
+        w = share @ w - speed
         wanted.append(w)
-    found = torch.tensor(pool.run(local, "neighbor_allreduce", 0.0), dtype=torch.float64)
+    found = torch.tensor(pool.run(local, "neighbor_allreduce", 0.5), dtype=torch.float64)
     assert found.T == pytest.approx(torch.stack(wanted), abs=1e-12)
 
 

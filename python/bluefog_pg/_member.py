@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog, WindowBluefog
     from bluefog_pg._known import Known
     from bluefog_pg._topology import Topology
+    from bluefog_pg.optim.training import Training
     from bluefog_pg.windows.window import Window
 
 
@@ -49,6 +50,7 @@ class Member:
         # pair_gossip's by three.
         self.known: Known = {}
         self.windows: dict[str, Window] = {}  # by name
+        self.trainings: weakref.WeakSet[Training] = weakref.WeakSet()
         self.unfreed: list[WindowBluefog] = []  # others may still write there
 
     @property

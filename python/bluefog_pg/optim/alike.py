@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from torch.nn import Module, Parameter
 
     from bluefog_pg._member import Member
+    from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.plan import Plan
 
 
 def require_alike(
-    params: Sequence[Parameter], models: Sequence[Module], plan: Plan, order: str, member: Member
+    params: Sequence[Parameter], models: Sequence[Module], plan: Plan, order: Order, member: Member
 ) -> None:
     """Collective, where there are several ranks.
 
@@ -40,20 +41,32 @@ def require_alike(
 
 
 def _described(
-    params: Sequence[Parameter], names: Mapping[Parameter, str], plan: Plan, order: str
+    params: Sequence[Parameter], names: Mapping[Parameter, str], plan: Plan, order: Order
 ) -> dict[str, Any]:
-    compression = plan.compression
     return {
-        "order": order,
+        "order": _options_of(order),
         "communication": plan.communication,
         "every": plan.every,
-        "compression": compression if isinstance(compression, str) else type(compression).__name__,
+        "compression": _options_of(plan.compression),
         "bucket_bytes": plan.bucket_bytes,
         "parameters": [
             (names.get(p, ""), str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ())
             for p in params
         ],
     }
+
+
+def _options_of(thing: Any) -> str:
+    """Its type, and the numbers that it was made with; but ranks may have seeds of their own."""
+    if thing is None or isinstance(thing, str):
+        return str(thing)
+    numbers = {
+        name.lstrip("_"): value
+        for name, value in vars(thing).items()
+        if isinstance(value, int | float) and name != "_seed"
+    }
+    options = ", ".join(f"{name}={value}" for name, value in sorted(numbers.items()))
+    return f"{type(thing).__name__}({options})"
 
 
 def _brief(mine: Any, other: Any) -> str:

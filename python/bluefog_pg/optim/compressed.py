@@ -58,7 +58,7 @@ class CompressedAverage(Communication):
         self._check(self._route)
 
     def begin(self, flat: Tensor) -> Finish:
-        _, weights, destinations = settled(self._route, self._member)
+        (_, weights), destinations = settled(self._route, self._member)
         place, self._place = self._place, self._place + 1
         sent_to = _digest(destinations)
         own = self._own.setdefault((place, sent_to), _Copy(flat))

@@ -21,6 +21,7 @@ from bluefog_pg.optim.parameters import params_of
 from bluefog_pg.optim.passes import Backwards, Loads
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.state import allreduce_parameters
+from bluefog_pg.optim.windows import free_prefix
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -105,6 +106,7 @@ class DecentralizedDataParallel(Module):
             )
         parts = parted(params, bucket_size_in_mb * 2**20)
         topologies = _for_each(topology, len(parts))
+        prefix = free_prefix([module], self._member)
         self._orders = [_CombineAhead() for _ in parts]
         self._optimizers = [
             DistributedOptimizer(
@@ -113,7 +115,7 @@ class DecentralizedDataParallel(Module):
                 "neighbor_allreduce" if sync else "win_put",
                 order=self._orders[number],
                 topology=topologies[number],
-                window_prefix=f"{type(module).__name__}.{number}",
+                window_prefix=f"{prefix}.{number}",
                 bucket_bytes=math.inf,
                 group=group,
             )
@@ -136,7 +138,7 @@ class DecentralizedDataParallel(Module):
         return list(self._schedulers)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.training and torch.is_grad_enabled() and not self._accumulates:
+        if torch.is_grad_enabled() and not self._accumulates:
             self._ready.restart()  # the last pass may have failed in its midst
             self._backwards.restart()
         return self.module(*args, **kwargs)
@@ -217,6 +219,8 @@ class DecentralizedDataParallel(Module):
     @torch.no_grad()
     def _step(self, number: int) -> None:
         optimizer = self._optimizers[number]
+        if optimizer.is_closed:  # another one trains the module
+            return
         params = list(params_of(optimizer))
         scaler = self._scaler if any(param.grad is not None for param in params) else None
         if scaler is not None:

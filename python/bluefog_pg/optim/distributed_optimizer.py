@@ -103,7 +103,7 @@ class DistributedOptimizer(Optimizer):
                 f"{type(optimizer).__name__}"
             )
         if isinstance(optimizer, DistributedOptimizer):
-            if not optimizer._training.is_closed:
+            if not optimizer.is_closed:
                 raise TypeError(
                     "[bluefog] DistributedOptimizer: the optimizer is distributed already; "
                     "close() ends that"
@@ -142,8 +142,10 @@ class DistributedOptimizer(Optimizer):
                     results.append(self._own_step(closure))
 
             if self._is_skipping:
+                is_done = order.has_updated  # in backward()
                 order.synchronize()
-                update()
+                if not is_done:
+                    update()
             else:
                 self._training.step(update)
         return next((result for result in results if result is not None), None)
@@ -178,6 +180,11 @@ class DistributedOptimizer(Optimizer):
         """
         self._training.set_topology(topology)
 
+    @property
+    def is_closed(self) -> bool:
+        """It averages no more: after `close()`, or when another one has its parameters."""
+        return self._training.is_closed
+
     def close(self) -> None:
         """Finish what is under way, free windows, and average no more. All ranks do."""
         self._training.close()
@@ -196,6 +203,7 @@ class DistributedOptimizer(Optimizer):
         return step(self, closure) if closure else step(self)
 
 
+DistributedOptimizer.step.hooked = True  # type: ignore[attr-defined]  # by the optimizer's own step
 _classes: dict[tuple[type, type], type] = {}
 
 

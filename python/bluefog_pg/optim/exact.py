@@ -78,6 +78,7 @@ class GradientTracking(AdaptWithCombine):
 
     communications = AVERAGES
     exchanges_at_each_pass = True
+    is_for_sgd = True
     reads_gradients = True
     needs = "doubly stochastic"
 

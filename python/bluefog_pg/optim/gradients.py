@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from bluefog_pg import collectives
 from bluefog_pg.optim.bucket import views_of
-from bluefog_pg.optim.order import Order
+from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.site import Exchange
 
@@ -33,6 +34,7 @@ class GradientAverage(Order):
         super().open(site)
         self._ready = Ready([bucket.params for bucket in site.buckets], self._begin)
         self._backwards = 0
+        self._has_warned = False
 
     def forward(self) -> None:
         self._ready.restart()
@@ -50,6 +52,19 @@ class GradientAverage(Order):
             self._backwards = 0
             self._ready.end()
             self.synchronize()
+
+    def step(self, update: Update) -> None:
+        self._ready.restart()
+        self.synchronize()  # with a pass that has failed, and no forward pass told of the next
+        if self._backwards and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{self.site.member.who} DistributedOptimizer: step() after {self._backwards} of "
+                f"every={self.site.every} backward passes: gradients are averaged in the last one "
+                "alone, and ranks that step before it drift apart for good",
+                stacklevel=5,
+            )
+        update()
 
     def _begin(self, number: int) -> None:
         self._exchange = self._exchange or Exchange(self.site.tally)

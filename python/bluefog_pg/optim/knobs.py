@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bluefog_pg.optim.routes import Route
 
@@ -30,6 +30,9 @@ class Knobs:
                 "[bluefog] the topology's iterator has ended; give one "
                 "without end, or a list of digraphs, which begins again"
             ) from None
-        if self.self_weight is None and self.src_weights is None and self.dst_weights is None:
-            return self.following
-        return Route(self.self_weight, self.src_weights, self.dst_weights)
+        route = self.following
+        if self.self_weight is not None or self.src_weights is not None:
+            route = replace(route, self_weight=self.self_weight, src_weights=self.src_weights)
+        if self.dst_weights is not None:
+            route = replace(route, dst_weights=self.dst_weights)
+        return route

@@ -51,6 +51,10 @@ class LocalSteps(Order):
         self._outer.load_state_dict(memory["outer"])
         self._steps, self._has_anchors = memory["steps"] or 0, memory["steps"] is not None
 
+    def leave(self) -> None:
+        super().leave()
+        self._has_anchors = False  # they would pull back to what was before
+
     def step(self, update: Update) -> None:
         if not self._has_anchors:  # what ranks begin with may have been sent around until now
             self._has_anchors = True

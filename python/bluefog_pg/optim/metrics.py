@@ -78,6 +78,8 @@ class Recorder:
             self._path = Path(to) if member_of(group).rank == 0 else None
         else:
             self._writer = to
+        self._put_before: dict[str, float] = {}  # bytes, by window
+        self._put_in_all = 0.0
         self._last = self._now()
         self._rows: list[dict[str, float]] = []
         self._names: list[str] = []
@@ -116,13 +118,20 @@ class Recorder:
 
     def _now(self) -> dict[str, float]:
         tally = self._optimizer.tally
-        put = sum(
-            there["bytes"]
-            for window in window_stats(self._group).values()
-            for there in window["to"].values()
-        )
-        sent = stats(self._group)["bytes_sent"] + put
+        sent = stats(self._group)["bytes_sent"] + self._put_until_now()
         return {"bytes_sent": sent, "exchanges": tally.exchanges, "waited": tally.waited}
+
+    def _put_until_now(self) -> float:
+        """Into all windows, of which some may have been freed since, or made anew."""
+        puts = {
+            name: sum(there["bytes"] for there in window["to"].values())
+            for name, window in window_stats(self._group).items()
+        }
+        for name, count in puts.items():
+            before = self._put_before.get(name, 0)
+            self._put_in_all += count - before if count >= before else count
+        self._put_before = puts
+        return self._put_in_all
 
     def _put(self, step: int, found: dict[str, float]) -> None:
         if self._writer is not None:

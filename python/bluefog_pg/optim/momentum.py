@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.bucket import views_of
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
-from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.order import CountsPasses, Order, Update
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.site import Site
 
 
-class QuasiGlobalMomentum(Order):
+class QuasiGlobalMomentum(CountsPasses):
     """The update by g + momentum m, then the average; m follows what the averages moved by.
 
     m <- momentum m + (1 - momentum) (w before - w after) / lr: it holds what neighbours did, too
     (Lin, Karimireddy, Stich and Jaggi, ICML 2021). For SGD without momentum of its own.
     """
 
+    is_for_sgd = True
     reads_gradients = True
 
     def __init__(self, momentum: float = 0.9) -> None:
@@ -36,7 +37,6 @@ class QuasiGlobalMomentum(Order):
                 stacklevel=7,
             )
         self._moves = site.zeros()
-        self._steps = 0
 
     def memory(self) -> dict[str, list[Tensor]]:
         return {"momentum": self._moves}
@@ -47,8 +47,7 @@ class QuasiGlobalMomentum(Order):
         for bucket, move in zip(self.site.buckets, self._moves, strict=True):
             set_gradient(bucket, flat_gradient(bucket).add_(move, alpha=beta))
         update()
-        self._steps += 1
-        if self._steps % self.site.every == 0:
+        if self._is_due():
             self.site.exchange(flats).finish()
         rates = _rates(self.site)
         for flat, move, was, rate in zip(flats, self._moves, before, rates, strict=True):
@@ -64,6 +63,7 @@ class DecentLaM(Order):
     """
 
     exchanges_at_each_pass = True
+    is_for_sgd = True
     reads_gradients = True
     needs = "symmetric"
 

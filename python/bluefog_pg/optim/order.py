@@ -28,6 +28,7 @@ class Order:
     takes_compression = True
     takes_weights = True  # those of a topology's edges
     needs: Literal["", "symmetric", "doubly stochastic"] = ""  # of weights, to end where it should
+    is_for_sgd = False  # takes updates for linear in the gradient
     reads_gradients = False  # and forms others of them
     watches_backward = False  # whether `gradient` and `backward` are to be called
     has_updated = False  # in a backward pass, before step()
@@ -54,6 +55,10 @@ class Order:
             exchange.finish()
             for bucket in self.site.buckets:  # gradients at what was before would be wrong
                 torch.autograd.graph.increment_version(bucket.params)
+
+    def leave(self) -> None:
+        """The program is about to replace the parameters: what is under way ends before."""
+        self.synchronize()
 
     def memory(self) -> dict[str, Any]:
         """What it has to know when training is resumed: by name, tensors, of which each is its own.
@@ -118,7 +123,26 @@ class AdaptWithCombine(Order):
         return [self.site.parameters()]
 
 
-class AdaptThenCombine(Order):
+class CountsPasses(Order):
+    """Acts in the step after `every` backward passes."""
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self.watches_backward = site.every > 1
+        self._backwards = 0
+
+    def backward(self) -> None:
+        self._backwards += 1
+
+    def _is_due(self) -> bool:
+        """Asked once in a step."""
+        if self.site.every > 1 and self._backwards < self.site.every:
+            return False
+        self._backwards = 0
+        return True
+
+
+class AdaptThenCombine(CountsPasses):
     """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012).
 
     Args:
@@ -135,9 +159,8 @@ class AdaptThenCombine(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self.watches_backward = site.every > 1 or self._in_backward
+        self.watches_backward |= self._in_backward
         self._ready = Ready([bucket.params for bucket in site.buckets], self._adapt)
-        self._backwards = 0
 
     @property
     def has_updated(self) -> bool:  # type: ignore[override]
@@ -162,18 +185,18 @@ class AdaptThenCombine(Order):
 
     @torch.no_grad()
     def backward(self) -> None:
-        self._backwards += 1
+        super().backward()
         if self._in_backward and self._backwards >= self.site.every:
             self._ready.end()
 
     def step(self, update: Update) -> None:
-        if self._exchange is None:
+        has_updated = self.has_updated
+        if not has_updated:
             update()
-            if self.site.every > 1 and self._backwards < self.site.every:
-                return
-            self._exchange = self.site.exchange(self.site.parameters())
-        self._backwards = 0
-        self.synchronize()
+        if self._is_due():
+            if not has_updated:
+                self._exchange = self.site.exchange(self.site.parameters())
+            self.synchronize()
 
     def _adapt(self, number: int) -> None:
         if self._exchange is None:

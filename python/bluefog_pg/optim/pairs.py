@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class AsynchronousPairs(Order):
-    """After each update this rank and a random neighbour j of d meet: by (w_j - w_i) / (d + 1).
+    """After each update this rank and a random neighbour j meet: by (w_j - w_i) / (d + 1).
 
-    Each moves that far to the other; j when it next steps: it is not asked, and until then this
-    rank meets others. So what moves a slow rank at once is an average, whoever has met it. The sum
+    d is the larger one of their numbers of neighbours, over all steps of a schedule. Each moves
+    that far to the other; j when it next steps: it is not asked, and until then this rank meets
+    others. So what moves a slow rank at once is an average, whoever has met it. The sum
     over ranks, and of what is under way, is what the updates have made it (as AD-PSGD: Lian, Zhang,
     Zhang and Liu, ICML 2018, where pairs meet half-way, and one waits for the other).
     """
@@ -52,13 +53,15 @@ class AsynchronousPairs(Order):
     def step(self, update: Update) -> None:
         self._collect()
         update()
-        _, weights, _ = settled(self.site.knobs.route(), self.site.member)
-        peers = sorted(self._meetings.of_those_who_have_moved(weights))
-        if peers:
-            peer = self._random.choice(peers)
+        (_, weights), _ = settled(self.site.knobs.route(), self.site.member)
+        degree = max(len(weights), *map(len, self.site.near()))
+        self._meetings.tell_of_degree(degree)
+        degrees = self._meetings.of_those_who_have_moved(weights)
+        if degrees:
+            peer = self._random.choice(sorted(degrees))
             self.site.tally.exchanges += 1
             for pair in self._pairs:
-                pair.meet(peer, 1 / (len(weights) + 1))
+                pair.meet(peer, 1 / (max(degree, degrees[peer]) + 1))
             self._meetings.tell_of_one(peer)
 
     def _collect(self) -> None:
@@ -71,31 +74,39 @@ class AsynchronousPairs(Order):
 class _Meetings:
     """How often each rank has met this one, and how many of these meetings this one has moved by.
 
-    A window of two numbers for each rank that could meet: met, moved.
+    A window of three numbers for each rank that could meet: met, moved, degree.
     """
 
     def __init__(self, name: str, site: Site) -> None:
         near, group = _everyone(site), site.member.group
         size = site.member.size
-        numbers = torch.zeros(2, dtype=torch.int64)
+        numbers = torch.zeros(3, dtype=torch.int64)
         self._window = Window(
             numbers, name, zero_init=True, neighbors=near, on_peer_failure="drop", group=group
         )
         self._met = [0] * size  # by this rank: whom how often
         self._moved = [0] * size  # by meetings with whom
+        self._degree = 0
 
     def met(self) -> dict[int, int]:
         """How often the others have met this rank."""
         return {rank: int(self._window.read(rank)[0]) for rank in self._window.sources}
 
-    def of_those_who_have_moved(self, ranks: Iterable[int]) -> list[int]:
-        """Those of the ranks who live, and have moved by all meetings with this one."""
-        states = self._window.states()
-        return [
-            rank
-            for rank in ranks
-            if not states[rank].has_ended and int(self._window.read(rank)[1]) == self._met[rank]
-        ]
+    def of_those_who_have_moved(self, ranks: Iterable[int]) -> dict[int, int]:
+        """Those of the ranks who live, and have moved by all meetings with this one: degrees."""
+        found, states = {}, self._window.states()
+        for rank in ranks:
+            _, moved, degree = self._window.read(rank).tolist()
+            if not states[rank].has_ended and degree and moved == self._met[rank]:
+                found[rank] = degree
+        return found
+
+    def tell_of_degree(self, degree: int) -> None:
+        """Of this rank; nobody is met that has not heard of."""
+        if degree != self._degree:
+            self._degree = degree
+            for rank in self._window.sources:
+                self._tell(rank)
 
     def tell_of_one(self, peer: int) -> None:
         self._met[peer] += 1
@@ -111,7 +122,8 @@ class _Meetings:
         self._window.free()
 
     def _tell(self, rank: int) -> None:
-        self._window.put(torch.tensor([self._met[rank], self._moved[rank]]), dst_weights=[rank])
+        numbers = torch.tensor([self._met[rank], self._moved[rank], self._degree])
+        self._window.put(numbers, dst_weights=[rank])
 
 
 class _Pair:

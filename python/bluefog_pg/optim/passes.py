@@ -67,13 +67,13 @@ class Forwards:
 
 
 class Loads:
-    """Calls `tell`, a method, before a model's `load_state_dict` replaces parameters."""
+    """Calls `tell`, a method, before `load_state_dict` of a model, or of a part of it."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
         hook = _Told(tell)
         self._handles: list[RemovableHandle] = []
-        for model in models:
-            watch: Any = model.register_load_state_dict_pre_hook
+        for module in dict.fromkeys(part for model in models for part in model.modules()):
+            watch: Any = module.register_load_state_dict_pre_hook
             self._handles.append(watch(hook))
 
     def remove(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import LBFGS
+from torch.optim import LBFGS, SGD
 
 from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
@@ -75,7 +75,7 @@ class Planning:
             self._fail(f"compression is of neighbor_allreduce alone, not of {communication}")
         if communication == "hierarchical_neighbor_allreduce" and plan.topology is not None:
             self._fail(f"{communication} goes over the machines' topology: set_machine_topology")
-        return Order() if communication == "empty" or self._member.size == 1 else order
+        return Order() if communication == "empty" else order
 
     def compressor_of(self, compression: Any, params: Sequence[Parameter]) -> Compressor | None:
         if compression is not None and any(param.is_complex() for param in params):
@@ -153,6 +153,13 @@ class Planning:
             self._fail(f"{kind} exchanges at each pass; every must be 1, not {every}")
         if plan.compression is not None and not order.takes_compression:
             self._fail(f"{kind} takes no compression")
+        if order.is_for_sgd and not isinstance(self._optimizer, SGD):
+            warnings.warn(
+                f"{self._member.who} DistributedOptimizer: {kind} is for SGD, whose update is "
+                f"linear in the gradient; {type(self._optimizer).__name__}'s is not, and the "
+                "algorithm may end elsewhere",
+                stacklevel=5,
+            )
         is_disturbed = isinstance(order, AdaptWithCombine) or order.reads_gradients
         if isinstance(self._optimizer, LBFGS) and is_disturbed:
             self._fail(

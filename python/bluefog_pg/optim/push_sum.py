@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bluefog_pg.optim.averages import begin_average, ending
 from bluefog_pg.optim.exact import Tracker
-from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.order import CountsPasses, Update
 from bluefog_pg.optim.routes import Route, settled
 from bluefog_pg.optim.site import Exchange
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.site import Site
 
 
-class PushSum(Order):
+class PushSum(CountsPasses):
     """x <- sum of the shares of (x - the update at x / p), and p alike. Parameters are x / p.
 
     Every rank gives equal shares to itself and those it sends to: the sums over ranks stay, so that
@@ -32,7 +32,6 @@ class PushSum(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self._steps = 0
         self.p = torch.ones(1, dtype=torch.float64)
 
     def memory(self) -> dict[str, Any]:
@@ -41,9 +40,8 @@ class PushSum(Order):
     def step(self, update: Update) -> None:
         with self._in_sums():
             update()
-            self._steps += 1
-            if self._steps % self.site.every == 0:
-                self._share([self.p, *self.site.parameters()])
+            if self._is_due():
+                self._share(self.site.parameters())
 
     @contextlib.contextmanager
     def _in_sums(self) -> Iterator[None]:
@@ -59,21 +57,21 @@ class PushSum(Order):
             flat.mul_(factor)
 
     def _share(self, tensors: list[Tensor]) -> None:
-        """Keep a share of each, give the others away, and add what comes."""
+        """Keep a share of each, and of p, give the others away, and add what comes."""
         route, group = Route(*self._weights()), self.site.member.group
         exchange = Exchange(self.site.tally)
-        for tensor in tensors:
+        for tensor in [*tensors, self.p]:  # p last: where one fails it is that of what was before
             exchange.add(ending(begin_average(tensor, route, group), tensor))
         exchange.finish()
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
         knobs = self.site.knobs
         route = knobs.route()  # of which a program may have set but a part
-        _, near_sources, near_destinations = settled(knobs.following, self.site.member)
+        (_, near_sources), near_destinations = settled(knobs.following, self.site.member)
         sources = near_sources if route.src_weights is None else route.src_weights
         to = near_destinations if route.dst_weights is None else route.dst_weights
-        if isinstance(to, Mapping) and route.self_weight is not None:
-            own, shares = route.self_weight, dict(to)
+        if isinstance(to, Mapping) and knobs.self_weight is not None:
+            own, shares = knobs.self_weight, dict(to)
             if abs(own + sum(shares.values()) - 1) > 1e-9:
                 raise ValueError(
                     f"{self.site.member.who} push_sum: self_weight and dst_weights are the shares "
@@ -97,6 +95,7 @@ class PushDiging(PushSum):
 
     communications = ("push_sum", "neighbor_allreduce")
     exchanges_at_each_pass = True
+    is_for_sgd = True
     reads_gradients = True
 
     def open(self, site: Site) -> None:
@@ -110,4 +109,4 @@ class PushDiging(PushSum):
         self._tracker.track()
         with self._in_sums():
             update()
-            self._share([self.p, *self.site.parameters(), *self._tracker.flats])
+            self._share([*self.site.parameters(), *self._tracker.flats])

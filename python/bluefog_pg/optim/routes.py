@@ -43,42 +43,49 @@ def routes_of(
         TypeError, ValueError: what is no topology of the group's ranks.
     """
     if topology is None:
-        _warn_of_weights([topology_of(member).graph], member, order)
+        own = topology_of(member)
+        has_weights = own.neighborhood.self_weight is not None
+        _warn_of_doubtful([_Step(own.graph, has_weights)], member, order)
         return cycle([Route()])
     if isinstance(topology, Iterator):
         return (_route_of_ranks(step, member) for step in topology)
-    graphs = _graphs(topology, member)
-    _warn_of_doubtful(graphs, member, order)
-    return cycle([_route(graph, member.rank) for graph in graphs])
+    steps = [_Step.of(graph) for graph in _graphs(topology, member)]
+    _warn_of_doubtful(steps, member, order)
+    return cycle([step.route(member.rank) for step in steps])
 
 
-def settled(route: Route, member: Member) -> tuple[float, dict[int, float], list[int]]:
-    """The weights of this rank and of its sources, and its destinations.
+def settled(route: Route, member: Member) -> tuple[tuple[float, dict[int, float]], list[int]]:
+    """The weights (of this rank, of its sources), and its destinations.
 
     Those of the group's topology where the route says nothing.
     """
     near = topology_of(member).neighborhood
-    own, sources = _weights_of(near)
+    weights = _weights_of(near)
     if route.src_weights is not None and route.self_weight is not None:
-        own, sources = route.self_weight, dict(route.src_weights)
+        weights = route.self_weight, dict(route.src_weights)
     to = near.destinations if route.dst_weights is None else route.dst_weights
-    return own, sources, list(to)
+    return weights, list(to)
 
 
-def neighbors_in(topology: Topology, member: Member) -> tuple[list[int], list[int]]:
+def neighbors_in(topology: Topology | None, member: Member) -> tuple[list[int], list[int]]:
     """All sources and all destinations of a rank in a schedule; of an iterator, everyone."""
+    if topology is None:
+        near = topology_of(member).neighborhood
+        return list(near.sources), list(near.destinations)
     if isinstance(topology, Iterator):
         everyone = [rank for rank in range(member.size) if rank != member.rank]
         return everyone, everyone
     graphs = _graphs(topology, member)
-    near = [neighborhood_of(graph, member.rank, False) for graph in graphs]
-    sources = {rank for step in near for rank in step.sources}
-    return sorted(sources), sorted({rank for step in near for rank in step.destinations})
+    steps = [neighborhood_of(graph, member.rank, False) for graph in graphs]
+    sources = {rank for step in steps for rank in step.sources}
+    return sorted(sources), sorted({rank for step in steps for rank in step.destinations})
 
 
 def is_schedule(topology: Topology | None) -> bool:
     """Whether steps differ."""
-    return topology == "one-peer-exp2" or isinstance(topology, list | tuple | Iterator)
+    if isinstance(topology, list | tuple):
+        return len(topology) > 1
+    return topology == "one-peer-exp2" or isinstance(topology, Iterator)
 
 
 def _graphs(topology: Any, member: Member) -> list[Graph]:
@@ -106,10 +113,20 @@ def _graphs(topology: Any, member: Member) -> list[Graph]:
     return graphs
 
 
-def _route(graph: Graph, rank: int) -> Route:
-    is_weighted = any("weight" in data for _, _, data in graph.edges(data=True))
-    near = neighborhood_of(graph, rank, is_weighted)
-    return Route(*_weights_of(near), list(near.destinations))
+@dataclass
+class _Step:
+    """A digraph of a schedule; without weights all sources count alike."""
+
+    graph: Graph
+    has_weights: bool
+
+    @staticmethod
+    def of(graph: Graph) -> _Step:
+        return _Step(graph, any("weight" in data for _, _, data in graph.edges(data=True)))
+
+    def route(self, rank: int) -> Route:
+        near = neighborhood_of(self.graph, rank, self.has_weights)
+        return Route(*_weights_of(near), list(near.destinations))
 
 
 def _weights_of(near: Neighborhood) -> tuple[float, dict[int, float]]:
@@ -131,10 +148,11 @@ def _route_of_ranks(step: Any, member: Member) -> Route:
     return Route(alike, dict.fromkeys(source, alike), to)
 
 
-def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, order: Order | None) -> None:
+def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Order | None) -> None:
     import networkx as nx
 
-    if member.size > 1 and not nx.is_strongly_connected(nx.compose_all(graphs)):
+    every_edge = nx.compose_all([step.graph for step in steps])
+    if member.size > 1 and not nx.is_strongly_connected(every_edge):
         _warn(
             member,
             "the topology is not strongly connected: some ranks never hear of others, and the "
@@ -142,8 +160,8 @@ def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, order: Order | No
         )
     if order is not None and not order.takes_weights:
         return
-    for graph in graphs:
-        route = _route(graph, member.rank)
+    for step in steps:
+        route = step.route(member.rank)
         total = (route.self_weight or 0.0) + sum((route.src_weights or {}).values())
         if abs(total - 1) > 1e-6:
             _warn(
@@ -151,19 +169,19 @@ def _warn_of_doubtful(graphs: Sequence[Graph], member: Member, order: Order | No
                 f"this rank's weights in the topology sum to {total:g}, not 1: each average scales "
                 "the parameters by that",
             )
-    _warn_of_weights(graphs, member, order)
+    _warn_of_weights(steps, member, order)
 
 
-def _warn_of_weights(graphs: Sequence[Graph], member: Member, order: Order | None) -> None:
+def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Order | None) -> None:
     """Those with which an order does not end where it should."""
     import numpy as np
 
     if order is None or not order.needs or member.size == 1:
         return
-    for graph in graphs:
+    for step in steps:
         weights = np.zeros((member.size, member.size))
         for rank in range(member.size):
-            route = _route(graph, rank)
+            route = step.route(rank)
             weights[rank, rank] = route.self_weight
             for source, weight in (route.src_weights or {}).items():
                 weights[rank, source] = weight

@@ -42,6 +42,8 @@ class Site:
     tally: Tally
     # Those parameters' part of the optimizer's own step.
     update: Callable[[Sequence[Parameter]], None]
+    # All whom this rank gets from, and sends to, in any step.
+    near: Callable[[], tuple[list[int], list[int]]]
     is_to_tell_of_forwards: bool  # a model is
 
     def parameters(self) -> list[Tensor]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,17 +18,17 @@ from bluefog_pg.optim.communication import Communication
 from bluefog_pg.optim.compressed import CompressedAverage
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.memory import Memory
-from bluefog_pg.optim.order import Order
+from bluefog_pg.optim.order import WINDOWS, Order
 from bluefog_pg.optim.parameters import only, params_of
 from bluefog_pg.optim.passes import Backwards, Forwards, Loads
 from bluefog_pg.optim.plan import Plan, Planning
-from bluefog_pg.optim.routes import routes_of
+from bluefog_pg.optim.routes import neighbors_in, routes_of
 from bluefog_pg.optim.site import Site, Tally
-from bluefog_pg.optim.windows import Send, WindowAverage
+from bluefog_pg.optim.windows import Send, WindowAverage, free_prefix
 
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
-    from bluefog_pg.optim.routes import Topology
+    from bluefog_pg.optim.routes import Route, Topology
 
 
 class Training:
@@ -50,12 +49,13 @@ class Training:
         planning.require_parameters(self._trainable())
         self._compressor = planning.compressor_of(plan.compression, self._trainable())
         self.order = planning.order_of(plan, plan.communication)
-        self.knobs = Knobs(routes_of(plan.topology, member, self.order))
+        self.knobs = Knobs(self._routes(plan))
         self.tally = Tally()
         self.is_closed, self._has_stepped = False, False
-        self._loads = Loads(models, self._synchronize)
-        require_alike(self._trainable(), models, plan, type(self.order).__name__, member)
-        self._prefix = plan.window_prefix or self._free_prefix()
+        self._loads = Loads(models, self._leave)
+        require_alike(self._trainable(), models, plan, self.order, member)
+        self._take_over()
+        self._prefix = plan.window_prefix or free_prefix(models, member)
         self._arrange()
         self._memory = Memory(optimizer, lambda: self.order, member)
 
@@ -79,6 +79,7 @@ class Training:
         self._plan = dataclasses.replace(self._plan, communication=name)
         if type(order) is not type(self.order):
             self._unwatch()
+            self.order.close()
             self.order = order
             order.open(self._site)
             self._watch()
@@ -89,7 +90,7 @@ class Training:
         self._require_open("set_topology")
         plan = dataclasses.replace(self._plan, topology=topology)
         self._planning.order_of(plan, plan.communication)
-        routes = routes_of(topology, self._member, self.order)
+        routes = self._routes(plan)
         self._disconnect()
         self._plan, self.knobs.routes = plan, routes
         self._connect()
@@ -97,6 +98,7 @@ class Training:
     def step(self, update: Callable[[], None]) -> None:
         """Around the optimizer's own update."""
         self._renew()
+        self._backwards.restart()
         self._warn_of_no_gradients()
         if not self._has_stepped:  # a hook may be registered until then
             self._planning.warn_of_averaged_gradients()
@@ -111,14 +113,41 @@ class Training:
 
     def close(self) -> None:
         """Average no more. All ranks do."""
-        self.is_closed = True
         self._end()
+        self._retire()
+
+    def _retire(self) -> None:
+        """Average no more, but for what is under way; windows stay until `close()`."""
+        self.is_closed = True
+        self.order.synchronize()
+        self._unwatch()
         self._loads.remove()
         self._memory.remove()
         self.order = Order()
 
-    def _synchronize(self) -> None:
-        self.order.synchronize()
+    def _take_over(self) -> None:
+        """End what averages these parameters already: both would.
+
+        Without other ranks, where it may be gone already: its program has dropped it.
+        """
+        mine = set(self._trainable())
+        for other in list(self._member.trainings):
+            if not other.is_closed and not mine.isdisjoint(params_of(other._optimizer)):
+                warnings.warn(
+                    f"{self._member.who} DistributedOptimizer: another one has averaged these "
+                    "parameters until now; it goes on as a plain one",
+                    stacklevel=4,
+                )
+                other._retire()
+        self._member.trainings.add(self)
+
+    def _routes(self, plan: Plan) -> Iterator[Route]:
+        """Which matter where averages are of neighbours."""
+        is_for_them = plan.communication in ("neighbor_allreduce", *WINDOWS, "push_sum")
+        return routes_of(plan.topology, self._member, self.order if is_for_them else None)
+
+    def _leave(self) -> None:
+        self.order.leave()
 
     def _renew(self) -> None:
         """Layers were frozen, thawed, added or converted; or a state was loaded."""
@@ -149,6 +178,7 @@ class Training:
             self._prefix,
             self.tally,
             self._update_of,
+            lambda: self._near,
             bool(self._models),
         )
         self._connect()
@@ -156,6 +186,7 @@ class Training:
         self._watch()
 
     def _connect(self) -> None:
+        self._near = neighbors_in(self._plan.topology, self._member)
         self._communication = self._site.communication = self._new_communication()
         self._communication.open(list(self._site.buckets))
 
@@ -199,13 +230,6 @@ class Training:
     def _windows(self, send: Send, is_own: bool) -> WindowAverage:
         topology = self._plan.topology
         return WindowAverage(self._prefix, send, is_own, self.knobs, topology, self._member)
-
-    def _free_prefix(self) -> str:
-        """Of window names: the models' classes, and a number where others have these."""
-        name = "+".join(type(model).__name__ for model in self._models)
-        numbered = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
-        taken = self._member.windows
-        return next(p for p in numbered if not any(w.startswith(f"{p}.") for w in taken))
 
     def _update_of(self, params: Sequence[Parameter]) -> None:
         with only(self._optimizer, params):

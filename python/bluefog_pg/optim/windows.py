@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.communication import Communication, Finish
@@ -11,6 +12,7 @@ from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
     from bluefog_pg._C import WindowWork
     from bluefog_pg._member import Member
@@ -21,12 +23,19 @@ if TYPE_CHECKING:
 Send = Callable[[Window, Route], "WindowWork | None"]
 
 
+def free_prefix(models: Sequence[Module], member: Member) -> str:
+    """Of window names: the models' classes, and a number where others have these."""
+    name = "+".join(type(model).__name__ for model in models)
+    numbered = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(p for p in numbered if not any(w.startswith(f"{p}.") for w in member.windows))
+
+
 class WindowAverage(Communication):
     """With what lies in this rank's slots, of which each bucket has its own.
 
     A rank that has died stops nobody, and counts no more; one that nothing has come from counts not
-    yet. This rank's own parameters have their weights. In a schedule those count alike from whom
-    something has come since the last average.
+    yet. This rank's own parameters have their weights. In a schedule, whatever its weights, those
+    count alike from whom something has come since the last average.
 
     What this rank puts may be on its way to other hosts for long: nobody waits for that either, and
     what it has meanwhile is not put.
@@ -49,8 +58,9 @@ class WindowAverage(Communication):
         if topology is not None and self._is_scheduled:
             self._neighbors = neighbors_in(topology, member)
         else:
-            self._own, self._weights, destinations = settled(knobs.route(), member)
-            self._neighbors = list(self._weights), destinations
+            self._settled, destinations = settled(knobs.route(), member)
+            self._neighbors = list(self._settled[1]), destinations
+        self._own, self._weights = 0.0, dict[int, float]()  # of the exchange
         self._windows: dict[Tensor, Window] = {}
         self._sent: dict[Tensor, WindowWork] = {}
 
@@ -70,8 +80,13 @@ class WindowAverage(Communication):
             route = knobs.route()
             sources = dict.fromkeys(route.src_weights or (), 1.0)
             self._route = Route(src_weights=sources, dst_weights=route.dst_weights)
-        else:
+        elif knobs.self_weight is None or knobs.src_weights is None:
+            self._own, self._weights = self._settled
             self._route = Route(src_weights=knobs.src_weights, dst_weights=knobs.dst_weights)
+        else:  # which are of the average, not of what comes
+            self._own, self._weights = knobs.self_weight, dict(knobs.src_weights)
+            sources = dict.fromkeys(self._weights, 1.0)
+            self._route = Route(src_weights=sources, dst_weights=knobs.dst_weights)
 
     def begin(self, flat: Tensor) -> Finish:
         window = self._windows[flat]
