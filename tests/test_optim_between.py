@@ -43,27 +43,43 @@ def warned_by(call: Callable[[], Any], text: str) -> int:
 
 
 # -- the knobs -----------------------------------------------------------------------------------
-def weighted(rank: int, world: int, communication: str) -> float:
-    """Weights that sum to 1 leave what all ranks have alike."""
+def weighted(rank: int, world: int, communication: str, topology: Any, near: Any) -> float:
+    """The second average of what ranks have, which is their numbers; the first one has no puts."""
     import bluefog_pg
 
     model = alike_weights()
     optimizer = bluefog_pg.DistributedOptimizer(
-        sgd(model, 0.0), model, communication, topology="ring"
+        sgd(model, 0.0), model, communication, topology=topology
     )
-    optimizer.self_weight = 0.5
-    optimizer.src_weights = {(rank - 1) % world: 0.2, (rank + 1) % world: 0.3}
-    for _ in range(4):
+    if near:
+        optimizer.self_weight = 0.5
+        optimizer.src_weights = {(rank - 1) % world: 0.2, (rank + 1) % world: 0.3}
+    for _ in range(2):
+        nn.init.constant_(model.weight, float(rank))
+        dist.barrier()
         model(ONE).sum().backward()
         dist.barrier()
         optimizer.step()
+        dist.barrier()
     optimizer.close()
     return model.weight.item()
 
 
 @pytest.mark.parametrize("communication", ["neighbor_allreduce", "win_put", "win_get"])
 def test_weights_count_once(pool: harness.Pool, communication: str) -> None:
-    assert pool.run(weighted, communication) == pytest.approx([1.0] * 4, abs=1e-12)
+    wanted = [0.5 * r + 0.2 * ((r - 1) % 4) + 0.3 * ((r + 1) % 4) for r in range(4)]
+    found = pool.run(weighted, communication, "ring", True)
+    assert found == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("communication", ["neighbor_allreduce", "win_put", "win_get"])
+def test_a_schedule_of_one_graph(pool: harness.Pool, communication: str) -> None:
+    """Is that graph, and its weights count."""
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from((r, (r + 1) % 4, 0.25) for r in range(4))
+    graph.add_weighted_edges_from((r, r, 0.75) for r in range(4))
+    found = pool.run(weighted, communication, [graph], False)
+    assert found == pytest.approx([0.75, 0.75, 1.75, 2.75], abs=1e-12)
 
 
 def half_said(rank: int, world: int) -> str:
@@ -86,30 +102,6 @@ def half_said(rank: int, world: int) -> str:
 
 def test_what_knobs_do_not_say_the_topology_does(pool: harness.Pool) -> None:
     assert pool.run(half_said) == GOOD
-
-
-def as_a_list(rank: int, world: int) -> float:
-    """A schedule of one graph is that graph, and its weights count."""
-    import bluefog_pg
-
-    graph = nx.DiGraph()
-    graph.add_weighted_edges_from((r, (r + 1) % world, 0.25) for r in range(world))
-    graph.add_weighted_edges_from((r, r, 0.75) for r in range(world))
-    model = alike_weights(float(rank))
-    optimizer = bluefog_pg.DistributedOptimizer(sgd(model, 0.0), model, "win_put", topology=[graph])
-    for _ in range(2):  # what is put before the first forward pass of others counts not yet
-        nn.init.constant_(model.weight, float(rank))
-        dist.barrier()
-        model(ONE).sum().backward()
-        dist.barrier()
-        optimizer.step()
-        dist.barrier()
-    optimizer.close()
-    return model.weight.item()
-
-
-def test_a_schedule_of_one_graph(pool: harness.Pool) -> None:
-    assert pool.run(as_a_list) == pytest.approx([0.75, 0.75, 1.75, 2.75], abs=1e-12)
 
 
 # -- hooks, states, copies -----------------------------------------------------------------------
