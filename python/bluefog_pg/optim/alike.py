@@ -57,9 +57,11 @@ def _described(
 
 
 def _options_of(thing: Any) -> str:
-    """Its type, and the numbers that it was made with; but ranks may have seeds of their own."""
+    """Its type, and the numbers that it was made with, of ours; seeds may be each rank's own."""
     if thing is None or isinstance(thing, str):
         return str(thing)
+    if not type(thing).__module__.startswith("bluefog_pg."):
+        return type(thing).__name__
     numbers = {
         name.lstrip("_"): value
         for name, value in vars(thing).items()
