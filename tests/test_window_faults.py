@@ -181,14 +181,22 @@ def excluding_the_dead(rank: int, world: int) -> list[Any]:
         pass
     inrank.meet("added", world - 1)
     got = window.update_then_collect().tolist()
+    dropped = 0
+    if rank == 1:  # goes on beside one that has freed
+        inrank.await_file("at.freed.0")
+        window.put(dst_weights=[0])
+        window.accumulate(dst_weights=[0], require_mutex=True)
+        window.get(src_weights=[0])
+        dropped = window.sent()[0].dropped
     window.free()
-    return got
+    inrank.mark("freed")
+    return [got, dropped]
 
 
 @on_one_host_and_several
 def test_survivors_take_mutexes_and_free(is_apart: bool) -> None:
     told = told_by_survivors(excluding_the_dead, is_apart)
-    assert told == {0: [2.0] * 4, 1: [2.0] * 4}
+    assert told == {0: [[2.0] * 4, 0], 1: [[2.0] * 4, 3]}
 
 
 def leaving(rank: int, world: int) -> list[Any] | None:

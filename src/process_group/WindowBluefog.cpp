@@ -130,8 +130,9 @@ std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const W
     means_.lives->watch(rank, means_.grounds->hasLeft(rank));
     return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
   }
+  const Cause freed = drops_ ? Cause::kPeerFailed : Cause::kMismatch;  // since another has died
   const auto asking =
-      std::make_shared<Asking>(means_.engine, rank, number, label_.name, means_.timeout,
+      std::make_shared<Asking>(means_.engine, rank, number, label_.name, means_.timeout, freed,
                                [ledger = ledger_, rank] { ledger->noteDropped(rank); });
   return std::make_unique<FarReach>(window_, rank, asking);
 }
@@ -195,7 +196,10 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
       if (Rest rest = what(peer)) {
         rests.push_back(std::move(rest));
       }
-    } catch (const Error&) {  // the others get theirs all the same
+    } catch (const Error& error) {  // the others get theirs all the same
+      if (drops_ && error.cause() == Cause::kPeerFailed) {
+        return false;
+      }
       if (!failure) {
         failure = std::current_exception();
       }

@@ -40,12 +40,13 @@ struct Asking::Talk {
 };
 
 Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-               std::chrono::milliseconds timeout, std::function<void()> dropped)
+               std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped)
     : engine_(std::move(engine)),
       peer_(peer),
       window_(window),
       name_(std::move(name)),
       timeout_(timeout),
+      freed_(freed),
       dropped_(std::move(dropped)) {}
 
 Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then) {
@@ -108,7 +109,7 @@ void Asking::check(const Answer& answer) const {
     case Answer::How::kNoMemory:
       throw failure(Cause::kAborted, "has no memory for it");
     case Answer::How::kNoSuchWindow:
-      throw failure(Cause::kMismatch, kNoSuchWindow);
+      throw failure(freed_, kNoSuchWindow);
     case Answer::How::kWrongSize:
       throw failure(Cause::kMismatch, "has a window of another size");
     default:

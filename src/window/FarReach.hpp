@@ -20,9 +20,10 @@ namespace bluefog {
 class Asking : public std::enable_shared_from_this<Asking> {
  public:
   // `window`: its number, alike on all ranks. `dropped` is called for what was asked of a rank
-  // that turns out to be dead, but for its mutex.
+  // that turns out to be dead, but for its mutex. `freed` is what it means that it has freed the
+  // window.
   Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-         std::chrono::milliseconds timeout, std::function<void()> dropped);
+         std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped);
 
   // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
   // drives; it may throw Failure.
@@ -44,6 +45,7 @@ class Asking : public std::enable_shared_from_this<Asking> {
   const uint64_t window_;
   const std::string name_;
   const std::chrono::milliseconds timeout_;
+  const Cause freed_;
   const std::function<void()> dropped_;
   std::atomic<uint32_t> asked_{0};
 };
