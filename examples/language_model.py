@@ -109,6 +109,8 @@ def main() -> None:
                     f"{step + 1:>5}: mean loss {mean:.3f}, {apart:.3f} apart, {sent:,.0f} B a step"
                 )
     mean = mean_of_ranks(loss)
+    if rank == 0:
+        print(f"mean loss at the end {mean:.3f}")
     dist.destroy_process_group()
     if mean > args.require_loss:
         sys.exit(f"rank {rank}: a loss of {mean:.2f}, more than {args.require_loss}")

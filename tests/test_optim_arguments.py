@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "sparse": (sparse, "ValueError", "sparse gradient"),
     "closures": (lbfgs, "ValueError", 'use order="atc"'),
     "no model": (lists, "TypeError", "torch.nn.Module"),
-    "order": (lambda: plain(order="act"), "ValueError", "'awc', 'atc' or an Order"),
+    "order": (lambda: plain(order="act"), "ValueError", "'awc', 'atc' or one of"),
     "an order of two": (shared_order, "ValueError", "another optimizer's"),
     "every": (lambda: plain(every=0), "ValueError", "every must be"),
     "communication": (lambda: plain(communication="gossip"), "ValueError", "neighbor_allreduce, "),
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "a truth": (lambda: plain(every=True), "ValueError", "every must be"),
     "buckets": (lambda: plain(bucket_bytes=0), "ValueError", "bucket_bytes must be"),
-    "a class": (lambda: plain(compression=optim().TopK), "ValueError", "a name or a Compressor"),
+    "a class": (lambda: plain(compression=optim().TopK), "ValueError", "a name or a compressor"),
     "pushed": (
         lambda: plain(communication="push_sum", order=optim().GradientTracking()),
         "ValueError",
@@ -250,3 +250,59 @@ def test_gradients_averaged_beside_are_warned_of(pool: harness.Pool) -> None:
     assert pool.run(wrapped_too, True) == [[]] * 4
     for (found,) in pool.run(wrapped_too, False):
         assert re.match(f"{__file__}: .* the model is a DistributedDataParallel", found)
+
+
+def far_apart(rank: int, _world: int, communication: str, scale: float) -> int:
+    import bluefog_pg
+
+    torch.manual_seed(0)
+    model = nn.Linear(4, 4)
+    with torch.no_grad():
+        model.weight.mul_(1 + scale * rank)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bluefog_pg.DistributedOptimizer(sgd(model), model, communication).close()
+    return sum("begin with different parameters" in str(warning.message) for warning in caught)
+
+
+def test_ranks_that_begin_far_apart_are_warned(pool: harness.Pool) -> None:
+    for communication in ("neighbor_allreduce", "gradient_allreduce"):
+        assert pool.run(far_apart, communication, 0.0) == [0] * 4
+        assert pool.run(far_apart, communication, 1.0) == [1] * 4
+    assert pool.run(far_apart, "neighbor_allreduce", 0.01) == [0] * 4
+    assert pool.run(far_apart, "gradient_allreduce", 0.01) == [1] * 4
+
+
+def misunderstood(rank: int, _world: int) -> list[str]:
+    import bluefog_pg
+    from bluefog_pg import optim
+
+    model = nn.Linear(2, 2)
+    wrapper: Any = bluefog_pg.DecentralizedDataParallel
+    plain = sgd(model)
+    calls: list[Callable[[], Any]] = [
+        lambda: wrap(plain, model, order=optim.ExactDiffusion),
+        lambda: wrap(plain, model, compression=optim.TopK),
+        lambda: wrap(plain, model, topology="ring" if rank else "full"),
+        lambda: optim.LocalSteps(plain),  # type: ignore[arg-type]
+        lambda: optim.Recorder(plain, None),  # type: ignore[arg-type]
+        lambda: wrapper(model, lambda _: sgd(nn.Linear(2, 2))),
+        lambda: wrapper(DistributedDataParallel(model), lambda _: plain),
+    ]
+    errors = [inrank.catch(call) for call in calls]
+    return [f"{error.kind} {error.text}" if error else "none" for error in errors]
+
+
+def test_what_newcomers_misunderstand(pool: harness.Pool) -> None:
+    wanted = [
+        "ValueError .*ExactDiffusion.*make one: add",
+        r"ValueError .*such as bluefog_pg.optim.TopK\(0.01\)",
+        "ValueError .*ranks differ in topology: rank 0 has 'full', rank 1 'ring'",
+        "TypeError .*function that makes an optimizer of the anchors",
+        "TypeError .*SGD is a plain optimizer",
+        "ValueError .*optim_fn must make an optimizer of the parameters that it is given",
+        "TypeError .*is a DistributedDataParallel",
+    ]
+    for found in pool.run(misunderstood):
+        for text, pattern in zip(found, wanted, strict=True):
+            assert re.match(pattern, text), text

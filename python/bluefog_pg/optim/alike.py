@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module, Parameter
 
     from bluefog_pg._member import Member
     from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.plan import Plan
 
+FAR = 0.5  # of the norm: farther apart than ranks of a training that is resumed
+
 
 def require_alike(
     params: Sequence[Parameter], models: Sequence[Module], plan: Plan, order: Order, member: Member
 ) -> None:
-    """Collective, where there are several ranks.
+    """Collective, where there are several ranks. Warns where they begin far apart.
 
     Raises:
         ValueError: on every rank, where ranks differ in what makes messages different.
@@ -26,9 +32,10 @@ def require_alike(
     if member.size == 1:
         return
     names = {param: name for model in models for name, param in model.named_parameters()}
-    mine = _described(params, names, plan, order)
-    of_ranks: list[Any] = [None] * member.size
-    dist.all_gather_object(of_ranks, mine, group=member.group)
+    of_all: list[Any] = [None] * member.size
+    mine = _described(params, names, plan, order), _sample(params)
+    dist.all_gather_object(of_all, mine, group=member.group)
+    of_ranks, samples = zip(*of_all, strict=True)
     for rank, theirs in enumerate(of_ranks):
         for what, first in of_ranks[0].items():
             if theirs[what] != first:
@@ -38,6 +45,20 @@ def require_alike(
                     f"has {_brief(first, theirs[what])}, rank {named[rank]} "
                     f"{_brief(theirs[what], first)}"
                 )
+    far = 0.0 if plan.communication == "gradient_allreduce" else FAR
+    if any((other - samples[0]).norm() > far * samples[0].norm() for other in samples):
+        warnings.warn(
+            f"{member.who} DistributedOptimizer: ranks begin with different parameters, of which "
+            "averages mean little: bluefog_pg.broadcast_parameters(model.state_dict(), 0) makes "
+            "them alike, and so does torch.manual_seed before the model is made",
+            stacklevel=5,
+        )
+
+
+def _sample(params: Sequence[Parameter]) -> Tensor:
+    """Some of the numbers of each parameter."""
+    some = [param.detach().reshape(-1)[:: param.numel() // 16 + 1] for param in params]
+    return torch.cat([part.abs().double().cpu() for part in some])
 
 
 def _described(
@@ -49,11 +70,23 @@ def _described(
         "every": plan.every,
         "compression": _options_of(plan.compression),
         "bucket_bytes": plan.bucket_bytes,
+        "topology": _described_topology(plan.topology),
         "parameters": [
             (names.get(p, ""), str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ())
             for p in params
         ],
     }
+
+
+def _described_topology(topology: Any) -> str:
+    if topology is None or isinstance(topology, str):
+        return str(topology)
+    if isinstance(topology, Iterator):  # which has each rank's own steps
+        return "iterator"
+    graphs = topology if isinstance(topology, list | tuple) else [topology]
+    edges = [sorted((int(i), int(j), w) for i, j, w in g.edges(data="weight")) for g in graphs]
+    count = sum(map(len, edges))
+    return f"{len(graphs)} digraphs of {count} edges ({zlib.crc32(repr(edges).encode()):08x})"
 
 
 def _options_of(thing: Any) -> str:

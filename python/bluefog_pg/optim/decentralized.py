@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch.nn import Module, Parameter
+from torch.nn.parallel import DistributedDataParallel
 
 from bluefog_pg import collectives
 from bluefog_pg._member import member_of
@@ -92,6 +93,11 @@ class DecentralizedDataParallel(Module):
         group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(module, DistributedDataParallel):
+            raise TypeError(
+                "[bluefog] DecentralizedDataParallel: the module is a DistributedDataParallel, "
+                "which would average all ranks' gradients, too; give the one that it wraps"
+            )
         self.module = module
         self._member = member_of(group)
         self._scaler, self._clip = scaler, grad_clip_norm
@@ -110,7 +116,7 @@ class DecentralizedDataParallel(Module):
         self._orders = [_CombineAhead() for _ in parts]
         self._optimizers = [
             DistributedOptimizer(
-                optim_fn([(names[param], param) for param in part]),
+                self._made(optim_fn, [(names[param], param) for param in part]),
                 [],
                 "neighbor_allreduce" if sync else "win_put",
                 order=self._orders[number],
@@ -205,6 +211,16 @@ class DecentralizedDataParallel(Module):
         self._ready.end()
         if self._scaler is not None:
             self._scaler.update()
+
+    def _made(self, optim_fn: OptimFn, named: list[tuple[str, Parameter]]) -> Optimizer:
+        optimizer = optim_fn(named)
+        if {id(p) for p in params_of(optimizer)} != {id(param) for _, param in named}:
+            raise ValueError(
+                f"{self._member.who} DecentralizedDataParallel: optim_fn must make an optimizer of "
+                "the parameters that it is given, all of them and no others: it is called once for "
+                "each bucket"
+            )
+        return optimizer
 
     def _synchronize(self) -> None:
         for optimizer in self._optimizers:

@@ -28,6 +28,12 @@ class LocalSteps(Order):
 
     def __init__(self, outer: Callable[[list[Parameter]], Optimizer] | None = None) -> None:
         """`outer`: makes the outer optimizer of the anchors; None, of local SGD."""
+        if outer is not None and (not callable(outer) or isinstance(outer, torch.optim.Optimizer)):
+            raise TypeError(
+                "[bluefog] LocalSteps: outer must be a function that makes an optimizer of the "
+                "anchors, such as lambda anchors: torch.optim.SGD(anchors, lr=0.7), not "
+                f"{type(outer).__name__}"
+            )
         self._make = outer or partial(torch.optim.SGD, lr=1.0)
 
     def open(self, site: Site) -> None:

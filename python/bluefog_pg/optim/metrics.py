@@ -71,6 +71,11 @@ class Recorder:
         to: str | os.PathLike[str] | Writer | None,
         group: dist.ProcessGroup | None = None,
     ) -> None:
+        if not hasattr(optimizer, "tally"):
+            raise TypeError(
+                f"[bluefog] Recorder: {type(optimizer).__name__} is a plain optimizer; give one "
+                "that DistributedOptimizer has made decentralized"
+            )
         self._optimizer, self._group = optimizer, group
         self._writer: Writer | None = None
         self._path: Path | None = None
@@ -98,7 +103,7 @@ class Recorder:
             update; and `values`.
         """
         now = self._now()
-        found = {name: float(value) for name, value in values.items()} | {
+        found = {name: torch.as_tensor(value).item() for name, value in values.items()} | {
             name: now[name] - self._last[name] for name in now
         }
         slots = [

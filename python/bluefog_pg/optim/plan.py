@@ -82,11 +82,17 @@ class Planning:
             self._fail("compression is of real numbers; there are complex parameters")
         if isinstance(compression, str):
             if compression not in NAMED:
-                self._fail(f"compression must be one of {', '.join(NAMED)}, not {compression!r}")
+                self._fail(
+                    f"compression must be one of {', '.join(NAMED)}, or a compressor, such as "
+                    f"bluefog_pg.optim.TopK(0.01), not {compression!r}"
+                )
             return NAMED[compression]()
         is_one = hasattr(compression, "decompress") and not isinstance(compression, type)
         if compression is not None and not is_one:
-            self._fail(f"compression must be a name or a Compressor, not {compression!r}")
+            self._fail(
+                "compression must be a name or a compressor, such as bluefog_pg.optim.TopK(0.01), "
+                f"not {compression!r}"
+            )
         return cast("Compressor | None", compression)
 
     def require_parameters(self, mine: Sequence[Parameter]) -> None:
@@ -121,8 +127,8 @@ class Planning:
         if self._member.size > 1 and any(not model._comm_hooks for model in wrapped):
             warnings.warn(
                 f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
-                "which averages the gradients of all ranks at each pass, too: give the model that "
-                "it wraps, or register ddp_hooks.no_average_hook with it",
+                "which averages all ranks' gradients at each pass, too: leave it out, and call "
+                "the plain model; or register ddp_hooks.no_average_hook with it",
                 stacklevel=5,
             )
 
@@ -131,7 +137,11 @@ class Planning:
         if isinstance(given, Order):
             return given
         if given not in ORDERS:
-            self._fail(f"order must be 'awc', 'atc' or an Order, not {given!r}")
+            made = isinstance(given, type) and issubclass(given, Order)
+            self._fail(
+                f"order must be 'awc', 'atc' or one of bluefog_pg.optim's, such as "
+                f"ExactDiffusion(), not {given!r}{'; make one: add ()' if made else ''}"
+            )
         kind: type[Order] = OWN_ORDERS.get(communication, ORDERS[given])
         return kind()
 
