@@ -27,7 +27,7 @@ def test_resource_allocation(method: str) -> None:
 
 def test_language_model() -> None:
     out = run("language_model.py", "--steps", "50", "--require-loss", "3.2")
-    assert re.search(r"50: loss \S+, \S+ apart, [\d,]+ B a step", out), out
+    assert re.search(r"50: mean loss \S+, \S+ apart, [\d,]+ B a step", out), out
 
 
 @pytest.mark.parametrize("communication", ["allreduce", "neighbor_allreduce"])
