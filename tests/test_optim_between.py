@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -104,6 +106,51 @@ def test_what_knobs_do_not_say_the_topology_does(pool: harness.Pool) -> None:
     assert pool.run(half_said) == GOOD
 
 
+def sent_elsewhere(rank: int, world: int) -> float:
+    """Only whom it sends to is said: the weights are those of the group's topology."""
+    model = alike_weights(float(rank))
+    import bluefog_pg
+
+    optimizer = bluefog_pg.DistributedOptimizer(sgd(model, 0.0), model)
+    optimizer.dst_weights = [(rank + 1) % world, (rank + 2) % world]  # as the topology has it
+    model(ONE).sum().backward()
+    optimizer.step()
+    optimizer.close()
+    return model.weight.item()
+
+
+def test_destinations_alone(pool: harness.Pool) -> None:
+    wanted = [(r + (r - 1) % 4 + (r - 2) % 4) / 3 for r in range(4)]
+    assert pool.run(sent_elsewhere) == pytest.approx(wanted, abs=1e-12)
+
+
+WRONG_KNOBS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "half": ("win_put", {"self_weight": 0.5}, "must be given together"),
+    "other half": ("win_put", {"src_weights": {0: 0.5}}, "must be given together"),
+    "stranger": ("win_put", {"self_weight": 0.5, "src_weights": {99: 0.5}}, "names ranks .99."),
+    "list": ("win_get", {"self_weight": 0.5, "src_weights": [1]}, "must be a dict"),
+    "share": ("push_sum", {"self_weight": 0.5}, "goes with dst_weights"),
+}
+
+
+def turned_wrong(rank: int, _world: int, what: str) -> str:
+    communication, knobs, _ = WRONG_KNOBS[what]
+    model, optimizer = wrapped(rank, communication=communication, topology="ring")
+    for name, value in knobs.items():
+        setattr(optimizer, name, value)
+    error = inrank.catch(step, model, optimizer, rank)
+    for name in knobs:
+        setattr(optimizer, name, None)
+    optimizer.close()
+    return "" if error is None else f"{error.kind} {error.text}"
+
+
+@pytest.mark.parametrize("what", WRONG_KNOBS)
+def test_wrong_knobs_are_refused(pool: harness.Pool, what: str) -> None:
+    for found in pool.run(turned_wrong, what):
+        assert re.match(f"ValueError .bluefog. rank .*{WRONG_KNOBS[what][2]}", found), found
+
+
 # -- hooks, states, copies -----------------------------------------------------------------------
 def hooked(rank: int, _world: int) -> list[int]:
     model, optimizer = wrapped(rank)
@@ -139,6 +186,19 @@ def loaded(_rank: int, _world: int) -> float:
 
 def test_a_model_loaded_between_local_steps(pool: harness.Pool) -> None:
     assert pool.run(loaded) == [5.0] * 4
+
+
+def pickled(rank: int, _world: int) -> str:
+    model, optimizer = wrapped(rank)
+    step(model, optimizer, rank)
+    again = pickle.loads(pickle.dumps(optimizer))
+    optimizer.close()
+    same = len(again.state) == len(optimizer.state) and again.param_groups[0]["lr"] == 0.1
+    return "" if type(again) is torch.optim.SGD and same else f"{again}"
+
+
+def test_a_pickled_optimizer_is_a_plain_one(pool: harness.Pool) -> None:
+    assert pool.run(pickled) == GOOD
 
 
 def part_loaded(rank: int, _world: int) -> str:
@@ -299,6 +359,92 @@ def failed(rank: int, _world: int, kind: str) -> str:
 def test_a_pass_that_fails_where_no_forward_pass_is_told_of(pool: harness.Pool, kind: str) -> None:
     with_warnings = pool.run(failed, kind)
     assert with_warnings == GOOD
+
+
+def forgotten(rank: int, _world: int) -> float:
+    """The first batch fails after some gradients were averaged; of the second one is the update."""
+    import bluefog_pg
+
+    model = Failing(1)
+    optimizer = bluefog_pg.DistributedOptimizer(
+        sgd(model), model, "gradient_allreduce", bucket_bytes=8
+    )
+    for model.fails in (True, False):
+        optimizer.zero_grad()
+        inrank.catch(lambda: model(ONE).sum().backward())
+        if model.fails:
+            optimizer.zero_grad()
+    optimizer.step()
+    optimizer.close()
+    return model.inner[1].weight.item()
+
+
+def test_gradients_of_a_failed_pass_are_forgotten(pool: harness.Pool) -> None:
+    assert pool.run(forgotten) == pytest.approx([0.9] * 4, abs=1e-12)
+
+
+def siamese(rank: int, _world: int, order: str) -> list[int]:
+    """Two forward passes for each backward pass; on rank 0 one more, which nothing follows."""
+    model, optimizer = wrapped(rank, order=order, every=2, topology="full")
+    met = []
+    for number in range(8):
+        if rank == 0:
+            loss_of(model, rank, 99)
+        optimizer.zero_grad()
+        (loss_of(model, rank, number) + loss_of(model, rank, number + 10)).backward()
+        optimizer.step()
+        met.append(optimizer.tally.exchanges)
+    optimizer.close()
+    return met
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+def test_forward_passes_alone_count_not(pool: harness.Pool, order: str) -> None:
+    assert pool.run(siamese, order) == [[0, 1, 1, 2, 2, 3, 3, 4]] * 4
+
+
+def too_large(rank: int, _world: int, kind: str) -> bool:
+    """A number that diverges for one step leaves nothing behind when all have good ones again."""
+    import bluefog_pg
+
+    name, dtype, value = HUGE[kind]
+    compression = getattr(bluefog_pg.optim, name)(1.0) if name[0].isupper() else name
+    model = nn.Linear(4, 1, bias=False).to(dtype)
+    good = {"weight": torch.full((1, 4), 1.5, dtype=dtype)}
+    model.load_state_dict(good)
+    optimizer = bluefog_pg.DistributedOptimizer(
+        sgd(model, 0.0), model, topology="full", compression=compression
+    )
+
+    def train() -> None:
+        model(torch.ones(1, 4, dtype=dtype)).sum().backward()
+        optimizer.step()
+
+    train()
+    if rank == 0:
+        with torch.no_grad():
+            model.weight[0, 0] = value
+    train()
+    model.load_state_dict(good)
+    for _ in range(5):
+        train()
+        model.load_state_dict(good)
+    train()
+    optimizer.close()
+    return bool((model.weight - 1.5).abs().max() < 1e-2)
+
+
+HUGE: dict[str, tuple[str, torch.dtype, float]] = {
+    "fp16 of bfloat16": ("fp16", torch.bfloat16, 1e6),
+    "bf16 of float16": ("bf16", torch.float16, 6e4),
+    "int8": ("int8", torch.float64, 1e39),
+    "top-k": ("TopK", torch.float64, 1e39),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_copies_outlive_what_is_too_large(pool: harness.Pool, kind: str) -> None:
+    assert pool.run(too_large, kind) == [True] * 4
 
 
 def counted(rank: int, _world: int, kind: str) -> int:

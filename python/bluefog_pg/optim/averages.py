@@ -8,11 +8,12 @@ from torch import Tensor
 
 from bluefog_pg import collectives, neighbors
 from bluefog_pg.optim.communication import Communication, Finish
-from bluefog_pg.optim.routes import Route
+from bluefog_pg.optim.routes import Route, settled
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from bluefog_pg._member import Member
     from bluefog_pg.optim.knobs import Knobs
 
 
@@ -47,15 +48,19 @@ def begin_average(
 class NeighborAverage(Communication):
     """Over the group's topology, or the edges that the knobs say."""
 
-    def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
-        self._knobs, self._group = knobs, group
+    def __init__(self, knobs: Knobs, member: Member) -> None:
+        self._knobs, self._member = knobs, member
         self._route = Route()
 
     def advance(self) -> None:
-        self._route = self._knobs.route()
+        route = self._knobs.route()
+        if route.dst_weights is not None and route.src_weights is None:
+            (own, sources), _ = settled(Route(), self._member)
+            route = Route(own, sources, route.dst_weights)
+        self._route = route
 
     def begin(self, flat: Tensor) -> Finish:
-        work = begin_average(flat, self._route, self._group, self._knobs.enable_topo_check)
+        work = begin_average(flat, self._route, self._member.group, self._knobs.enable_topo_check)
         return ending(work, flat)
 
 

@@ -32,11 +32,13 @@ class Cast:
     gamma = 1.0
 
     def __init__(self, dtype: torch.dtype) -> None:
+        if not dtype.is_floating_point:
+            raise ValueError(f"[bluefog] Cast: dtype must be a floating type, not {dtype}")
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> Tensor:
         limits = torch.finfo(self._dtype)
-        return tensor.clamp(limits.min, limits.max).to(self._dtype).view(torch.uint8)
+        return tensor.float().clamp_(limits.min, limits.max).to(self._dtype).view(torch.uint8)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
         return message.view(self._dtype).to(like.dtype)

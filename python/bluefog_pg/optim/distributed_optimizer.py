@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,7 +164,7 @@ class DistributedOptimizer(Optimizer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is a plain optimizer, of copied parameters: another one would average anew."""
-        return copyreg.__newobj__, (self._plain,), Optimizer.__getstate__(self)  # type: ignore[attr-defined]
+        return _new, (self._plain,), Optimizer.__getstate__(self)
 
     @property
     def tally(self) -> Tally:
@@ -205,6 +204,11 @@ class DistributedOptimizer(Optimizer):
 
 DistributedOptimizer.step.hooked = True  # type: ignore[attr-defined]  # by the optimizer's own step
 _classes: dict[tuple[type, type], type] = {}
+
+
+def _new(plain: type[Optimizer]) -> Optimizer:
+    """To be filled with a state."""
+    return plain.__new__(plain)
 
 
 def _class_of_both(cls: type, plain: type) -> type:

@@ -35,10 +35,10 @@ class GradientAverage(Order):
         self._ready = Ready([bucket.params for bucket in site.buckets], self._begin)
         self._backwards = 0
         self._has_warned = False
+        self._is_kept = True  # what the exchange under way gives
 
     def forward(self) -> None:
-        self._ready.restart()
-        self.synchronize()  # with a pass that has failed
+        self._forget_what_failed()
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
@@ -54,8 +54,7 @@ class GradientAverage(Order):
             self.synchronize()
 
     def step(self, update: Update) -> None:
-        self._ready.restart()
-        self.synchronize()  # with a pass that has failed, and no forward pass told of the next
+        self._forget_what_failed()  # where no forward pass has told of the next
         if self._backwards and not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -66,6 +65,13 @@ class GradientAverage(Order):
             )
         update()
 
+    def _forget_what_failed(self) -> None:
+        """The mean of a pass that did not end is no gradient of the next one."""
+        self._ready.restart()
+        self._is_kept = False
+        self.synchronize()
+        self._is_kept = True
+
     def _begin(self, number: int) -> None:
         self._exchange = self._exchange or Exchange(self.site.tally)
         bucket = self.site.buckets[number]
@@ -74,6 +80,8 @@ class GradientAverage(Order):
 
         def finish() -> None:
             work.wait()
+            if not self._is_kept:
+                return
             mean = work.result()[0]
             used = mean[-len(bucket.params) :].tolist()
             views = views_of(mean, bucket.params)

@@ -86,45 +86,8 @@ class Order:
         update()
 
 
-class AdaptWithCombine(Order):
-    """w <- average(w) - the update at w. The average is formed while gradients are.
-
-    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
-    """
-
-    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
-
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._forwards = 0
-        self._has_heard = False
-
-    def forward(self) -> None:
-        self._has_heard = True
-        if self._exchange is not None:
-            return  # one more before step(): gradients may still be formed at these parameters
-        self._forwards += 1
-        if self._forwards >= self.site.every:
-            self._begin()
-
-    def step(self, update: Update) -> None:
-        if not self._has_heard:
-            self.site.warn_of_no_forward()
-            self.forward()
-        self._has_heard = False
-        self.synchronize()
-        update()
-
-    def _begin(self) -> None:
-        self._forwards = 0
-        self._exchange = self.site.exchange(*self._exchanged())
-
-    def _exchanged(self) -> list[list[Tensor]]:
-        return [self.site.parameters()]
-
-
 class CountsPasses(Order):
-    """Acts in the step after `every` backward passes."""
+    """Exchanges once in `every` backward passes."""
 
     def open(self, site: Site) -> None:
         super().open(site)
@@ -140,6 +103,47 @@ class CountsPasses(Order):
             return False
         self._backwards = 0
         return True
+
+
+class AdaptWithCombine(CountsPasses):
+    """w <- average(w) - the update at w. The average is formed while gradients are.
+
+    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
+    """
+
+    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self._has_heard = False
+
+    def forward(self) -> None:
+        self._has_heard = True
+        self._begin_if_due(self._backwards + 1)
+
+    def step(self, update: Update) -> None:
+        if not self._has_heard:
+            self.site.warn_of_no_forward()
+            self._begin_if_due(max(1, self._backwards))
+        self._has_heard = False
+        self.synchronize()
+        update()
+
+    def synchronize(self) -> None:
+        if self._exchange is not None:
+            self._backwards = 0
+        super().synchronize()
+
+    def _begin_if_due(self, passes: int) -> None:
+        """Unless gradients may still be formed at these parameters, by one more pass of a step."""
+        if self._exchange is None and passes >= self.site.every:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._exchange = self.site.exchange(*self._exchanged())
+
+    def _exchanged(self) -> list[list[Tensor]]:
+        return [self.site.parameters()]
 
 
 class AdaptThenCombine(CountsPasses):

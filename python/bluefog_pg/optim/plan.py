@@ -64,7 +64,7 @@ class Planning:
             ValueError: the plan does not go with it.
         """
         if communication not in COMMUNICATIONS:
-            hint = f" (order={communication!r}?)" if communication in ORDERS else ""
+            hint = f" (order={communication!r}?)" if communication in list(ORDERS) else ""
             self._fail(
                 f"communication must be one of {', '.join(COMMUNICATIONS)}, "
                 f"not {communication!r}{hint}"
@@ -157,7 +157,8 @@ class Planning:
             self._fail("the order is another optimizer's; make a new one for each")
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             self._fail(f"every must be a positive number of passes, not {every!r}")
-        if not isinstance(plan.bucket_bytes, int | float) or not plan.bucket_bytes > 0:
+        size = plan.bucket_bytes
+        if not isinstance(size, int | float) or isinstance(size, bool) or not size > 0:
             self._fail(f"bucket_bytes must be a positive number, not {plan.bucket_bytes!r}")
         if order.exchanges_at_each_pass and every != 1:
             self._fail(f"{kind} exchanges at each pass; every must be 1, not {every}")

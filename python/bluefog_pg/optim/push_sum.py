@@ -78,6 +78,11 @@ class PushSum(CountsPasses):
                     "of what this rank has: they must sum to 1, not "
                     f"{own + sum(shares.values()):g}"
                 )
+        elif knobs.self_weight is not None:
+            raise ValueError(
+                f"{self.site.member.who} push_sum: self_weight goes with dst_weights, a dict of "
+                "shares"
+            )
         else:
             ranks = list(to)
             own = 1.0 / (len(ranks) + 1)

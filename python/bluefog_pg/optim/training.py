@@ -210,7 +210,7 @@ class Training:
         if name == "neighbor_allreduce" and self._compressor is not None:
             return CompressedAverage(self._compressor, knobs, self._member)
         if name == "neighbor_allreduce":
-            return NeighborAverage(knobs, group)
+            return NeighborAverage(knobs, self._member)
         if name == "hierarchical_neighbor_allreduce":
             return MachineAverage(knobs, group)
         if name == "allreduce":

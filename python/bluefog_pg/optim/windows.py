@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bluefog_pg.optim.communication import Communication, Finish
@@ -52,7 +52,7 @@ class WindowAverage(Communication):
     ) -> None:
         """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
         self._prefix, self._send, self._is_own = prefix, send, is_own
-        self._knobs, self._group = knobs, member.group
+        self._knobs, self._group, self._who = knobs, member.group, member.who
         self._is_scheduled = is_schedule(topology)
         self._route = Route()
         if topology is not None and self._is_scheduled:
@@ -76,6 +76,7 @@ class WindowAverage(Communication):
 
     def advance(self) -> None:
         knobs = self._knobs
+        self._check_weights()
         if self._is_scheduled:
             route = knobs.route()
             sources = dict.fromkeys(route.src_weights or (), 1.0)
@@ -111,6 +112,20 @@ class WindowAverage(Communication):
                 self._wait(flat)
             finally:
                 window.free()
+
+    def _check_weights(self) -> None:
+        own, sources = self._knobs.self_weight, self._knobs.src_weights
+        where = f"{self._who} DistributedOptimizer: "
+        # BlueFog's pull-get takes src_weights alone: they scale what comes.
+        if (own is not None and sources is None) or (own is None and sources and not self._is_own):
+            raise ValueError(f"{where}self_weight and src_weights must be given together")
+        if sources is not None and not isinstance(sources, Mapping):
+            raise ValueError(f"{where}src_weights must be a dict {{rank: weight}}, not {sources!r}")
+        if strangers := sorted(set(sources or ()) - set(self._neighbors[0])):
+            raise ValueError(
+                f"{where}src_weights names ranks {strangers}, which are none of the topology's "
+                f"in-neighbours {self._neighbors[0]}"
+            )
 
     def _wait(self, flat: Tensor) -> None:
         if work := self._sent.pop(flat, None):
