@@ -89,7 +89,8 @@ class Member {
       return std::make_unique<NearReach>(window, peer, place, *grounds_, *lives_);
     }
     return std::make_unique<FarReach>(
-        window, peer, std::make_shared<Asking>(engine_, peer, kNumber, "w", me.limit, [] {}));
+        window, peer,
+        std::make_shared<Asking>(engine_, peer, kNumber, "w", me.limit, Cause::kMismatch, [] {}));
   }
   void wait(const Rest& rest) {
     if (rest) {
@@ -204,7 +205,8 @@ TEST_P(WindowTest, WhoAsksForNoWindowHearsSo) {
   run([](Member& member) {
     const std::shared_ptr<Engine> engine(std::shared_ptr<void>(), &member.me.engine);
     for (const int peer : engine->hosts().elsewhere()) {
-      const auto asking = std::make_shared<Asking>(engine, peer, 99, "gone", 10s, [] {});
+      const auto asking =
+          std::make_shared<Asking>(engine, peer, 99, "gone", 10s, Cause::kMismatch, [] {});
       const Error error =
           failureOf([&] { asking->await(asking->ask({}, {}, {Engine::Who::kCaller, {}})); });
       EXPECT_EQ(error.cause(), Cause::kMismatch);
