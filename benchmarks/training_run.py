@@ -133,10 +133,8 @@ def beside_a_slow_rank(me: launch.Rank, method: str) -> float:
     )
     net, optimizer = make_training(method, plain)
     step = stepper(net, optimizer, me)
-    seen, limit = (
-        [(0.0, nn.utils.parameters_to_vector(plain.parameters()).detach())],
-        me.args["limit"],
-    )
+    limit = me.args["limit"]
+    seen = [(0.0, nn.utils.parameters_to_vector(plain.parameters()).detach())]
     waits = "win" not in method and "pairs" not in method  # so all make as many steps
     me.together(f"{method} begins")
     begun = time.perf_counter()
