@@ -38,6 +38,8 @@ HERE = Path(__file__).parent
 BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
 # Set to "mpi", ranks share no memory, as on hosts of their own.
 TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
+# "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
+ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
 # Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
@@ -46,6 +48,10 @@ FULL = os.environ.get("BLUEFOG_TEST_FULL") == "1"
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
 
 only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
+
+
+def of_the_cpus_engine(why: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(ACCELERATOR != "", reason=f"on an accelerator {why}")
 
 
 class RankFailure(AssertionError):
@@ -74,7 +80,8 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
-    env |= {"GLOO_SOCKET_IFNAME": "lo"} if BACKEND == "gloo" else {}
+    env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
+    env |= {"GLOO_SOCKET_IFNAME": "lo"} if "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
     return env | (extra or {})
 
 

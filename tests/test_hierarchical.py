@@ -159,6 +159,7 @@ def sent(rank: int, world: int, each: int, n: int) -> list[int]:
     return told
 
 
+@harness.of_the_cpus_engine("the ranks also tell each other what they call")
 def test_what_crosses_between_machines_does_so_once(pool: harness.Pool) -> None:
     n = 120_000
     for crossing, inside in pool.run(sent, 2, n):
@@ -190,6 +191,7 @@ def by_name(rank: int, world: int) -> list[float]:
         return [float(works[name].result()[0][-1]) - 10 * ord(name) for name in sorted(works)]
 
 
+@harness.of_the_cpus_engine("calls match by their order alone")
 def test_names_at_once(pool: harness.Pool) -> None:
     means = [0.5, 2.5, 4.5]
     for rank, got in enumerate(pool.run(by_name)):
@@ -208,6 +210,7 @@ def unlike(rank: int, world: int, n: int) -> tuple[inrank.Raised | None, float]:
         return error, float(mean[0])
 
 
+@harness.of_the_cpus_engine("the whole group has to agree")
 @pytest.mark.parametrize("n", [8, 200_000])
 def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
     """Who shares a machine with the odd one, or that one's place, hears of it."""

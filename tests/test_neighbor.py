@@ -249,6 +249,7 @@ def kept_and_dropped(rank: int, world: int) -> tuple[int, list[bool]]:
     return len(places), right
 
 
+@harness.of_the_cpus_engine("results' memory is torch's allocator's")
 def test_memory_of_dropped_results_is_used_again(pool: harness.Pool) -> None:
     for places, right in pool.run(kept_and_dropped):
         assert places <= 7

@@ -179,6 +179,7 @@ def sending_only(rank: int, world: int) -> list[Any]:
     return [t.tolist() for t in later]
 
 
+@harness.of_the_cpus_engine("a sender waits until its receivers call")
 def test_a_rank_that_only_sends_does_not_take_gradients_for_data(pool: harness.Pool) -> None:
     assert pool.run(sending_only, world=3) == [[[[100, 100]]], [], []]
 

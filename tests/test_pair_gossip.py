@@ -129,6 +129,7 @@ def mixed(rank: int, world: int) -> list[float]:
     return [float(work.result()[0][-1]) for work in works]
 
 
+@harness.of_the_cpus_engine("calls match by their order alone")
 def test_matches_apart_from_averaging(pool: harness.Pool) -> None:
     for rank, got in enumerate(pool.run(mixed)):
         peer = rank ^ 1

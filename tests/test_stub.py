@@ -10,7 +10,10 @@ bluefog_pg._C.Edges
 bluefog_pg._C.Edges.__init__
 bluefog_pg._C.Exclusion
 bluefog_pg._C.PmixClient
+bluefog_pg._C.AcceleratorWork
+bluefog_pg._C.AcceleratorWork.__init__
 bluefog_pg._C.ProcessGroupBluefog
+bluefog_pg._C.ProcessGroupComposed
 bluefog_pg._C.ProcessGroupBluefog.Options
 bluefog_pg._C.SentTo
 bluefog_pg._C.SentTo.__init__

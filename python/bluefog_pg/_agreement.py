@@ -30,7 +30,7 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
     for row, ranks in zip(mine, lists, strict=True):
         row[list(ranks)] = 1
     table = torch.empty(size, len(lists), size, dtype=torch.uint8)
-    all_gather(table, mine.flatten(), group=group)
+    all_gather(table.view(-1), mine.flatten(), group=group)
     return table
 
 
@@ -79,7 +79,7 @@ def require_of_machines(member: Member, op: str, edges: Edges) -> None:
     for rank, weight in edges.destinations:
         mine[2, machine_of[rank]] = weight
     table = torch.empty(member.size, *mine.shape, dtype=torch.float64)
-    all_gather(table, mine.flatten(), group=member.group)
+    all_gather(table.view(-1), mine.flatten(), group=member.group)
     told = [
         f"rank {named[rank]} and rank {named[first]} have different {' and '.join(kinds)}"
         for first, *others in machines

@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+from types import ModuleType
 
 
 @functools.cache  # one warning, not one from the package and one from torch
@@ -14,13 +15,14 @@ def register() -> None:
     torch's entry point calls it again in the middle of that, and by then it must be complete.
     """
     try:
+        import torch
         import torch.distributed as dist
 
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
         from bluefog_pg._creator import create
 
-        dist.Backend.register_backend("bluefog", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))
         if "PMIX_RANK" in os.environ:  # of mpirun or srun
             from bluefog_pg import _launcher
 
@@ -29,3 +31,10 @@ def register() -> None:
         logging.getLogger("bluefog_pg").warning(
             'backend "bluefog" is not available: %s: %s', type(error).__name__, error
         )
+
+
+def _devices(torch: ModuleType) -> list[str]:
+    """What this torch was built for; whether there is such a device is asked by `init`, since a
+    process that has asked CUDA may not be forked any more."""
+    built = {"cuda": torch.backends.cuda.is_built(), "xpu": torch.xpu._is_compiled()}
+    return ["cpu", *(device for device, is_built in built.items() if is_built)]

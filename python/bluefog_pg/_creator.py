@@ -7,7 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import ProcessGroupBluefog
+    from torch._C._distributed_c10d import Store
+
+    from bluefog_pg._accelerator import Accelerator
+    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupComposed
 
 
 def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
@@ -16,40 +19,82 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     Args:
         opts: c10d's `_DistributedBackendOptions`. Its timeout is the group's; where the caller left
             that at torch's default, a timeout set in `pg_options` holds instead.
-        pg_options: `ProcessGroupBluefog.Options`, or None for the defaults.
+        pg_options: `ProcessGroupBluefog.Options`, or those of the accelerator's backend (on GPUs,
+            `ProcessGroupNCCL.Options`), or None for the defaults.
 
     Raises:
         TypeError: `pg_options` belongs to another backend.
     """
     from torch.distributed.constants import default_pg_timeout
 
+    from bluefog_pg import _accelerator
     from bluefog_pg._loader import load
 
     cls = load().ProcessGroupBluefog
-    defaults = cls.Options()
-    if pg_options is None:
-        options = defaults
-    elif isinstance(pg_options, cls.Options):
-        # A copy: the caller may pass one object to several groups, each with a name of its own.
-        options = copy.deepcopy(pg_options)
-    else:
-        raise TypeError(
-            'pg_options for backend "bluefog" must be bluefog_pg.ProcessGroupBluefog.Options or '
-            f"None, not {type(pg_options).__module__}.{type(pg_options).__qualname__}"
-        )
-    if opts.timeout != default_pg_timeout or options._timeout == defaults._timeout:
+    accelerator = _accelerator.found()
+    options, inner_options = _options(cls, accelerator, pg_options)
+    if opts.timeout != default_pg_timeout or options._timeout == cls.Options()._timeout:
         options._timeout = opts.timeout
     options.group_name = opts.group_id
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
     try:
-        group: ProcessGroupBluefog = cls(opts.store, opts.group_rank, opts.group_size, options)
+        group = make(
+            opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options
+        )
     except BaseException:
         _forget_failed_default_group()
         raise
     for module in ("functional", "_collective_ops"):  # torch.ops.bluefog
         importlib.import_module(f"bluefog_pg.{module}")
     return group
+
+
+def make(
+    store: Store,
+    rank: int,
+    size: int,
+    options: ProcessGroupBluefog.Options,
+    accelerator: Accelerator | None,
+    inner_options: Any = None,
+) -> ProcessGroupBluefog:
+    """A member of a group that meets in that store; with an accelerator, of both backends."""
+    from bluefog_pg import _accelerator
+    from bluefog_pg._loader import load
+
+    module = load()
+    if accelerator is None:
+        plain: ProcessGroupBluefog = module.ProcessGroupBluefog(store, rank, size, options)
+        return plain
+    group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
+    seat = _accelerator.Seat(
+        store, rank, size, options._timeout, options.group_name, options.global_ranks_in_group
+    )
+    group.set_accelerator(accelerator.device, _accelerator.make(accelerator, seat, inner_options))
+    return group
+
+
+def _options(
+    cls: type[ProcessGroupBluefog], accelerator: Accelerator | None, given: Any
+) -> tuple[ProcessGroupBluefog.Options, Any]:
+    """Ours and those of the accelerator's backend. A program may give either."""
+    from bluefog_pg._accelerator import options_class
+
+    inner: Any = options_class(accelerator) if accelerator else None
+    if inner and isinstance(given, inner):
+        options = cls.Options()
+        options._timeout = given._timeout
+        return options, given
+    if given is None:
+        return cls.Options(), None
+    if isinstance(given, cls.Options):
+        # A copy: the caller may pass one object to several groups, each with a name of its own.
+        return copy.deepcopy(given), None
+    also = f", {inner.__qualname__}" if inner else ""
+    raise TypeError(
+        f'pg_options for backend "bluefog" must be bluefog_pg.ProcessGroupBluefog.Options{also} or '
+        f"None, not {type(given).__module__}.{type(given).__qualname__}"
+    )
 
 
 def _forget_failed_default_group() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bluefog_pg._errors import NotRunning
 
 if TYPE_CHECKING:
+    import torch
     import torch.distributed as dist
 
     from bluefog_pg._C import ProcessGroupBluefog
@@ -41,21 +42,31 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
-    """What serves the group's CPU tensors; TypeError where it is another backend."""
-    import torch
+    """The group's bluefog backend, of whichever device's tensors; TypeError where it has none.
 
+    Where an accelerator's tensors go to another backend ("cpu:bluefog,cuda:nccl"), the operations
+    between neighbours use that one for them.
+    """
     from bluefog_pg._loader import load
 
-    backend: Any = group._get_backend(torch.device("cpu"))
+    backends = {device.type: _unwrapped(group, device) for device in group._device_types}
+    ours: type[ProcessGroupBluefog] = load().ProcessGroupBluefog
+    for found in backends.values():
+        if isinstance(found, ours):
+            for device, other in backends.items():
+                if device != "cpu" and not isinstance(other, ours):
+                    found.set_accelerator(device, other)
+            return found
+    named = " and ".join(sorted({f'"{backend.name()}"' for backend in backends.values()}))
+    raise TypeError(
+        f'{who(group)}: the group\'s backend is {named}; make the group with backend="bluefog"'
+    )
+
+
+def _unwrapped(group: dist.ProcessGroup, device: torch.device) -> Any:
+    backend = group._get_backend(device)
     # TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper around the backend.
-    backend = getattr(backend, "wrapped_pg", backend)
-    if not isinstance(backend, load().ProcessGroupBluefog):
-        raise TypeError(
-            f"{who(group)}: the group's backend for CPU tensors is "
-            f'"{backend.name()}"; make the group with backend="bluefog"'
-        )
-    found: ProcessGroupBluefog = backend
-    return found
+    return getattr(backend, "wrapped_pg", backend)
 
 
 def who(group: dist.ProcessGroup) -> str:

@@ -8,6 +8,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.distributed_c10d import GroupName
 
+from bluefog_pg._accelerator import found
+from bluefog_pg._creator import make
+
 if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog
     from bluefog_pg._member import Member
@@ -38,4 +41,4 @@ def _make(member: Member) -> ProcessGroupBluefog:
     options.group_name = GroupName(name)
     options.global_ranks_in_group = [dist.get_global_rank(group, r) for r in machines.locals]
     store = PrefixStore(name, group.get_group_store())
-    return type(member.backend)(store, machines.local_rank, len(machines.locals), options)
+    return make(store, machines.local_rank, len(machines.locals), options, found())

@@ -111,6 +111,15 @@ using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>
 Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
                       Allocate allocate);
 
+// What a rank says of a message that goes to another one by other means.
+struct Notice {
+  int64_t rows = 0;
+  double weight = 1.0;  // what its receiver multiplies it by, where it sums
+};
+
+// Takes the source's, which calls the same, by the signature.
+Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice);
+
 // What a rank has to do with the ranks of its machine, and with its counterparts on other machines.
 struct Hierarchy {
   std::vector<int> locals;  // the ranks of the machine, ascending

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/Averages.hpp"
+#include "bindings/Composed.hpp"
 #include "bindings/Exceptions.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
@@ -58,6 +59,8 @@ bluefog::mpi::Home findMpi() {
     throw std::runtime_error(py::str(error.value()));  // so that it names rank and group
   }
 }
+
+const bluefog::Frontend kPython{checkSignals, bluefog::raisedByTorch, findMpi};
 
 py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   py::list list;
@@ -182,9 +185,8 @@ PYBIND11_MODULE(_C, module) {
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        c10::intrusive_ptr<Options> options) {
              const py::gil_scoped_release release;
-             return c10::make_intrusive<ProcessGroupBluefog>(
-                 store, rank, size, std::move(options),
-                 bluefog::Frontend{checkSignals, bluefog::raisedByTorch, findMpi});
+             return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options),
+                                                             kPython);
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))
@@ -198,6 +200,14 @@ PYBIND11_MODULE(_C, module) {
       .def(
           "perform_nocolor_split", [](ProcessGroupBluefog&, const py::object&) {},
           py::arg("device"))
+      .def(
+          "set_accelerator",
+          [](ProcessGroupBluefog& self, const std::string& device,
+             c10::intrusive_ptr<c10d::Backend> backend) {
+            self.setAccelerator(std::make_shared<bluefog::Accelerator>(c10::Device(device).type(),
+                                                                       std::move(backend)));
+          },
+          py::arg("device"), py::arg("backend").none(false))
       .def("flight_log", &flightLog)
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
       .def_property_readonly("bytes_read", &ProcessGroupBluefog::bytesRead)
@@ -240,6 +250,7 @@ PYBIND11_MODULE(_C, module) {
           py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("tag"),
           py::arg("async_op"));
   bluefog::addAverages(group, edges);
+  bluefog::addComposed(module, kPython);
   bluefog::addWindows(module);
 
   module.def(

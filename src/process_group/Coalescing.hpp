@@ -18,11 +18,15 @@ namespace bluefog {
 class Coalescing {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+  struct Batch {
+    Works works;
+    bool is_open_there = false;  // also in an accelerator's backend
+  };
 
   // What is begun already is given up: an exception inside of torch's context manager ends no
   // batch.
   void begin() {
-    std::map<pid_t, Works> given_up;  // destroyed when the mutex is free again
+    std::map<pid_t, Batch> given_up;  // destroyed when the mutex is free again
     const std::lock_guard lock(mutex_);
     for (auto it = batches_.begin(); it != batches_.end();) {
       const auto next = std::next(it);
@@ -43,13 +47,21 @@ class Coalescing {
   }
   void add(Works::value_type work) {
     const std::lock_guard lock(mutex_);
-    batches_.at(thread()).push_back(std::move(work));
+    batches_.at(thread()).works.push_back(std::move(work));
   }
-  Works end() {
+  // Whether this thread has a batch that is not open there yet; then it counts as open.
+  bool opensThere() {
+    if (!isOn()) {
+      return false;
+    }
+    const std::lock_guard lock(mutex_);
+    return !std::exchange(batches_.at(thread()).is_open_there, true);
+  }
+  Batch end() {
     const std::lock_guard lock(mutex_);
     auto batch = batches_.extract(thread());
     open_ = static_cast<int>(batches_.size());
-    return batch.empty() ? Works() : std::move(batch.mapped());
+    return batch.empty() ? Batch() : std::move(batch.mapped());
   }
 
  private:
@@ -60,7 +72,7 @@ class Coalescing {
   }
 
   mutable std::mutex mutex_;
-  std::map<pid_t, Works> batches_;
+  std::map<pid_t, Batch> batches_;
   std::atomic<int> open_{0};
 };
 

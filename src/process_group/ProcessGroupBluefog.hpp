@@ -21,14 +21,15 @@
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/WindowBluefog.hpp"
+#include "process_group/accelerator/Accelerator.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors. All
-// methods may be called from any thread.
+// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors; between
+// neighbours those of an accelerator, too. All methods may be called from any thread.
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
@@ -90,6 +91,12 @@ class ProcessGroupBluefog : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
+  // Whose tensors go to it from now on, in operations between neighbours.
+  void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
+    accelerator_ = std::move(accelerator);
+  }
+  const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
+
   // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
   struct MessageOptions {
     int64_t tag = 0;  // a multiple of kPhases
@@ -148,7 +155,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
   uint64_t bytesSent() const {
     return engine_->board().bytesSent() + engine_->returns().bytesSent() +
-           engine_->mailbox().bytesSent();
+           engine_->mailbox().bytesSent() + (accelerator_ ? accelerator_->bytesSent() : 0);
   }
   uint64_t operationsIssued() const { return issued_.load(); }
   // The ranks of each host; hosts in the order of their first ranks.
@@ -156,6 +163,17 @@ class ProcessGroupBluefog : public c10d::Backend {
   FlightLog& flightLog() { return log_; }
   // How what such an operation raises begins.
   std::string who(OpKind kind) const { return Validate(engine_->members(), name(kind)).who(); }
+
+ protected:
+  // Without an accelerator, for split() and merge().
+  virtual c10::intrusive_ptr<ProcessGroupBluefog> sibling(
+      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+      c10::intrusive_ptr<bluefog::Options> options) const;
+  const Frontend& frontend() const { return frontend_; }
+  std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
+  Coalescing& coalescing() { return coalescing_; }
+  // The calling thread's.
+  Coalescing::Batch endBatch();
 
  private:
   struct Call;
@@ -176,6 +194,27 @@ class ProcessGroupBluefog : public c10d::Backend {
                              Milliseconds timeout);
   WorkPtr postExchange(OpKind kind, int root, Parcels&& parcels, Call&& call, Milliseconds timeout,
                        bool async_op);
+
+  bool isAccelerators(const at::Tensor& tensor) const {
+    return accelerator_ != nullptr && accelerator_->carries(tensor);
+  }
+  bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
+  Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
+  WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                 const Edges& edges, const MessageOptions& opts);
+  WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,
+                                             const std::vector<int>& locals, const Edges& between,
+                                             const MessageOptions& opts);
+  WorkPtr neighborGatherHere(OpKind kind, const at::Tensor& like,
+                             const std::vector<at::Tensor>& inputs, const Edges& edges,
+                             const GatherOptions& opts);
+  WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
+                              const std::vector<at::Tensor>& inputs, const Edges& edges,
+                              const GatherOptions& opts);
+  class Agreement;
+  Agreement agree(const Signature& signature, const char* title,
+                  const std::vector<at::Tensor>& inputs, const Edges& edges,
+                  const std::vector<int64_t>& rows, int64_t tag);
 
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
@@ -216,6 +255,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Lives> lives_;
   std::shared_ptr<Reception> reception_;
   Coalescing coalescing_;
+  std::shared_ptr<Accelerator> accelerator_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;
 };

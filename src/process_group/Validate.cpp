@@ -94,13 +94,23 @@ void Validate::tensor(const at::Tensor& tensor, const char* what) const {
   TORCH_CHECK_VALUE(tensor.defined(), who(), what, " is not a tensor");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, who(), what, " has layout ", tensor.layout(),
                     "; only dense (strided) tensors are supported");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
-                    "; only CPU tensors are supported");
+  TORCH_CHECK_VALUE(
+      tensor.device().type() == device_, who(), what, " is on device ", tensor.device(),
+      device_ == c10::kCPU ? "; only CPU tensors are supported"
+                           : "; tensors of one call must be on one device, move it with .to()");
   TORCH_CHECK_VALUE(!tensor.is_nested(), who(), what, " is nested; pass its parts");
   TORCH_CHECK_VALUE(hasMemory(tensor), who(), what,
                     " has no memory of its own (a fake tensor, or one whose storage was freed?)");
   TORCH_CHECK_TYPE(!tensor.is_quantized(), who(), what, " is quantized (", typeName(tensor),
                    "); dequantize it first");
+}
+
+void Validate::onOneDevice(const std::vector<at::Tensor>& tensors) const {
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.device() == tensors.front().device(), who(),
+                      "tensors of one call must be on one device; here are some on ",
+                      tensors.front().device(), " and some on ", tensor.device());
+  }
 }
 
 void Validate::writable(const at::Tensor& tensor, const char* what) const {
@@ -121,6 +131,17 @@ void Validate::exchanged(const at::Tensor& input) const {
   TORCH_CHECK_NOT_IMPLEMENTED(!input._fw_grad(0).defined(), who(),
                               "the input has a tangent, and forward-mode derivatives do not go "
                               "through it; use backward(), or detach() the input");
+}
+
+void Validate::rows(const at::Tensor& input) const {
+  exchanged(input);
+  TORCH_CHECK_VALUE(input.dim() > 0, who(),
+                    "a tensor without dimensions cannot be gathered; reshape(1) gives it one");
+}
+
+void Validate::sameRows(const at::Tensor& a, const at::Tensor& b) const {
+  TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type() && a.sizes().slice(1) == b.sizes().slice(1),
+                    who(), "tensors must have one type and one shape but for the first dimension");
 }
 
 void Validate::summable(const at::Tensor& input) const {

@@ -17,16 +17,24 @@ namespace bluefog {
 // in the caller's thread, naming rank, operation and what was wrong, before any byte has moved.
 class Validate {
  public:
-  Validate(const Membership& members, const char* op) : members_(members), op_(op) {}
+  // Of tensors on that device.
+  Validate(const Membership& members, const char* op, c10::DeviceType device = c10::kCPU)
+      : members_(members), op_(op), device_(device) {}
 
   void tensor(const at::Tensor& tensor, const char* what) const;
+  // All on the first one's device.
+  void onOneDevice(const std::vector<at::Tensor>& tensors) const;
   // A COO tensor.
   void sparse(const at::Tensor& tensor, const char* what) const;
   // The call will write to it.
   void writable(const at::Tensor& tensor, const char* what) const;
   // With neighbours.
   void exchanged(const at::Tensor& input) const;
-  // That, and of a type that can be multiplied by weights.
+  // That, and with a first dimension, along which it is gathered.
+  void rows(const at::Tensor& input) const;
+  // They differ in their number of rows alone.
+  void sameRows(const at::Tensor& a, const at::Tensor& b) const;
+  // Exchanged, and of a type that can be multiplied by weights.
   void summable(const at::Tensor& input) const;
   // c10d hands lists that must have exactly one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
@@ -65,6 +73,7 @@ class Validate {
 
   const Membership& members_;
   const char* op_;
+  const c10::DeviceType device_;
 };
 
 Dtype dtypeOf(const at::Tensor& tensor);

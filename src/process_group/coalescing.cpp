@@ -8,11 +8,15 @@ void ProcessGroupBluefog::startCoalescing() {
   coalescing_.begin();
 }
 
-WorkPtr ProcessGroupBluefog::endCoalescing() {
+Coalescing::Batch ProcessGroupBluefog::endBatch() {
   checkProcess("endCoalescing");
   TORCH_CHECK(coalescing_.isOn(), Validate(engine_->members(), "endCoalescing").who(),
               "this thread has not called startCoalescing");
-  return c10::make_intrusive<BatchWork>(rank_, coalescing_.end());
+  return coalescing_.end();
+}
+
+WorkPtr ProcessGroupBluefog::endCoalescing() {
+  return c10::make_intrusive<BatchWork>(rank_, endBatch().works);
 }
 
 }  // namespace bluefog

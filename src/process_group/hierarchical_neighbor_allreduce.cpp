@@ -12,12 +12,17 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
                                                            const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   checkProcess(name(kind));
-  const Validate validate(engine_->members(), name(kind));
+  const bool goes_there = isAccelerators(input);
+  const Validate validate =
+      goes_there ? validateThere(name(kind), {input}) : Validate(engine_->members(), name(kind));
   validate.summable(input);
   const auto self = std::find(locals.begin(), locals.end(), rank_);
   TORCH_CHECK_VALUE(self != locals.end(), validate.who(), "this rank is not on its own machine");
   for (const int local : locals) {
     validate.rank(local, "local");
+  }
+  if (goes_there) {
+    return hierarchicalNeighborAllreduceThere(input, locals, between, opts);
   }
   struct Memory {
     Buffers buffers;

@@ -7,6 +7,7 @@
 #include "core/Reduce.hpp"
 #include "process_group/Borrowed.hpp"
 #include "process_group/Call.hpp"
+#include "process_group/Signatures.hpp"
 
 namespace bluefog {
 
@@ -46,12 +47,6 @@ class ProcessGroupBluefog::Kept {
 
 namespace {
 
-bool areOfOneType(const Tensors& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-    return tensor.scalar_type() == tensors.front().scalar_type();
-  });
-}
-
 // In that order no element lies across the end of a frame.
 std::vector<size_t> widestFirst(const Tensors& tensors) {
   std::vector<size_t> order(tensors.size());
@@ -62,26 +57,6 @@ std::vector<size_t> widestFirst(const Tensors& tensors) {
     });
   }
   return order;
-}
-
-Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
-  Signature signature = signatureOf(kind, tensors.front());
-  if (tensors.size() == 1) {
-    return signature;
-  }
-  std::vector<size_t> told;
-  signature.count = 0;
-  const bool of_one_type = areOfOneType(tensors);
-  for (const at::Tensor& tensor : tensors) {
-    told.push_back(static_cast<size_t>(tensor.numel()));
-    told.push_back(static_cast<size_t>(dtypeOf(tensor)));
-    signature.count += of_one_type ? static_cast<size_t>(tensor.numel()) : tensor.nbytes();
-  }
-  if (!of_one_type) {
-    signature.dtype = Dtype::kBytes;
-  }
-  signature.detail = digest(told);
-  return signature;
 }
 
 }  // namespace
@@ -166,6 +141,9 @@ Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
 
 WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
                                                const Edges& edges, const MessageOptions& opts) {
+  if (areAccelerators(inputs)) {
+    return neighborAllreduceThere(kind, inputs, edges, opts);
+  }
   Tensors outputs = sumsOf(kind, inputs);
   auto op = neighborSumOp(kind, inputs, outputs, edges, opts.tag, Sends::kAll);
   return post(
@@ -175,7 +153,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& input
 
 Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& inputs,
                                                   const Edges& edges, int64_t tag) {
-  if (!mayRunUnseen()) {
+  if (!mayRunUnseen() || areAccelerators(inputs)) {
     const WorkPtr work = neighborAllreduce(kind, inputs, edges, {tag, false});
     work->wait();  // between startCoalescing and endCoalescing nothing else does
     return work->result();
@@ -190,7 +168,7 @@ Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& in
 at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
                                                      const Edges& edges, int64_t tag) {
   checkProcess(name(kind));
-  if (mayRunUnseen() && Flat::isPlain(input)) {
+  if (mayRunUnseen() && !isAccelerators(input) && Flat::isPlain(input)) {
     Validate(engine_->members(), name(kind)).summable(input);
     const at::Tensor output = outputs_.emptyLike(input);
     if (sumAtOnce(kind, input, output, edges, tag)) {

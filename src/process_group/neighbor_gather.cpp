@@ -3,30 +3,12 @@
 #include <utility>
 
 #include "process_group/Call.hpp"
+#include "process_group/Signatures.hpp"
 
 namespace bluefog {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-// What two ranks must agree on: all of the shape but the number of rows.
-Signature rowsOf(OpKind kind, const at::Tensor& like) {
-  std::vector<size_t> sizes;
-  Signature signature = signatureOf(kind, like);
-  signature.count = 1;
-  for (const int64_t size : like.sizes().slice(1)) {
-    sizes.push_back(static_cast<size_t>(size));
-    signature.count *= static_cast<size_t>(size);
-  }
-  signature.detail = digest(sizes);
-  return signature;
-}
-
-void requireRows(const Validate& validate, const at::Tensor& tensor) {
-  validate.exchanged(tensor);
-  TORCH_CHECK_VALUE(tensor.dim() > 0, validate.who(),
-                    "a tensor without dimensions cannot be gathered; reshape(1) gives it one");
-}
 
 // What is sent of `input`: of rows without elements, their number.
 at::Tensor messageOf(const at::Tensor& input, const Signature& signature) {
@@ -72,11 +54,19 @@ std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t
 WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
                                             const Tensors& inputs, const Edges& edges,
                                             const GatherOptions& opts) {
+  return isAccelerators(like) || areAccelerators(inputs)
+             ? neighborGatherThere(kind, like, inputs, edges, opts)
+             : neighborGatherHere(kind, like, inputs, edges, opts);
+}
+
+WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& like,
+                                                const Tensors& inputs, const Edges& edges,
+                                                const GatherOptions& opts) {
   const char* called = opts.is_of_all ? "allgather" : name(kind);
   checkProcess(called);
   const Validate validate(engine_->members(), called);
-  requireRows(validate, like);
-  const Signature signature = rowsOf(kind, like);
+  validate.rows(like);
+  const Signature signature = signatureOfRows(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>();
@@ -84,9 +74,8 @@ WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (i == 0 || !inputs[i].is_same(inputs[i - 1])) {
       distinct.push_back(inputs[i]);
-      requireRows(validate, inputs[i]);
-      TORCH_CHECK_VALUE(rowsOf(kind, inputs[i]) == signature, validate.who(),
-                        "tensors must have one type and one shape but for the first dimension");
+      validate.rows(inputs[i]);
+      validate.sameRows(inputs[i], like);
       buffers->inputs.push_back(Flat::input(messageOf(inputs[i], signature)));
     }
     const Flat& flat = buffers->inputs.back();

@@ -34,18 +34,22 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
   if (own == ranks.end()) {
     return nullptr;
   }
-  return c10::make_intrusive<ProcessGroupBluefog>(
-      c10::make_intrusive<c10d::PrefixStore>(opts->group_name, store),
-      static_cast<int>(std::distance(ranks.begin(), own)), static_cast<int>(ranks.size()),
-      optionsFrom(opts, std::move(global_ranks)), frontend_);
+  return sibling(c10::make_intrusive<c10d::PrefixStore>(opts->group_name, store),
+                 static_cast<int>(std::distance(ranks.begin(), own)),
+                 static_cast<int>(ranks.size()), optionsFrom(opts, std::move(global_ranks)));
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
     const c10::intrusive_ptr<c10d::Store>& store,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
   checkProcess("merge");
-  return c10::make_intrusive<ProcessGroupBluefog>(
-      store, rank, size, optionsFrom(opts, opts->global_ranks_in_group), frontend_);
+  return sibling(store, rank, size, optionsFrom(opts, opts->global_ranks_in_group));
+}
+
+c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::sibling(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    c10::intrusive_ptr<bluefog::Options> options) const {
+  return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options), frontend_);
 }
 
 }  // namespace bluefog

@@ -1,0 +1,159 @@
+"""The accelerator of this machine, and torch's own backend for its tensors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOptions
+from torch.distributed import distributed_c10d
+from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Backend
+
+# "cuda:nccl", "cpu:gloo": which device's tensors go to which backend; "none": no device's.
+_VARIABLE = "BLUEFOG_ACCELERATOR"
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A type of device, and the name of torch's backend for its tensors."""
+
+    device: str
+    backend: str
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A rank's, in a group that is being made."""
+
+    store: Store
+    rank: int
+    size: int
+    timeout: timedelta
+    group_name: str
+    global_ranks: list[int]
+
+
+def found() -> Accelerator | None:
+    """What this process has, or the environment names; None, with a warning, where it is no use.
+
+    Raises:
+        ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>".
+    """
+    given = os.environ.get(_VARIABLE, "")
+    if given == "none":
+        return None
+    if given:
+        device, _, backend = given.partition(":")
+        if not device or backend.lower() not in dist.Backend.backend_list:
+            raise ValueError(
+                f'[bluefog] {_VARIABLE}={given}: expected "none", or a device and one of '
+                f'torch.distributed\'s backends, such as "cuda:nccl"'
+            )
+        return Accelerator(device, backend.lower())
+    return _detected()
+
+
+def _detected() -> Accelerator | None:
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        return None
+    backend = dist.Backend.default_device_backend_map.get(device.type)
+    reason = _useless(device.type, backend)
+    if backend is None or reason:
+        warnings.warn(
+            f'[bluefog] {device.type} tensors cannot be used with backend "bluefog": {reason}; '
+            "CPU tensors can",
+            stacklevel=2,
+        )
+        return None
+    return Accelerator(device.type, str(backend))
+
+
+def _useless(device: str, backend: str | None) -> str:
+    """Why a backend cannot be had; empty where it can."""
+    if backend is None or backend == "bluefog":
+        return f"torch knows no other backend for {device}"
+    if backend == "nccl" and not dist.is_nccl_available():
+        return "this torch was built without NCCL"
+    return ""
+
+
+def make(accelerator: Accelerator, seat: Seat, options: Any = None) -> Backend:
+    """Torch's backend, as torch makes it in `init_process_group`.
+
+    Args:
+        accelerator: which.
+        seat: of this rank.
+        options: of that backend's class, or None.
+    """
+    store = PrefixStore("accelerator/", seat.store)
+    if accelerator.backend == "gloo":
+        return dist.ProcessGroupGloo(store, seat.rank, seat.size, timeout=seat.timeout)
+    if accelerator.backend == "nccl":
+        return _nccl(store, seat, options)
+    if accelerator.backend == "xccl":
+        options = options or dist.ProcessGroupXCCL.Options()
+        _describe(options, seat)
+        return dist.ProcessGroupXCCL(store, seat.rank, seat.size, options)
+    return _plugin(accelerator.backend, store, seat, options)
+
+
+def options_class(accelerator: Accelerator) -> type | None:
+    """Of `make`'s options: what a program may give to `init_process_group` as pg_options."""
+    name = {"nccl": "ProcessGroupNCCL", "xccl": "ProcessGroupXCCL"}.get(accelerator.backend)
+    return getattr(dist, name).Options if name else None
+
+
+def _nccl(store: Store, seat: Seat, options: Any) -> Backend:
+    options = options or dist.ProcessGroupNCCL.Options()
+    _describe(options, seat)
+    if seat.timeout == default_pg_timeout:
+        options._timeout = default_pg_nccl_timeout
+    if source := _split_source():
+        options.split_from = source
+        options.split_color = distributed_c10d._process_group_color(seat.global_ranks)
+    backend = dist.ProcessGroupNCCL(store, seat.rank, seat.size, options)
+    backend._set_sequence_number_for_group()
+    return backend
+
+
+def _describe(options: Any, seat: Seat) -> None:
+    options._timeout = seat.timeout
+    options.group_name = seat.group_name
+    options.global_ranks_in_group = seat.global_ranks
+
+
+def _split_source() -> Any:
+    """The default group's backend, where its communicator is there already: then all ranks split
+    it, those that are left out by `perform_nocolor_split`."""
+    if not distributed_c10d.is_initialized():
+        return None
+    default = distributed_c10d._get_default_group()
+    if not default.bound_device_id:
+        return None
+    source = distributed_c10d._get_split_source(default)
+    return getattr(source, "accelerator_backend", source)
+
+
+def _plugin(name: str, store: Store, seat: Seat, options: Any) -> Backend:
+    plugin = dist.Backend._plugins[name.upper()]
+    if not plugin.extended_api:
+        plain: Backend = plugin.creator_fn(store, seat.rank, seat.size, seat.timeout)
+        return plain
+    described = _DistributedBackendOptions()
+    described.store = store
+    described.group_rank = seat.rank
+    described.group_size = seat.size
+    described.timeout = seat.timeout
+    described.group_id = seat.group_name
+    described.global_ranks_in_group = seat.global_ranks
+    made: Backend = plugin.creator_fn(described, options)
+    return made

@@ -1,0 +1,15 @@
+#include "algorithms/Algorithms.hpp"
+
+namespace bluefog {
+
+Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice) {
+  const Expectations messages = expectFrom(mailbox, op, {source}, tag);
+  co_await mailbox.arrived(messages);
+  const Mailbox::Expected& message = messages.front();
+  mailbox.requireSame(*message, op, sizeof notice.rows);
+  notice.weight = message->weight;
+  mailbox.take(message, reinterpret_cast<std::byte*>(&notice.rows));
+  co_await mailbox.completed(messages);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,45 @@
+#include "bindings/Composed.hpp"
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "process_group/ProcessGroupComposed.hpp"
+#include "process_group/accelerator/AcceleratorWork.hpp"
+
+namespace bluefog {
+
+namespace py = pybind11;
+
+void addComposed(py::module_& module, const Frontend& frontend) {
+  // As WorkBluefog: c10d deprecates result().
+  py::class_<AcceleratorWork, c10d::Work, c10::intrusive_ptr<AcceleratorWork>>(module,
+                                                                               "AcceleratorWork")
+      .def("result", &AcceleratorWork::result);
+
+  py::class_<ProcessGroupComposed, ProcessGroupBluefog, c10::intrusive_ptr<ProcessGroupComposed>>(
+      module, "ProcessGroupComposed")
+      .def(py::init([frontend](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                               c10::intrusive_ptr<Options> options) {
+             const py::gil_scoped_release release;
+             return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
+                                                              frontend);
+           }),
+           py::arg("store").none(false), py::arg("rank"), py::arg("size"),
+           py::arg("options").none(false))
+      .def_property_readonly("accelerator_backend",
+                             [](const ProcessGroupComposed& self) { return self.backend(); })
+      // Of a rank that is no member of a new group that torch makes by split().
+      .def(
+          "perform_nocolor_split",
+          [](const ProcessGroupComposed& self, const py::object& device) {
+            py::cast(self.backend()).attr("perform_nocolor_split")(device);
+          },
+          py::arg("device"))
+      // What only that backend has.
+      .def("__getattr__", [](const ProcessGroupComposed& self, const std::string& name) {
+        return py::object(py::cast(self.backend()).attr(name.c_str()));
+      });
+}
+
+}  // namespace bluefog

@@ -1,0 +1,60 @@
+#include "process_group/accelerator/Accelerator.hpp"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+#include "process_group/accelerator/AcceleratorWork.hpp"
+
+namespace bluefog {
+
+Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend)
+    : type_(type), backend_(std::move(backend)) {
+  TORCH_CHECK_VALUE(backend_ != nullptr, "[bluefog] an accelerator's backend is None");
+}
+
+c10::Stream Accelerator::streamOn(c10::Device device) {
+  const std::lock_guard lock(mutex_);
+  const auto known = streams_.find(device.index());
+  if (known != streams_.end()) {
+    return known->second;
+  }
+  const c10::impl::VirtualGuardImpl impl(type_);
+  return streams_.emplace(device.index(), impl.getStreamFromGlobalPool(device)).first->second;
+}
+
+// Outputs are made before, so that they belong to the current stream; all that `issue` makes for
+// itself belongs to the stream where it runs.
+Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bool async_op,
+                                      const std::function<void()>& issue) {
+  const at::NoGradGuard no_grad;
+  const int rank = backend_->getRank();
+  const c10::Device device = inputs.front().device();
+  if (!async_op || type_ == c10::kCPU) {
+    const c10::DeviceGuard guard(device);
+    issue();
+    return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::nullopt);
+  }
+  const c10::impl::VirtualGuardImpl impl(type_);
+  const c10::Stream own = streamOn(device);
+  c10::Event ready(type_);
+  ready.record(impl.getStream(device));
+  ready.block(own);
+  c10::Event done(type_);
+  {
+    const c10::StreamGuard guard(own);
+    issue();
+    done.record(own);
+  }
+  for (const Tensors* tensors : {&inputs, &std::as_const(outputs)}) {
+    for (const at::Tensor& tensor : *tensors) {
+      impl.recordDataPtrOnStream(tensor.storage().data_ptr(), own);
+    }
+  }
+  return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::move(done));
+}
+
+}  // namespace bluefog

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "process_group/Edges.hpp"
+
+namespace bluefog {
+
+// An accelerator's tensors in a group. What c10d calls with them goes to torch's own backend for
+// them (NCCL, for CUDA); the operations between neighbours are made of that one's sends and
+// receives, and of weighted sums on the device. They match by edge and order, without tags.
+//
+// With streams, all is as with NCCL: an operation takes its place in the current stream; an
+// asynchronous one has a stream of its own, behind the current one, and wait() has the then current
+// stream wait for it. Without (a CPU's tensors, over gloo) the call returns when it is done.
+class Accelerator {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend);
+
+  c10::DeviceType type() const { return type_; }
+  bool carries(const at::Tensor& tensor) const {
+    return tensor.defined() && tensor.device().type() == type_;
+  }
+  const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
+
+  // As ProcessGroupBluefog's of these names, where all ranks are known to call the same; the
+  // weights of `edges` are those of the sums, whoever gave them.
+  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, bool async_op);
+  // `rows`: of each source. Results as ProcessGroupBluefog::neighborGather's.
+  WorkPtr neighborGather(const at::Tensor& like, const Tensors& inputs, const Edges& edges,
+                         const std::vector<int64_t>& rows, bool in_one, bool async_op);
+  WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
+                                        const Edges& between, bool async_op);
+
+  // Payload bytes handed to the backend by these operations.
+  uint64_t bytesSent() const { return bytes_sent_.load(); }
+
+ private:
+  class Exchange;
+
+  // What `issue` issues, as one operation.
+  WorkPtr run(const Tensors& inputs, Tensors outputs, bool async_op,
+              const std::function<void()>& issue);
+  c10::Stream streamOn(c10::Device device);
+
+  const c10::DeviceType type_;
+  const c10::intrusive_ptr<c10d::Backend> backend_;
+  std::mutex mutex_;  // of the backend's batch, and of the streams
+  std::map<c10::DeviceIndex, c10::Stream> streams_;
+  std::atomic<uint64_t> bytes_sent_{0};
+};
+
+}  // namespace bluefog

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace bluefog {
+
+// On an operation that is in a stream of its own, which `done` marks the end of; or, without one,
+// that has its place in the caller's. What goes wrong there the backend tells in its own way (with
+// NCCL: its watchdog).
+class AcceleratorWork : public c10d::Work {
+ public:
+  AcceleratorWork(int rank, c10::Device device, std::vector<at::Tensor> outputs,
+                  std::optional<c10::Event> done);
+
+  bool isCompleted() override;
+  bool isSuccess() const override { return true; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  void synchronize() override;
+  // Without a timeout the host goes on at once, and the current stream waits.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  // Complete at once, as NCCL's: who waits for it has its stream wait.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  const c10::Device device_;
+  const std::vector<at::Tensor> outputs_;
+  const std::optional<c10::Event> done_;
+  std::mutex mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "process_group/accelerator/Accelerator.hpp"
+
+namespace bluefog {
+
+// Messages to and from several ranks, as one batch of the backend's.
+class Accelerator::Exchange {
+ public:
+  explicit Exchange(Accelerator& accelerator) : accelerator_(accelerator) {}
+
+  // Contiguous tensors, which travel as bytes: not every backend knows every type.
+  void send(const at::Tensor& tensor, int rank) { add(sent_, tensor, rank); }
+  void receive(const at::Tensor& tensor, int rank) { add(received_, tensor, rank); }
+  // Sends it to the destinations; gives room for what the sources send.
+  Tensors swap(const at::Tensor& tensor, const Edges& edges);
+  // What comes after it in the current stream (without streams: when it returns) finds them there.
+  void run();
+
+ private:
+  using Messages = std::vector<std::pair<int, Tensors>>;
+  using Works = std::vector<WorkPtr>;
+
+  static void add(Messages& messages, const at::Tensor& tensor, int rank);
+  Works asBatch(c10d::Backend& backend);
+  Works issue(c10d::Backend& backend);
+
+  Accelerator& accelerator_;
+  Messages sent_;
+  Messages received_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "process_group/Edges.hpp"
+
+namespace bluefog {
+
+// On the tensors' device, in its current stream; flat contiguous tensors of one type.
+
+// output = (self_weight * own + sum of weight_i * received_i) / divisor, term after term in the
+// order of the ranks, in float32 for half types. What weighs nothing is left out.
+void sumOverEdges(const at::Tensor& output, const Edges& edges, int rank, const at::Tensor& own,
+                  const std::vector<at::Tensor>& received);
+
+}  // namespace bluefog
