@@ -6,6 +6,7 @@ from pathlib import Path
 
 # What pybind11 gives every class and no stub can say.
 PYBIND11 = """
+bluefog_pg._C.BatchWork
 bluefog_pg._C.Edges
 bluefog_pg._C.Edges.__init__
 bluefog_pg._C.Exclusion

@@ -20,6 +20,10 @@ class Mismatch(dist.DistBackendError, ValueError):
 class Aborted(dist.DistBackendError):
     ranks: list[int]
 
+class BatchWork(dist.Work):
+    def __init__(self, works: Sequence[dist.Work]) -> None: ...
+    def result(self) -> list[torch.Tensor]: ...
+
 class AcceleratorWork(dist.Work):
     def result(self) -> list[torch.Tensor]: ...
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._loader import load
 from bluefog_pg._machine_backend import machine_backend_of
 from bluefog_pg._operators import alike
 from bluefog_pg.neighbors._arguments import tag_of
@@ -69,4 +70,9 @@ def place_for(member: Member, tensor: Tensor, root_rank: int) -> Tensor:
 def _begun(work: dist.Work, async_op: bool) -> dist.Work:
     if not async_op:
         work.wait()
-    return work
+        return work
+    module = load()
+    if isinstance(work, module.WorkBluefog):
+        return work
+    with_result: dist.Work = module.BatchWork([work])  # c10d has deprecated an accelerator's own
+    return with_result

@@ -42,22 +42,15 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
-    """The group's bluefog backend, of whichever device's tensors; TypeError where it has none.
-
-    Where an accelerator's tensors go to another backend ("cpu:bluefog,cuda:nccl"), the operations
-    between neighbours use that one for them.
-    """
+    """The group's bluefog backend, of whichever device; TypeError where it has none."""
     from bluefog_pg._loader import load
 
-    backends = {device.type: _unwrapped(group, device) for device in group._device_types}
+    backends = [_unwrapped(group, device) for device in group._device_types]
     ours: type[ProcessGroupBluefog] = load().ProcessGroupBluefog
-    for found in backends.values():
-        if isinstance(found, ours):
-            for device, other in backends.items():
-                if device != "cpu" and not isinstance(other, ours):
-                    found.set_accelerator(device, other)
-            return found
-    named = " and ".join(sorted({f'"{backend.name()}"' for backend in backends.values()}))
+    for backend in backends:
+        if isinstance(backend, ours):
+            return backend
+    named = " and ".join(sorted({f'"{backend.name()}"' for backend in backends}))
     raise TypeError(
         f'{who(group)}: the group\'s backend is {named}; make the group with backend="bluefog"'
     )

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "bindings/Ungiled.hpp"
+#include "process_group/BatchWork.hpp"
 #include "process_group/ProcessGroupComposed.hpp"
 #include "process_group/accelerator/AcceleratorWork.hpp"
 
@@ -17,7 +19,14 @@ void addComposed(py::module_& module, const Frontend& frontend) {
                                                                                "AcceleratorWork")
       .def("result", &AcceleratorWork::result);
 
-  py::class_<ProcessGroupComposed, ProcessGroupBluefog, c10::intrusive_ptr<ProcessGroupComposed>>(
+  py::class_<BatchWork, c10d::Work, c10::intrusive_ptr<BatchWork>>(module, "BatchWork")
+      .def(py::init([](BatchWork::Works works) {
+             return c10::make_intrusive<BatchWork>(-1, std::move(works));
+           }),
+           py::arg("works"))
+      .def("result", &BatchWork::result);
+
+  py::class_<ProcessGroupComposed, ProcessGroupBluefog, Ungiled<ProcessGroupComposed>>(
       module, "ProcessGroupComposed")
       .def(py::init([frontend](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                c10::intrusive_ptr<Options> options) {

@@ -13,6 +13,7 @@
 #include "bindings/Averages.hpp"
 #include "bindings/Composed.hpp"
 #include "bindings/Exceptions.hpp"
+#include "bindings/Ungiled.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
 #include "bootstrap/mpi/World.hpp"
@@ -166,7 +167,7 @@ PYBIND11_MODULE(_C, module) {
   py::class_<WorkBluefog, c10d::Work, c10::intrusive_ptr<WorkBluefog>>(module, "WorkBluefog")
       .def("result", &WorkBluefog::result);
 
-  py::class_<ProcessGroupBluefog, c10d::Backend, c10::intrusive_ptr<ProcessGroupBluefog>> group(
+  py::class_<ProcessGroupBluefog, c10d::Backend, bluefog::Ungiled<ProcessGroupBluefog>> group(
       module, "ProcessGroupBluefog");
 
   py::class_<Edges, std::shared_ptr<Edges>> edges(module, "Edges");

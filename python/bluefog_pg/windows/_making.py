@@ -68,7 +68,7 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
         error = caught
     row = torch.tensor([error is not None, _digest(told), next(_numbers), *place])
     table = torch.empty(member.size, 5, dtype=torch.int64)
-    all_gather(table, row, group=member.group)
+    all_gather(table.view(-1), row, group=member.group)
     where = f"{member.who} win_create {name!r}"
     _require_all(where, error, table[:, 0])
     others = [rank for rank in range(member.size) if table[rank, 1] != table[0, 1]]

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <utility>
+
+namespace bluefog {
+
+// How Python holds a group: its end joins threads, which may want the GIL to let go of a tensor.
+// (torch's own groups are held so, by a class that is in none of its headers.)
+template <class T>
+class Ungiled {
+ public:
+  Ungiled() = default;
+  Ungiled(c10::intrusive_ptr<T> held) : held_(std::move(held)) {}
+  explicit Ungiled(T* held) : held_(c10::intrusive_ptr<T>::unsafe_steal_from_new(held)) {}
+  Ungiled(const Ungiled&) = default;
+  Ungiled(Ungiled&&) noexcept = default;
+  Ungiled& operator=(const Ungiled&) = default;
+  Ungiled& operator=(Ungiled&&) noexcept = default;
+  ~Ungiled() {
+    if (held_ && PyGILState_Check() != 0) {
+      const pybind11::gil_scoped_release release;
+      held_.reset();
+    }
+  }
+
+  T& operator*() const { return *held_; }
+  T* operator->() const { return held_.get(); }
+  T* get() const { return held_.get(); }
+  explicit operator bool() const { return static_cast<bool>(held_); }
+  operator c10::intrusive_ptr<T>() const { return held_; }
+
+ private:
+  c10::intrusive_ptr<T> held_;
+};
+
+}  // namespace bluefog
+
+PYBIND11_DECLARE_HOLDER_TYPE(T, bluefog::Ungiled<T>, true)
