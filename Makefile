@@ -14,6 +14,9 @@ PIP := $(ENV)/bin/python3 -m pip --disable-pip-version-check
 INSTALLED := build/installed$(subst /,-,$(ENV))
 COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
 
+# CUDA's compiler: the machine's, or else pip's.
+NVCC := $(or $(shell command -v nvcc),$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc)
+
 export PATH := $(ENV)/bin:$(PATH)
 export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
@@ -37,7 +40,7 @@ test: dev test-cpp ## Run the Python and the C++ tests
 
 NEIGHBOR_TESTS = $(addprefix tests/test_,neighbor.py neighbor_gather.py neighbor_lists.py neighbor_autograd.py pair_gossip.py hierarchical.py)
 
-test-cpp: gtest | $(INSTALLED) ## Run the C++ tests alone
+test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)
 
 # torch's own distributed tests and more, run against a named backend.
@@ -92,10 +95,16 @@ clean: ## Remove what was built (not .venv)
 
 # ctest,build folder,build type,sanitizer
 define ctest
-	cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=$(2) -DSANITIZE=$(3) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON
+	$(if $(3),,CUDACXX=$(NVCC)) cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=$(2) -DSANITIZE=$(3) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=$(if $(3),OFF,ON)
 	cmake --build $(1)
 	$(if $(3),,BLUEFOG_MPI_HOME=$(ENV)) ctest --test-dir $(1) --output-on-failure
 endef
+
+# pip's, where the machine has none.
+$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc: | $(INSTALLED)
+	$(PIP) install --quiet --no-deps --target build/nvcc nvidia-cuda-nvcc==13.0.88 nvidia-cuda-runtime==13.0.96 \
+		nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
+	ln -sfn lib build/nvcc/nvidia/cu13/lib64
 
 # No package index carries GoogleTest. Where it cannot be installed, CMake says that it skips the C++ tests.
 gtest:

@@ -72,7 +72,6 @@ def _begun(work: dist.Work, async_op: bool) -> dist.Work:
         work.wait()
         return work
     module = load()
-    if isinstance(work, module.WorkBluefog):
-        return work
-    with_result: dist.Work = module.BatchWork([work])  # c10d has deprecated an accelerator's own
-    return with_result
+    if not isinstance(work, module.WorkBluefog):
+        work = module.BatchWork([work])  # c10d has deprecated the result() of an accelerator's
+    return work

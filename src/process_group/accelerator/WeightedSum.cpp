@@ -1,8 +1,12 @@
 #include "process_group/accelerator/WeightedSum.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <optional>
 
 #include "algorithms/Terms.hpp"
+#include "transport/cuda/Plugin.hpp"
 
 namespace bluefog {
 namespace {
@@ -14,6 +18,44 @@ struct Term {
 
 at::Tensor asReal(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+}
+
+std::optional<bluefog_type> pluginsType(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return BLUEFOG_F16;
+    case at::kBFloat16:
+      return BLUEFOG_BF16;
+    case at::kFloat:
+      return BLUEFOG_F32;
+    case at::kDouble:
+      return BLUEFOG_F64;
+    default:
+      return std::nullopt;
+  }
+}
+
+// By the plugin's kernel; false where it has none for it.
+bool sumOnCuda(const at::Tensor& output, const std::vector<Term>& terms, double divisor) {
+  const auto type = pluginsType(output.scalar_type());
+  if (!output.is_cuda() || !type || cuda::Plugin::get().api() == nullptr) {
+    return false;
+  }
+  const cuda::Plugin& plugin = cuda::Plugin::get();
+  std::vector<const void*> inputs;
+  std::vector<double> weights;
+  for (const Term& term : terms) {
+    inputs.push_back(term.tensor.const_data_ptr());
+    weights.push_back(term.weight);
+  }
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(output.device());
+  plugin.check(plugin.api()->set_device(output.device().index()), "cudaSetDevice");
+  plugin.check(plugin.api()->weighted_sum(output.mutable_data_ptr(), inputs.data(), weights.data(),
+                                          static_cast<int>(terms.size()), divisor,
+                                          static_cast<size_t>(output.numel()), *type,
+                                          stream.native_handle()),
+               "weighted sum");
+  return true;
 }
 
 at::Tensor asScalar(double weight) {
@@ -50,7 +92,7 @@ void sumOverEdges(const at::Tensor& output, const Edges& edges, int rank, const 
       [&](size_t i, double weight) { terms.push_back({asReal(received[i]), weight}); });
   if (terms.empty()) {
     output.zero_();
-  } else {
+  } else if (!sumOnCuda(asReal(output), terms, edges.divisor)) {
     sumInto(asReal(output), terms, edges.divisor);
   }
 }

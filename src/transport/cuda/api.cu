@@ -1,8 +1,8 @@
-#include "api.h"
+#include "transport/cuda/api.h"
 
 #include <cuda_runtime.h>
 
-#include "weighted_sum.cuh"
+#include "transport/cuda/weighted_sum.cuh"
 
 namespace {
 

@@ -1,5 +1,5 @@
-// What libbluefog_cuda.so offers: plain C, so that one build serves every torch and Python, with CUDA or without. It knows
-// neither: nvcc and a CUDA driver are all it needs.
+// What libbluefog_cuda.so offers: plain C, so that one build serves every torch and Python, with
+// CUDA or without. It knows neither: nvcc and a CUDA driver are all it needs.
 #pragma once
 
 #include <stddef.h>
@@ -15,8 +15,9 @@ typedef void* bluefog_stream;  // a cudaStream_t
 
 enum bluefog_type { BLUEFOG_F16, BLUEFOG_BF16, BLUEFOG_F32, BLUEFOG_F64 };
 
-// Every function returns a cudaError_t, 0 where all is well. Kernels are launched in the stream, on the calling thread's current
-// device, and can be captured in a graph: all that they are told travels with the launch.
+// Every function returns a cudaError_t, 0 where all is well. Kernels are launched in the stream, on
+// the calling thread's current device, and can be captured in a graph: all that they are told
+// travels with the launch.
 typedef struct bluefog_cuda_api {
   uint32_t version;  // BLUEFOG_CUDA_API
   uint32_t size;     // of this struct
@@ -25,8 +26,9 @@ typedef struct bluefog_cuda_api {
   int (*versions)(int* runtime, int* driver);
   int (*set_device)(int device);
 
-  // out = (sum of weights[i] * inputs[i]) / divisor, term after term, of `numel` elements: in double for BLUEFOG_F64, in float32
-  // for the others, without fused multiply-add, as on the CPU. `out` may be one of the inputs.
+  // out = (sum of weights[i] * inputs[i]) / divisor, term after term, of `numel` elements: in
+  // double for BLUEFOG_F64, in float32 for the others, without fused multiply-add, as on the CPU.
+  // `out` may be one of the inputs.
   int (*weighted_sum)(void* out, const void* const* inputs, const double* weights, int n,
                       double divisor, size_t numel, int type, bluefog_stream stream);
 } bluefog_cuda_api;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "weighted_sum.cuh"
+#include "transport/cuda/weighted_sum.cuh"
 
 namespace {
 
