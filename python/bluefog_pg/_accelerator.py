@@ -6,6 +6,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,10 +15,13 @@ from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOp
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
+from bluefog_pg._loader import load
+
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
 
-# "cuda:nccl", "cpu:gloo": which device's tensors go to which backend; "none": no device's.
+# "cuda:nccl", "cpu:gloo": which device's tensors go to which backend, and, after another colon, the
+# library with that device's kernels (src/transport/device/api.h); "none": no device's.
 _VARIABLE = "BLUEFOG_ACCELERATOR"
 
 
@@ -27,6 +31,7 @@ class Accelerator:
 
     device: str
     backend: str
+    plugin: str  # the library with its kernels, whether it is there or not
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,13 @@ def found() -> Accelerator | None:
     if given == "none":
         return None
     if given:
-        device, _, backend = given.partition(":")
+        device, backend, plugin = [*given.split(":", 2), "", ""][:3]
         if not device or backend.lower() not in dist.Backend.backend_list:
             raise ValueError(
                 f'[bluefog] {_VARIABLE}={given}: expected "none", or a device and one of '
                 f'torch.distributed\'s backends, such as "cuda:nccl"'
             )
-        return Accelerator(device, backend.lower())
+        return Accelerator(device, backend.lower(), plugin or _own_plugin(device))
     return _detected()
 
 
@@ -74,7 +79,11 @@ def _detected() -> Accelerator | None:
             stacklevel=2,
         )
         return None
-    return Accelerator(device.type, str(backend))
+    return Accelerator(device.type, str(backend), _own_plugin(device.type))
+
+
+def _own_plugin(device: str) -> str:
+    return str(Path(str(load().__file__)).with_name(f"libbluefog_{device}.so"))
 
 
 def _useless(device: str, backend: str | None) -> str:

@@ -70,7 +70,8 @@ def make(
     seat = _accelerator.Seat(
         store, rank, size, options._timeout, options.group_name, options.global_ranks_in_group
     )
-    group.set_accelerator(accelerator.device, _accelerator.make(accelerator, seat, inner_options))
+    inner = _accelerator.make(accelerator, seat, inner_options)
+    group.set_accelerator(accelerator.device, inner, accelerator.plugin)
     return group
 
 

@@ -36,6 +36,18 @@ void addComposed(py::module_& module, const Frontend& frontend) {
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))
+      .def(
+          "set_accelerator",
+          [](ProcessGroupComposed& self, const std::string& device,
+             c10::intrusive_ptr<c10d::Backend> backend, std::string plugin) {
+            self.setAccelerator(std::make_shared<Accelerator>(
+                c10::Device(device).type(), std::move(backend), std::move(plugin)));
+          },
+          py::arg("device"), py::arg("backend").none(false), py::arg("plugin"))
+      // Why its kernels are not to be had; empty where they are.
+      .def_property_readonly(
+          "plugin_reason",
+          [](const ProcessGroupComposed& self) { return self.accelerator()->plugin().reason(); })
       .def_property_readonly("accelerator_backend",
                              [](const ProcessGroupComposed& self) { return self.backend(); })
       // Of a rank that is no member of a new group that torch makes by split().

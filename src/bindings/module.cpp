@@ -201,14 +201,6 @@ PYBIND11_MODULE(_C, module) {
       .def(
           "perform_nocolor_split", [](ProcessGroupBluefog&, const py::object&) {},
           py::arg("device"))
-      .def(
-          "set_accelerator",
-          [](ProcessGroupBluefog& self, const std::string& device,
-             c10::intrusive_ptr<c10d::Backend> backend) {
-            self.setAccelerator(std::make_shared<bluefog::Accelerator>(c10::Device(device).type(),
-                                                                       std::move(backend)));
-          },
-          py::arg("device"), py::arg("backend").none(false))
       .def("flight_log", &flightLog)
       .def_property_readonly("bytes_sent", &ProcessGroupBluefog::bytesSent)
       .def_property_readonly("bytes_read", &ProcessGroupBluefog::bytesRead)

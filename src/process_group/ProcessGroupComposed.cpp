@@ -258,7 +258,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::composed(
     c10::intrusive_ptr<c10d::Backend> group, c10::intrusive_ptr<c10d::Backend> inner) const {
   if (group != nullptr) {
     static_cast<ProcessGroupComposed&>(*group).setAccelerator(
-        std::make_shared<Accelerator>(accelerator()->type(), std::move(inner)));
+        accelerator()->sibling(std::move(inner)));
   }
   return group;
 }

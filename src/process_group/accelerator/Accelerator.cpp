@@ -11,8 +11,12 @@
 
 namespace bluefog {
 
-Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend)
-    : type_(type), backend_(std::move(backend)) {
+Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend,
+                         std::string plugin)
+    : type_(type),
+      backend_(std::move(backend)),
+      plugin_path_(std::move(plugin)),
+      plugin_(plugin_path_) {
   TORCH_CHECK_VALUE(backend_ != nullptr, "[bluefog] an accelerator's backend is None");
 }
 

@@ -7,10 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "process_group/Edges.hpp"
+#include "transport/device/Plugin.hpp"
 
 namespace bluefog {
 
@@ -26,13 +30,19 @@ class Accelerator {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend);
+  // `plugin`: where its kernels are; without them, ATen's do.
+  Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend, std::string plugin);
 
   c10::DeviceType type() const { return type_; }
   bool carries(const at::Tensor& tensor) const {
     return tensor.defined() && tensor.device().type() == type_;
   }
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
+  const Plugin& plugin() const { return plugin_; }
+  // Another group's, with that backend.
+  std::shared_ptr<Accelerator> sibling(c10::intrusive_ptr<c10d::Backend> backend) const {
+    return std::make_shared<Accelerator>(type_, std::move(backend), plugin_path_);
+  }
 
   // As ProcessGroupBluefog's of these names, where all ranks are known to call the same; the
   // weights of `edges` are those of the sums, whoever gave them.
@@ -56,6 +66,8 @@ class Accelerator {
 
   const c10::DeviceType type_;
   const c10::intrusive_ptr<c10d::Backend> backend_;
+  const std::string plugin_path_;
+  const Plugin plugin_;
   std::mutex mutex_;  // of the backend's batch, and of the streams
   std::map<c10::DeviceIndex, c10::Stream> streams_;
   std::atomic<uint64_t> bytes_sent_{0};

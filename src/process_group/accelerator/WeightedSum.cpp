@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "algorithms/Terms.hpp"
-#include "transport/cuda/Plugin.hpp"
 
 namespace bluefog {
 namespace {
@@ -35,21 +34,22 @@ std::optional<bluefog_type> pluginsType(at::ScalarType type) {
   }
 }
 
-// By the plugin's kernel; false where it has none for it.
-bool sumOnCuda(const at::Tensor& output, const std::vector<Term>& terms, double divisor) {
+// False where the plugin has no kernel for it.
+bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vector<Term>& terms,
+                 double divisor) {
   const auto type = pluginsType(output.scalar_type());
-  if (!output.is_cuda() || !type || cuda::Plugin::get().api() == nullptr) {
+  if (!type || plugin.api() == nullptr) {
     return false;
   }
-  const cuda::Plugin& plugin = cuda::Plugin::get();
   std::vector<const void*> inputs;
   std::vector<double> weights;
   for (const Term& term : terms) {
     inputs.push_back(term.tensor.const_data_ptr());
     weights.push_back(term.weight);
   }
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(output.device());
-  plugin.check(plugin.api()->set_device(output.device().index()), "cudaSetDevice");
+  const c10::Stream stream =
+      c10::impl::VirtualGuardImpl(output.device().type()).getStream(output.device());
+  plugin.check(plugin.api()->set_device(output.device().index()), "set_device");
   plugin.check(plugin.api()->weighted_sum(output.mutable_data_ptr(), inputs.data(), weights.data(),
                                           static_cast<int>(terms.size()), divisor,
                                           static_cast<size_t>(output.numel()), *type,
@@ -83,8 +83,8 @@ void sumInto(const at::Tensor& output, const std::vector<Term>& terms, double di
 
 }  // namespace
 
-void sumOverEdges(const at::Tensor& output, const Edges& edges, int rank, const at::Tensor& own,
-                  const std::vector<at::Tensor>& received) {
+void sumOverEdges(const Plugin& plugin, const at::Tensor& output, const Edges& edges, int rank,
+                  const at::Tensor& own, const std::vector<at::Tensor>& received) {
   std::vector<Term> terms;
   forEachTerm(
       edges.sources, edges.self_weight, rank, [](size_t) { return 1.0; },
@@ -92,7 +92,7 @@ void sumOverEdges(const at::Tensor& output, const Edges& edges, int rank, const 
       [&](size_t i, double weight) { terms.push_back({asReal(received[i]), weight}); });
   if (terms.empty()) {
     output.zero_();
-  } else if (!sumOnCuda(asReal(output), terms, edges.divisor)) {
+  } else if (!sumByPlugin(plugin, asReal(output), terms, edges.divisor)) {
     sumInto(asReal(output), terms, edges.divisor);
   }
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "process_group/Edges.hpp"
+#include "transport/device/Plugin.hpp"
 
 namespace bluefog {
 
@@ -12,7 +13,8 @@ namespace bluefog {
 
 // output = (self_weight * own + sum of weight_i * received_i) / divisor, term after term in the
 // order of the ranks, in float32 for half types. What weighs nothing is left out.
-void sumOverEdges(const at::Tensor& output, const Edges& edges, int rank, const at::Tensor& own,
-                  const std::vector<at::Tensor>& received);
+// By the plugin's kernel where that has one for them.
+void sumOverEdges(const Plugin& plugin, const at::Tensor& output, const Edges& edges, int rank,
+                  const at::Tensor& own, const std::vector<at::Tensor>& received);
 
 }  // namespace bluefog

@@ -73,7 +73,8 @@ Accelerator::WorkPtr Accelerator::neighborAllreduce(const Tensors& inputs, const
     }
     exchange.run();
     for (size_t i = 0; i < packs.size(); ++i) {
-      sumOverEdges(packs[i].output, edges, backend_->getRank(), sums[i].own, sums[i].received);
+      sumOverEdges(plugin_, packs[i].output, edges, backend_->getRank(), sums[i].own,
+                   sums[i].received);
     }
   });
 }

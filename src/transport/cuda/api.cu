@@ -1,4 +1,4 @@
-#include "transport/cuda/api.h"
+#include "transport/device/api.h"
 
 #include <cuda_runtime.h>
 
@@ -19,13 +19,13 @@ int setDevice(int device) {
   return cudaSetDevice(device);
 }
 
-constexpr bluefog_cuda_api kApi{
-    BLUEFOG_CUDA_API, sizeof(bluefog_cuda_api), errorText, versions, setDevice, weightedSum,
+constexpr bluefog_device_api kApi{
+    BLUEFOG_DEVICE_API, sizeof(bluefog_device_api), errorText, versions, setDevice, weightedSum,
 };
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const bluefog_cuda_api* bluefog_cuda_get(
+extern "C" __attribute__((visibility("default"))) const bluefog_device_api* bluefog_device_get(
     uint32_t version) {
-  return version == BLUEFOG_CUDA_API ? &kApi : nullptr;
+  return version == BLUEFOG_DEVICE_API ? &kApi : nullptr;
 }

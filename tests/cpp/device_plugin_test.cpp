@@ -5,15 +5,15 @@
 #include <filesystem>
 #include <vector>
 
-#include "transport/cuda/Plugin.hpp"
+#include "transport/device/Plugin.hpp"
 
-namespace bluefog::cuda {
+namespace bluefog {
 namespace {
 
-const bluefog_cuda_api* apiOf(uint32_t version) {
+const bluefog_device_api* apiOf(uint32_t version) {
   static const SharedLibrary library(BLUEFOG_CUDA_PLUGIN);
-  bluefog_cuda_getter get = nullptr;
-  library.find("bluefog_cuda_get", get);
+  bluefog_device_getter get = nullptr;
+  library.find("bluefog_device_get", get);
   return get(version);
 }
 
@@ -27,27 +27,27 @@ class CudaPlugin : public ::testing::Test {
 };
 
 TEST_F(CudaPlugin, KnowsItsVersionAlone) {
-  ASSERT_NE(apiOf(BLUEFOG_CUDA_API), nullptr);
-  EXPECT_EQ(apiOf(BLUEFOG_CUDA_API)->size, sizeof(bluefog_cuda_api));
-  EXPECT_EQ(apiOf(BLUEFOG_CUDA_API + 1), nullptr);
+  ASSERT_NE(apiOf(BLUEFOG_DEVICE_API), nullptr);
+  EXPECT_EQ(apiOf(BLUEFOG_DEVICE_API)->size, sizeof(bluefog_device_api));
+  EXPECT_EQ(apiOf(BLUEFOG_DEVICE_API + 1), nullptr);
 }
 
 TEST_F(CudaPlugin, SaysWhyItIsNoUse) {
-  const Plugin& plugin = Plugin::get();
+  const Plugin plugin(BLUEFOG_CUDA_PLUGIN);
   int runtime = 0;
   int driver = 0;
-  ASSERT_EQ(apiOf(BLUEFOG_CUDA_API)->versions(&runtime, &driver), 0);
+  ASSERT_EQ(apiOf(BLUEFOG_DEVICE_API)->versions(&runtime, &driver), 0);
   EXPECT_GE(runtime, 12000);
   if (driver == 0) {
     EXPECT_EQ(plugin.api(), nullptr);
-    EXPECT_EQ(plugin.reason(), "there is no CUDA driver");
+    EXPECT_EQ(plugin.reason(), "there is no driver");
   } else {
     EXPECT_EQ(plugin.api() == nullptr, driver < runtime) << plugin.reason();
   }
 }
 
 TEST_F(CudaPlugin, RefusesWhatItCannotAdd) {
-  const bluefog_cuda_api& api = *apiOf(BLUEFOG_CUDA_API);
+  const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
   constexpr int kInvalidValue = 1;
   const std::vector<double> weights{1.0};
   const void* input = nullptr;
@@ -58,5 +58,11 @@ TEST_F(CudaPlugin, RefusesWhatItCannotAdd) {
   EXPECT_STREQ(api.error_text(kInvalidValue), "invalid argument");
 }
 
+TEST(DevicePlugin, ThatIsNotThere) {
+  const Plugin plugin("/nowhere/libbluefog_cuda.so");
+  EXPECT_EQ(plugin.api(), nullptr);
+  EXPECT_EQ(plugin.reason(), "/nowhere/libbluefog_cuda.so was not built");
+}
+
 }  // namespace
-}  // namespace bluefog::cuda
+}  // namespace bluefog
