@@ -1,0 +1,157 @@
+// The simulated accelerator's backend: as NCCL, a stream of its own behind the caller's current
+// one, and Works that have the current stream wait. The bytes go through gloo. And Python's module.
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "streams.hpp"
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+constexpr auto kType = c10::DeviceType::PrivateUse1;
+
+at::Tensor onCpu(const at::Tensor& tensor) {
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                       tensor.options().device(at::kCPU));
+}
+
+// Holds the tensors until somebody has waited, as NCCL's does.
+class SimulatedWork : public c10d::Work {
+ public:
+  SimulatedWork(int rank, simulated::Stream& stream, Tensors held, Tensors outputs)
+      : c10d::Work(rank, c10d::OpType::UNKNOWN),
+        held_(std::move(held)),
+        outputs_(std::move(outputs)) {
+    done_.record(stream);
+  }
+  bool isCompleted() override { return done_.isReached(); }
+  bool isSuccess() const override { return true; }
+  Tensors result() override { return outputs_; }
+  void synchronize() override { done_.block(simulated::current()); }
+  bool wait(std::chrono::milliseconds) override {
+    synchronize();
+    held_.clear();
+    return true;
+  }
+
+ private:
+  simulated::Event done_;
+  Tensors held_;
+  Tensors outputs_;
+};
+
+class SimulatedBackend : public c10d::Backend {
+ public:
+  SimulatedBackend(int rank, int size, c10::intrusive_ptr<c10d::Backend> gloo)
+      : c10d::Backend(rank, size), gloo_(std::move(gloo)) {}
+
+  const std::string getBackendName() const override { return "simccl"; }
+  bool supportsCoalescing() const override { return true; }
+  void setTimeout(std::chrono::milliseconds) override {}
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
+    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), opts] {
+      Tensors list{cpu};
+      gloo->allreduce(list, opts)->wait();
+    });
+  }
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
+    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), opts] {
+      Tensors list{cpu};
+      gloo->broadcast(list, opts)->wait();
+    });
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override {
+    return issue({}, {}, [gloo = gloo_, opts] { gloo->barrier(opts)->wait(); });
+  }
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), to, tag] {
+      Tensors list{cpu};
+      return gloo->send(list, to, tag);
+    });
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), from, tag] {
+      Tensors list{cpu};
+      return gloo->recv(list, from, tag);
+    });
+  }
+  void startCoalescing() override { is_coalescing_ = true; }
+  WorkPtr endCoalescing() override {
+    is_coalescing_ = false;
+    if (batch_.empty()) {
+      return nullptr;
+    }
+    return issue(std::exchange(held_, {}), {}, [batch = std::exchange(batch_, {})] {
+      std::vector<WorkPtr> works;
+      for (const auto& post : batch) {
+        works.push_back(post());
+      }
+      for (const WorkPtr& work : works) {
+        work->wait();
+      }
+    });
+  }
+
+ private:
+  using Post = std::function<WorkPtr()>;
+
+  WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work) {
+    simulated::Stream& stream = simulated::stream(1);
+    simulated::Event ready;
+    ready.record(simulated::current());
+    ready.block(stream);
+    stream.put(std::move(work));
+    return c10::make_intrusive<SimulatedWork>(rank_, stream, std::move(held), std::move(outputs));
+  }
+  WorkPtr message(Tensors& tensors, Post post) {
+    if (is_coalescing_) {
+      held_.push_back(tensors[0]);
+      batch_.push_back(std::move(post));
+      return nullptr;
+    }
+    return issue(tensors, tensors, [post] { post()->wait(); });
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> gloo_;
+  bool is_coalescing_ = false;
+  std::vector<Post> batch_;
+  Tensors held_;
+};
+
+void later(int milliseconds, simulated::Stream::Work work) {
+  simulated::current().put([milliseconds, work = std::move(work)] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    work();
+  });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  namespace py = pybind11;
+  using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<SimulatedBackend, c10d::Backend, c10::intrusive_ptr<SimulatedBackend>>(module,
+                                                                                    "Backend")
+      .def(py::init<int, int, c10::intrusive_ptr<c10d::Backend>>());
+  // Kernels that take so long before they act, in the current stream.
+  module.def("fill", [](const at::Tensor& tensor, double value, int milliseconds) {
+    later(milliseconds, [cpu = onCpu(tensor), value]() { at::Tensor(cpu).fill_(value); });
+  });
+  module.def("copy", [](const at::Tensor& to, const at::Tensor& from, int milliseconds) {
+    later(milliseconds, [to = onCpu(to), from = onCpu(from)]() { at::Tensor(to).copy_(from); });
+  });
+  module.def("exchange_stream", &simulated::exchangeCurrentId);
+  module.def("is_idle", [] { return simulated::current().isIdle(); });
+  module.def(
+      "synchronize", [] { c10::impl::VirtualGuardImpl(kType).synchronizeDevice(0); }, Release());
+}

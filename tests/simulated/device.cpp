@@ -1,0 +1,231 @@
+// A simulated accelerator behind torch's PrivateUse1: host memory, streams that are threads, and an
+// allocator that spoils what is freed in the order of the streams, so that what is used too late,
+// or too early, is NaN. Its own operators but a few wait for the current stream and run on the CPU.
+#include "streams.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
+
+namespace simulated {
+
+Stream& stream(int64_t id) {
+  static auto* const all = new std::array<Stream, kStreams>;
+  return all->at(static_cast<size_t>(id));
+}
+
+namespace {
+
+thread_local int64_t current_id = 0;
+
+constexpr auto kType = c10::DeviceType::PrivateUse1;
+const c10::Device kDevice(kType, 0);
+
+}  // namespace
+
+int64_t currentId() {
+  return current_id;
+}
+int64_t exchangeCurrentId(int64_t id) {
+  return std::exchange(current_id, id);
+}
+
+namespace {
+
+// ---- memory ----
+struct Block {
+  size_t bytes;
+  Stream* owner;
+  std::vector<Stream*> users;  // recordStream
+};
+std::mutex blocks_mutex;
+std::map<void*, Block> blocks;
+
+void spoil(void* memory, size_t bytes) {
+  std::memset(memory, 0xff, bytes);
+}
+
+// Never given back to malloc: a write that comes too late must not break the heap.
+void release(void* memory) {
+  Block block;
+  {
+    const std::lock_guard lock(blocks_mutex);
+    block = blocks.extract(memory).mapped();
+  }
+  for (Stream* user : block.users) {
+    Event used;
+    used.record(*user);
+    used.block(*block.owner);
+  }
+  block.owner->put([memory, bytes = block.bytes] { spoil(memory, bytes); });
+}
+
+struct Allocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
+    void* memory = std::aligned_alloc(64, rounded);
+    spoil(memory, rounded);
+    const std::lock_guard lock(blocks_mutex);
+    blocks[memory] = {rounded, &current(), {}};
+    return {memory, memory, &release, kDevice};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+} allocator;
+REGISTER_ALLOCATOR(kType, &allocator);
+
+// ---- streams and events, as torch sees them ----
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  static c10::Stream named(int64_t id) { return c10::Stream(c10::Stream::UNSAFE, kDevice, id); }
+  static Event& eventOf(void* event) { return *static_cast<Event*>(event); }
+
+  c10::DeviceType type() const override { return kType; }
+  c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
+  c10::Device getDevice() const override { return kDevice; }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+
+  c10::Stream getStream(c10::Device) const override { return named(current_id); }
+  c10::Stream getDefaultStream(c10::Device) const override { return named(0); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    static std::atomic<int> next{0};
+    return named(2 + next++ % (kStreams - 2));
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return getStreamFromGlobalPool(device, false);
+  }
+  c10::Stream exchangeStream(c10::Stream to) const override {
+    return named(exchangeCurrentId(to.id()));
+  }
+  void* getStreamNativeHandle(const c10::Stream it) const override { return &stream(it.id()); }
+  bool queryStream(const c10::Stream& it) const override { return stream(it.id()).isIdle(); }
+  void synchronizeStream(const c10::Stream& it) const override { stream(it.id()).synchronize(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    for (int id = 0; id < kStreams; ++id) {
+      stream(id).synchronize();
+    }
+  }
+
+  void record(void** event, const c10::Stream& in, const c10::DeviceIndex,
+              const c10::EventFlag) const override {
+    if (*event == nullptr) {
+      *event = new Event;
+    }
+    eventOf(*event).record(stream(in.id()));
+  }
+  void block(void* event, const c10::Stream& it) const override {
+    if (event != nullptr) {
+      eventOf(event).block(stream(it.id()));
+    }
+  }
+  bool queryEvent(void* event) const override {
+    return event == nullptr || eventOf(event).isReached();
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) {
+      eventOf(event).synchronize();
+    }
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& it) const override {
+    const std::lock_guard lock(blocks_mutex);
+    if (const auto found = blocks.find(data.get()); found != blocks.end()) {
+      found->second.users.push_back(&stream(it.id()));
+    }
+  }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool isBuilt() const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+};
+const bool hooked = [] {
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  return true;
+}();
+
+// ---- operators ----
+using Sizes = c10::IntArrayRef;
+using Type = std::optional<at::ScalarType>;
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+at::Tensor empty(Sizes sizes, Type type, std::optional<at::Layout>, std::optional<at::Device>,
+                 std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(sizes, &allocator, kKeys, type.value_or(at::kFloat), format);
+}
+at::Tensor emptyStrided(Sizes sizes, Sizes strides, Type type, std::optional<at::Layout>,
+                        std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(sizes, strides, &allocator, kKeys,
+                                           type.value_or(at::kFloat));
+}
+at::Tensor onCpu(const at::Tensor& tensor) {
+  return tensor.is_cpu() ? tensor
+                         : at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                                         tensor.options().device(at::kCPU));
+}
+at::Tensor copyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
+  current().synchronize();
+  onCpu(to).copy_(onCpu(from));
+  return to;
+}
+at::Tensor copyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
+  if (to.is_cpu()) {
+    to.resize_(from.sizes());
+  }
+  return copyFrom(from, to, false);
+}
+at::Tensor view(const at::Tensor& tensor, Sizes sizes) {
+  return at::native::view(tensor, sizes);
+}
+at::Tensor asStrided(const at::Tensor& tensor, Sizes sizes, Sizes strides,
+                     std::optional<int64_t> offset) {
+  return at::native::as_strided_tensorimpl(tensor, sizes, strides, offset);
+}
+const at::Tensor& resize(const at::Tensor& tensor, Sizes sizes, std::optional<at::MemoryFormat>) {
+  at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * tensor.itemsize();
+  if (tensor.storage().nbytes() < bytes) {
+    const at::Tensor fresh = at::empty(sizes, tensor.options());
+    impl->set_storage_keep_dtype(fresh.storage());
+  }
+  impl->set_sizes_contiguous(sizes);
+  return tensor;
+}
+void elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  current().synchronize();
+  at::native::cpu_fallback(op, stack);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &emptyStrided);
+  library.impl("_copy_from", &copyFrom);
+  library.impl("_copy_from_and_resize", &copyFromAndResize);
+  library.impl("resize_", &resize);
+  library.impl("view", &view);
+  library.impl("view_as_real", &at::native::view_as_real);
+  library.impl("as_strided", &asStrided);
+}
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&elsewhere>());
+}
+
+}  // namespace
+}  // namespace simulated

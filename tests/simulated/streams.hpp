@@ -1,0 +1,108 @@
+// The streams of a simulated accelerator: threads that do, one after the other, what is put there.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace simulated {
+
+class Stream {
+ public:
+  using Work = std::function<void()>;
+
+  Stream() {
+    std::thread([this] { run(); }).detach();
+  }
+
+  void put(Work work) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(work));
+    ++put_;
+    changed_.notify_all();
+  }
+  void synchronize() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this, until = put_] { return done_ >= until; });
+  }
+  bool isIdle() {
+    const std::lock_guard lock(mutex_);
+    return done_ == put_;
+  }
+
+ private:
+  [[noreturn]] void run() {
+    for (;;) {
+      Work work;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return !waiting_.empty(); });
+        work = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      work();
+      const std::lock_guard lock(mutex_);
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> waiting_;
+  uint64_t put_ = 0;
+  uint64_t done_ = 0;
+};
+
+// What a stream marks, and others wait for: each record is a later version.
+class Event {
+ public:
+  void record(Stream& stream) {
+    const uint64_t version = ++state_->recorded;
+    stream.put([state = state_, version] {
+      const std::lock_guard lock(state->mutex);
+      state->reached = std::max(state->reached, version);
+      state->changed.notify_all();
+    });
+  }
+  void block(Stream& stream) const {
+    stream.put([state = state_, version = state_->recorded.load()] { state->wait(version); });
+  }
+  void synchronize() const { state_->wait(state_->recorded); }
+  bool isReached() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->reached >= state_->recorded;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::atomic<uint64_t> recorded{0};
+    uint64_t reached = 0;
+
+    void wait(uint64_t version) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return reached >= version; });
+    }
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// Stream 0 is the default one; they live as long as the process.
+constexpr int kStreams = 8;
+Stream& stream(int64_t id);
+// The calling thread's.
+int64_t currentId();
+int64_t exchangeCurrentId(int64_t id);
+inline Stream& current() {
+  return stream(currentId());
+}
+
+}  // namespace simulated
