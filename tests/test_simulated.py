@@ -138,6 +138,8 @@ def ordered(rank: int, world: int) -> list[str]:
         device.fill(x, rank + 1.0, SLOW_KERNEL)
         begin = time.monotonic()
         got: Any = bluefog_pg.neighbor_allreduce(x, async_op=async_op)
+        del x
+        again = [torch.empty(n, device=DEVICE) for _ in range(4)]  # where the input was
         if async_op:
             got.wait()
         if (took := time.monotonic() - begin) > PROMPT:
@@ -145,8 +147,7 @@ def ordered(rank: int, world: int) -> list[str]:
         if device.is_idle():
             bad.append(f"async_op={async_op}: nothing is left to be done")
         out = got.result()[0] if async_op else got
-        del x, got
-        again = [torch.empty(n, device=DEVICE) for _ in range(4)]  # where the input was
+        del got
         seen = torch.empty(n, device=DEVICE)
         device.copy(seen, out, 0)
         del out, again
