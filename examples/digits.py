@@ -1,5 +1,6 @@
 """What examples train: a small conv net on scikit-learn's 1,797 handwritten digits; and a plot."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 BATCH, HELD_OUT = 16, 360
+CPU = torch.device("cpu")
 Point = tuple[int, float, float]  # step, loss, consensus distance
 
 
@@ -22,11 +24,21 @@ def make_net() -> nn.Sequential:
     )
 
 
-def load_data(rank: int, world: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def device_of(kind: str) -> torch.device:
+    """This rank's: "cpu", or "cuda", of which the ranks of a host take one after the other."""
+    if kind != "cpu":
+        place = int(os.environ.get("LOCAL_RANK", "0"))
+        torch.accelerator.set_device_index(place % torch.accelerator.device_count())
+    return torch.device(kind)
+
+
+def load_data(
+    rank: int, world: int, seed: int, device: torch.device = CPU
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """This rank's own training images and labels, and the test set that all ranks share."""
     digits = load_digits()
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
-    labels = torch.tensor(digits.target)
+    images = torch.tensor(digits.images, dtype=torch.float32, device=device).unsqueeze(1) / 16
+    labels = torch.tensor(digits.target, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     test, train = order[:HELD_OUT], order[HELD_OUT:]
     share = len(train) // world  # equal shards: every rank takes the same number of steps

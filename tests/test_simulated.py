@@ -214,3 +214,34 @@ def untouched(rank: int, world: int) -> list[Any]:
 def test_what_c10d_calls_comes_through() -> None:
     for rank, told in enumerate(run(untouched, 3)):
         assert told == [6.0, 3.0, float((rank - 1) % 3), 1, ["Work", "BatchWork"]]
+
+
+def fitted(device: str, order: str, rank: int) -> list[torch.Tensor]:
+    import bluefog_pg
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    xs = torch.randn(10, 4, 3, generator=torch.Generator().manual_seed(rank))
+    net.to(device)
+    plain = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    optimizer = bluefog_pg.DistributedOptimizer(plain, net, order=order, bucket_bytes=64)
+    for x in xs.to(device):
+        optimizer.zero_grad()
+        (net(x) - x.sum(1, keepdim=True)).pow(2).mean().backward()
+        optimizer.step()
+    optimizer.close()
+    return [param.detach().cpu() for param in net.parameters()]
+
+
+def trained(rank: int, world: int, order: str) -> float:
+    """How far parameters that were trained there are from those of a CPU."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    there, here = fitted(DEVICE, order, rank), fitted("cpu", order, rank)
+    return max((a - b).abs().max().item() for a, b in zip(there, here, strict=True))
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+def test_optimizers(order: str) -> None:
+    assert max(run(trained, 4, order)) < 1e-6

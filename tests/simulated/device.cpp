@@ -192,9 +192,7 @@ at::Tensor copyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   return to;
 }
 at::Tensor copyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
-  if (to.is_cpu()) {
-    to.resize_(from.sizes());
-  }
+  to.resize_(from.sizes());
   return copyFrom(from, to, false);
 }
 at::Tensor view(const at::Tensor& tensor, Sizes sizes) {
