@@ -12,6 +12,14 @@
 #include "process_group/WorkBluefog.hpp"
 #include "transport/mpi/MpiCourier.hpp"
 
+#ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11
+#define RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(sequence, group, inputs, outputs, rank, name, in,   \
+                                              out, type, in_splits, out_splits, start, stride,    \
+                                              size, async_op)                                     \
+  RECORD_PARAM_COMMS_DATA(sequence, group, inputs, outputs, rank, name, in, out, type, in_splits, \
+                          out_splits, start, stride, size)
+#endif
+
 namespace bluefog {
 namespace {
 

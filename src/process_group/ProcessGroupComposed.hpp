@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/headeronly/version.h>
+
 #include "process_group/ProcessGroupBluefog.hpp"
 
 namespace bluefog {
@@ -86,11 +88,13 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   bool supportsTensorAlloc(c10::DeviceIndex device) override {
     return backend()->supportsTensorAlloc(device);
   }
+#if TORCH_VERSION_MINOR >= 13
   void suspend() override { backend()->suspend(); }
   void resume() override { backend()->resume(); }
   std::unordered_map<std::string, uint64_t> getMemoryStats() override {
     return backend()->getMemoryStats();
   }
+#endif
   void abort() override;
   void shutdown() override;
 

@@ -220,7 +220,7 @@ double Validate::factor(const c10d::ReduceOp& op) const {
   if (op.op_ != c10d::ReduceOp::PREMUL_SUM) {
     return 1.0;
   }
-  const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  const auto* given = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(given != nullptr, who(),
                     "PREMUL_SUM has no factor; make it with "
                     "torch.distributed._make_nccl_premul_sum");
