@@ -1,0 +1,79 @@
+"""An accelerator's operations: order of streams, lives of tensors, right results.
+
+On the simulated one (tests/simulated), and, where there is a GPU, on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import harness
+import on_device
+import simulated
+
+pytestmark = harness.only_bluefog
+Run = Callable[..., list[Any]]
+
+
+def environment(device: str, kernels: str) -> dict[str, str]:
+    if device == "cuda":
+        return {} if kernels == "own" else {"BLUEFOG_ACCELERATOR": "cuda:nccl:/nowhere"}
+    library = simulated.PLUGIN if kernels == "own" else "/nowhere"
+    return {"BLUEFOG_ACCELERATOR": f"simulated:simccl:{library}"}
+
+
+@pytest.fixture(scope="module", params=["simulated", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    if request.param == "simulated":
+        simulated.build()  # before the ranks, of which each would
+    return str(request.param)
+
+
+@pytest.fixture
+def run(device: str) -> Run:
+    def on_ranks(body: Callable[..., Any], world: int, *args: Any, kernels: str = "own") -> Any:
+        return on_device.run(body, device, world, *args, **environment(device, kernels))
+
+    return on_ranks
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("kernels", ["own", "aten"])
+def test_averages(run: Run, world: int, kernels: str) -> None:
+    assert run(on_device.averages, world, kernels=kernels) == [[]] * world
+
+
+def test_other_operations_between_neighbours(run: Run, device: str) -> None:
+    for rank, got in enumerate(run(on_device.others, 4)):
+        left = (rank + 1) % 4
+        mean = (rank + left) / 2
+        assert got == [
+            [mean, mean + 1, mean + 2], 0.5 * rank + 1.5 * left, [float(left)] * (left + 1),
+            [float(left)] * 2, rank // 2 * 2 + 0.5, [1.5 + i for i in range(5)], f"{device}:0",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_streams_keep_their_order_and_tensors_live_long_enough(run: Run, world: int) -> None:
+    assert run(on_device.ordered, world) == [[]] * world
+
+
+def test_works(run: Run) -> None:
+    assert run(on_device.unwaited, 2) == [["CollectiveTimeout", False, 0.5, True]] * 2
+
+
+def test_what_c10d_calls_comes_through(run: Run) -> None:
+    for rank, told in enumerate(run(on_device.untouched, 3)):
+        assert told == [6.0, 3.0, float((rank - 1) % 3), 1, ["Work", "BatchWork"]]
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+def test_optimizers(run: Run, order: str) -> None:
+    """As on a CPU."""
+    assert max(run(on_device.trained, 4, order)) < 1e-6
