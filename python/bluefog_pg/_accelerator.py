@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOptions
+from torch._C._distributed_c10d import Store, _DistributedBackendOptions
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
@@ -103,16 +103,15 @@ def make(accelerator: Accelerator, seat: Seat, options: Any = None) -> Backend:
         seat: of this rank.
         options: of that backend's class, or None.
     """
-    store = PrefixStore("accelerator/", seat.store)
     if accelerator.backend == "gloo":
-        return dist.ProcessGroupGloo(store, seat.rank, seat.size, timeout=seat.timeout)
+        return dist.ProcessGroupGloo(seat.store, seat.rank, seat.size, timeout=seat.timeout)
     if accelerator.backend == "nccl":
-        return _nccl(store, seat, options)
+        return _nccl(seat, options)
     if accelerator.backend == "xccl":
         options = options or dist.ProcessGroupXCCL.Options()
         _describe(options, seat)
-        return dist.ProcessGroupXCCL(store, seat.rank, seat.size, options)
-    return _plugin(accelerator.backend, store, seat, options)
+        return dist.ProcessGroupXCCL(seat.store, seat.rank, seat.size, options)
+    return _plugin(accelerator.backend, seat, options)
 
 
 def options_class(accelerator: Accelerator) -> type | None:
@@ -121,7 +120,7 @@ def options_class(accelerator: Accelerator) -> type | None:
     return getattr(dist, name).Options if name else None
 
 
-def _nccl(store: Store, seat: Seat, options: Any) -> Backend:
+def _nccl(seat: Seat, options: Any) -> Backend:
     options = options or dist.ProcessGroupNCCL.Options()
     _describe(options, seat)
     if seat.timeout == default_pg_timeout:
@@ -129,7 +128,7 @@ def _nccl(store: Store, seat: Seat, options: Any) -> Backend:
     if source := _split_source():
         options.split_from = source
         options.split_color = distributed_c10d._process_group_color(seat.global_ranks)
-    backend = dist.ProcessGroupNCCL(store, seat.rank, seat.size, options)
+    backend = dist.ProcessGroupNCCL(seat.store, seat.rank, seat.size, options)
     backend._set_sequence_number_for_group()
     return backend
 
@@ -152,13 +151,13 @@ def _split_source() -> Any:
     return getattr(source, "accelerator_backend", source)
 
 
-def _plugin(name: str, store: Store, seat: Seat, options: Any) -> Backend:
+def _plugin(name: str, seat: Seat, options: Any) -> Backend:
     plugin = dist.Backend._plugins[name.upper()]
     if not plugin.extended_api:
-        plain: Backend = plugin.creator_fn(store, seat.rank, seat.size, seat.timeout)
+        plain: Backend = plugin.creator_fn(seat.store, seat.rank, seat.size, seat.timeout)
         return plain
     described = _DistributedBackendOptions()
-    described.store = store
+    described.store = seat.store
     described.group_rank = seat.rank
     described.group_size = seat.size
     described.timeout = seat.timeout

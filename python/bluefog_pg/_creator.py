@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import secrets
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,11 +69,26 @@ def make(
         return plain
     group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
     seat = _accelerator.Seat(
-        store, rank, size, options._timeout, options.group_name, options.global_ranks_in_group
+        _unused_part_of(store, group),
+        rank,
+        size,
+        options._timeout,
+        options.group_name,
+        options.global_ranks_in_group,
     )
     inner = _accelerator.make(accelerator, seat, inner_options)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
     return group
+
+
+def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:
+    """Where no earlier life of the group has left keys, which other backends take for their own."""
+    import torch
+    from torch._C._distributed_c10d import PrefixStore
+
+    life = torch.tensor([secrets.randbits(62)])
+    group.broadcast([life]).wait()
+    return PrefixStore(f"accelerator/{life.item()}/", store)
 
 
 def _options(
