@@ -129,6 +129,23 @@ def test_groups_batches_and_attributes() -> None:
         ]  # fmt: skip
 
 
+def profiled(rank: int, world: int) -> list[str]:
+    import bluefog_pg
+
+    x = torch.ones(3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        bluefog_pg.neighbor_allreduce(x)
+        bluefog_pg.neighbor_allgather(x)
+    logged = {entry["profiling_name"] for entry in bluefog_pg.flight_log()["entries"]}
+    ranges = {event.key for event in profile.key_averages()}
+    return sorted(name for name in logged & ranges if name.startswith("bluefog:"))
+
+
+def test_profiles_and_the_flight_log_name_the_operations() -> None:
+    wanted = ["bluefog:neighbor_allgather", "bluefog:neighbor_allreduce"]
+    assert harness.run_ranks(profiled, 2, env=OVER_GLOO) == [wanted] * 2
+
+
 def mixed(rank: int, world: int) -> list[inrank.Raised | None]:
     import bluefog_pg
 
@@ -210,3 +227,16 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", wrong)
         with pytest.raises(ValueError, match=f"BLUEFOG_ACCELERATOR={wrong}"):
             _accelerator.found()
+
+
+def unlike(rank: int, world: int) -> inrank.Raised | None:
+    dist.destroy_process_group()
+    os.environ["BLUEFOG_ACCELERATOR"] = "cpu:gloo" if rank == 1 else "none"
+    return inrank.catch(inrank.init, "again", rank, world)
+
+
+def test_ranks_with_unlike_accelerators_are_named() -> None:
+    for error in harness.run_ranks(unlike, 2):
+        text = harness.raised(error, "Mismatch").text
+        assert "has cpu:gloo" in text and "has no accelerator" in text, text
+        assert "BLUEFOG_ACCELERATOR=none" in text

@@ -42,6 +42,7 @@ class Edges:
 
 class ProcessGroupBluefog(Backend):
     class Options(Backend.Options):
+        accelerator: str
         def __init__(self) -> None: ...
         def __deepcopy__(self, memo: dict[int, object], /) -> ProcessGroupBluefog.Options: ...
 

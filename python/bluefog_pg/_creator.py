@@ -67,6 +67,7 @@ def make(
     if accelerator is None:
         plain: ProcessGroupBluefog = module.ProcessGroupBluefog(store, rank, size, options)
         return plain
+    options.accelerator = f"{accelerator.device}:{accelerator.backend}"
     group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
     seat = _accelerator.Seat(
         _unused_part_of(store, group),

@@ -179,6 +179,7 @@ PYBIND11_MODULE(_C, module) {
 
   py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(group, "Options")
       .def(py::init<>())
+      .def_readwrite("accelerator", &Options::accelerator)
       .def("__deepcopy__",
            [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
 

@@ -72,13 +72,13 @@ bool isMine(const ucred& peer) {
 }  // namespace
 
 Rendezvous::Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
-                       std::function<void()> interrupt)
+                       std::function<void()> interrupt, std::string accelerator)
     : published_(records),
       rank_(rank),
       global_ranks_(std::move(global_ranks)),
       deadline_(deadline),
       interrupt_(std::move(interrupt)),
-      me_(describeThisRank()),
+      me_(describeThisRank(std::move(accelerator))),
       records_(global_ranks_.size()),
       links_(size()),
       next_probe_(Deadline::in(kProbeEvery)) {}
@@ -174,7 +174,7 @@ void Rendezvous::learn() {
       continue;
     }
     record = decode(rank, *text);
-    checkVersion(rank);
+    checkIsAlike(rank);
     if (isHere(rank) && rank < rank_) {
       to_call_.push_back(rank);
     }
@@ -207,7 +207,7 @@ RankRecord Rendezvous::decode(int rank, const std::string& text) {
   }
 }
 
-void Rendezvous::checkVersion(int rank) {
+void Rendezvous::checkIsAlike(int rank) {
   const RankRecord& other = *records_[static_cast<size_t>(rank)];
   const std::string who = "rank " + std::to_string(global(rank));
   const std::string here = "rank " + std::to_string(global(rank_));
@@ -215,6 +215,15 @@ void Rendezvous::checkVersion(int rank) {
     giveUp(Cause::kMismatch, {global(rank)},
            who + " (on " + other.host + ") runs bluefog_pg " + other.version + ", " + here +
                " (on " + me_.host + ") runs " + me_.version + "; install one version everywhere");
+  }
+  if (other.accelerator != me_.accelerator) {
+    const auto named = [](const RankRecord& record) {
+      return record.accelerator.empty() ? std::string("no accelerator") : record.accelerator;
+    };
+    giveUp(Cause::kMismatch, {global(rank)},
+           who + " (on " + other.host + ") has " + named(other) + ", " + here + " (on " + me_.host +
+               ") has " + named(me_) +
+               "; give all ranks one kind, or set BLUEFOG_ACCELERATOR=none for all");
   }
 }
 

@@ -25,8 +25,9 @@ namespace bluefog {
 class Rendezvous {
  public:
   // `global_ranks` is for messages. `interrupt` is called now and then, and may throw.
+  // `accelerator`: see RankRecord.
   Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
-             std::function<void()> interrupt);
+             std::function<void()> interrupt, std::string accelerator = "");
 
   // Waits until all ranks are known, and those of this host linked. Throws Error naming who is
   // missing or dead.
@@ -65,7 +66,7 @@ class Rendezvous {
   void learn();
   std::optional<std::string> look(const std::string& topic, int rank);
   RankRecord decode(int rank, const std::string& text);
-  void checkVersion(int rank);
+  void checkIsAlike(int rank);
   bool isMet(int rank) const;
   std::vector<int> unmet() const;
   Answer call(int rank);

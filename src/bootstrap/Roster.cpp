@@ -59,7 +59,8 @@ std::string RankRecord::encode() const {
        << secret << '\n'
        << world << '\n'
        << world_rank << '\n'
-       << number << '\n';
+       << number << '\n'
+       << accelerator << '\n';
   return text.str();
 }
 
@@ -69,8 +70,9 @@ RankRecord RankRecord::decode(const std::string& text) {
   std::string pid;
   std::string world_rank;
   std::string number;
-  for (std::string* field : {&record.version, &record.host, &record.place, &pid, &record.socket,
-                             &record.secret, &record.world, &world_rank, &number}) {
+  for (std::string* field :
+       {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret,
+        &record.world, &world_rank, &number, &record.accelerator}) {
     if (!std::getline(lines, *field)) {
       throw std::runtime_error("not a record of this version");
     }
@@ -81,7 +83,7 @@ RankRecord RankRecord::decode(const std::string& text) {
   return record;
 }
 
-RankRecord describeThisRank() {
+RankRecord describeThisRank(std::string accelerator) {
   const env::MpiPlace mpi_place = mpi::World::place();
   const std::string own = env::isMpiForced() ? std::to_string(::getpid()) : "";
   return {.version = BLUEFOG_VERSION,
@@ -92,7 +94,8 @@ RankRecord describeThisRank() {
           .secret = randomHex(),
           .world = mpi_place.world,
           .world_rank = mpi_place.rank,
-          .number = mpi::World::nextNumber()};
+          .number = mpi::World::nextNumber(),
+          .accelerator = std::move(accelerator)};
 }
 
 }  // namespace bluefog

@@ -22,12 +22,14 @@ struct RankRecord {
   std::string world;
   int world_rank = -1;
   uint32_t number = 0;  // another one for each group that its process makes
+  // "cuda:nccl": whose tensors its groups also take, and what carries them; empty: none.
+  std::string accelerator;
 
   std::string encode() const;
   static RankRecord decode(const std::string& text);
 };
 
 // This process, with fresh random socket address and secret.
-RankRecord describeThisRank();
+RankRecord describeThisRank(std::string accelerator = "");
 
 }  // namespace bluefog

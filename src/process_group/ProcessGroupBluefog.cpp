@@ -61,9 +61,11 @@ std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, Records& records,
 }
 
 std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
-                             Deadline deadline, const Frontend& frontend) {
+                             Deadline deadline, const Frontend& frontend,
+                             const std::string& accelerator) {
   StoreRecords records(store, members.rank, members.size, deadline, frontend.interrupt);
-  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, frontend.interrupt);
+  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, frontend.interrupt,
+                        accelerator);
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
@@ -95,12 +97,12 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
 }
 
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
-                             const Membership& members, Deadline deadline,
-                             const Frontend& frontend) {
+                             const Membership& members, Deadline deadline, const Frontend& frontend,
+                             const std::string& accelerator) {
   const std::string who =
       members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
   try {
-    return meet(store, members, deadline, frontend);
+    return meet(store, members, deadline, frontend, accelerator);
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const c10::Error&) {
@@ -132,8 +134,8 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
-  engine_ =
-      join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_);
+  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_,
+                 options_->accelerator);
   heap_ = engine_->makeHeap();
   outputs_ = OutputPool(heap_);
   registry::enroll(engine_);

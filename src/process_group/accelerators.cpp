@@ -1,6 +1,8 @@
 // Operations between neighbours on an accelerator's tensors. Its backend knows neither what a peer
 // calls nor whether it lives, and would wait for ever, or take other bytes for the expected ones.
 // So the ranks first tell each other over the CPU what they call.
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <exception>
 #include <iterator>
@@ -128,6 +130,7 @@ ProcessGroupBluefog::Agreement ProcessGroupBluefog::agree(const Signature& signa
 WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& inputs,
                                                     const Edges& edges,
                                                     const MessageOptions& opts) {
+  RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
   const Validate validate = validateThere(name(kind), inputs);
   for (const at::Tensor& input : inputs) {
     validate.summable(input);
@@ -142,6 +145,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
 WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& like,
                                                  const Tensors& inputs, const Edges& edges,
                                                  const GatherOptions& opts) {
+  const char* title = opts.is_of_all ? "bluefog:allgather" : profilingTitle(kind);
+  RECORD_FUNCTION(title, std::vector<c10::IValue>());
   Tensors all = inputs;
   all.push_back(like);
   const Validate validate = validateThere(opts.is_of_all ? "allgather" : name(kind), all);
@@ -154,9 +159,8 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   for (const at::Tensor& input : inputs) {
     rows.push_back(input.size(0));
   }
-  const Agreement agreement = agree(signatureOfRows(kind, like),
-                                    opts.is_of_all ? "bluefog:allgather" : profilingTitle(kind),
-                                    {like}, edges, rows, opts.tag);
+  const Agreement agreement =
+      agree(signatureOfRows(kind, like), title, {like}, edges, rows, opts.tag);
   return agreement.run([&] {
     const Edges agreed = agreement.among(edges);
     Tensors sent;
@@ -180,6 +184,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
                                                                 const Edges& between,
                                                                 const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
+  RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
   const Signature signature = signatureOf(kind, input);
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(c10d::kUnsetTimeout));
   op->scripts.push_back(bluefog::barrier(engine_->board(), *op));

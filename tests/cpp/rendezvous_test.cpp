@@ -298,6 +298,14 @@ TEST_F(RendezvousTest, RefusesAnotherVersion) {
   EXPECT_NE(std::string(error.what()).find(") runs bluefog_pg 99.9"), std::string::npos);
 }
 
+TEST_F(RendezvousTest, RefusesAnotherAccelerator) {
+  const Error error = meetOdd(board_, [](RankRecord& record) { record.accelerator = "cuda:nccl"; });
+  EXPECT_EQ(error.cause(), Cause::kMismatch);
+  EXPECT_EQ(error.ranks(), Ranks{10});
+  EXPECT_NE(std::string(error.what()).find(") has cuda:nccl, "), std::string::npos);
+  EXPECT_NE(std::string(error.what()).find(") has no accelerator; "), std::string::npos);
+}
+
 TEST_F(RendezvousTest, RefusesARecordThatIsNone) {
   board_.write(1, "hello");
   MemoryRecords records(board_, 0);
