@@ -38,6 +38,7 @@ class Record(NamedTuple):
     world: str
     world_rank: str
     number: str
+    accelerator: str
 
 
 def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
