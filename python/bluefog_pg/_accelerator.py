@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Store, _DistributedBackendOptions
+from torch._C._distributed_c10d import _DistributedBackendOptions
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
@@ -32,18 +31,6 @@ class Accelerator:
     device: str
     backend: str
     plugin: str  # the library with its kernels, whether it is there or not
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A rank's, in a group that is being made."""
-
-    store: Store
-    rank: int
-    size: int
-    timeout: timedelta
-    group_name: str
-    global_ranks: list[int]
 
 
 def found() -> Accelerator | None:
@@ -95,22 +82,26 @@ def _useless(device: str, backend: str | None) -> str:
     return ""
 
 
-def make(accelerator: Accelerator, seat: Seat, options: Any = None) -> Backend:
+def make(
+    accelerator: Accelerator, seat: _DistributedBackendOptions, options: Any = None
+) -> Backend:
     """Torch's backend, as torch makes it in `init_process_group`.
 
     Args:
         accelerator: which.
-        seat: of this rank.
+        seat: what torch tells a creator: of this rank, in a group that is being made.
         options: of that backend's class, or None.
     """
     if accelerator.backend == "gloo":
-        return dist.ProcessGroupGloo(seat.store, seat.rank, seat.size, timeout=seat.timeout)
+        return dist.ProcessGroupGloo(
+            seat.store, seat.group_rank, seat.group_size, timeout=seat.timeout
+        )
     if accelerator.backend == "nccl":
         return _nccl(seat, options)
     if accelerator.backend == "xccl":
         options = options or dist.ProcessGroupXCCL.Options()
         _describe(options, seat)
-        return dist.ProcessGroupXCCL(seat.store, seat.rank, seat.size, options)
+        return dist.ProcessGroupXCCL(seat.store, seat.group_rank, seat.group_size, options)
     return _plugin(accelerator.backend, seat, options)
 
 
@@ -120,23 +111,23 @@ def options_class(accelerator: Accelerator) -> type | None:
     return getattr(dist, name).Options if name else None
 
 
-def _nccl(seat: Seat, options: Any) -> Backend:
+def _nccl(seat: _DistributedBackendOptions, options: Any) -> Backend:
     options = options or dist.ProcessGroupNCCL.Options()
     _describe(options, seat)
     if seat.timeout == default_pg_timeout:
         options._timeout = default_pg_nccl_timeout
     if source := _split_source():
         options.split_from = source
-        options.split_color = distributed_c10d._process_group_color(seat.global_ranks)
-    backend = dist.ProcessGroupNCCL(seat.store, seat.rank, seat.size, options)
+        options.split_color = distributed_c10d._process_group_color(seat.global_ranks_in_group)
+    backend = dist.ProcessGroupNCCL(seat.store, seat.group_rank, seat.group_size, options)
     backend._set_sequence_number_for_group()
     return backend
 
 
-def _describe(options: Any, seat: Seat) -> None:
+def _describe(options: Any, seat: _DistributedBackendOptions) -> None:
     options._timeout = seat.timeout
-    options.group_name = seat.group_name
-    options.global_ranks_in_group = seat.global_ranks
+    options.group_name = seat.group_id
+    options.global_ranks_in_group = seat.global_ranks_in_group
 
 
 def _split_source() -> Any:
@@ -151,17 +142,12 @@ def _split_source() -> Any:
     return getattr(source, "accelerator_backend", source)
 
 
-def _plugin(name: str, seat: Seat, options: Any) -> Backend:
+def _plugin(name: str, seat: _DistributedBackendOptions, options: Any) -> Backend:
     plugin = dist.Backend._plugins[name.upper()]
     if not plugin.extended_api:
-        plain: Backend = plugin.creator_fn(seat.store, seat.rank, seat.size, seat.timeout)
+        plain: Backend = plugin.creator_fn(
+            seat.store, seat.group_rank, seat.group_size, seat.timeout
+        )
         return plain
-    described = _DistributedBackendOptions()
-    described.store = seat.store
-    described.group_rank = seat.rank
-    described.group_size = seat.size
-    described.timeout = seat.timeout
-    described.group_id = seat.group_name
-    described.global_ranks_in_group = seat.global_ranks
-    made: Backend = plugin.creator_fn(described, options)
+    made: Backend = plugin.creator_fn(seat, options)
     return made

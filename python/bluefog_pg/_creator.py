@@ -60,6 +60,8 @@ def make(
     inner_options: Any = None,
 ) -> ProcessGroupBluefog:
     """A member of a group that meets in that store; with an accelerator, of both backends."""
+    from torch._C._distributed_c10d import _DistributedBackendOptions
+
     from bluefog_pg import _accelerator
     from bluefog_pg._loader import load
 
@@ -69,14 +71,13 @@ def make(
         return plain
     options.accelerator = f"{accelerator.device}:{accelerator.backend}"
     group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
-    seat = _accelerator.Seat(
-        _unused_part_of(store, group),
-        rank,
-        size,
-        options._timeout,
-        options.group_name,
-        options.global_ranks_in_group,
-    )
+    seat = _DistributedBackendOptions()
+    seat.store = _unused_part_of(store, group)
+    seat.group_rank = rank
+    seat.group_size = size
+    seat.timeout = options._timeout
+    seat.group_id = options.group_name
+    seat.global_ranks_in_group = options.global_ranks_in_group
     inner = _accelerator.make(accelerator, seat, inner_options)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
     return group

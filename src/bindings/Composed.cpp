@@ -39,9 +39,10 @@ void addComposed(py::module_& module, const Frontend& frontend) {
       .def(
           "set_accelerator",
           [](ProcessGroupComposed& self, const std::string& device,
-             c10::intrusive_ptr<c10d::Backend> backend, std::string plugin) {
-            self.setAccelerator(std::make_shared<Accelerator>(
-                c10::Device(device).type(), std::move(backend), std::move(plugin)));
+             c10::intrusive_ptr<c10d::Backend> backend, const std::string& plugin) {
+            self.setAccelerator(
+                std::make_shared<Accelerator>(c10::Device(device).type(), std::move(backend),
+                                              std::make_shared<const Plugin>(plugin)));
           },
           py::arg("device"), py::arg("backend").none(false), py::arg("plugin"))
       // Why its kernels are not to be had; empty where they are.

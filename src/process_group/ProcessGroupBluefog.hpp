@@ -199,7 +199,7 @@ class ProcessGroupBluefog : public c10d::Backend {
     return accelerator_ != nullptr && accelerator_->carries(tensor);
   }
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
-  Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
+  Validate validateThere(const char* op) const;
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
   WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,

@@ -71,13 +71,9 @@ bool ProcessGroupBluefog::areAccelerators(const Tensors& tensors) const {
                      [this](const at::Tensor& tensor) { return accelerator_->carries(tensor); });
 }
 
-Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tensors) const {
+Validate ProcessGroupBluefog::validateThere(const char* op) const {
   checkProcess(op);
   const Validate validate(engine_->members(), op, accelerator_->type());
-  for (const at::Tensor& tensor : tensors) {
-    validate.exchanged(tensor);
-  }
-  validate.onOneDevice(tensors);
   TORCH_CHECK(!coalescing_.isOn(), validate.who(),
               "an accelerator's backend has one batch at a time, and this is one itself; call it "
               "outside of startCoalescing() and endCoalescing()");
@@ -131,10 +127,11 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
                                                     const Edges& edges,
                                                     const MessageOptions& opts) {
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
-  const Validate validate = validateThere(name(kind), inputs);
+  const Validate validate = validateThere(name(kind));
   for (const at::Tensor& input : inputs) {
     validate.summable(input);
   }
+  validate.onOneDevice(inputs);
   const Agreement agreement =
       agree(signatureOfAll(kind, inputs), profilingTitle(kind), inputs, edges, {}, opts.tag);
   return agreement.run([&] {
@@ -149,11 +146,12 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   RECORD_FUNCTION(title, std::vector<c10::IValue>());
   Tensors all = inputs;
   all.push_back(like);
-  const Validate validate = validateThere(opts.is_of_all ? "allgather" : name(kind), all);
+  const Validate validate = validateThere(opts.is_of_all ? "allgather" : name(kind));
   for (const at::Tensor& tensor : all) {
     validate.rows(tensor);
     validate.sameRows(tensor, like);
   }
+  validate.onOneDevice(all);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   std::vector<int64_t> rows;
   for (const at::Tensor& input : inputs) {

@@ -12,11 +12,8 @@
 namespace bluefog {
 
 Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend,
-                         std::string plugin)
-    : type_(type),
-      backend_(std::move(backend)),
-      plugin_path_(std::move(plugin)),
-      plugin_(plugin_path_) {
+                         std::shared_ptr<const Plugin> plugin)
+    : type_(type), backend_(std::move(backend)), plugin_(std::move(plugin)) {
   TORCH_CHECK_VALUE(backend_ != nullptr, "[bluefog] an accelerator's backend is None");
 }
 

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,18 +29,19 @@ class Accelerator {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // `plugin`: where its kernels are; without them, ATen's do.
-  Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend, std::string plugin);
+  // Where the plugin has no kernel, ATen's do.
+  Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend,
+              std::shared_ptr<const Plugin> plugin);
 
   c10::DeviceType type() const { return type_; }
   bool carries(const at::Tensor& tensor) const {
     return tensor.defined() && tensor.device().type() == type_;
   }
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
-  const Plugin& plugin() const { return plugin_; }
+  const Plugin& plugin() const { return *plugin_; }
   // Another group's, with that backend.
   std::shared_ptr<Accelerator> sibling(c10::intrusive_ptr<c10d::Backend> backend) const {
-    return std::make_shared<Accelerator>(type_, std::move(backend), plugin_path_);
+    return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
   }
 
   // As ProcessGroupBluefog's of these names, where all ranks are known to call the same; the
@@ -66,8 +66,7 @@ class Accelerator {
 
   const c10::DeviceType type_;
   const c10::intrusive_ptr<c10d::Backend> backend_;
-  const std::string plugin_path_;
-  const Plugin plugin_;
+  const std::shared_ptr<const Plugin> plugin_;
   std::mutex mutex_;  // of the backend's batch, and of the streams
   std::map<c10::DeviceIndex, c10::Stream> streams_;
   std::atomic<uint64_t> bytes_sent_{0};

@@ -43,12 +43,12 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
     });
     inward.run();
     const at::Tensor part = at::empty_like(partOf(flat, self));
-    sumOverEdges(plugin_, part, within, rank, partOf(flat, self), received);
+    sumOverEdges(*plugin_, part, within, rank, partOf(flat, self), received);
 
     Exchange outward(*this);
     received = outward.swap(part, between);
     outward.run();
-    sumOverEdges(plugin_, partOf(whole, self), between, rank, part, received);
+    sumOverEdges(*plugin_, partOf(whole, self), between, rank, part, received);
 
     Exchange hand_out(*this);
     forEachOther([&](int64_t i, int other) {

@@ -73,7 +73,7 @@ Accelerator::WorkPtr Accelerator::neighborAllreduce(const Tensors& inputs, const
     }
     exchange.run();
     for (size_t i = 0; i < packs.size(); ++i) {
-      sumOverEdges(plugin_, packs[i].output, edges, backend_->getRank(), sums[i].own,
+      sumOverEdges(*plugin_, packs[i].output, edges, backend_->getRank(), sums[i].own,
                    sums[i].received);
     }
   });
