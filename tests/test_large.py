@@ -39,9 +39,10 @@ def wrong(what: str, t: torch.Tensor, values: torch.Tensor) -> list[str]:
 
 
 def beyond(rank: int, world: int) -> list[str]:
-    """In one memory of 4 GiB per rank, whose pages are touched once only."""
+    """In one memory of 4 GiB per rank, whose pages are touched once only: where a machine's own host
+    is short of them that may take minutes, which no operation's timeout is for."""
     own, other, most = block(rank + 2), block(3 - rank), block(2, 3)
-    both = torch.empty(2 * N, dtype=torch.uint8)
+    both = torch.ones(2 * N, dtype=torch.uint8)
     first, second = both[:N], both[N:]
 
     group = dist.new_group(timeout=timedelta(seconds=120))
@@ -110,7 +111,7 @@ enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB 
 
 @enough_memory
 def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
-    assert pool.run(beyond, timeout=200) == [[], []]
+    assert pool.run(beyond, timeout=400) == [[], []]
 
 
 @pytest.mark.skipif(available() < 18 << 30, reason="needs 18 GiB of free memory")
@@ -124,4 +125,4 @@ def test_a_window_of_more_than_four_gigabytes(pool: harness.Pool) -> None:
 def test_more_than_two_gigabytes_between_hosts() -> None:
     with hosts.network(RANKS) as pair, harness.Ranks(RANKS, hosts=pair, destroy=True) as ranks:
         ranks.start(beyond, world=RANKS, store="s")
-        assert ranks.values(250) == {0: [], 1: []}
+        assert ranks.values(400) == {0: [], 1: []}
