@@ -28,6 +28,7 @@ import pytest
 
 import hosts as network
 import inrank
+import simulated
 from forks import Fork, Parent
 from inrank import Raised, Task
 
@@ -40,6 +41,8 @@ BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEN
 TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
 # "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
 ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
+# "simulated" or "cuda": tensors for which tests name no device lie there.
+DEVICE = os.environ.get("BLUEFOG_TEST_DEVICE", "")
 # Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
@@ -52,6 +55,10 @@ only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what othe
 
 def of_the_cpus_engine(why: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(ACCELERATOR != "", reason=f"on an accelerator {why}")
+
+
+def of_the_cpus_memory(why: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(DEVICE != "", reason=f"on a device {why}")
 
 
 class RankFailure(AssertionError):
@@ -71,6 +78,14 @@ class Outcome:
     done: bool = False
 
 
+def accelerator(device: str) -> str:
+    """What BLUEFOG_ACCELERATOR says of it."""
+    if device != "simulated":
+        return ""
+    simulated.build()
+    return f"simulated:simccl:{simulated.PLUGIN}"
+
+
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
@@ -81,7 +96,8 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
-    env |= {"GLOO_SOCKET_IFNAME": "lo"} if "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
+    env |= {"RANKS_DEVICE": DEVICE, "BLUEFOG_ACCELERATOR": accelerator(DEVICE)} if DEVICE else {}
+    env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
     return env | (extra or {})
 
 
@@ -152,6 +168,7 @@ class Ranks:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
             start = self._started if env else self._forked  # imports may have seen another one
             host = network.host_of(hosts, rank, n)
+            own |= {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
             with theirs:
                 of_rank = environment(common | own | (env or {}))
                 self.procs.append(start(rank, of_rank, theirs.fileno(), host))

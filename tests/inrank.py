@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 
 BACKEND = os.environ.get("RANKS_BACKEND", "bluefog")
+DEVICE = os.environ.get("RANKS_DEVICE", "")
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> l
 
 def init(store: str, rank: int, world: int, timeout: float = 30.0) -> None:
     dist.init_process_group(
-        BACKEND,
+        f"cpu:{BACKEND},{DEVICE}:{BACKEND}" if DEVICE else BACKEND,
         init_method=f"file://{directory() / store}",
         rank=rank,
         world_size=world,
@@ -168,7 +169,16 @@ def destroy(_rank: int, _world: int) -> None:
         dist.destroy_process_group()
 
 
+def use_device(kind: str) -> None:
+    import on_device
+
+    on_device.DEVICES[kind]()
+    torch.set_default_device(kind)
+
+
 def serve(conn: Connection, rank: int) -> None:
+    if DEVICE:
+        use_device(DEVICE)
     store = ""
     while True:
         try:

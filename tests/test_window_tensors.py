@@ -75,6 +75,7 @@ def pointed_to(rank: int, world: int) -> list[Any]:
     return [kept, moved]
 
 
+@harness.of_the_cpus_memory("numpy points to nothing")
 def test_what_points_to_its_former_memory(pool: harness.Pool) -> None:
     for kept, (view, is_sane) in pool.run(pointed_to, world=2):
         assert kept == (3.0, 3.0)

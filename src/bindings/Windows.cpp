@@ -3,8 +3,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings/Weights.hpp"
@@ -42,6 +45,23 @@ std::vector<WindowPlace> placesOf(const Places& given) {
   return places;
 }
 
+using Ticket = DeviceGrounds::Ticket;
+
+// One that is not shared, where there is none.
+std::string bytesOf(const std::optional<Ticket>& ticket) {
+  const Ticket given = ticket.value_or(Ticket{});
+  return {reinterpret_cast<const char*>(&given), sizeof given};
+}
+
+std::vector<Ticket> ticketsOf(const std::vector<std::string>& given) {
+  std::vector<Ticket> tickets(given.size());
+  for (size_t rank = 0; rank < given.size(); ++rank) {
+    TORCH_CHECK_VALUE(given[rank].size() == sizeof(Ticket), "a ticket of another size");
+    std::memcpy(&tickets[rank], given[rank].data(), sizeof(Ticket));
+  }
+  return tickets;
+}
+
 }  // namespace
 
 void addWindows(py::module_& module) {
@@ -66,14 +86,16 @@ void addWindows(py::module_& module) {
       .def("wait", &WindowWork::wait, Release());
 
   py::class_<WindowBluefog>(module, "WindowBluefog")
-      .def(py::init([](ProcessGroupBluefog& group, const std::string& name,
-                       const at::Tensor& tensor, bool is_fresh, bool drops) {
-             const py::gil_scoped_release release;  // it copies the tensor
-             return std::make_unique<WindowBluefog>(group.windowMeans(), name, tensor, is_fresh,
-                                                    drops);
-           }),
-           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("is_fresh"),
-           py::arg("drops"))
+      .def(
+          py::init([](ProcessGroupBluefog& group, const std::string& name, const at::Tensor& tensor,
+                      bool is_fresh, bool drops, const std::vector<int>& sources) {
+            const py::gil_scoped_release release;  // it copies the tensor
+            return std::make_unique<WindowBluefog>(
+                group.windowMeans(tensor), name,
+                WindowBluefog::Plan{tensor, is_fresh, drops, sources});
+          }),
+          py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("is_fresh"),
+          py::arg("drops"), py::arg("sources"))
       .def_property_readonly("place",
                              [](const WindowBluefog& self) {
                                const WindowPlace place = self.place();
@@ -83,13 +105,24 @@ void addWindows(py::module_& module) {
                              })
       .def_property_readonly("tensor", &WindowBluefog::tensor)
       .def_property_readonly("p", &WindowBluefog::p)
+      .def_property_readonly(
+          "ticket", [](const WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
+      .def(
+          "reach_out",
+          [](WindowBluefog& self, const std::vector<std::string>& tickets,
+             const std::vector<std::vector<int>>& sources) {
+            WindowBluefog::Reached reached = self.reachOut(ticketsOf(tickets), sources);
+            return std::tuple(reached.slots, reached.tensors, reached.reason);
+          },
+          py::arg("tickets"), py::arg("sources"), Release())
       .def(
           "open",
           [](WindowBluefog& self, uint64_t number, const Places& places, bool zero_init,
-             const std::vector<int>& sources) {
-            self.open(number, placesOf(places), zero_init, sources);
+             const std::vector<int>& writers, const std::vector<int>& owners) {
+            self.open(number, placesOf(places), zero_init, {writers, owners});
           },
-          py::arg("number"), py::arg("places"), py::arg("zero_init"), py::arg("sources"), Release())
+          py::arg("number"), py::arg("places"), py::arg("zero_init"), py::arg("writers"),
+          py::arg("owners"), Release())
       .def(
           "put",
           [](WindowBluefog& self, const at::Tensor& tensor, const Weights& destinations,
@@ -126,7 +159,8 @@ void addWindows(py::module_& module) {
       .def(
           "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
           py::arg("op"), Release())
-      .def("reopen", &WindowBluefog::reopen);
+      .def("reopen", &WindowBluefog::reopen, Release())
+      .def("abandon", &WindowBluefog::abandon, Release());
 
   // In C++, since Ctrl-C may come between any two lines of Python.
   py::class_<Exclusion>(module, "Exclusion")

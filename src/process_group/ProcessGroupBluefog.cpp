@@ -245,28 +245,39 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
   return post(std::move(all), async_op);
 }
 
-WindowBluefog::Means ProcessGroupBluefog::windowMeans() {
+WindowBluefog::Means ProcessGroupBluefog::windowMeans(const at::Tensor& tensor) {
   checkProcess("win_create");
   const std::string who = engine_->members().who() + " win_create: ";
   const HostMap& hosts = engine_->hosts();
   TORCH_CHECK(heap_ != nullptr || hosts.here().size() == 1, who,
               "ranks share no memory here; is the process limited in its addresses or the size of "
               "files (ulimit -v, -f)?");
+  const bool is_on_device = !tensor.is_cpu() && isAccelerators(tensor);
   std::call_once(grounds_made_, [&] {
     grounds_ = std::make_shared<Grounds>(engine_->segments(), engine_->members().rank);
     lives_ = std::make_shared<Lives>(engine_->processes());
-    if (!hosts.elsewhere().empty()) {
-      reception_ = std::make_shared<Reception>(*engine_, lives_);
-      reception_->open();
-    }
+    reception_ = std::make_shared<Reception>(*engine_, lives_);
+    reception_->open(hosts.elsewhere());
   });
+  if (is_on_device) {
+    std::call_once(hears_here_, [&] { reception_->open(othersHere()); });
+  }
+  const std::shared_ptr<DeviceHeap> device =
+      is_on_device ? accelerator_->heapOn(tensor.device()) : nullptr;
   return {engine_,
-          heap_,
+          device ? std::shared_ptr<Heap>(device) : heap_,
           grounds_,
           lives_,
-          reception_,
+          is_on_device || !hosts.elsewhere().empty() ? reception_ : nullptr,
+          device,
           frontend_.interrupt,
           std::chrono::milliseconds(timeout_ms_.load())};
+}
+
+std::vector<int> ProcessGroupBluefog::othersHere() const {
+  std::vector<int> others = engine_->hosts().here();
+  std::erase(others, engine_->members().rank);
+  return others;
 }
 
 void ProcessGroupBluefog::abort() {

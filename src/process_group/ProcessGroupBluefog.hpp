@@ -148,7 +148,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
 
   // What windows of this group lie on.
-  WindowBluefog::Means windowMeans();
+  WindowBluefog::Means windowMeans(const at::Tensor& tensor);
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
@@ -199,6 +199,7 @@ class ProcessGroupBluefog : public c10d::Backend {
     return accelerator_ != nullptr && accelerator_->carries(tensor);
   }
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
+  std::vector<int> othersHere() const;
   Validate validateThere(const char* op) const;
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
@@ -251,6 +252,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
   std::once_flag grounds_made_;
+  std::once_flag hears_here_;  // of windows on an accelerator
   std::shared_ptr<Grounds> grounds_;
   std::shared_ptr<Lives> lives_;
   std::shared_ptr<Reception> reception_;

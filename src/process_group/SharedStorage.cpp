@@ -4,14 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "core/Reduce.hpp"
-
 namespace bluefog {
 
 // Of a storage in the heap, which keeps that; and its memory before, to which something may still
 // point: an array, an operation under way.
 struct SharedStorage::Block {
-  std::shared_ptr<SharedHeap> heap;
+  std::shared_ptr<Heap> heap;
   std::byte* data;
   size_t bytes;
   at::DataPtr before = {};
@@ -23,8 +21,8 @@ struct SharedStorage::Block {
   }
 };
 
-SharedStorage::SharedStorage(std::shared_ptr<SharedHeap> heap, const at::Tensor& tensor,
-                             bool is_fresh, const std::string& who)
+SharedStorage::SharedStorage(std::shared_ptr<Heap> heap, const at::Tensor& tensor, bool is_fresh,
+                             const std::string& who)
     : storage_(tensor.storage()) {
   if (storage_.data_ptr().get_deleter() == &Block::end) {
     block_ = static_cast<Block*>(storage_.data_ptr().get_context());
@@ -49,16 +47,16 @@ SharedStorage::~SharedStorage() {
   }
 }
 
-void SharedStorage::move(std::shared_ptr<SharedHeap> heap, bool is_fresh, const std::string& who) {
+void SharedStorage::move(std::shared_ptr<Heap> heap, bool is_fresh, const std::string& who) {
   TORCH_CHECK_VALUE(block_ == nullptr || block_->windows == 0, who,
                     "the tensor is in a window of another group; give a clone of it");
   const size_t bytes = storage_.nbytes();
   std::byte* to = heap->take(bytes);
   TORCH_CHECK(to != nullptr, who, "no room for ", bytes, " bytes beside the other windows");
-  copyBytes(to, storage_.data(), bytes);
+  heap->copy(to, static_cast<const std::byte*>(storage_.data()), bytes);
   block_ = std::make_unique<Block>(std::move(heap), to, bytes).release();
   at::DataPtr before =
-      storage_.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, at::kCPU});
+      storage_.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, storage_.device()});
   if (!is_fresh) {
     block_->before = std::move(before);
   }

@@ -6,17 +6,17 @@
 #include <memory>
 #include <string>
 
-#include "transport/SharedHeap.hpp"
+#include "transport/Heap.hpp"
 
 namespace bluefog {
 
-// A tensor's storage, in memory that the other ranks of the host read. It stays there, and belongs
-// to whoever refers to the storage.
+// A tensor's storage, in memory that the other ranks of the host can read. It stays there, and
+// belongs to whoever refers to the storage.
 class SharedStorage {
  public:
   // Moves it there if it does not lie there yet. `is_fresh`: nothing else points to its memory,
   // which is freed. What it throws begins with `who`.
-  SharedStorage(std::shared_ptr<SharedHeap> heap, const at::Tensor& tensor, bool is_fresh,
+  SharedStorage(std::shared_ptr<Heap> heap, const at::Tensor& tensor, bool is_fresh,
                 const std::string& who);
   ~SharedStorage();
   SharedStorage(const SharedStorage&) = delete;
@@ -28,7 +28,7 @@ class SharedStorage {
  private:
   struct Block;
 
-  void move(std::shared_ptr<SharedHeap> heap, bool is_fresh, const std::string& who);
+  void move(std::shared_ptr<Heap> heap, bool is_fresh, const std::string& who);
 
   const c10::Storage storage_;
   Block* block_ = nullptr;  // null where it is a result's memory

@@ -3,11 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <future>
+#include <iterator>
 #include <limits>
 
 #include "core/Deadline.hpp"
 #include "process_group/Flat.hpp"
+#include "process_group/WindowValues.hpp"
 #include "window/Combine.hpp"
+#include "window/DeviceSpace.hpp"
 #include "window/FarReach.hpp"
 #include "window/NearReach.hpp"
 
@@ -55,12 +59,12 @@ class WindowBluefog::Ledger {
   std::map<int, Sent> of_;
 };
 
-WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, bool is_fresh,
-                             bool drops)
+WindowBluefog::WindowBluefog(Means means, std::string name, Plan plan)
     : means_(std::move(means)),
       label_{means_.engine->members(), std::move(name)},
-      tensor_(std::move(tensor)),
-      drops_(drops),
+      tensor_(std::move(plan.tensor)),
+      drops_(plan.drops),
+      sources_(std::move(plan.sources)),
       sizes_(tensor_.sizes().vec()),
       mutexes_({label_, means_.timeout, [this](const Edge& edge) { return mutexOf(edge); },
                 [this](const char* op) {
@@ -69,72 +73,165 @@ WindowBluefog::WindowBluefog(Means means, std::string name, at::Tensor tensor, b
                 }}),
       ledger_(std::make_shared<Ledger>()) {
   const std::string who = label_.who("win_create");
-  Validate(label_.members, "win_create").tensor(tensor_, "the tensor");
+  validate("win_create").tensor(tensor_, "the tensor");
   TORCH_CHECK_VALUE(isCombinable(dtypeOf(tensor_)), who, "elements of type ", typeName(tensor_),
                     " cannot be in a window; use a floating, complex or integer type");
   TORCH_CHECK_VALUE(Flat::isPlain(tensor_), who,
                     "the tensor is not contiguous; make the window of tensor.contiguous()");
-  const size_t bytes = tensor_.nbytes();
-  const int size = label_.members.size;
-  if (size == 1) {
-    return;
+  if (means_.device) {
+    const auto memory = std::shared_ptr<Device>(means_.device, &means_.device->device());
+    stream_ = std::make_unique<WindowStream>(WindowStream::Means{
+        label_, tensor_.device(), memory, means_.timeout, [this] { interrupt(); }});
   }
-  if (means_.heap && bytes > 0) {
+  if (label_.members.size > 1) {
+    settle(plan.is_fresh, who);
+  }
+}
+
+// Where others reach it.
+void WindowBluefog::settle(bool is_fresh, const std::string& who) {
+  const size_t bytes = tensor_.nbytes();
+  const bool is_reached = means_.heap && means_.engine->hosts().here().size() > 1 && bytes > 0;
+  if (stream_) {
+    stream_->catchUp("win_create");
+  }
+  if (is_reached) {
     shared_.emplace(means_.heap, tensor_, is_fresh, who);
-    place_.tensor = shared_->place();
   }
   storage_ = tensor_.storage();
   storage_.unsafeGetStorageImpl()->set_resizable(false);
-  const size_t room = WindowLayout(size, bytes).bytes();
+  if (!means_.device) {
+    space_ = HostSpace::get();
+    place_.tensor = shared_ ? std::optional(shared_->place()) : std::nullopt;
+  } else {
+    space_ = std::make_shared<DeviceSpace>(means_.device);
+    if (is_reached) {
+      on_device_ = std::make_unique<DeviceGrounds>(
+          means_.device, static_cast<const std::byte*>(tensor_.const_data_ptr()), bytes,
+          here(sources_));
+    }
+  }
+  const size_t room = WindowLayout(label_.members.size, bytes).bytes();
   room_ = means_.grounds->take(room);
   TORCH_CHECK(room_ != nullptr, who, "no room for slots of ", room,
               " bytes beside the other windows");
   place_.room = room_->at();
 }
 
+Validate WindowBluefog::validate(const char* op) const {
+  return {label_.members, op, means_.device ? tensor_.device().type() : c10::kCPU};
+}
+
+std::vector<int> WindowBluefog::here(const std::vector<int>& ranks) const {
+  std::vector<int> here;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(here),
+               [this](int rank) { return means_.engine->hosts().isHere(rank); });
+  return here;
+}
+
 WindowBluefog::~WindowBluefog() {
-  if (means_.reception && window_ && !means_.engine->isForked()) {
-    means_.reception->remove(number_);
+  stopHearing();
+}
+
+std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() const {
+  return on_device_ ? std::optional(on_device_->ticket()) : std::nullopt;
+}
+
+WindowBluefog::Reached WindowBluefog::reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
+                                               const std::vector<std::vector<int>>& sources) {
+  all_sources_ = sources;
+  const int self = label_.members.rank;
+  const auto has = [](const std::vector<int>& ranks, int rank) {
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  };
+  Reached reached;
+  for (const int rank : means_.engine->hosts().here()) {
+    const auto at = static_cast<size_t>(rank);
+    if (on_device_ && has(sources[at], self) && on_device_->openSlots(rank, tickets[at])) {
+      reached.slots.push_back(rank);
+    }
+    if (on_device_ && has(sources_, rank) && on_device_->openTensor(rank, tickets[at])) {
+      reached.tensors.push_back(rank);
+    }
   }
+  reached.reason = on_device_ ? on_device_->reason() : "";
+  return reached;
 }
 
 void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
-                         const std::vector<int>& sources) {
+                         Direct direct) {
   if (room_ == nullptr) {
     return;
   }
   const Membership& members = label_.members;
   const WindowShape shape{dtypeOf(tensor_), static_cast<size_t>(tensor_.numel())};
   auto* data = static_cast<std::byte*>(tensor_.mutable_data_ptr());
-  window_ =
-      std::make_shared<Window>(members.rank, members.size, number, shape, data, std::move(room_));
+  window_ = std::make_shared<Window>(members.rank, members.size, number, shape, data,
+                                     std::move(room_), spaceFor(direct.writers));
+  places_ = places;
+  direct_ = std::move(direct);
   for (int rank = 0; rank < members.size; ++rank) {
     own_mutexes_.push_back(
         std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *means_.lives));
-    reaches_.push_back(
-        rank == members.rank ? nullptr : reachOf(rank, number, places[static_cast<size_t>(rank)]));
   }
+  reachAll();
   if (!zero_init) {
-    for (const int source : sources) {
+    for (const int source : sources_) {
       window_->begin(source);
     }
   }
   if (means_.reception) {
-    number_ = number;
     means_.reception->add(number, *window_);
   }
 }
 
-std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, uint64_t number, const WindowPlace& place) {
-  if (means_.engine->hosts().isHere(rank)) {
-    means_.lives->watch(rank, means_.grounds->hasLeft(rank));
-    return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
+WindowSpace WindowBluefog::spaceFor(const std::vector<int>& writers) const {
+  WindowSpace where{space_, std::vector<std::byte*>(static_cast<size_t>(label_.members.size))};
+  for (const int writer : writers) {
+    where.buffers[static_cast<size_t>(writer)] = on_device_->buffers(writer);
   }
+  return where;
+}
+
+std::unique_ptr<Reach> WindowBluefog::messagesTo(int rank) {
   const Cause freed = drops_ ? Cause::kPeerFailed : Cause::kMismatch;  // since another has died
   const auto asking =
-      std::make_shared<Asking>(means_.engine, rank, number, label_.name, means_.timeout, freed,
-                               [ledger = ledger_, rank] { ledger->noteDropped(rank); });
+      std::make_shared<Asking>(means_.engine, rank, window_->number(), label_.name, means_.timeout,
+                               freed, [ledger = ledger_, rank] { ledger->noteDropped(rank); });
   return std::make_unique<FarReach>(window_, rank, asking);
+}
+
+void WindowBluefog::reachAll() {
+  reaches_.clear();
+  for (int rank = 0; rank < label_.members.size; ++rank) {
+    reaches_.push_back(
+        rank == label_.members.rank ? nullptr : reachOf(rank, places_[static_cast<size_t>(rank)]));
+  }
+}
+
+std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, const WindowPlace& place) {
+  if (!means_.engine->hosts().isHere(rank)) {
+    return messagesTo(rank);
+  }
+  means_.lives->watch(rank, means_.grounds->hasLeft(rank));
+  if (!means_.device) {
+    return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
+  }
+  const auto has = [](const std::vector<int>& ranks, int one) {
+    return std::find(ranks.begin(), ranks.end(), one) != ranks.end();
+  };
+  const WindowPart part(means_.grounds->room(rank) + place.room, window_->layout());
+  NearReach::OnDevice reached{std::nullopt, nullptr, messagesTo(rank)};
+  const int self = label_.members.rank;
+  if (has(direct_.owners, rank)) {
+    const std::vector<int> writers = here(all_sources_[static_cast<size_t>(rank)]);
+    const auto at = std::find(writers.begin(), writers.end(), self) - writers.begin();
+    reached.slot = part.slot(self, on_device_->buffersAt(rank, static_cast<size_t>(at)), *space_);
+  }
+  if (has(direct_.writers, rank)) {
+    reached.tensor = on_device_->tensorAt(rank);
+  }
+  return std::make_unique<NearReach>(window_, rank, part, std::move(reached), *means_.lives);
 }
 
 void WindowBluefog::checkProcess(const char* op) const {
@@ -172,19 +269,17 @@ Window& WindowBluefog::opened(const char* op) const {
 }
 
 void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
-  Validate(label_.members, op).tensor(tensor, "the tensor");
+  validate(op).tensor(tensor, "the tensor");
+  TORCH_CHECK_VALUE(tensor.device() == tensor_.device(), label_.who(op), "the tensor is on ",
+                    tensor.device(), ", the window's on ", tensor_.device());
   TORCH_CHECK_VALUE(tensor.sizes() == sizes_ && tensor.scalar_type() == tensor_.scalar_type(),
                     label_.who(op), "the tensor is ", typeName(tensor), tensor.sizes(),
                     ", the window's ", typeName(tensor_), at::IntArrayRef(sizes_));
 }
 
-template <class What>
-WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, bool async_op,
-                                           What what) {
-  std::vector<int> dead;
-  std::vector<Rest> rests;
-  std::exception_ptr failure;
-  const auto begin = [&](const WeightedRank& peer) {
+WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What& what) {
+  WindowBegun begun;
+  const auto begin_one = [&](const WeightedRank& peer) {
     const bool is_there = reach(peer.rank).isThere();
     if (means_.lives->hasEnded(peer.rank) || (drops_ && !is_there)) {  // since another has died
       return false;
@@ -194,36 +289,71 @@ WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, b
         throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
       }
       if (Rest rest = what(peer)) {
-        rests.push_back(std::move(rest));
+        begun.rests.push_back(std::move(rest));
       }
     } catch (const Error& error) {  // the others get theirs all the same
       if (drops_ && error.cause() == Cause::kPeerFailed) {
         return false;
       }
-      if (!failure) {
-        failure = std::current_exception();
+      if (!begun.failure) {
+        begun.failure = std::current_exception();
       }
     }
     return true;
   };
   for (const WeightedRank& peer : ranks) {
-    if (!begin(peer)) {
-      dead.push_back(label_.members.global(peer.rank));
+    if (!begin_one(peer)) {
+      begun.dead.push_back(label_.members.global(peer.rank));
       ledger_->noteDropped(peer.rank);
     }
   }
-  if (!async_op && dead.empty() && rests.empty() && !failure) {
+  return begun;
+}
+
+WindowWork::Means WindowBluefog::worksMeans(const char* op) const {
+  return {means_.engine, means_.interrupt, label_.who(op), drops_};
+}
+
+WindowBluefog::Pace WindowBluefog::paceOf(bool async_op, bool require_mutex) const {
+  if (!async_op) {
+    return Pace::kWaits;
+  }
+  return stream_ && !require_mutex ? Pace::kBegins : Pace::kReturns;
+}
+
+WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, Pace pace,
+                                           What what) {
+  if (pace == Pace::kBegins) {
+    return withLater(op, ranks, std::move(what));
+  }
+  if (stream_) {
+    stream_->catchUp(op);
+  }
+  WindowBegun begun = begin(op, ranks, what);
+  const bool is_async = pace == Pace::kReturns;
+  if (!is_async && begun.dead.empty() && begun.rests.empty() && !begun.failure) {
     return nullptr;
   }
-  auto work = std::make_shared<WindowWork>(means_.engine, label_.who(op), std::move(dead),
-                                           std::move(rests), drops_);
-  if (!async_op) {
+  if (is_async && begun.failure) {
+    std::rethrow_exception(begun.failure);
+  }
+  auto work = std::make_shared<WindowWork>(worksMeans(op), std::move(begun));
+  if (!is_async) {
     work->wait();
   }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-  return async_op ? work : nullptr;
+  return is_async ? work : nullptr;
+}
+
+WindowBluefog::WorkPtr WindowBluefog::withLater(const char* op, const Ranks& ranks, What what) {
+  const auto promise = std::make_shared<std::promise<WindowBegun>>();
+  auto work = std::make_shared<WindowWork>(worksMeans(op), promise->get_future());
+  stream_->begin(
+      op,
+      [this, op, ranks, promise, what = std::move(what)] {
+        promise->set_value(begin(op, ranks, what));
+      },
+      [promise](const std::exception_ptr& error) { promise->set_exception(error); });
+  return work;
 }
 
 // What flush() waits for, also where Ctrl-C ends a wait; and what must have ended before a mutex is
@@ -260,8 +390,32 @@ void WindowBluefog::close(const char* op) {
     calls_.unlock();
     flush(op);
   } catch (...) {
-    reopen();
+    is_closed_ = false;
     throw;
+  }
+  if (on_device_) {
+    on_device_->closeAll();
+  }
+}
+
+void WindowBluefog::reopen() {
+  if (on_device_) {
+    on_device_->openAgain();
+    reachAll();
+  }
+  is_closed_ = false;
+}
+
+void WindowBluefog::abandon() {
+  if (window_) {
+    window_->abandon();
+    stopHearing();
+  }
+}
+
+void WindowBluefog::stopHearing() {
+  if (means_.reception && window_ && !means_.engine->isForked()) {
+    means_.reception->remove(window_->number());
   }
 }
 
@@ -274,6 +428,9 @@ void WindowBluefog::interrupt() const {
 void WindowBluefog::flush(const char* op) {
   checkProcess(op);
   checkGroup(op);
+  if (stream_) {
+    stream_->drain(op);
+  }
   std::vector<Rest> rests;
   {
     const std::lock_guard lock(mutex_);
@@ -290,33 +447,52 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
   checkOpen(op);
+  const Pace pace = paceOf(opts.async_op, opts.require_mutex);
   const bool waits = !opts.async_op || opts.require_mutex;
   const auto is_far = [this](const WeightedRank& to) {
     return !means_.engine->hosts().isHere(to.rank);
   };
-  const bool copies = !waits && std::any_of(destinations.begin(), destinations.end(), is_far);
+  const bool copies = !waits && (pace == Pace::kBegins ||
+                                 std::any_of(destinations.begin(), destinations.end(), is_far));
   const at::NoGradGuard no_grad;
-  const auto flat = std::make_shared<Flat>(copies ? Flat::copy(tensor) : Flat::input(tensor));
-  const double p = this->p();
-  return with(op, destinations, opts.async_op, [&](const WeightedRank& to) {
+  const at::Tensor sent = copies ? Flat::copy(tensor).tensor() : tensor;
+  const auto values = std::make_shared<WindowValues>(Flat::input(sent), space_);
+  const auto what = [this, op, opts, waits, values, p = this->p()](const WeightedRank& to) {
     const Taken taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
     const WindowShape& shape = window_->shape();
-    const Contribution what{shape.dtype, shape.count, flat->readable(), to.weight,
-                            opts.with_p ? std::optional(to.weight * p) : std::nullopt};
+    const auto [data, owner] = values->forThe(reach(to.rank));
+    const Contribution contribution{shape.dtype, shape.count, data, to.weight,
+                                    opts.with_p ? std::optional(to.weight * p) : std::nullopt};
     ledger_->notePut(to.rank, tensor_.nbytes());
-    return begun(reach(to.rank).put(what, opts.into, {whoWaits(waits), flat}), opts.require_mutex);
-  });
+    return begun(reach(to.rank).put(contribution, opts.into, {whoWaits(waits), owner}),
+                 opts.require_mutex);
+  };
+  return with(op, destinations, pace, what);
 }
 
 WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
                                           bool async_op) {
   const Call call(calls_);
   checkOpen("win_get");
-  return with("win_get", sources, async_op, [&](const WeightedRank& from) {
+  const auto what = [=, this](const WeightedRank& from) {
     const Taken taken(mutexes_, "win_get", {{from.rank, label_.members.rank}}, require_mutex);
     const bool waits = !async_op || require_mutex;
     return begun(reach(from.rank).get(from.weight, with_p, whoWaits(waits)), require_mutex);
-  });
+  };
+  return with("win_get", sources, paceOf(async_op, require_mutex), what);
+}
+
+// Where there is no other rank.
+void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
+  if (!means_.device) {
+    combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {weight},
+            static_cast<size_t>(tensor_.numel()));
+  } else if (weight == 1) {
+    out.copy_(tensor_);
+  } else {
+    const bool is_exact = isFloating(partOf(dtypeOf(tensor_)));
+    out.copy_((is_exact ? tensor_ : tensor_.to(at::kDouble)).mul(weight));
+  }
 }
 
 at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
@@ -326,8 +502,7 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   const at::Tensor out = clone ? at::empty_like(tensor_) : tensor_;
   if (window_ == nullptr) {
     alone_p_ *= with_p ? self_weight : 1;
-    combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {self_weight},
-            static_cast<size_t>(tensor_.numel()));
+    scaleAlone(out, self_weight);
     noteWritten(out);
     return out;
   }
@@ -336,6 +511,9 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   std::vector<Edge> edges;
   for (const WeightedRank& source : sources) {
     edges.emplace_back(self, source.rank);
+  }
+  if (stream_) {
+    stream_->catchUp("win_update");
   }
   const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
   window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
@@ -347,6 +525,9 @@ at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
   const Call call(calls_);
   Window& window = opened("win_read_neighbor");
   const at::Tensor out = at::empty_like(tensor_);
+  if (stream_) {
+    stream_->catchUp("win_read_neighbor");
+  }
   const Taken taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}}, require_mutex);
   window.read(writer, out.mutable_data_ptr());
   return out;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,8 +18,10 @@
 #include "process_group/Validate.hpp"
 #include "process_group/WindowLabel.hpp"
 #include "process_group/WindowMutexes.hpp"
+#include "process_group/WindowStream.hpp"
 #include "process_group/WindowWork.hpp"
 #include "transport/Engine.hpp"
+#include "window/DeviceGrounds.hpp"
 #include "window/Lives.hpp"
 #include "window/Reach.hpp"
 #include "window/Reception.hpp"
@@ -33,28 +36,53 @@ class WindowBluefog {
   // What it takes of its group, which it outlives.
   struct Means {
     std::shared_ptr<Engine> engine;
-    std::shared_ptr<SharedHeap> heap;
+    std::shared_ptr<Heap> heap;  // of the tensor's kind of memory
     std::shared_ptr<Grounds> grounds;
     std::shared_ptr<Lives> lives;
-    std::shared_ptr<Reception> reception;  // null where all ranks are here
+    std::shared_ptr<Reception> reception;  // null where nobody sends messages
+    std::shared_ptr<DeviceHeap> device;    // null of a tensor of the CPU's
     Engine::Interrupt interrupt;
     std::chrono::milliseconds timeout;
   };
   using Ranks = std::vector<WeightedRank>;
 
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
-  // read. Its slots begin with the tensor's values, or empty. `drops`: what is for a dead rank is
-  // counted, and no error. `is_fresh`: nothing else points to its memory, which is freed.
-  WindowBluefog(Means means, std::string name, at::Tensor tensor, bool is_fresh, bool drops);
+  // read. `is_fresh`: nothing else points to its memory, which is freed. `drops`: what is for a
+  // dead rank is counted, and no error. `sources`: those that write to it by default.
+  struct Plan {
+    at::Tensor tensor;
+    bool is_fresh;
+    bool drops;
+    std::vector<int> sources;
+  };
+  WindowBluefog(Means means, std::string name, Plan plan);
   ~WindowBluefog();
   WindowBluefog(const WindowBluefog&) = delete;
   WindowBluefog& operator=(const WindowBluefog&) = delete;
 
   // For the others' open().
   WindowPlace place() const { return place_; }
-  // With the places of all ranks, and a number that they give this window alone.
-  void open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
-            const std::vector<int>& sources);
+  // Of a tensor on a device: for the others' reachOut(); nothing of another one, or where no other
+  // rank is here.
+  std::optional<DeviceGrounds::Ticket> ticket() const;
+  // Opens what ranks of this host have on the device: with all ranks' tickets and sources. The
+  // ranks whose slots it has opened, those whose tensors, and why not the others.
+  struct Reached {
+    std::vector<int> slots;
+    std::vector<int> tensors;
+    std::string reason;
+  };
+  Reached reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
+                   const std::vector<std::vector<int>>& sources);
+  // The ranks that both sides have opened the device's memory of: to write to this one's slots; for
+  // this one to write to theirs.
+  struct Direct {
+    std::vector<int> writers = {};
+    std::vector<int> owners = {};
+  };
+  // With the places of all ranks, and a number that they give this window alone. Its slots begin
+  // with the tensor's values, or empty.
+  void open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init, Direct direct);
 
   const at::Tensor& tensor() const { return tensor_; }
   using WorkPtr = std::shared_ptr<WindowWork>;
@@ -70,9 +98,12 @@ class WindowBluefog {
   WorkPtr get(const Ranks& sources, bool require_mutex, bool with_p, bool async_op);
   // Until all that was begun has ended, well or not.
   void flush(const char* op);
-  // No thread works on it any more when it returns, and none begins. Until reopen().
+  // No thread works on it any more when it returns, and none begins; nor does it keep other ranks
+  // from freeing what it has opened of their memory. Until reopen().
   void close(const char* op);
-  void reopen() { is_closed_ = false; }
+  void reopen();
+  // To others it is as if it had been freed, though its memory stays.
+  void abandon();
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
   at::Tensor read(int writer, bool require_mutex);
@@ -109,30 +140,48 @@ class WindowBluefog {
   using Taken = WindowMutexes::Taken;
   using Call = std::shared_lock<std::shared_timed_mutex>;
 
+  void stopHearing();
   void checkProcess(const char* op) const;
   void checkGroup(const char* op) const;
   void interrupt() const;
   void checkOpen(const char* op) const;
   Window& opened(const char* op) const;  // where there are other ranks
   Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
-  std::unique_ptr<Reach> reachOf(int rank, uint64_t number, const WindowPlace& place);
-  // Of the ranks that live: begins `what` with each.
-  template <class What>
-  WorkPtr with(const char* op, const Ranks& ranks, bool async_op, What what);
+  void settle(bool is_fresh, const std::string& who);
+  std::vector<int> here(const std::vector<int>& ranks) const;
+  WindowSpace spaceFor(const std::vector<int>& writers) const;
+  void reachAll();
+  std::unique_ptr<Reach> reachOf(int rank, const WindowPlace& place);
+  std::unique_ptr<Reach> messagesTo(int rank);
+  // Begins `what` with each of the ranks that live.
+  using What = std::function<Rest(const WeightedRank&)>;
+  enum class Pace : uint8_t { kWaits, kReturns, kBegins };  // kBegins: in another thread
+  Pace paceOf(bool async_op, bool require_mutex) const;
+  WorkPtr with(const char* op, const Ranks& ranks, Pace pace, What what);
+  WorkPtr withLater(const char* op, const Ranks& ranks, What what);
+  WindowBegun begin(const char* op, const Ranks& ranks, const What& what);
+  WindowWork::Means worksMeans(const char* op) const;
   Rest begun(Rest rest, bool is_waited_for);
   SlotMutex* mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
+  Validate validate(const char* op) const;
+  void scaleAlone(const at::Tensor& out, double weight) const;
 
   const Means means_;
   const WindowLabel label_;
   const at::Tensor tensor_;
   const bool drops_;
+  const std::vector<int> sources_;
   const std::vector<int64_t> sizes_;
   c10::Storage storage_;  // of the window, also where the tensor has got another one
   std::optional<SharedStorage> shared_;
   WindowPlace place_{};
+  std::vector<WindowPlace> places_;  // by rank
+  Direct direct_;
   std::unique_ptr<Room> room_;
-  uint64_t number_ = 0;
+  std::shared_ptr<Space> space_;
+  std::unique_ptr<DeviceGrounds> on_device_;             // null where no other rank is here
+  std::vector<std::vector<int>> all_sources_;            // of each rank; of a tensor on a device
   std::shared_ptr<Window> window_;                       // null where there is no other rank
   std::vector<std::unique_ptr<Reach>> reaches_;          // by rank; null for this one
   std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;  // by writer
@@ -144,6 +193,7 @@ class WindowBluefog {
   size_t most_under_way_ = 0;  // before those that have ended are looked for
   WindowMutexes mutexes_;
   const std::shared_ptr<Ledger> ledger_;
+  std::unique_ptr<WindowStream> stream_;  // null of a tensor of the CPU's
 };
 
 }  // namespace bluefog

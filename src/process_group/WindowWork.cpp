@@ -1,32 +1,48 @@
 #include "process_group/WindowWork.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "core/Error.hpp"
 
 namespace bluefog {
+namespace {
+
+// How long a wait for another thread sleeps before it looks after its caller's business.
+constexpr std::chrono::milliseconds kSlice{20};
+
+}  // namespace
 
 void throwForked(const std::string& who) {
   TORCH_CHECK(false, who, "this process was forked from the rank's and has no part in its windows");
 }
 
 bool WindowWork::isCompleted() const {
-  return std::all_of(rests_.begin(), rests_.end(),
-                     [](const Rest& rest) { return rest->hasEnded(); });
+  if (begun_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    return false;
+  }
+  const std::vector<Rest>& rests = begun_.get().rests;
+  return std::all_of(rests.begin(), rests.end(), [](const Rest& rest) { return rest->hasEnded(); });
 }
 
 void WindowWork::wait() {
-  if (engine_->isForked()) {
-    throwForked(who_);
+  if (means_.engine->isForked()) {
+    throwForked(means_.who);
   }
-  for (const Rest& rest : rests_) {
-    engine_->wait(*rest, Deadline::never());
+  while (begun_.wait_for(kSlice) != std::future_status::ready) {
+    if (means_.interrupt) {
+      means_.interrupt();
+    }
   }
-  std::vector<int> dead = dead_;
+  const WindowBegun& begun = begun_.get();
+  for (const Rest& rest : begun.rests) {
+    means_.engine->wait(*rest, Deadline::never());
+  }
+  std::vector<int> dead = begun.dead;
   std::exception_ptr other;
-  for (const Rest& rest : rests_) {
+  for (const Rest& rest : begun.rests) {
     const std::optional<Error> error = errorIn(rest->error);
     if (error && error->cause() == Cause::kPeerFailed && !error->ranks().empty()) {
       dead.insert(dead.end(), error->ranks().begin(), error->ranks().end());
@@ -37,11 +53,14 @@ void WindowWork::wait() {
   if (other) {
     std::rethrow_exception(other);
   }
-  if (!dead.empty() && !drops_) {
+  if (!dead.empty() && !means_.drops) {
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
     throw Error(Cause::kPeerFailed, dead,
-                who_ + rankList(dead) + " died; with the others it is done");
+                means_.who + rankList(dead) + " died; with the others it is done");
+  }
+  if (begun.failure) {
+    std::rethrow_exception(begun.failure);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/Pages.hpp"
+#include "core/Reduce.hpp"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // Linux 6.1; others refuse it
@@ -108,6 +109,10 @@ void SharedHeap::becomeCopy() {
              memory_.data());
   }
   mutex_.unlock();
+}
+
+void SharedHeap::copy(std::byte* to, const std::byte* from, size_t bytes) {
+  copyBytes(to, from, bytes);
 }
 
 std::optional<uint64_t> SharedHeap::placeOf(const std::byte* data, size_t bytes) const {

@@ -11,6 +11,7 @@
 #include "core/Fd.hpp"
 #include "core/OwnProcess.hpp"
 #include "transport/FreeRanges.hpp"
+#include "transport/Heap.hpp"
 #include "transport/Segment.hpp"
 
 namespace bluefog {
@@ -18,17 +19,18 @@ namespace bluefog {
 // This rank's memory that the other ranks of its host can read: what lies here is offered to them
 // as it is, and nobody copies it. Lives as long as anything in it, also beyond the group. A forked
 // child finds what was there at the fork, in memory of its own. Any thread may use it.
-class SharedHeap {
+class SharedHeap final : public Heap {
  public:
   // Null where the segment has none, or there are no addresses for it.
   static std::shared_ptr<SharedHeap> make(const Segment& segment, int rank);
   explicit SharedHeap(Mapping memory);
 
-  // Uninitialised, in pages of its own. Null where there is no room.
-  std::byte* take(size_t bytes);
-  void giveBack(std::byte* block, size_t bytes);
-  // Where in the heap that lies; nothing where it lies elsewhere.
-  std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const;
+  // In pages of its own.
+  std::byte* take(size_t bytes) override;
+  void giveBack(std::byte* block, size_t bytes) override;
+  // The distance from where it begins.
+  std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override;
 
  private:
   // Memory comes and goes by the huge page.

@@ -62,7 +62,8 @@ class FarMutex final : public SlotMutex {
   const std::shared_ptr<Asking> asking_;
 };
 
-// Of a rank on another host, whose engine does what this one asks.
+// Of a rank whose engine does what this one asks: one on another host, or whose device's memory
+// this one cannot open.
 class FarReach final : public Reach {
  public:
   FarReach(std::shared_ptr<Window> own, int owner, std::shared_ptr<Asking> asking)
@@ -70,6 +71,7 @@ class FarReach final : public Reach {
 
   // The answer tells.
   bool isThere() const override { return true; }
+  bool takesFromDevice() const override { return false; }
   Rest put(const Contribution& what, Into into, const Manner& manner) override;
   Rest get(double weight, bool with_p, Engine::Who who) override;
   SlotMutex& mutex() override { return mutex_; }

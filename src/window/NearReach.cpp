@@ -9,17 +9,33 @@ NearReach::NearReach(std::shared_ptr<Window> own, int owner, const WindowPlace& 
     : own_(std::move(own)),
       owner_(owner),
       part_(grounds.room(owner) + place.room, own_->layout()),
+      slot_(part_.slot(own_->rank())),
       tensor_(place.tensor ? grounds.heap(owner) + *place.tensor : nullptr),
       mutex_(part_.mutex(own_->rank()), own_->rank(), lives) {}
 
-Rest NearReach::put(const Contribution& what, Into into, const Manner& /*manner*/) {
-  Slot slot = part_.slot(own_->rank());
+NearReach::NearReach(std::shared_ptr<Window> own, int owner, const WindowPart& part,
+                     OnDevice on_device, const Lives& lives)
+    : own_(std::move(own)),
+      owner_(owner),
+      part_(part),
+      slot_(on_device.slot),
+      tensor_(on_device.tensor),
+      messages_(std::move(on_device.messages)),
+      mutex_(part_.mutex(own_->rank()), own_->rank(), lives) {}
+
+Rest NearReach::put(const Contribution& what, Into into, const Manner& manner) {
+  if (!slot_) {
+    return messages_->put(what, into, manner);
+  }
   const std::lock_guard lock(writing_);
-  into == Into::kAdd ? slot.accumulate(what) : slot.put(what);
+  into == Into::kAdd ? slot_->accumulate(what) : slot_->put(what);
   return nullptr;
 }
 
-Rest NearReach::get(double weight, bool with_p, Engine::Who /*who*/) {
+Rest NearReach::get(double weight, bool with_p, Engine::Who who) {
+  if (messages_ != nullptr && tensor_ == nullptr) {
+    return messages_->get(weight, with_p, who);
+  }
   const WindowShape& shape = own_->shape();
   const double p = weight * part_.p().load(std::memory_order_relaxed);
   own_->fill(owner_,

@@ -34,6 +34,8 @@ class Reach {
   };
   // False where that rank has freed it.
   virtual bool isThere() const = 0;
+  // Whether what is put lies where the window's tensor does; otherwise in the host's memory.
+  virtual bool takesFromDevice() const = 0;
   // Into this rank's slot there. `what` is of the window's shape.
   virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;
   // That rank's tensor, and p where it counts, times `weight`, into this rank's own slot for it.

@@ -14,11 +14,18 @@
 namespace bluefog {
 namespace {
 
-std::shared_ptr<Delivery> deliveryOf(const Answer& answer, ConstSpan body = {}) {
+std::shared_ptr<Delivery> deliveryOf(const Answer& answer) {
   auto delivery = std::make_shared<Delivery>();
-  std::byte* data = delivery->make(sizeof answer + body.bytes);
+  std::memcpy(delivery->make(sizeof answer), &answer, sizeof answer);
+  return delivery;
+}
+
+std::shared_ptr<Delivery> tensorOf(const Window& window) {
+  const Answer answer{.p = window.p()};
+  auto delivery = std::make_shared<Delivery>();
+  std::byte* data = delivery->make(sizeof answer + window.shape().bytes());
   std::memcpy(data, &answer, sizeof answer);
-  copyBytes(data + sizeof answer, body.data, body.bytes);
+  window.copyTensor(data + sizeof answer);
   return delivery;
 }
 
@@ -44,8 +51,8 @@ Reception::Reception(Engine& engine, std::shared_ptr<Lives> lives)
       spares_(static_cast<size_t>(engine.members().size)),
       failures_(spares_.size()) {}
 
-void Reception::open() {
-  for (const int peer : engine_.hosts().elsewhere()) {
+void Reception::open(const std::vector<int>& peers) {
+  for (const int peer : peers) {
     await(peer);
   }
 }
@@ -145,7 +152,7 @@ std::shared_ptr<Delivery> Reception::done(int peer, const Request& request,
       }
       return deliveryOf({});
     case Request::What::kGet:
-      return deliveryOf({.p = window.p()}, {window.tensor(), shape.bytes()});
+      return tensorOf(window);
     default:
       break;
   }

@@ -14,14 +14,15 @@
 
 namespace bluefog {
 
-// Does what ranks on other hosts ask of this rank's windows, while its program computes: in the
-// thread that drives, one rank's requests one after the other.
+// Does what ranks on other hosts, and those that cannot open its device's memory, ask of this
+// rank's windows, while its program computes: in the thread that drives, one rank's requests one
+// after the other.
 class Reception : public std::enable_shared_from_this<Reception> {
  public:
   Reception(Engine& engine, std::shared_ptr<Lives> lives);
 
-  // From now on, until the group ends.
-  void open();
+  // To those ranks, from now on until the group ends.
+  void open(const std::vector<int>& peers);
   void add(uint64_t number, Window& window);
   // When it returns nobody works on that window any more.
   void remove(uint64_t number);

@@ -1,20 +1,23 @@
 #include "window/Slot.hpp"
 
 #include "core/Pages.hpp"
-#include "window/Combine.hpp"
 
 namespace bluefog {
 static_assert(sizeof(Slot::Header) <= kPage);
 
 size_t Slot::bytesFor(size_t bytes) {
-  return kPage + SlotState::kBuffers * roundUp(bytes);
+  return kPage + bytesOfBuffers(bytes);
 }
 
-Slot::Slot(std::byte* memory, size_t bytes) : memory_(memory), stride_(roundUp(bytes)) {}
-
-std::byte* Slot::buffer(unsigned which) const {
-  return memory_ + kPage + which * stride_;
+size_t Slot::bytesOfBuffers(size_t bytes) {
+  return SlotState::kBuffers * roundUp(bytes);
 }
+
+Slot::Slot(std::byte* memory, size_t bytes)
+    : Slot(memory, memory + kPage, bytes, *HostSpace::get()) {}
+
+Slot::Slot(std::byte* header, std::byte* buffers, size_t bytes, Space& space)
+    : header_(header), buffers_(buffers), stride_(roundUp(bytes)), space_(&space) {}
 
 // Where another has changed it meanwhile, `expected` is what it is now.
 bool Slot::become(SlotState& expected, const SlotState& next) {
@@ -50,7 +53,7 @@ void Slot::begin(const Contribution& what) {
 
 // By that buffer, of the owner's where `filled` is 1.
 void Slot::replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled) {
-  combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
+  space_->combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;
   do {
     header().p[written].store(what.p.value_or(pOf(now)), std::memory_order_relaxed);
@@ -68,10 +71,10 @@ void Slot::accumulate(const Contribution& what) {
     const SlotState base = now;
     const unsigned written = base.writable();
     if (base.is_empty) {
-      combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
+      space_->combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
     } else {
-      combine(what.dtype, buffer(written), {buffer(base.current), what.data}, {1, what.weight},
-              what.count);
+      space_->combine(what.dtype, buffer(written), {buffer(base.current), what.data},
+                      {1, what.weight}, what.count);
     }
     header().p[written].store(pOf(base) + what.p.value_or(0), std::memory_order_relaxed);
     while (now.hasContentOf(base)) {

@@ -7,12 +7,13 @@
 #include <optional>
 
 #include "core/Dtype.hpp"
+#include "window/HostSpace.hpp"
 #include "window/SlotState.hpp"
 
 namespace bluefog {
 
-// Elements that go into a slot, times a weight; with the push-sum weight that belongs to them,
-// where it counts. Otherwise the slot's stays.
+// Elements that go into a slot, times a weight, and lie where its buffers do; with the push-sum
+// weight that belongs to them, where it counts. Otherwise the slot's stays.
 struct Contribution {
   Dtype dtype;
   size_t count;
@@ -22,8 +23,9 @@ struct Contribution {
 };
 
 // The part of a window that one rank, its writer, writes to in the memory of another, its owner: a
-// header and five buffers, of which pages nobody has touched take no memory. Any of the two may be
-// killed at any instant: what counts is always whole.
+// header and five buffers, of which pages nobody has touched take no memory. The header is in the
+// host's memory; the buffers follow it, or are elsewhere. Any of the two may be killed at any
+// instant: what counts is always whole.
 class Slot {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,10 +37,14 @@ class Slot {
     std::atomic<double> p[SlotState::kBuffers];
   };
 
-  // Of buffers of so many bytes.
+  // Of buffers of so many bytes: with its header; without.
   static size_t bytesFor(size_t bytes);
+  static size_t bytesOfBuffers(size_t bytes);
   // Zeroed memory is an empty slot.
   Slot(std::byte* memory, size_t bytes);
+  // With that header, and buffers in another space, which need not be zeroed.
+  Slot(std::byte* header, std::byte* buffers, size_t bytes, Space& space);
+  Space& space() const { return *space_; }
 
   // --- by its writer, one thread at a time
   void put(const Contribution& what);
@@ -66,8 +72,8 @@ class Slot {
   Clock::time_point lastChange() const;
 
  private:
-  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
-  std::byte* buffer(unsigned which) const;
+  Header& header() const { return *reinterpret_cast<Header*>(header_); }
+  std::byte* buffer(unsigned which) const { return buffers_ + which * stride_; }
   SlotState state() const {
     return SlotState::decode(header().state.load(std::memory_order_acquire));
   }
@@ -78,8 +84,10 @@ class Slot {
   void replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled);
   void noteChange();
 
-  std::byte* memory_;
+  std::byte* header_;
+  std::byte* buffers_;
   size_t stride_;
+  Space* space_;
 };
 
 }  // namespace bluefog

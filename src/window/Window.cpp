@@ -2,21 +2,39 @@
 
 #include <utility>
 
-#include "window/Combine.hpp"
-
 namespace bluefog {
 
 Window::Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
-               std::unique_ptr<Room> room)
+               std::unique_ptr<Room> room, WindowSpace where)
     : rank_(rank),
       number_(number),
       shape_(shape),
       layout_(size, shape.bytes()),
       tensor_(tensor),
       room_(std::move(room)),
-      part_(room_->data(), layout_) {
+      part_(room_->data(), layout_),
+      where_(std::move(where)) {
   setP(1);
   part_.number() = number;
+}
+
+Slot Window::slotOf(int writer) const {
+  std::byte* buffers =
+      where_.buffers.empty() ? nullptr : where_.buffers[static_cast<size_t>(writer)];
+  return buffers == nullptr ? part_.slot(writer) : part_.slot(writer, buffers, *where_.space);
+}
+
+// What a slot holds, where the tensor lies: a copy, until the writer's next one, or itself.
+const void* Window::brought(const Slot& slot, int writer, const std::byte* data) {
+  if (data == nullptr || &slot.space() == where_.space.get()) {
+    return data;
+  }
+  std::shared_ptr<std::byte>& copy = brought_[writer];
+  if (copy == nullptr) {
+    copy = where_.space->make(shape_.bytes());
+  }
+  where_.space->fromHost(copy.get(), data, shape_.bytes());
+  return copy.get();
 }
 
 void Window::fill(int writer, const Contribution& what) {
@@ -26,7 +44,12 @@ void Window::fill(int writer, const Contribution& what) {
 
 void Window::begin(int writer) {
   Slot slot = slotOf(writer);
-  slot.begin({shape_.dtype, shape_.count, tensor_, 1, 0});
+  std::shared_ptr<std::byte> copy;
+  if (&slot.space() != where_.space.get()) {
+    copy = slot.space().make(shape_.bytes());
+    copyTensor(copy.get());
+  }
+  slot.begin({shape_.dtype, shape_.count, copy ? copy.get() : tensor_, 1, 0});
   slot.hold(Slot::Then::kIsSeen);
 }
 
@@ -37,9 +60,12 @@ void Window::multiplyP(double factor) {
 
 void Window::read(int writer, void* out) {
   const std::lock_guard lock(owning_);
-  const Slot::Held held = slotOf(writer).hold(Slot::Then::kStays);
-  const std::vector<const void*> inputs(held.data == nullptr ? 0 : 1, held.data);
-  combine(shape_.dtype, out, inputs, std::vector<double>(inputs.size(), 1), shape_.count);
+  Slot slot = slotOf(writer);
+  const Slot::Held held = slot.hold(Slot::Then::kStays);
+  const std::vector<const void*> inputs(held.data == nullptr ? 0 : 1,
+                                        brought(slot, writer, held.data));
+  where_.space->combine(shape_.dtype, out, inputs, std::vector<double>(inputs.size(), 1),
+                        shape_.count);
 }
 
 void Window::update(const Update& how, void* out) {
@@ -66,12 +92,12 @@ void Window::update(const Update& how, void* out) {
     if (source.rank > rank_) {
       add_own();
     }
-    const Slot::Held held =
-        slotOf(source.rank).hold(how.reset ? Slot::Then::kIsEmpty : Slot::Then::kIsSeen);
-    add(held.data, source.weight, held.p);
+    Slot slot = slotOf(source.rank);
+    const Slot::Held held = slot.hold(how.reset ? Slot::Then::kIsEmpty : Slot::Then::kIsSeen);
+    add(brought(slot, source.rank, held.data), source.weight, held.p);
   }
   add_own();
-  combine(shape_.dtype, out, inputs, weights, shape_.count);
+  where_.space->combine(shape_.dtype, out, inputs, weights, shape_.count);
   if (how.with_p) {
     setP(p);
   }

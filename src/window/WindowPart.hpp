@@ -59,6 +59,10 @@ class WindowPart {
   Slot slot(int writer) const {
     return {memory_ + layout_.slotAt(writer), layout_.bytesOfTensor()};
   }
+  // With its buffers in that space.
+  Slot slot(int writer, std::byte* buffers, Space& space) const {
+    return {memory_ + layout_.slotAt(writer), buffers, layout_.bytesOfTensor(), space};
+  }
   EdgeMutex& mutex(int writer) const {
     return *reinterpret_cast<EdgeMutex*>(memory_ + layout_.mutexAt(writer));
   }

@@ -45,7 +45,7 @@ class Member {
     for (int peer = 0; peer < kRanks; ++peer) {
       reaches_.push_back(reachOf(peer, places[static_cast<size_t>(peer)]));
     }
-    reception_->open();
+    reception_->open(rank.engine.hosts().elsewhere());
     reception_->add(kNumber, *window);
     me.synchronize();
   }

@@ -20,7 +20,9 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 _BUILD = _ROOT / "build" / f"simulated-{sys.version_info[0]}{sys.version_info[1]}"
 PLUGIN = _BUILD / "_simulated.so"
-_SOURCES = [str(_HERE / name) for name in ("device.cpp", "kernels.cpp", "backend.cpp")]
+_SOURCES = [
+    str(_HERE / name) for name in ("device.cpp", "memory.cpp", "kernels.cpp", "backend.cpp")
+]
 
 
 def build() -> None:

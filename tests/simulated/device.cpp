@@ -161,6 +161,10 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return true; }
   bool isBuilt() const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t) const override {
+    TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+    TORCH_CHECK(false, "the simulated device resizes no storage");
+  }
 };
 const bool hooked = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
@@ -206,6 +210,7 @@ const at::Tensor& resize(const at::Tensor& tensor, Sizes sizes, std::optional<at
   at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const auto bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * tensor.itemsize();
   if (tensor.storage().nbytes() < bytes) {
+    TORCH_CHECK(tensor.storage().resizable(), "this storage is not resizable");
     const at::Tensor fresh = at::empty(sizes, tensor.options());
     impl->set_storage_keep_dtype(fresh.storage());
   }

@@ -2,10 +2,12 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
+#include "plugin.hpp"
 #include "streams.hpp"
-#include "transport/device/api.h"
 
 namespace {
 
@@ -21,6 +23,16 @@ void addTerms(void* out, const std::vector<const void*>& inputs, const std::vect
   }
 }
 
+// Integers: exact where nothing is weighed.
+template <class T>
+void addIntegers(void* out, const std::vector<const void*>& inputs,
+                 const std::vector<double>& weights, double divisor, size_t numel) {
+  const bool is_exact = divisor == 1 && std::all_of(weights.begin(), weights.end(),
+                                                    [](double weight) { return weight == 1; });
+  is_exact ? addTerms<T, int64_t>(out, inputs, weights, divisor, numel)
+           : addTerms<T, double>(out, inputs, weights, divisor, numel);
+}
+
 int weightedSum(void* out, const void* const* inputs, const double* weights, int n, double divisor,
                 size_t numel, int type, bluefog_stream stream) {
   const std::vector<const void*> in(inputs, inputs + n);
@@ -33,16 +45,23 @@ int weightedSum(void* out, const void* const* inputs, const double* weights, int
         return addTerms<c10::BFloat16, float>(out, in, by, divisor, numel);
       case BLUEFOG_F32:
         return addTerms<float, float>(out, in, by, divisor, numel);
-      default:
+      case BLUEFOG_F64:
         return addTerms<double, double>(out, in, by, divisor, numel);
+      case BLUEFOG_U8:
+        return addIntegers<uint8_t>(out, in, by, divisor, numel);
+      case BLUEFOG_I8:
+        return addIntegers<int8_t>(out, in, by, divisor, numel);
+      case BLUEFOG_I16:
+        return addIntegers<int16_t>(out, in, by, divisor, numel);
+      case BLUEFOG_I32:
+        return addIntegers<int32_t>(out, in, by, divisor, numel);
+      default:
+        return addIntegers<int64_t>(out, in, by, divisor, numel);
     }
   });
   return 0;
 }
 
-const char* errorText(int) {
-  return "an error of the simulated device";
-}
 int versions(int* runtime, int* driver) {
   return *runtime = *driver = 0;
 }
@@ -51,7 +70,25 @@ int setDevice(int) {
 }
 
 constexpr bluefog_device_api kApi{
-    BLUEFOG_DEVICE_API, sizeof(bluefog_device_api), errorText, versions, setDevice, weightedSum,
+    .version = BLUEFOG_DEVICE_API,
+    .size = sizeof(bluefog_device_api),
+    .error_text = simulated::errorText,
+    .versions = versions,
+    .set_device = setDevice,
+    .stream_create = simulated::createStream,
+    .stream_destroy = simulated::destroyStream,
+    .stream_wait = simulated::waitForStream,
+    .stream_is_capturing = simulated::isCapturing,
+    .allocate = simulated::allocate,
+    .release = simulated::release,
+    .allocate_host = simulated::allocateHost,
+    .release_host = simulated::releaseHost,
+    .copy = simulated::copy,
+    .zero = simulated::zero,
+    .share = simulated::share,
+    .open = simulated::open,
+    .close = simulated::close,
+    .weighted_sum = weightedSum,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._agreement import all_gather
+from bluefog_pg._agreement import all_gather, named_by_all
 from bluefog_pg._call import described
 from bluefog_pg._loader import load
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bluefog_pg._member import Member
 
 
+_log = logging.getLogger("bluefog_pg")
 _numbers = itertools.count(1)  # of the windows that this process, as rank 0 of a group, has made
 
 
@@ -50,7 +52,7 @@ class Plan:
 
 
 def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> WindowBluefog:
-    """Collective: three all_gathers of some bytes.
+    """Collective: three all_gathers of some bytes; of a tensor on an accelerator, six.
 
     Raises:
         ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
@@ -61,13 +63,15 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
     made: WindowBluefog | None = None
     try:
         mine = plan()
-        told = f"'{name}' of {described(mine.tensor)}"
-        made = load().WindowBluefog(member.backend, name, mine.tensor, mine.is_fresh, mine.drops)
+        told = f"'{name}' of {described(mine.tensor)} on {mine.tensor.device.type}"
+        made = load().WindowBluefog(
+            member.backend, name, mine.tensor, mine.is_fresh, mine.drops, mine.sources
+        )
         place = made.place
     except Exception as caught:
         error = caught
-    row = torch.tensor([error is not None, _digest(told), next(_numbers), *place])
-    table = torch.empty(member.size, 5, dtype=torch.int64)
+    row = torch.tensor([error is not None, _digest(told), next(_numbers), *place], device="cpu")
+    table = torch.empty(member.size, 5, dtype=torch.int64, device="cpu")
     all_gather(table.view(-1), row, group=member.group)
     where = f"{member.who} win_create {name!r}"
     _require_all(where, error, table[:, 0])
@@ -81,15 +85,55 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
         )
     assert made is not None  # noqa: S101
     number, places = int(table[0, 2]), [(room, at) for *_, room, at in table.tolist()]
+    direct = _Direct()
+    if is_on_accelerator(made):
+        direct, error = _reach_out(member, made, mine, where)
     try:
-        made.open(number, places, mine.zero_init, mine.sources)
+        made.open(number, places, mine.zero_init, direct.writers, direct.owners)
     except Exception as caught:
         error = caught
     # Else a neighbour might put before this rank has filled it.
-    has_failed = torch.empty(member.size, dtype=torch.bool)
-    all_gather(has_failed, torch.tensor([error is not None]), group=member.group)
+    has_failed = torch.empty(member.size, dtype=torch.bool, device="cpu")
+    all_gather(has_failed, torch.tensor([error is not None], device="cpu"), group=member.group)
     _require_all(where, error, has_failed)
     return made
+
+
+def is_on_accelerator(window: WindowBluefog) -> bool:
+    """Whether that is so of its tensor, on every rank."""
+    return not window.tensor.is_cpu
+
+
+@dataclass(frozen=True)
+class _Direct:
+    """The ranks whose device's memory this one writes to, and who write to its, without the host."""
+
+    writers: Sequence[int] = ()
+    owners: Sequence[int] = ()
+
+
+def _reach_out(
+    member: Member, made: WindowBluefog, mine: Plan, where: str
+) -> tuple[_Direct, Exception | None]:
+    """Collective. Both sides of an edge must have opened the other's memory."""
+    sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
+    ticket = torch.frombuffer(bytearray(made.ticket), dtype=torch.uint8)
+    tickets = torch.empty(member.size, ticket.numel(), dtype=torch.uint8, device="cpu")
+    all_gather(tickets.view(-1), ticket, group=member.group)
+    slots, tensors, error = [], [], None
+    try:
+        slots, tensors, reason = made.reach_out(
+            [bytes(row.tolist()) for row in tickets],
+            [row.nonzero().flatten().tolist() for row in sources],
+        )
+        if reason:
+            _log.warning("%s: goes through the host's memory: %s", where, reason)
+    except Exception as caught:
+        error = caught
+    opened = named_by_all(member.group, slots, tensors)  # [i, ...]: i has opened those
+    direct = (sources & opened[:, 0].T & opened[:, 1]).bool()
+    writers, owners = direct[member.rank], direct[:, member.rank]
+    return _Direct(writers.nonzero().flatten().tolist(), owners.nonzero().flatten().tolist()), error
 
 
 def meet(member: Member, call: str) -> None:
@@ -98,8 +142,8 @@ def meet(member: Member, call: str) -> None:
     Raises:
         ValueError: they do not (on every rank).
     """
-    table = torch.empty(member.size, dtype=torch.int64)
-    all_gather(table, torch.tensor([_digest(call)]), group=member.group)
+    table = torch.empty(member.size, dtype=torch.int64, device="cpu")
+    all_gather(table, torch.tensor([_digest(call)], device="cpu"), group=member.group)
     if others := (table != table[member.rank]).nonzero().flatten().tolist():
         raise ValueError(
             f"{member.who} {call}: ranks {others} of the group fence or free another window"

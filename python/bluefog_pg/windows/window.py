@@ -14,7 +14,7 @@ from bluefog_pg._loader import load
 from bluefog_pg._member import member_of
 from bluefog_pg.topology import topology_of
 from bluefog_pg.windows._arguments import WindowCall
-from bluefog_pg.windows._making import Plan, joined, meet, open_together
+from bluefog_pg.windows._making import Plan, is_on_accelerator, joined, meet, open_together
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ class Window:
     Collective: all ranks of the group make the window, of one shape and type.
 
     Args:
-        tensor: dense, contiguous, on the CPU; floating, complex or integers. Its storage moves
-            into memory that the others can read: what shares it goes along (views, `p.data`), but
-            not what is none of torch's (a numpy array), nor an operation that is under way on it.
-            It cannot be resized from then on, and its former memory stays as long. Tensors of one
-            type in a list make one window: they move into one memory, one after the other.
+        tensor: dense, contiguous, on the CPU or the group's accelerator (docs/gpu.md); floating,
+            complex or integers. Its storage moves into memory that the others can read: what shares
+            it goes along (views, `p.data`), but not what is none of torch's (a numpy array), nor an
+            operation that is under way on it. It cannot be resized from then on, and its former
+            memory stays as long. Tensors of one type in a list make one window: they move into one
+            memory, one after the other.
         name: the window's, in its group.
         zero_init: all slots begin empty; otherwise those of the sources with this rank's values.
         neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
@@ -302,6 +303,9 @@ class Window:
         try:
             meet(self._member, f"win_free '{self.name}'")
         except dist.DistError as error:
+            if is_on_accelerator(window):  # who has not come may still have it open
+                window.abandon()
+                self._member.unfreed.append(window)
             self._forget()
             if not (self._drops and isinstance(error, load().PeerFailed)):
                 raise

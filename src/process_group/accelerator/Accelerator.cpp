@@ -27,6 +27,18 @@ c10::Stream Accelerator::streamOn(c10::Device device) {
   return streams_.emplace(device.index(), impl.getStreamFromGlobalPool(device)).first->second;
 }
 
+std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
+  TORCH_CHECK(plugin_->api() != nullptr, "[bluefog] win_create: the tensor is on ", device,
+              ", and there are no kernels for that: ", plugin_->reason(),
+              "; make the window of tensor.cpu()");
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<DeviceHeap>& heap = heaps_[device.index()];
+  if (heap == nullptr) {
+    heap = std::make_shared<DeviceHeap>(std::make_shared<Device>(plugin_, device.index()));
+  }
+  return heap;
+}
+
 // Outputs are made before, so that they belong to the current stream; all that `issue` makes for
 // itself belongs to the stream where it runs.
 Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bool async_op,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "process_group/Edges.hpp"
+#include "transport/device/DeviceHeap.hpp"
 #include "transport/device/Plugin.hpp"
 
 namespace bluefog {
@@ -39,6 +40,8 @@ class Accelerator {
   }
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
   const Plugin& plugin() const { return *plugin_; }
+  // For windows. Throws where the plugin is of no use.
+  std::shared_ptr<DeviceHeap> heapOn(c10::Device device);
   // Another group's, with that backend.
   std::shared_ptr<Accelerator> sibling(c10::intrusive_ptr<c10d::Backend> backend) const {
     return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
@@ -69,6 +72,7 @@ class Accelerator {
   const std::shared_ptr<const Plugin> plugin_;
   std::mutex mutex_;  // of the backend's batch, and of the streams
   std::map<c10::DeviceIndex, c10::Stream> streams_;
+  std::map<c10::DeviceIndex, std::shared_ptr<DeviceHeap>> heaps_;
   std::atomic<uint64_t> bytes_sent_{0};
 };
 

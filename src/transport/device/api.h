@@ -9,11 +9,26 @@
 extern "C" {
 #endif
 
-#define BLUEFOG_DEVICE_API 1u
+#define BLUEFOG_DEVICE_API 2u
 
 typedef void* bluefog_stream;  // of CUDA: a cudaStream_t
 
-enum bluefog_type { BLUEFOG_F16, BLUEFOG_BF16, BLUEFOG_F32, BLUEFOG_F64 };
+// What other processes of the host find a block of memory by.
+typedef struct bluefog_handle {
+  unsigned char bytes[64];
+} bluefog_handle;
+
+enum bluefog_type {
+  BLUEFOG_F16,
+  BLUEFOG_BF16,
+  BLUEFOG_F32,
+  BLUEFOG_F64,
+  BLUEFOG_U8,
+  BLUEFOG_I8,
+  BLUEFOG_I16,
+  BLUEFOG_I32,
+  BLUEFOG_I64
+};
 
 // Every function returns an error's number, 0 where all is well. Kernels are launched in the
 // stream, on the calling thread's current device; all that they are told travels with the launch,
@@ -26,9 +41,32 @@ typedef struct bluefog_device_api {
   int (*versions)(int* runtime, int* driver);
   int (*set_device)(int device);
 
-  // out = (sum of weights[i] * inputs[i]) / divisor, term after term, of `numel` elements: in
-  // double for BLUEFOG_F64, in float32 for the others, without fused multiply-add, as on the CPU.
-  // `out` may be one of the inputs.
+  // Streams that wait for no other. What is being captured in a graph cannot be waited for.
+  int (*stream_create)(bluefog_stream* stream);
+  int (*stream_destroy)(bluefog_stream stream);
+  int (*stream_wait)(bluefog_stream stream);  // until all that was put there has ended
+  int (*stream_is_capturing)(bluefog_stream stream, int* is_capturing);
+
+  // Blocks of their own, so that they can be shared: not of any pool.
+  int (*allocate)(void** memory, size_t bytes);
+  int (*release)(void* memory);
+  // Of the host, where copies need no help of the processor.
+  int (*allocate_host)(void** memory, size_t bytes);
+  int (*release_host)(void* memory);
+  // From anywhere to anywhere.
+  int (*copy)(void* to, const void* from, size_t bytes, bluefog_stream stream);
+  int (*zero)(void* memory, size_t bytes, bluefog_stream stream);
+
+  // Has other processes of this host find what allocate() gave; they open it on their current
+  // device, and close it before its owner releases it.
+  int (*share)(void* memory, bluefog_handle* handle);
+  int (*open)(const bluefog_handle* handle, void** memory);
+  int (*close)(void* memory);
+
+  // out = (sum of weights[i] * inputs[i]) / divisor, term after term, of `numel` elements, without
+  // fused multiply-add, as on the CPU: in double for BLUEFOG_F64, in float32 for the other floating
+  // types. Integers are exact where all weights and the divisor are 1; otherwise they are summed in
+  // double and rounded towards zero. `out` may be one of the inputs.
   int (*weighted_sum)(void* out, const void* const* inputs, const double* weights, int n,
                       double divisor, size_t numel, int type, bluefog_stream stream);
 } bluefog_device_api;

@@ -1,0 +1,69 @@
+#include "process_group/WindowStream.hpp"
+
+#include <utility>
+
+#include "core/Error.hpp"
+
+namespace bluefog {
+namespace {
+
+// How long a wait for the thread sleeps before it looks after its caller's business.
+constexpr std::chrono::milliseconds kSlice{20};
+
+}  // namespace
+
+WindowStream::~WindowStream() {
+  if (process_.isForked()) {
+    (void)worker_.release();  // its thread is the parent's
+  }
+}
+
+StreamPoint WindowStream::point(const char* op) const {
+  const c10::impl::VirtualGuardImpl impl(means_.device.type());
+  TORCH_CHECK(!means_.memory->isCapturing(impl.getStream(means_.device).native_handle()),
+              means_.label.who(op),
+              "calls of windows cannot be captured in a graph, since the host takes part in them");
+  return StreamPoint(means_.device);
+}
+
+void WindowStream::failLate(const char* op, const char* what) const {
+  throw Error(Cause::kTimeout, {means_.label.members.global(means_.label.members.rank)},
+              means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; " + what);
+}
+
+void WindowStream::await(const char* op, const StreamPoint& point,
+                         const std::function<void()>& proceed) const {
+  if (!point.await(Deadline::in(means_.timeout), proceed)) {
+    failLate(op, "the device has not done what it was given before the call");
+  }
+}
+
+void WindowStream::catchUp(const char* op) {
+  await(op, point(op), means_.interrupt);
+  drain(op);
+}
+
+void WindowStream::begin(const char* op, std::function<void()> call,
+                         std::function<void(std::exception_ptr)> fail) {
+  const auto before = std::make_shared<StreamPoint>(point(op));
+  worker_->post([this, op, before, call = std::move(call), fail = std::move(fail)] {
+    try {
+      await(op, *before, [] {});
+      call();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  });
+}
+
+void WindowStream::drain(const char* op) {
+  const Deadline deadline = Deadline::in(means_.timeout);
+  while (!worker_->awaitAll(kSlice)) {
+    if (deadline.passed()) {
+      failLate(op, "calls that were begun before have not ended");
+    }
+    means_.interrupt();
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,158 @@
+#include "transport/device/Device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/Reduce.hpp"
+
+namespace bluefog {
+namespace {
+
+// While the device copies one of two, the host copies the other.
+constexpr size_t kStaging = size_t{4} << 20;
+
+}  // namespace
+
+Device::Device(std::shared_ptr<const Plugin> plugin, int index)
+    : plugin_(std::move(plugin)), index_(index) {
+  check(use().stream_create(&stream_), "making a stream");
+}
+
+// In a forked child the device is not there; when the process ends it may be gone before.
+Device::~Device() {
+  if (process_.isForked()) {
+    return;
+  }
+  const bluefog_device_api& api = *plugin_->api();
+  api.set_device(index_);
+  for (std::byte* memory : staging_) {
+    if (memory != nullptr) {
+      api.release_host(memory);
+    }
+  }
+  api.stream_destroy(stream_);
+}
+
+// Each thread has a current device of its own.
+const bluefog_device_api& Device::use() const {
+  const bluefog_device_api& api = *plugin_->api();
+  check(api.set_device(index_), "choosing the device");
+  return api;
+}
+
+void Device::check(int error, const char* what) const {
+  plugin_->check(error, what);
+}
+
+void Device::finish() const {
+  check(plugin_->api()->stream_wait(stream_), "waiting for the device");
+}
+
+std::byte* Device::allocate(size_t bytes) {
+  void* block = nullptr;
+  return use().allocate(&block, bytes) == 0 ? static_cast<std::byte*>(block) : nullptr;
+}
+
+void Device::release(std::byte* block) noexcept {
+  if (!process_.isForked()) {
+    plugin_->api()->set_device(index_);
+    plugin_->api()->release(block);
+  }
+}
+
+std::optional<bluefog_handle> Device::share(std::byte* block, std::string& why) {
+  bluefog_handle handle{};
+  if (const int error = use().share(block, &handle)) {
+    why = plugin_->api()->error_text(error);
+    return std::nullopt;
+  }
+  return handle;
+}
+
+std::byte* Device::open(const bluefog_handle& handle, std::string& why) {
+  void* block = nullptr;
+  if (const int error = use().open(&handle, &block)) {
+    why = plugin_->api()->error_text(error);
+    return nullptr;
+  }
+  return static_cast<std::byte*>(block);
+}
+
+void Device::close(std::byte* block) noexcept {
+  if (!process_.isForked()) {
+    plugin_->api()->set_device(index_);
+    plugin_->api()->close(block);
+  }
+}
+
+void Device::copy(void* to, const void* from, size_t bytes) {
+  check(use().copy(to, from, bytes, stream_), "copying");
+  finish();
+}
+
+void Device::zero(void* memory, size_t bytes) {
+  check(use().zero(memory, bytes, stream_), "zeroing");
+  finish();
+}
+
+void Device::weightedSum(void* out, const std::vector<const void*>& inputs,
+                         const std::vector<double>& weights, size_t count, bluefog_type type) {
+  check(use().weighted_sum(out, inputs.data(), weights.data(), static_cast<int>(inputs.size()), 1,
+                           count, type, stream_),
+        "a weighted sum");
+  finish();
+}
+
+void Device::makeStaging() {
+  for (std::byte*& memory : staging_) {
+    if (memory == nullptr) {
+      void* block = nullptr;
+      check(use().allocate_host(&block, kStaging), "page-locked memory of the host");
+      memory = static_cast<std::byte*>(block);
+    }
+  }
+}
+
+Device::Parcel Device::parcel(size_t at, size_t bytes, std::byte* const (&staging)[2]) {
+  return {at, std::min(kStaging, bytes - at), staging[at / kStaging % 2]};
+}
+
+void Device::toHost(std::byte* to, const void* from, size_t bytes) {
+  const std::lock_guard lock(staging_mutex_);
+  makeStaging();
+  const auto* source = static_cast<const std::byte*>(from);
+  std::optional<Parcel> before;
+  for (size_t at = 0; at < bytes || before; at += kStaging) {
+    std::optional<Parcel> now;
+    if (at < bytes) {
+      now = parcel(at, bytes, staging_);
+      check(use().copy(now->memory, source + at, now->bytes, stream_), "copying to the host");
+    }
+    if (before) {
+      copyBytes(to + before->at, before->memory, before->bytes);
+    }
+    finish();
+    before = now;
+  }
+}
+
+void Device::fromHost(void* to, const std::byte* from, size_t bytes) {
+  const std::lock_guard lock(staging_mutex_);
+  makeStaging();
+  auto* target = static_cast<std::byte*>(to);
+  for (size_t at = 0; at < bytes; at += kStaging) {
+    const Parcel now = parcel(at, bytes, staging_);
+    copyBytes(now.memory, from + at, now.bytes);
+    finish();
+    check(use().copy(target + at, now.memory, now.bytes, stream_), "copying from the host");
+  }
+  finish();
+}
+
+bool Device::isCapturing(bluefog_stream stream) const {
+  int is_capturing = 0;
+  check(use().stream_is_capturing(stream, &is_capturing), "asking whether a stream is captured");
+  return is_capturing != 0;
+}
+
+}  // namespace bluefog

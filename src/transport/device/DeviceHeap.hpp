@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "transport/Heap.hpp"
+#include "transport/device/Device.hpp"
+
+namespace bluefog {
+
+// A device's memory in blocks that other processes of the host can open. Lives as long as anything
+// in it.
+class DeviceHeap final : public Heap {
+ public:
+  explicit DeviceHeap(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  Device& device() const { return *device_; }
+  std::byte* take(size_t bytes) override;
+  void giveBack(std::byte* block, size_t bytes) override;
+  // The distance from where its block begins.
+  std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    device_->copy(to, from, bytes);
+  }
+  // Of the block where that lies; nothing, and why, where others cannot open it.
+  std::optional<bluefog_handle> share(const std::byte* data, std::string& why) const;
+
+ private:
+  using Blocks = std::map<const std::byte*, size_t>;
+
+  Blocks::const_iterator blockOf(const std::byte* data) const;
+
+  const std::shared_ptr<Device> device_;
+  mutable std::mutex mutex_;
+  Blocks blocks_;  // with their sizes
+};
+
+}  // namespace bluefog

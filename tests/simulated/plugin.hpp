@@ -1,0 +1,25 @@
+// What the simulated accelerator's kernels and memory offer: see transport/device/api.h.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/device/api.h"
+
+namespace simulated {
+
+const char* errorText(int error);
+int createStream(bluefog_stream* out);
+int destroyStream(bluefog_stream stream);
+int waitForStream(bluefog_stream stream);
+int isCapturing(bluefog_stream stream, int* is_capturing);
+int allocate(void** out, size_t bytes);
+int release(void* memory);
+int allocateHost(void** out, size_t bytes);
+int releaseHost(void* memory);
+int copy(void* to, const void* from, size_t bytes, bluefog_stream stream);
+int zero(void* memory, size_t bytes, bluefog_stream stream);
+int share(void* memory, bluefog_handle* out);
+int open(const bluefog_handle* given, void** out);
+int close(void* memory);
+
+}  // namespace simulated
