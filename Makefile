@@ -76,7 +76,7 @@ bench-neighbors: dev ## Compare averaging with neighbours with raw MPI, in C
 
 BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'
 
-CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c')
+CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
 lint: | $(INSTALLED) ## Check style, types and spelling
 	ruff check

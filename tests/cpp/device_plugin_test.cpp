@@ -1,7 +1,7 @@
 // The library for CUDA devices, on machines with or without one.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -46,16 +46,123 @@ TEST_F(CudaPlugin, SaysWhyItIsNoUse) {
   }
 }
 
+constexpr int kInvalidValue = 1;
+
 TEST_F(CudaPlugin, RefusesWhatItCannotAdd) {
   const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
-  constexpr int kInvalidValue = 1;
-  const std::vector<double> weights{1.0};
-  const void* input = nullptr;
-  EXPECT_EQ(api.weighted_sum(nullptr, &input, weights.data(), 0, 1, 8, BLUEFOG_F32, nullptr),
-            kInvalidValue);
-  EXPECT_EQ(api.weighted_sum(nullptr, &input, weights.data(), 1, 1, 8, 99, nullptr), kInvalidValue);
-  EXPECT_EQ(api.weighted_sum(nullptr, &input, weights.data(), 1, 1, 0, BLUEFOG_F32, nullptr), 0);
+  char out = 0;
+  const std::vector<double> weights(BLUEFOG_MOST_INPUTS + 1, 1.0);
+  const std::vector<const void*> inputs(weights.size(), &out);
+  const void* nothing = nullptr;
+  const auto add = [&](void* to, const void* const* from, int n, size_t numel, int type) {
+    return api.weighted_sum(to, from, weights.data(), n, 1, numel, type, nullptr);
+  };
+  EXPECT_EQ(add(&out, inputs.data(), 0, 8, BLUEFOG_F32), kInvalidValue);
+  EXPECT_EQ(add(&out, inputs.data(), BLUEFOG_MOST_INPUTS + 1, 8, BLUEFOG_F32), kInvalidValue);
+  EXPECT_EQ(add(&out, inputs.data(), 1, 8, 99), kInvalidValue);
+  EXPECT_EQ(add(&out, nullptr, 1, 8, BLUEFOG_F32), kInvalidValue);
+  EXPECT_EQ(add(&out, &nothing, 1, 8, BLUEFOG_F32), kInvalidValue);
+  EXPECT_EQ(add(nullptr, inputs.data(), 1, 8, BLUEFOG_F32), kInvalidValue);
+  EXPECT_EQ(add(nullptr, &nothing, 1, 0, BLUEFOG_F32), 0);
   EXPECT_STREQ(api.error_text(kInvalidValue), "invalid argument");
+}
+
+TEST_F(CudaPlugin, RefusesNulls) {
+  const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
+  char some[64] = {};
+  bluefog_handle handle{};
+  EXPECT_EQ(api.versions(nullptr, nullptr), kInvalidValue);
+  EXPECT_EQ(api.stream_create(nullptr), kInvalidValue);
+  EXPECT_EQ(api.stream_destroy(nullptr), kInvalidValue);
+  EXPECT_EQ(api.stream_is_capturing(nullptr, nullptr), kInvalidValue);
+  EXPECT_EQ(api.allocate(nullptr, 8), kInvalidValue);
+  EXPECT_EQ(api.allocate_host(nullptr, 8), kInvalidValue);
+  EXPECT_EQ(api.copy(nullptr, some, 8, nullptr), kInvalidValue);
+  EXPECT_EQ(api.copy(some, nullptr, 8, nullptr), kInvalidValue);
+  EXPECT_EQ(api.zero(nullptr, 8, nullptr), kInvalidValue);
+  EXPECT_EQ(api.share(nullptr, &handle), kInvalidValue);
+  EXPECT_EQ(api.share(some, nullptr), kInvalidValue);
+  EXPECT_EQ(api.open(&handle, nullptr), kInvalidValue);
+  EXPECT_EQ(api.close(nullptr), kInvalidValue);
+}
+
+TEST_F(CudaPlugin, HasNothingToDoWhereThereIsNothing) {
+  const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
+  EXPECT_EQ(api.release(nullptr), 0);
+  EXPECT_EQ(api.release_host(nullptr), 0);
+  EXPECT_EQ(api.copy(nullptr, nullptr, 0, nullptr), 0);
+  EXPECT_EQ(api.zero(nullptr, 0, nullptr), 0);
+  EXPECT_EQ(api.cast(nullptr, BLUEFOG_F16, nullptr, BLUEFOG_F32, 0, nullptr), 0);
+  EXPECT_EQ(api.quantize(nullptr, nullptr, BLUEFOG_F32, 0, 256, nullptr), 0);
+  EXPECT_EQ(api.dequantize(nullptr, BLUEFOG_F32, nullptr, 0, 256, nullptr), 0);
+}
+
+TEST_F(CudaPlugin, RefusesWhatItCannotCompress) {
+  const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
+  alignas(16) char some[64] = {};
+  EXPECT_EQ(api.cast(some, BLUEFOG_F16, some, BLUEFOG_I32, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.cast(some, 99, some, BLUEFOG_F32, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.cast(nullptr, BLUEFOG_F16, some, BLUEFOG_F32, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.quantize(some, some, BLUEFOG_I8, 4, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.quantize(some, some, BLUEFOG_F32, 4, 0, nullptr), kInvalidValue);
+  EXPECT_EQ(api.quantize(some + 1, some, BLUEFOG_F32, 4, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.dequantize(nullptr, BLUEFOG_F32, some, 4, 4, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k(some, some, BLUEFOG_F32, 4, 5, some, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k(some, some, BLUEFOG_F32, 4, 0, some, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k(some, some, BLUEFOG_F32, size_t(1) << 31, 1, some, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k(some, some, BLUEFOG_F32, 4, 1, nullptr, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k(some, some, BLUEFOG_F32, 4, 1, some + 1, nullptr), kInvalidValue);
+  EXPECT_EQ(api.scatter(some, BLUEFOG_I64, some, 4, 1, nullptr), kInvalidValue);
+  EXPECT_EQ(api.top_k_scratch(nullptr), kInvalidValue);
+  size_t bytes = 0;
+  EXPECT_EQ(api.top_k_scratch(&bytes), 0);
+  EXPECT_GT(bytes, 0u);
+}
+
+// With a text, and without one of them ending the program.
+TEST_F(CudaPlugin, TellsThatThereIsNoDriver) {
+  const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
+  int runtime = 0;
+  int driver = 0;
+  ASSERT_EQ(api.versions(&runtime, &driver), 0);
+  if (driver != 0) {
+    GTEST_SKIP() << "there is a driver";
+  }
+  alignas(16) char some[1 << 15] = {};
+  const void* input = some;
+  const double weight = 1;
+  bluefog_stream stream = nullptr;
+  bluefog_handle handle{};
+  void* memory = nullptr;
+  int is_capturing = 0;
+  const std::vector<int> errors{
+      api.set_device(0),
+      api.stream_create(&stream),
+      api.stream_wait(nullptr),
+      api.stream_is_capturing(nullptr, &is_capturing),
+      api.allocate(&memory, 8),
+      api.allocate_host(&memory, 8),
+      api.release(some),
+      api.release_host(some),
+      api.copy(some, some + 8, 8, nullptr),
+      api.zero(some, 8, nullptr),
+      api.share(some, &handle),
+      api.open(&handle, &memory),
+      api.close(some),
+      api.weighted_sum(some, &input, &weight, 1, 1, 8, BLUEFOG_I8, nullptr),
+      api.cast(some, BLUEFOG_F16, some, BLUEFOG_F32, 8, nullptr),
+      api.quantize(some, some, BLUEFOG_F32, 8, 8, nullptr),
+      api.dequantize(some, BLUEFOG_F32, some, 8, 8, nullptr),
+      api.top_k(some, some, BLUEFOG_F32, 8, 2, some, nullptr),
+      api.scatter(some, BLUEFOG_F32, some, 8, 2, nullptr),
+  };
+  for (size_t i = 0; i < errors.size(); ++i) {
+    EXPECT_STREQ(api.error_text(errors[i]),
+                 "CUDA driver version is insufficient for CUDA runtime version")
+        << "call " << i;
+  }
+  EXPECT_EQ(api.allocate(&memory, SIZE_MAX), 2) << "that it is too much";
+  EXPECT_EQ(memory, nullptr);
 }
 
 TEST(DevicePlugin, ThatIsNotThere) {

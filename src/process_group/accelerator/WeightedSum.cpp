@@ -38,7 +38,7 @@ std::optional<bluefog_type> pluginsType(at::ScalarType type) {
 bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vector<Term>& terms,
                  double divisor) {
   const auto type = pluginsType(output.scalar_type());
-  if (!type || plugin.api() == nullptr) {
+  if (!type || plugin.api() == nullptr || terms.size() > BLUEFOG_MOST_INPUTS) {
     return false;
   }
   std::vector<const void*> inputs;

@@ -2,6 +2,13 @@
 
 #include <cuda_runtime.h>
 
+#include "transport/cuda/blocks.cuh"
+#include "transport/cuda/cast.cuh"
+#include "transport/cuda/errors.cuh"
+#include "transport/cuda/handles.cuh"
+#include "transport/cuda/memory.cuh"
+#include "transport/cuda/streams.cuh"
+#include "transport/cuda/top_k.cuh"
 #include "transport/cuda/weighted_sum.cuh"
 
 namespace {
@@ -11,16 +18,43 @@ const char* errorText(int error) {
 }
 
 int versions(int* runtime, int* driver) {
-  const cudaError_t error = cudaRuntimeGetVersion(runtime);
-  return error != cudaSuccess ? error : cudaDriverGetVersion(driver);
+  if (runtime == nullptr || driver == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  const int error = told(cudaRuntimeGetVersion(runtime));
+  return error != cudaSuccess ? error : told(cudaDriverGetVersion(driver));
 }
 
 int setDevice(int device) {
-  return cudaSetDevice(device);
+  return told(cudaSetDevice(device));
 }
 
 constexpr bluefog_device_api kApi{
-    BLUEFOG_DEVICE_API, sizeof(bluefog_device_api), errorText, versions, setDevice, weightedSum,
+    BLUEFOG_DEVICE_API,
+    sizeof(bluefog_device_api),
+    errorText,
+    versions,
+    setDevice,
+    createStream,
+    destroyStream,
+    waitForStream,
+    streamIsCapturing,
+    allocate,
+    release,
+    allocateHost,
+    releaseHost,
+    copy,
+    zero,
+    share,
+    openShared,
+    closeShared,
+    weightedSum,
+    cast,
+    quantize,
+    dequantize,
+    topKScratch,
+    topK,
+    scatter,
 };
 
 }  // namespace

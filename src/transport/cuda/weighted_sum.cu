@@ -1,151 +1,146 @@
 // Compiled with --fmad=false: products are rounded before they are added, as on the CPU.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "transport/cuda/weighted_sum.cuh"
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
-#include "transport/cuda/weighted_sum.cuh"
+#include "transport/cuda/errors.cuh"
+#include "transport/cuda/numbers.cuh"
+#include "transport/cuda/vectors.cuh"
 
 namespace {
 
-// As many as leave room for the rest in the 4 KiB that every driver takes with a launch.
-constexpr int kMostInputs = 240;
-constexpr int kThreads = 256;
-constexpr size_t kMostBlocks = 4096;  // more are loops of these
-constexpr size_t kVectorBytes = 16;
+// A launch copies what its kernel is told: little, where there are few.
+constexpr int kFewInputs = 32;
 
-template <class T>
-struct Sum {
-  using Type = float;
-};
-template <>
-struct Sum<double> {
-  using Type = double;
-};
+using Whole = unsigned long long;  // sums of integers, which wrap
 
-template <class Wide>
+template <class Wide, int most>
 struct Terms {
-  const void* inputs[kMostInputs];
-  Wide weights[kMostInputs];
+  const void* inputs[most];
+  Wide weights[most];
   int n;
   Wide divisor;
 };
 
-__device__ float widened(__half value) { return __half2float(value); }
-__device__ float widened(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ float widened(float value) { return value; }
-__device__ double widened(double value) { return value; }
-
-__device__ void narrow(float from, __half& to) { to = __float2half_rn(from); }
-__device__ void narrow(float from, __nv_bfloat16& to) { to = __float2bfloat16_rn(from); }
-__device__ void narrow(float from, float& to) { to = from; }
-__device__ void narrow(double from, double& to) { to = from; }
-
-template <class T, int n>
-struct alignas(sizeof(T) * n) Vector {
-  T values[n];
-};
-
-template <class T, int width, class Wide = typename Sum<T>::Type>
-__global__ void addTerms(T* out, const __grid_constant__ Terms<Wide> terms, size_t vectors) {
-  using Lane = Vector<T, width>;
+template <class T, int width, class Wide, int most>
+__global__ void addTerms(T* out, const __grid_constant__ Terms<Wide, most> terms, size_t vectors) {
   const size_t stride = size_t(gridDim.x) * blockDim.x;
   for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < vectors; i += stride) {
     Wide sum[width];
     for (int j = 0; j < terms.n; ++j) {
-      const Lane lane = reinterpret_cast<const Lane*>(terms.inputs[j])[i];
+      const auto lane = vectorAt<T, width>(static_cast<const T*>(terms.inputs[j]), i);
 #pragma unroll
       for (int k = 0; k < width; ++k) {
-        const Wide term = terms.weights[j] * widened(lane.values[k]);
+        Wide term = widened<Wide>(lane.values[k]);
+        if constexpr (std::is_floating_point_v<Wide>) {
+          term = terms.weights[j] * term;
+        }
         sum[k] = j == 0 ? term : sum[k] + term;
       }
     }
-    Lane result;
+    Vector<T, width> result;
 #pragma unroll
     for (int k = 0; k < width; ++k) {
-      narrow(terms.divisor == 1 ? sum[k] : sum[k] / terms.divisor, result.values[k]);
+      if constexpr (std::is_floating_point_v<Wide>) {
+        sum[k] = terms.divisor == 1 ? sum[k] : sum[k] / terms.divisor;
+      }
+      narrow(sum[k], result.values[k]);
     }
-    reinterpret_cast<Lane*>(out)[i] = result;
+    vectorAt<T, width>(out, i) = result;
   }
 }
 
-template <class T>
-bool isAligned(const void* out, const Terms<T>& terms) {
-  const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kVectorBytes == 0; };
-  return aligned(out) && std::all_of(terms.inputs, terms.inputs + terms.n, aligned);
-}
-
-unsigned blocksFor(size_t vectors) {
-  return unsigned(std::min((vectors + kThreads - 1) / kThreads, kMostBlocks));
-}
-
 // As vectors where all begin on a vector's boundary; what is left over one by one.
-template <class T, class Wide>
-cudaError_t launch(T* out, Terms<Wide> terms, size_t numel, cudaStream_t stream) {
-  constexpr int kWidth = kVectorBytes / sizeof(T);
-  const size_t vectors = isAligned(out, terms) ? numel / kWidth : 0;
-  const size_t done = vectors * kWidth;
+template <class T, class Wide, int most>
+int launch(T* out, Terms<Wide, most>& terms, size_t numel, cudaStream_t stream) {
+  const bool aligned = isAligned(out) && std::all_of(terms.inputs, terms.inputs + terms.n,
+                                                     [](const void* in) { return isAligned(in); });
+  const size_t vectors = aligned ? numel / kWidth<T> : 0;
+  const size_t done = vectors * kWidth<T>;
   if (vectors > 0) {
-    addTerms<T, kWidth><<<blocksFor(vectors), kThreads, 0, stream>>>(out, terms, vectors);
+    addTerms<T, kWidth<T>><<<blocksFor(vectors), kThreads, 0, stream>>>(out, terms, vectors);
   }
   if (done < numel) {
     for (int j = 0; j < terms.n; ++j) {
       terms.inputs[j] = static_cast<const T*>(terms.inputs[j]) + done;
     }
-    addTerms<T, 1><<<blocksFor(numel - done), kThreads, 0, stream>>>(out + done, terms, numel - done);
+    addTerms<T, 1>
+        <<<blocksFor(numel - done), kThreads, 0, stream>>>(out + done, terms, numel - done);
   }
-  return cudaPeekAtLastError();
+  return launched();
 }
 
-// More inputs than a launch takes: the sum so far is the next launch's first term.
-template <class T>
-cudaError_t ofType(void* out, const void* const* inputs, const double* weights, int n,
-                   double divisor, size_t numel, cudaStream_t stream) {
-  using Wide = typename Sum<T>::Type;
-  for (int done = 0; done < n;) {
-    Terms<Wide> terms;
-    terms.n = 0;
-    const auto add = [&terms](const void* input, double weight) {
-      terms.inputs[terms.n] = input;
-      terms.weights[terms.n++] = static_cast<Wide>(weight);
-    };
-    if (done > 0) {
-      add(out, 1);
-    }
-    for (; done < n && terms.n < kMostInputs; ++done) {
-      add(inputs[done], weights[done]);
-    }
-    terms.divisor = static_cast<Wide>(done < n ? 1 : divisor);
-    const cudaError_t error = launch(static_cast<T*>(out), terms, numel, stream);
-    if (error != cudaSuccess) {
-      return error;
-    }
+struct Asked {
+  void* out;
+  const void* const* inputs;
+  const double* weights;
+  int n;
+  double divisor;
+  size_t numel;
+  cudaStream_t stream;
+
+  bool isPlain() const {
+    return divisor == 1 && std::all_of(weights, weights + n, [](double w) { return w == 1; });
   }
-  return cudaSuccess;
+};
+
+template <class T, class Wide, int most>
+int sum(const Asked& asked) {
+  Terms<Wide, most> terms;
+  std::copy_n(asked.inputs, asked.n, terms.inputs);
+  std::transform(asked.weights, asked.weights + asked.n, terms.weights,
+                 [](double weight) { return static_cast<Wide>(weight); });
+  terms.n = asked.n;
+  terms.divisor = static_cast<Wide>(asked.divisor);
+  return launch(static_cast<T*>(asked.out), terms, asked.numel, asked.stream);
+}
+
+template <class T, class Wide>
+int sum(const Asked& asked) {
+  return asked.n <= kFewInputs ? sum<T, Wide, kFewInputs>(asked)
+                               : sum<T, Wide, BLUEFOG_MOST_INPUTS>(asked);
+}
+
+template <class T>
+int sumIntegers(const Asked& asked) {
+  return asked.isPlain() ? sum<T, Whole>(asked) : sum<T, double>(asked);
+}
+
+int sum(const Asked& asked, int type) {
+  switch (type) {
+    case BLUEFOG_U8:
+      return sumIntegers<uint8_t>(asked);
+    case BLUEFOG_I8:
+      return sumIntegers<int8_t>(asked);
+    case BLUEFOG_I16:
+      return sumIntegers<int16_t>(asked);
+    case BLUEFOG_I32:
+      return sumIntegers<int32_t>(asked);
+    case BLUEFOG_I64:
+      return sumIntegers<int64_t>(asked);
+    default:
+      return withFloating(type, [&](auto numbers) {
+        using T = typename decltype(numbers)::Type;
+        return sum<T, Computed<T>>(asked);
+      });
+  }
 }
 
 }  // namespace
 
 int weightedSum(void* out, const void* const* inputs, const double* weights, int n, double divisor,
                 size_t numel, int type, bluefog_stream stream) {
-  if (n < 1) {
+  if (n < 1 || n > BLUEFOG_MOST_INPUTS || inputs == nullptr || weights == nullptr) {
     return cudaErrorInvalidValue;
   }
   if (numel == 0) {
     return cudaSuccess;
   }
-  const auto in = static_cast<cudaStream_t>(stream);
-  switch (type) {
-    case BLUEFOG_F16:
-      return ofType<__half>(out, inputs, weights, n, divisor, numel, in);
-    case BLUEFOG_BF16:
-      return ofType<__nv_bfloat16>(out, inputs, weights, n, divisor, numel, in);
-    case BLUEFOG_F32:
-      return ofType<float>(out, inputs, weights, n, divisor, numel, in);
-    case BLUEFOG_F64:
-      return ofType<double>(out, inputs, weights, n, divisor, numel, in);
-    default:
-      return cudaErrorInvalidValue;
+  if (out == nullptr || std::count(inputs, inputs + n, nullptr) > 0) {
+    return cudaErrorInvalidValue;
   }
+  const auto in = static_cast<cudaStream_t>(stream);
+  return sum({out, inputs, weights, n, divisor, numel, in}, type);
 }

@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 #define BLUEFOG_DEVICE_API 2u
+#define BLUEFOG_MOST_INPUTS 2000  // of one weighted_sum()
 
 typedef void* bluefog_stream;  // of CUDA: a cudaStream_t
 
@@ -69,6 +70,26 @@ typedef struct bluefog_device_api {
   // double and rounded towards zero. `out` may be one of the inputs.
   int (*weighted_sum)(void* out, const void* const* inputs, const double* weights, int n,
                       double divisor, size_t numel, int type, bluefog_stream stream);
+
+  // Numbers in another floating type, by way of float32 unless both are wider; what is beyond its
+  // range becomes its largest finite number.
+  int (*cast)(void* out, int out_type, const void* in, int in_type, size_t numel,
+              bluefog_stream stream);
+
+  // The messages of optim/compression.py, of floating types. They begin where a float32 may.
+  // Int8: a float32 scale for each block of numbers, amax / 127, and a byte for each number,
+  // rint(number / max(scale, 1e-38)); the last block is filled up with zeros.
+  int (*quantize)(void* message, const void* in, int type, size_t numel, size_t block,
+                  bluefog_stream stream);
+  int (*dequantize)(void* out, int type, const void* message, size_t numel, size_t block,
+                    bluefog_stream stream);
+  // TopK: where the k numbers of the largest magnitudes are, int32 and ascending, of equal ones the
+  // first; and the numbers, float32. scatter() is its inverse: zeros elsewhere.
+  int (*top_k_scratch)(size_t* bytes);  // that top_k needs, aligned to 16
+  int (*top_k)(void* message, const void* in, int type, size_t numel, size_t k, void* scratch,
+               bluefog_stream stream);
+  int (*scatter)(void* out, int type, const void* message, size_t numel, size_t k,
+                 bluefog_stream stream);
 } bluefog_device_api;
 
 // Null where it is not of that version.

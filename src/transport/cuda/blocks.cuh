@@ -1,0 +1,8 @@
+#pragma once
+
+#include "transport/device/api.h"
+
+int quantize(void* message, const void* in, int type, size_t numel, size_t block,
+             bluefog_stream stream);
+int dequantize(void* out, int type, const void* message, size_t numel, size_t block,
+               bluefog_stream stream);

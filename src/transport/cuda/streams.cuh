@@ -1,0 +1,8 @@
+#pragma once
+
+#include "transport/device/api.h"
+
+int createStream(bluefog_stream* stream);
+int destroyStream(bluefog_stream stream);
+int waitForStream(bluefog_stream stream);
+int streamIsCapturing(bluefog_stream stream, int* is_capturing);
