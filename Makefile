@@ -22,7 +22,7 @@ export PIP_NO_INPUT := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest bench bench-neighbors lint fmt clean
+.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,6 +65,9 @@ tsan: gtest | $(INSTALLED) ## Run the C++ tests under ThreadSanitizer
 
 ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitizer
 	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
+
+gpu: ## Build, test and time what needs a GPU, on one, without a network: 9 minutes; build/gpu/summary.md
+	python3 tests/gpu/run.py
 
 bench: dev ## Compare the collectives with gloo and MPI
 	$(BENCH_NEEDS)

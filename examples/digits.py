@@ -7,9 +7,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from tqdm import tqdm
 
 BATCH, HELD_OUT = 16, 360
 CPU = torch.device("cpu")
@@ -36,6 +34,8 @@ def load_data(
     rank: int, world: int, seed: int, device: torch.device = CPU
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """This rank's own training images and labels, and the test set that all ranks share."""
+    from sklearn.datasets import load_digits
+
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32, device=device).unsqueeze(1) / 16
     labels = torch.tensor(digits.target, device=device)
@@ -50,6 +50,8 @@ def load_data(
 
 def batches(count: int, epochs: int, seed: int, title: str) -> Iterator[Tensor]:
     """The indices of each batch, shuffled every epoch; a progress bar on rank 0."""
+    from tqdm import tqdm
+
     rank = dist.get_rank()
     shuffle = torch.Generator().manual_seed(seed + rank)
     steps = epochs * -(-count // BATCH)

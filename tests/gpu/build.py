@@ -1,0 +1,77 @@
+"""Builds bluefog_pg for this torch and this device, without a network.
+
+By pip, in editable mode, where scikit-build-core is there; else by CMake, into a folder that has
+all that an installation would.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import tomllib
+
+import machine
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment() -> dict[str, str]:
+    env = os.environ | {"CUDACXX": machine.program("nvcc"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    env["CMAKE_GENERATOR"] = "Ninja" if machine.program("ninja") else "Unix Makefiles"
+    env["CMAKE_BUILD_PARALLEL_LEVEL"] = str(os.cpu_count() or 1)
+    return env
+
+
+def run(*command: str | Path) -> None:
+    print("$", *command, flush=True)
+    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment())
+
+
+def by_pip() -> None:
+    options = "--no-index --no-build-isolation --no-deps --disable-pip-version-check".split()
+    define = "--config-settings=cmake.define.BLUEFOG_CUDA=ON"
+    run(sys.executable, "-m", "pip", "install", *options, define, "-v", "-e", ".")
+
+
+def by_cmake(site: Path, capability: str) -> None:
+    """`site`: the folder for PYTHONPATH."""
+    build = site.with_name("cmake")
+    defined = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "BLUEFOG_CUDA": "ON",
+        "CMAKE_CUDA_ARCHITECTURES": f"{capability}-real",
+        "Python_EXECUTABLE": sys.executable,
+    }
+    run("cmake", "-S", ".", "-B", build, *(f"-D{name}={value}" for name, value in defined.items()))
+    run("cmake", "--build", build)
+    shutil.rmtree(site, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "python/bluefog_pg", site / "bluefog_pg", ignore=ignored)
+    run("cmake", "--install", build, "--prefix", site)
+    write_metadata(site)
+
+
+def write_metadata(site: Path) -> None:
+    """By which `import torch` finds the backend."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    folder = site / f"bluefog_pg-{project['version']}.dist-info"
+    folder.mkdir()
+    named = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (folder / "METADATA").write_text(named)
+    lines = [
+        line
+        for group, points in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {where}" for name, where in points.items()))
+    ]
+    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    if machine.is_there("scikit_build_core") and machine.is_there("pip"):
+        by_pip()
+    else:
+        by_cmake(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,130 @@
+"""What a rank of speed.py does: two things in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import digits
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import inrank
+import kernels
+
+MIB = 1 << 20
+BIG = 64 * MIB
+
+
+@dataclass(frozen=True)
+class Figure:
+    what: str
+    ratio: float  # of times: below 1, the first one is faster
+    seconds: tuple[float, float]
+
+
+def compare(
+    what: str, ours: Callable[[], Any], other: Callable[[], Any], rounds: int, turns: int = 1
+) -> Figure:
+    """Medians of `turns` calls each, after some that do not count."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds + 2):
+        for call, times in zip((ours, other), took, strict=True):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(turns):
+                call()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - begin) / turns)
+    first, second = (median(times[2:]) for times in took)
+    return Figure(what, first / second, (first, second))
+
+
+def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
+    """For each byte that is read or written, against a copy."""
+    api, found = kernels.kernels(), list[Figure]()
+    for k in (1, 2, 4, 8):
+        inputs = [torch.ones(size // 4, device=device) for _ in range(k + 1)]
+        out, weights = torch.empty_like(inputs[0]), [1 / (k + 1)] * (k + 1)
+        timed = compare(
+            f"weighted sum of {k + 1} tensors of {size // MIB} MiB over a copy, by bytes moved",
+            lambda out=out, inputs=inputs, weights=weights: api.add(out, inputs, weights),
+            lambda out=out, x=inputs[0]: api.copy(
+                out.data_ptr(), x.data_ptr(), size, kernels.stream()
+            ),
+            rounds=15, turns=10,
+        )  # fmt: skip
+        found.append(Figure(timed.what, timed.ratio * 2 / (k + 2), timed.seconds))
+    return found
+
+
+def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]:
+    theirs = dist.new_group(backend=other)
+    found = []
+    for size, turns in ((4096, 20), (4 * MIB, 5), (BIG, 1)):
+        x = torch.zeros(size // 4, device=device)
+        text = f"{size >> 10} KiB" if size < MIB else f"{size // MIB} MiB"
+        found.append(
+            compare(
+                f"all_reduce of {text}, ranks: {world}, bluefog over {other}",
+                lambda x=x: dist.all_reduce(x),
+                lambda x=x: dist.all_reduce(x, group=theirs),
+                rounds=9, turns=turns,
+            )
+        )  # fmt: skip
+    dist.destroy_process_group(theirs)
+    return found
+
+
+def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
+    """Rank 1 copies to memory of rank 0's."""
+    api, found, handle = kernels.kernels(), list[Figure](), inrank.directory() / "handle"
+    if rank == 0:
+        memory = api.given_first("allocate", size)
+        handle.write_bytes(bytes(api.given("share", memory)))
+        inrank.mark("shared")
+    else:
+        inrank.await_file("at.shared.0")
+        x, out = (torch.ones(size // 4, device=device) for _ in range(2))
+        theirs = api.given("open", kernels.Handle.from_buffer_copy(handle.read_bytes()))
+        found.append(
+            compare(
+                f"copy of {size // MIB} MiB to another process's memory over one to its own",
+                lambda: api.copy(theirs, x.data_ptr(), size, kernels.stream()),
+                lambda: api.copy(out.data_ptr(), x.data_ptr(), size, kernels.stream()),
+                rounds=15, turns=10,
+            )
+        )  # fmt: skip
+        api.close(theirs)
+    inrank.meet("copied", world)
+    if rank == 0:
+        api.release(memory)
+    return found
+
+
+def ddp_steps(_rank: int, world: int, device: str, other: str) -> list[Figure]:
+    """Of the net that examples/train_digits.py trains."""
+    group = dist.new_group(backend=other)
+    images = torch.rand(digits.BATCH, 1, 8, 8, device=device)
+    labels = torch.arange(digits.BATCH, device=device) % 10
+
+    def step_over(group: dist.ProcessGroup | None) -> Callable[[], None]:
+        net = DistributedDataParallel(digits.make_net().to(device), process_group=group)
+        optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+        return step
+
+    what = f"a step of train_digits with DDP, ranks: {world}, bluefog over {other}"
+    figure = compare(what, step_over(None), step_over(group), rounds=15, turns=10)
+    dist.destroy_process_group(group)
+    return [figure]

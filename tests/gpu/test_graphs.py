@@ -1,0 +1,18 @@
+"""CUDA graphs that capture an average with neighbours."""
+
+from __future__ import annotations
+
+import pytest
+
+import graphs
+import kernels
+import ranks
+
+pytestmark = kernels.on_cuda
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("async_op", [False, True])
+def test_neighbor_allreduce(world: int, async_op: bool) -> None:
+    for got, want in ranks.run(graphs.replayed, world, async_op):
+        assert got == pytest.approx(want, rel=1e-6)

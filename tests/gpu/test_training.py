@@ -1,0 +1,19 @@
+"""DDP and FSDP2 on a GPU: backend="bluefog" ends with the parameters of backend="nccl"."""
+
+from __future__ import annotations
+
+import pytest
+
+import kernels
+import ranks
+import training
+
+pytestmark = kernels.on_cuda
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_as_over_nccl(name: str, world: int) -> None:
+    for distance, losses in ranks.run(training.compared, world, name, "cuda", "nccl"):
+        assert distance <= 1e-6
+        assert losses[-1] < 0.9 * losses[0], "learned nothing"
