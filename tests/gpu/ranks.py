@@ -1,4 +1,4 @@
-"""Ranks that share the first GPU: what each is to run, in a group of bluefog's."""
+"""Ranks that share the first GPU: what each is to run, in a group of all."""
 
 from __future__ import annotations
 
@@ -18,19 +18,27 @@ HERE = Path(__file__).parent
 DEVICE = "cuda"
 
 
-def run(body: Callable[..., Any], world: int, *args: Any, limit: float = 100) -> list[Any]:
+def run(
+    body: Callable[..., Any],
+    world: int,
+    *args: Any,
+    backend: str = "bluefog",
+    limit: float = 55,
+) -> list[Any]:
     """`body(rank, world, *args)` on each rank."""
     paths = (str(harness.HERE), str(HERE), os.environ.get("PYTHONPATH", ""))
     env = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with harness.Ranks(world, env=env) as ranks:
-        ranks.start(within, body.__module__, body.__qualname__, args)
+        ranks.start(within, backend, body.__module__, body.__qualname__, args)
         return [outcome.value for outcome in ranks.join(limit)]
 
 
-def within(rank: int, world: int, module: str, name: str, args: tuple[Any, ...]) -> Any:
+def within(
+    rank: int, world: int, backend: str, module: str, name: str, args: tuple[Any, ...]
+) -> Any:
     on_device.DEVICES[DEVICE]()
     dist.init_process_group(
-        "bluefog", init_method=f"file://{inrank.directory() / 'met'}", rank=rank, world_size=world
+        backend, init_method=f"file://{inrank.directory() / 'met'}", rank=rank, world_size=world
     )
     try:
         return getattr(importlib.import_module(module), name)(rank, world, *args)

@@ -35,7 +35,7 @@ def main() -> None:
     out, found, bad = Path(sys.argv[1]), list[dict[str, Any]](), list[str]()
     for body, world, other in PLAN:
         try:
-            figures = slowest(ranks.run(body, world, ranks.DEVICE, other, limit=60))
+            figures = slowest(ranks.run(body, world, ranks.DEVICE, other))
         except AssertionError as error:
             bad.append(f"{body.__name__}, ranks: {world}")
             print(error, flush=True)
