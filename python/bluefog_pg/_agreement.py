@@ -26,10 +26,10 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
         (n, lists, n), uint8: [i, k, j] is 1 where rank i has j in its k-th list.
     """
     size = group.size()
-    mine = torch.zeros(len(lists), size, dtype=torch.uint8)
+    mine = torch.zeros(len(lists), size, dtype=torch.uint8, device="cpu")
     for row, ranks in zip(mine, lists, strict=True):
         row[list(ranks)] = 1
-    table = torch.empty(size, len(lists), size, dtype=torch.uint8)
+    table = torch.empty(size, len(lists), size, dtype=torch.uint8, device="cpu")
     all_gather(table.view(-1), mine.flatten(), group=group)
     return table
 
@@ -72,13 +72,13 @@ def require_of_machines(member: Member, op: str, edges: Edges) -> None:
     machines, named = member.machines.all, dist.get_process_group_ranks(member.group)
     machine_of = {rank: machine for machine, ranks in enumerate(machines) for rank in ranks}
     # Infinite where there is no edge: a weight of 0 is one.
-    mine = torch.full((3, len(machines)), math.inf, dtype=torch.float64)
+    mine = torch.full((3, len(machines)), math.inf, dtype=torch.float64, device="cpu")
     mine[0, 0] = edges.self_weight / edges.divisor
     for rank, weight in edges.sources:
         mine[1, machine_of[rank]] = weight / edges.divisor
     for rank, weight in edges.destinations:
         mine[2, machine_of[rank]] = weight
-    table = torch.empty(member.size, *mine.shape, dtype=torch.float64)
+    table = mine.new_empty(member.size, *mine.shape)
     all_gather(table.view(-1), mine.flatten(), group=member.group)
     told = [
         f"rank {named[rank]} and rank {named[first]} have different {' and '.join(kinds)}"

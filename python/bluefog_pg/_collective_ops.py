@@ -108,7 +108,8 @@ def _allgather(tensor: Tensor, *, group_name: str = "") -> Tensor:
 def _run_all_rows(tensor: Tensor, group_name: str) -> list[Tensor]:
     member = member_named(group_name)
     parts = with_own(member, tensor, rows_of_others(member, tensor, async_op=False))
-    return [torch.cat(parts), torch.tensor([len(part) for part in parts])]
+    counts = torch.tensor([len(part) for part in parts], dtype=torch.int64, device="cpu")
+    return [torch.cat(parts), counts]
 
 
 def _keep_all_rows(ctx: Any, inputs: Any, output: Any) -> None:
@@ -141,7 +142,8 @@ def _own_rows_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _fake_all_rows(tensor: Tensor, group_name: str) -> list[Tensor]:
-    return [some_rows(tensor), torch.empty(member_named(group_name).size, dtype=torch.int64)]
+    counts = torch.empty(member_named(group_name).size, dtype=torch.int64, device="cpu")
+    return [some_rows(tensor), counts]
 
 
 def _fake_own_rows(tensor: Tensor, _: Tensor, rows: int, __: str) -> Tensor:

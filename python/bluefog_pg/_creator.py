@@ -88,7 +88,7 @@ def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:
     import torch
     from torch._C._distributed_c10d import PrefixStore
 
-    life = torch.tensor([secrets.randbits(62)])
+    life = torch.tensor([secrets.randbits(62)], device="cpu")
     group.broadcast([life]).wait()
     return PrefixStore(f"accelerator/{life.item()}/", store)
 

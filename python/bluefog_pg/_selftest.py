@@ -16,7 +16,7 @@ def main(file: str, rank: int) -> None:
     dist.init_process_group(
         "bluefog", init_method=f"file://{file}", rank=rank, world_size=2, timeout=limit
     )
-    x = torch.full((100_000,), float(rank))
+    x = torch.full((100_000,), float(rank), device="cpu")
     average = bluefog_pg.neighbor_allreduce(x)
     dist.all_reduce(x)
     if not ((average == 0.5).all() and (x == 1).all()):

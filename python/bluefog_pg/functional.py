@@ -186,8 +186,8 @@ def _run_rows(tensor: Tensor, *listed: Any) -> list[Tensor]:
     member, edges, tag = _unlisted(listed, [tensor])
     same = [tensor] * len(edges.destinations)
     parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, tag, False)
-    counts = torch.zeros(_MOST_SOURCES, dtype=torch.int64)
-    counts[: len(parts)] = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+    counts = torch.zeros(_MOST_SOURCES, dtype=torch.int64, device="cpu")
+    counts[: len(parts)] = counts.new_tensor([len(part) for part in parts])
     return [torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts]
 
 
@@ -214,7 +214,7 @@ def _fake_parts(like: Tensor, _: list[Tensor], sources_n: int, *__: Any) -> list
 
 
 def _fake_rows(tensor: Tensor, *_: Any) -> list[Tensor]:
-    return [some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64)]
+    return [some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64, device="cpu")]
 
 
 def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:

@@ -63,7 +63,7 @@ class AccumAdam(Optimizer):
     def _step(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         state = self.state[param]
         if not state:
-            state["step"] = torch.zeros((), dtype=torch.int64)
+            state["step"] = torch.zeros((), dtype=torch.int64, device="cpu")
             for name in ("exp_avg", "exp_avg_sq", "accum_grad"):
                 state[name] = torch.zeros_like(param)
         (beta1, beta2), decay, many = group["betas"], group["weight_decay"], group["accum_iter"]

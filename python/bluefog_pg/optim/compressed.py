@@ -67,7 +67,7 @@ class CompressedAverage(Communication):
         message = self._compressor.compress(change)
         stamp = sent_to + own.messages.to_bytes(_STAMP - len(sent_to), "little")
         work = neighbors.neighbor_allgather(
-            torch.cat([message, torch.tensor(list(stamp), dtype=torch.uint8)]),
+            torch.cat([message, message.new_tensor(list(stamp))]),
             src_ranks=list(weights),
             dst_ranks=destinations,
             enable_topo_check=self._knobs.enable_topo_check,

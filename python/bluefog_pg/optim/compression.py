@@ -128,7 +128,7 @@ class RandomK(_Sparse):
 
     def compress(self, tensor: Tensor) -> Tensor:
         self._seed += 1
-        seed = torch.tensor([self._seed])
+        seed = torch.tensor([self._seed], dtype=torch.int64, device=tensor.device)
         numbers = tensor[self._places(self._seed, tensor)].float()
         return torch.cat([seed.view(torch.uint8), numbers.view(torch.uint8)])
 
@@ -139,7 +139,8 @@ class RandomK(_Sparse):
 
     def _places(self, seed: int, like: Tensor) -> Tensor:
         choice = torch.Generator().manual_seed(seed)
-        return torch.randperm(like.numel(), generator=choice)[: self._count(like)]
+        places = torch.randperm(like.numel(), generator=choice, dtype=torch.int64, device="cpu")
+        return places[: self._count(like)].to(like.device)
 
 
 NAMED: dict[str, Callable[[], Compressor]] = {

@@ -124,5 +124,5 @@ def _with_users(bucket: Bucket) -> Tensor:
     """The gradients, and for each parameter whether it has one."""
     count = bucket.flat.numel()
     flat = flat_gradient(bucket, bucket.flat.new_zeros(count + len(bucket.params)))
-    flat[count:] = torch.tensor([param.grad is not None for param in bucket.params])
+    flat[count:] = flat.new_tensor([param.grad is not None for param in bucket.params])
     return flat

@@ -46,8 +46,9 @@ class Memory:
         if not self._is_to_recall or not order.memory():
             return
         self._is_to_recall = False
+        is_recalled = float(self._is_recalled(order))
         agreed = collectives.allreduce(
-            torch.tensor(float(self._is_recalled(order))), group=self._member.group
+            torch.tensor(is_recalled, dtype=torch.float32, device="cpu"), group=self._member.group
         )
         if agreed < 1:
             order.open(order.site)

@@ -6,7 +6,7 @@ import csv
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -56,6 +56,12 @@ def _reals(tensor: Tensor) -> Tensor:
     return parts.reshape(-1).double()
 
 
+def _plain(value: Any) -> float:
+    """Of a number, or what holds one: a tensor, an array."""
+    number: float = value.item() if hasattr(value, "item") else value
+    return number
+
+
 class Recorder:
     """Writes what an optimizer has done since the last time: to a file, or a SummaryWriter.
 
@@ -103,7 +109,7 @@ class Recorder:
             update; and `values`.
         """
         now = self._now()
-        found = {name: torch.as_tensor(value).item() for name, value in values.items()} | {
+        found = {name: _plain(value) for name, value in values.items()} | {
             name: now[name] - self._last[name] for name in now
         }
         slots = [

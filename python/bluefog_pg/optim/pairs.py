@@ -80,7 +80,7 @@ class _Meetings:
     def __init__(self, name: str, site: Site) -> None:
         near, group = _everyone(site), site.member.group
         size = site.member.size
-        numbers = torch.zeros(3, dtype=torch.int64)
+        numbers = torch.zeros(3, dtype=torch.int64, device="cpu")
         self._window = Window(
             numbers, name, zero_init=True, neighbors=near, on_peer_failure="drop", group=group
         )
@@ -122,8 +122,8 @@ class _Meetings:
         self._window.free()
 
     def _tell(self, rank: int) -> None:
-        numbers = torch.tensor([self._met[rank], self._moved[rank], self._degree])
-        self._window.put(numbers, dst_weights=[rank])
+        numbers = [self._met[rank], self._moved[rank], self._degree]
+        self._window.put(self._window.tensor.new_tensor(numbers), dst_weights=[rank])
 
 
 class _Pair:

@@ -32,7 +32,7 @@ class PushSum(CountsPasses):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self.p = torch.ones(1, dtype=torch.float64)
+        self.p = torch.ones(1, dtype=torch.float64, device="cpu")
 
     def memory(self) -> dict[str, Any]:
         return {"p": [self.p]}

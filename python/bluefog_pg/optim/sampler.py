@@ -44,6 +44,7 @@ class LocalStepRandomBatchSampler(Sampler[list[int]]):
         for _ in range(len(self)):
             if len(self._left) < self._batch:
                 kept = [] if self._drops else self._left
-                self._left = kept + torch.randperm(self._size, generator=self._random).tolist()
+                order = torch.randperm(self._size, generator=self._random, device="cpu")
+                self._left = kept + order.tolist()
             batch, self._left = self._left[: self._batch], self._left[self._batch :]
             yield batch

@@ -70,8 +70,8 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
         place = made.place
     except Exception as caught:
         error = caught
-    row = torch.tensor([error is not None, _digest(told), next(_numbers), *place], device="cpu")
-    table = torch.empty(member.size, 5, dtype=torch.int64, device="cpu")
+    row = _row([error is not None, _digest(told), next(_numbers), *place])
+    table = row.new_empty(member.size, len(row))
     all_gather(table.view(-1), row, group=member.group)
     where = f"{member.who} win_create {name!r}"
     _require_all(where, error, table[:, 0])
@@ -93,8 +93,8 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
     except Exception as caught:
         error = caught
     # Else a neighbour might put before this rank has filled it.
-    has_failed = torch.empty(member.size, dtype=torch.bool, device="cpu")
-    all_gather(has_failed, torch.tensor([error is not None], device="cpu"), group=member.group)
+    has_failed = row.new_empty(member.size)
+    all_gather(has_failed, _row([error is not None]), group=member.group)
     _require_all(where, error, has_failed)
     return made
 
@@ -118,7 +118,7 @@ def _reach_out(
     """Collective. Both sides of an edge must have opened the other's memory."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
     ticket = torch.frombuffer(bytearray(made.ticket), dtype=torch.uint8)
-    tickets = torch.empty(member.size, ticket.numel(), dtype=torch.uint8, device="cpu")
+    tickets = ticket.new_empty(member.size, ticket.numel())
     all_gather(tickets.view(-1), ticket, group=member.group)
     slots, tensors, error = [], [], None
     try:
@@ -142,12 +142,17 @@ def meet(member: Member, call: str) -> None:
     Raises:
         ValueError: they do not (on every rank).
     """
-    table = torch.empty(member.size, dtype=torch.int64, device="cpu")
-    all_gather(table, torch.tensor([_digest(call)], device="cpu"), group=member.group)
+    mine = _row([_digest(call)])
+    table = mine.new_empty(member.size)
+    all_gather(table, mine, group=member.group)
     if others := (table != table[member.rank]).nonzero().flatten().tolist():
         raise ValueError(
             f"{member.who} {call}: ranks {others} of the group fence or free another window"
         )
+
+
+def _row(numbers: Sequence[int]) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.int64, device="cpu")
 
 
 def _digest(text: str) -> int:
