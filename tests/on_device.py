@@ -214,27 +214,266 @@ def untouched(device: Any, rank: int, world: int) -> list[Any]:
     return [x.cpu()[0].item(), here[0].item(), got.cpu()[0].item(), len(works), kinds]
 
 
-def fitted(name: str, order: str, rank: int) -> list[torch.Tensor]:
-    import bluefog_pg
+# Whatever a program has made the default.
+PLAIN: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}
 
+
+def small_net() -> torch.nn.Module:
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
-    xs = torch.randn(10, 4, 3, generator=torch.Generator().manual_seed(rank))
-    net.to(name)
-    plain = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    optimizer = bluefog_pg.DistributedOptimizer(plain, net, order=order, bucket_bytes=64)
+    return torch.nn.Sequential(
+        torch.nn.Linear(3, 5, **PLAIN), torch.nn.Tanh(), torch.nn.Linear(5, 1, **PLAIN)
+    )
+
+
+def fitted(name: str, form: Callable[..., Any], rank: int) -> list[torch.Tensor]:
+    """Parameters trained on that device; `form(net)`: how a step is made of a loss."""
+    net = small_net().to(name)
+    own = torch.Generator().manual_seed(rank)
+    xs = torch.randn(10, 4, 3, generator=own, **PLAIN)
+    step, close = form(net)
     for x in xs.to(name):
-        optimizer.zero_grad()
-        (net(x) - x.sum(1, keepdim=True)).pow(2).mean().backward()
-        optimizer.step()
-    optimizer.close()
+        step(x)
+    close()
     return [param.detach().cpu() for param in net.parameters()]
 
 
-def trained(device: Any, rank: int, world: int, order: str) -> float:
+def loss_of(net: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return (net(x) - x.sum(1, keepdim=True)).pow(2).mean()
+
+
+def wrapped(options: Callable[[], dict[str, Any]], momentum: float = 0.0) -> Callable[..., Any]:
+    """A DistributedOptimizer with these options, new ones each time."""
+
+    def form(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
+        import bluefog_pg
+
+        plain = torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum)
+        optimizer = bluefog_pg.DistributedOptimizer(plain, net, bucket_bytes=64, **options())
+
+        def step(x: torch.Tensor) -> None:
+            optimizer.zero_grad()
+            loss_of(net, x).backward()
+            optimizer.step()
+
+        return step, optimizer.close
+
+    return form
+
+
+def by_itself(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
+    """DecentralizedDataParallel."""
+    import bluefog_pg
+
+    model = bluefog_pg.DecentralizedDataParallel(
+        net,
+        lambda named: torch.optim.Adam([p for _, p in named], lr=0.1),
+        grad_clip_norm=1.0,
+        bucket_size_in_mb=64 / 2**20,
+    )
+
+    def close() -> None:
+        model.global_avg()
+        model.close()
+
+    return lambda x: loss_of(model, x).backward(), close
+
+
+def hooked(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
+    """Torch's DistributedDataParallel."""
+    from bluefog_pg.ddp_hooks import NeighborAverager, NeighborState, neighbor_average_hook
+
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    model.register_comm_hook(NeighborState(topology="one-peer-exp2"), neighbor_average_hook)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    averager = NeighborAverager(period=3)
+
+    def step(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        optimizer.step()
+        averager.average_parameters(net.parameters())
+
+    return step, lambda: None
+
+
+def forms(kind: str) -> dict[str, Callable[..., Any]]:
+    """Ways to train, but by windows."""
+    from bluefog_pg import optim
+
+    def outer(anchors: list[Any]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(anchors, lr=0.7, momentum=0.5, nesterov=True)
+
+    of: dict[str, dict[str, Any]] = {
+        "orders": {
+            "awc": wrapped(lambda: {"order": "awc"}, momentum=0.9),
+            "atc": wrapped(lambda: {"order": "atc"}, momentum=0.9),
+            "in backward": wrapped(lambda: {"order": optim.AdaptThenCombine(in_backward=True)}),
+            "exact": wrapped(lambda: {"order": optim.ExactDiffusion(), "topology": "ring"}),
+            "tracking": wrapped(lambda: {"order": optim.GradientTracking(), "topology": "ring"}),
+            "PushDiging": wrapped(lambda: {"order": optim.PushDiging()}),
+            "quasi-global": wrapped(lambda: {"order": optim.QuasiGlobalMomentum(), "every": 2}),
+            "DecentLaM": wrapped(lambda: {"order": optim.DecentLaM(), "topology": "ring"}, 0.9),
+            "local": wrapped(lambda: {"order": optim.LocalSteps(outer), "every": 3}),
+        },
+        "communications": {
+            name: wrapped(lambda name=name: {"communication": name})
+            for name in (
+                "hierarchical_neighbor_allreduce", "allreduce", "gradient_allreduce", "push_sum",
+                "empty",
+            )
+        },
+        "compressions": {
+            name: wrapped(lambda make=make: {"compression": make(), "topology": "one-peer-exp2"})
+            for name, make in {
+                "fp16": lambda: "fp16", "bf16": lambda: "bf16", "int8": lambda: optim.Int8(4),
+                "top-k": lambda: optim.TopK(0.3), "random-k": lambda: optim.RandomK(0.3),
+            }.items()
+        },
+        "models": {"DecentralizedDataParallel": by_itself, "DistributedDataParallel": hooked},
+    }  # fmt: skip
+    return of[kind]
+
+
+def trained(device: Any, rank: int, world: int, kind: str) -> dict[str, float]:
     """How far parameters that were trained there are from those of a CPU."""
     import bluefog_pg
 
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
     bluefog_pg.set_topology()
-    there, here = fitted(device.name, order, rank), fitted("cpu", order, rank)
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph))
+    return {
+        name: apart(fitted(device.name, form, rank), fitted("cpu", form, rank))
+        for name, form in forms(kind).items()
+    }
+
+
+def apart(there: list[torch.Tensor], here: list[torch.Tensor]) -> float:
     return max((a - b).abs().max().item() for a, b in zip(there, here, strict=True))
+
+
+def called(name: str, rank: int, world: int) -> list[torch.Tensor]:
+    """What calls give for tensors on that device."""
+    import bluefog_pg
+    from bluefog_pg import collectives
+
+    group = dist.new_group()
+    ring = bluefog_pg.topology_util.RingGraph(world)
+    bluefog_pg.set_topology(ring, group=group)
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph), group=group)
+    x = torch.arange(6.0, **PLAIN).view(3, 2).add_(rank).to(name).requires_grad_()
+    left, right = (rank - 1) % world, (rank + 1) % world
+    edges: Any = {"self_weight": 0.5, "src_weights": {left: 0.5}, "dst_weights": [right]}
+    directed: Any = {"src_ranks": [left], "dst_ranks": [right]}
+    checked: Any = {"enable_topo_check": True, "group": group}
+    machine = rank // 2 ^ 1
+    outs = [
+        bluefog_pg.neighbor_allreduce(x, **edges, **checked),
+        bluefog_pg.neighbor_allgather(x[: rank + 1], **directed, **checked),
+        *bluefog_pg.neighbor_alltoall([x[0]], **directed, **checked),
+        bluefog_pg.pair_gossip(x, rank ^ 1, group=group),
+        bluefog_pg.hierarchical_neighbor_allreduce(
+            x, self_weight=0.5, src_machine_weights={machine: 0.5}, dst_machine_weights=[machine],
+            **checked,
+        ),
+        collectives.allreduce(x, group=group),
+        collectives.allreduce(x, group=group, is_hierarchical_local=True),
+        collectives.broadcast(x, 1, group),
+        collectives.allgather(x[: rank % 3], group),
+    ]  # fmt: skip
+    sum(out.square().sum() for out in outs).backward()
+    assert x.grad is not None
+    works = [collectives.allgather(x[: rank % 3], group, async_op=True)]
+    works += [collectives.allreduce(x, group=group, async_op=True)]
+    for work in works:
+        work.wait()
+    outs += [x.grad, *(work.result()[0] for work in works)]
+    dist.destroy_process_group(group)
+    return [out.detach().cpu() for out in outs]
+
+
+def kept(name: str, rank: int, world: int) -> list[torch.Tensor]:
+    """States that are sent around, saved and loaded, and what is told of them."""
+    import bluefog_pg
+    from bluefog_pg import optim
+
+    net = small_net().to(name)
+    with torch.no_grad():
+        for param in net.parameters():
+            param.mul_(rank + 1)
+    distances = [optim.consensus_distance(net)]
+    bluefog_pg.allreduce_parameters(net.state_dict())
+    sampler = optim.LocalStepRandomBatchSampler(range(7), 3, base_seed=1, rank=rank)
+    adam = optim.AccumAdam(net.parameters(), lr=0.1 * (rank + 1))
+    optimizer = bluefog_pg.DistributedOptimizer(
+        adam, net, "push_sum", bucket_bytes=64, topology="one-peer-exp2"
+    )
+    recorder = optim.Recorder(optimizer, None)
+    for batch in [*sampler, *sampler]:
+        x = torch.tensor([[rank, *batch[:2]]], **PLAIN).to(name)
+        optimizer.zero_grad()
+        loss = loss_of(net, x)
+        loss.backward()
+        optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+    told = recorder.write(1, loss=loss, distance=True)
+    bluefog_pg.broadcast_optimizer_state(optimizer, 1)
+    assert optimizer.param_groups[0]["lr"] == 0.2
+    optimizer.close()
+    bluefog_pg.broadcast_parameters(net.state_dict(), 1)
+    distances += [told["consensus_distance"], told["loss"], optim.consensus_distance(net)]
+    moments = [state["exp_avg"] for state in optimizer.state.values()]
+    assert all(moment.device == x.device for moment in moments)
+    return [
+        t.detach().cpu() for t in (*net.parameters(), *moments, torch.tensor(distances, **PLAIN))
+    ]
+
+
+def windowed(rank: int, world: int) -> list[torch.Tensor]:
+    """Windows of CPU tensors; and optimizers by windows, of which no two runs are alike."""
+    import bluefog_pg
+    from bluefog_pg import optim
+
+    bluefog_pg.turn_on_win_ops_with_associated_p()
+    parts = [torch.full((3,), float(rank), **PLAIN), torch.ones(2, 2, **PLAIN)]
+    window = bluefog_pg.Window(parts, "parts", zero_init=True)
+    window.accumulate(self_weight=0.5, dst_weights=dict.fromkeys(window.destinations, 0.25))
+    window.fence()
+    window.update_then_collect()
+    found = [part.clone() for part in parts] + [torch.tensor(window.associated_p, **PLAIN)]
+    window.free()
+    bluefog_pg.turn_off_win_ops_with_associated_p()
+    for options in ({"communication": "win_put"}, {"order": optim.AsynchronousPairs()}):
+        fitted("cpu", wrapped(lambda options=options: options), rank)
+    return found
+
+
+def everywhere(device: Any, rank: int, world: int) -> list[float]:
+    """How far what calls give there is from what they give on a CPU."""
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    return [apart(run(device.name, rank, world), run("cpu", rank, world)) for run in (called, kept)]
+
+
+def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, float]:
+    """How far what calls give for CPU tensors is from that, where a program has set defaults."""
+
+    def everything() -> dict[str, list[torch.Tensor]]:
+        bluefog_pg.set_topology()
+        found = {"called": called("cpu", rank, world), "kept": kept("cpu", rank, world)}
+        found["windows"] = windowed(rank, world)
+        for kind in ("orders", "communications", "compressions", "models"):
+            for name, form in forms(kind).items():
+                found[name] = fitted("cpu", form, rank)
+        return found
+
+    import bluefog_pg
+
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph))
+    want = everything()
+    if default == "device":
+        torch.set_default_device(device.name)
+    else:
+        torch.set_default_dtype(getattr(torch, default))
+    got = everything()
+    torch.set_default_device(None)
+    return {name: apart(got[name], want[name]) for name in want}

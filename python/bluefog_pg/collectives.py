@@ -55,8 +55,8 @@ def allreduce(
     through it, and `tensor` requires a gradient on all ranks or on none. (Not with async_op.)
 
     Args:
-        tensor: any shape, the same on all ranks, on the CPU. Unchanged. Half types are accumulated
-            in float32.
+        tensor: any shape, the same on all ranks, on the CPU or the group's accelerator. Unchanged.
+            On the CPU half types are accumulated in float32.
         average: divide the sum by the number of ranks.
         group: the process group; None, the default one.
         is_hierarchical_local: of the ranks of this machine (see `world`) instead of all. For the
@@ -68,7 +68,7 @@ def allreduce(
 
     Raises:
         ArgumentError: the average of integers.
-        ValueError: a tensor that is not dense on the CPU.
+        ValueError: a tensor that is not dense, or on another device.
         TypeError: no tensor; a group of another backend.
         Mismatch: ranks called with other dtypes or numbers of elements, or something else.
         PeerFailed, CollectiveTimeout: a rank died, or did not come.
@@ -154,8 +154,8 @@ def broadcast(
     async_op.)
 
     Args:
-        tensor: any shape and type, the same on all ranks, on the CPU. Unchanged; what it holds does
-            not matter but on the root.
+        tensor: any shape and type, the same on all ranks, where `allreduce` takes it from.
+            Unchanged; what it holds does not matter but on the root.
         root_rank: the group rank of the root, the same on all ranks.
         group, async_op: as in `allreduce`.
 
@@ -163,7 +163,7 @@ def broadcast(
         A new tensor shaped like `tensor`, or the Work.
 
     Raises:
-        ValueError: `root_rank` is none of the group's; a tensor that is not dense on the CPU.
+        ValueError: `root_rank` is none of the group's; a tensor as in `allreduce`.
         Mismatch: ranks named different roots.
         Others as `allreduce`.
     """
@@ -237,15 +237,15 @@ def allgather(
     async_op.)
 
     Args:
-        tensor: (rows, ...), of any type, on the CPU; ranks may have different numbers of rows, also
-            none. Unchanged.
+        tensor: (rows, ...), of any type, where `allreduce` takes it from; ranks may have different
+            numbers of rows, also none. Unchanged.
         group, async_op: as in `allreduce`.
 
     Returns:
         A new tensor (sum of all ranks' rows, ...), or the Work.
 
     Raises:
-        ValueError: a tensor without dimensions, or that is not dense on the CPU.
+        ValueError: a tensor without dimensions, or as in `allreduce`.
         Mismatch: on every rank: ranks have other dtypes or shapes of rows. The group goes on.
         Others as `allreduce`.
     """
@@ -304,10 +304,9 @@ def _member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Mem
     member = member_of(group)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+    if tensor.layout != torch.strided:  # of its device the backend says whether it can be had
         raise ValueError(
-            f"{member.who} {op} {described(tensor)}: the tensor must be dense and on the CPU, not "
-            f"{tensor.layout} on {tensor.device}"
+            f"{member.who} {op} {described(tensor)}: the tensor must be dense, not {tensor.layout}"
         )
     return member
 

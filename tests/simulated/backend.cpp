@@ -24,6 +24,14 @@ at::Tensor onCpu(const at::Tensor& tensor) {
                        tensor.options().device(at::kCPU));
 }
 
+Tensors onCpu(const Tensors& tensors) {
+  Tensors all;
+  for (const at::Tensor& tensor : tensors) {
+    all.push_back(onCpu(tensor));
+  }
+  return all;
+}
+
 // Holds the tensors until somebody has waited, as NCCL's does.
 class SimulatedWork : public c10d::Work {
  public:
@@ -59,16 +67,31 @@ class SimulatedBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds) override {}
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
-    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), opts] {
-      Tensors list{cpu};
-      gloo->allreduce(list, opts)->wait();
+    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
+      gloo->allreduce(cpu, opts)->wait();
     });
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
-    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), opts] {
-      Tensors list{cpu};
-      gloo->broadcast(list, opts)->wait();
+    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
+      gloo->broadcast(cpu, opts)->wait();
     });
+  }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
+    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
+      gloo->reduce(cpu, opts)->wait();
+    });
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& opts) override {
+    return issue(both(inputs, outputs[0]), outputs[0],
+                 [gloo = gloo_, to = std::vector<Tensors>{onCpu(outputs[0])}, from = onCpu(inputs),
+                  opts]() mutable { gloo->allgather(to, from, opts)->wait(); });
+  }
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& opts) override {
+    return issue(both(outputs, inputs[0]), outputs,
+                 [gloo = gloo_, to = onCpu(outputs), from = std::vector<Tensors>{onCpu(inputs[0])},
+                  opts]() mutable { gloo->reduce_scatter(to, from, opts)->wait(); });
   }
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
     return issue({}, {}, [gloo = gloo_, opts] { gloo->barrier(opts)->wait(); });
@@ -105,6 +128,10 @@ class SimulatedBackend : public c10d::Backend {
  private:
   using Post = std::function<WorkPtr()>;
 
+  static Tensors both(Tensors one, const Tensors& other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+  }
   WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work) {
     simulated::Stream& stream = simulated::stream(1);
     simulated::Event ready;

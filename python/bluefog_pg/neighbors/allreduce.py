@@ -75,8 +75,9 @@ def neighbor_allreduce(
     async_op.)
 
     Args:
-        tensor: any shape, floating or complex, on the CPU, the same shape on every rank that
-            meets. Unchanged. Or a list of such tensors, which travel as one.
+        tensor: any shape, floating or complex, on the CPU or the group's accelerator, the same
+            shape on every rank that meets. Unchanged. Or a list of such tensors, which travel as
+            one.
         self_weight: w_ii. Needs `src_weights`.
         src_weights: {group rank j: w_ij}. Without `dst_weights` the ranks must be in-neighbours in
             the topology; the data of those that are left out is ignored. Needs `self_weight`.
@@ -98,8 +99,8 @@ def neighbor_allreduce(
 
     Raises:
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
-            neighbours; a tensor that is not dense on the CPU, or of a type without fractions; with
-            `enable_topo_check`, on every rank: ranks that do not agree.
+            neighbours; a tensor that is not dense, on another device, or of a type without fractions;
+            with `enable_topo_check`, on every rank: ranks that do not agree.
         TypeError: no tensor; a group of another backend.
         Mismatch: a neighbour that sends to this rank called with another number of elements or
             dtype. Who only sent a small tensor to such a one hears of it at its next call.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from bluefog_pg import collectives
 from bluefog_pg._member import member_of
@@ -70,7 +71,9 @@ def broadcast_optimizer_state(
         ValueError: the root's has other groups of parameters.
     """
     member = member_of(group)
-    state: list[Any] = [optimizer.state_dict() if member.rank == root_rank else None]
+    state: list[Any] = [None]
+    if member.rank == root_rank:  # from the CPU: others have no use for the root's own GPU
+        state = [tree_map_only(Tensor, Tensor.cpu, optimizer.state_dict())]
     dist.broadcast_object_list(state, group=member.group, group_src=root_rank)
     optimizer.load_state_dict(state[0])
 
