@@ -14,6 +14,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from devices import own_device
 from digits import BATCH, accuracy, load_data, make_net
 from torch import Tensor, nn
 
@@ -56,15 +57,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--nap", type=float, default=0.01, help="of each step, in seconds")
     parser.add_argument("--factor", type=float, default=5.0, help="by which the last rank is slow")
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--require-accuracy", type=float, default=0.0, metavar="0.9")
     args = parser.parse_args()
 
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
-    images, labels, test_images, test_labels = load_data(rank, world, args.seed)
+    images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
     torch.manual_seed(args.seed)  # the same first parameters everywhere
-    net: nn.Module = make_net()
+    net: nn.Module = make_net().to(args.device)
     if args.mode == "all_reduce":
         net = nn.parallel.DistributedDataParallel(net)
     bluefog_pg.set_topology(bluefog_pg.topology_util.ExponentialTwoGraph(world))

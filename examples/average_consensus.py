@@ -14,6 +14,7 @@ import time
 import networkx as nx
 import torch
 import torch.distributed as dist
+from devices import own_device
 
 import bluefog_pg
 
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument(
         "--factor", type=float, default=5.0, help="how much slower the last rank is"
     )
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
@@ -57,9 +59,8 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     bluefog_pg.set_topology(random_digraph(world, args.seed))
     bluefog_pg.turn_on_win_ops_with_associated_p()
-    x = torch.randn(
-        args.elements, dtype=torch.float64, generator=torch.Generator().manual_seed(rank)
-    )
+    generator = torch.Generator().manual_seed(rank)
+    x = torch.randn(args.elements, dtype=torch.float64, generator=generator).to(args.device)
     mean = x.clone()
     dist.all_reduce(mean, dist.ReduceOp.AVG)
     is_slow = rank == world - 1

@@ -12,6 +12,7 @@ import sys
 import networkx as nx
 import torch
 import torch.distributed as dist
+from devices import own_device
 from torch import Tensor, nn
 
 import bluefog_pg
@@ -33,9 +34,11 @@ class Logistic(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(rank)
         options = {"generator": generator, "dtype": torch.float64}
-        self.x = torch.randn(SAMPLES, DIMENSION, **options)
+        x = torch.randn(SAMPLES, DIMENSION, **options)
         truth = torch.randn(DIMENSION, generator=generator.manual_seed(99), dtype=torch.float64)
-        self.y = torch.sign(self.x @ truth + 0.5 * rank + torch.randn(SAMPLES, **options))
+        y = torch.sign(x @ truth + 0.5 * rank + torch.randn(SAMPLES, **options))
+        self.register_buffer("x", x)
+        self.register_buffer("y", y)
         self.w = nn.Parameter(torch.zeros(DIMENSION, dtype=torch.float64))
 
     def forward(self) -> Tensor:
@@ -68,6 +71,7 @@ def topology(method: str, world: int) -> nx.DiGraph:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Decentralized logistic regression.")
     parser.add_argument("--method", choices=METHODS, default="exact_diffusion")
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--lr", type=float, default=0.5)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--require-error", type=float, default=float("inf"), metavar="1e-10")
@@ -75,7 +79,7 @@ def main() -> None:
 
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
-    model, wanted = Logistic(rank), solution(world)
+    model, wanted = Logistic(rank).to(args.device), solution(world).to(args.device)
     optimizer = bluefog_pg.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=args.lr),
         model,

@@ -1,6 +1,5 @@
 """What examples train: a small conv net on scikit-learn's 1,797 handwritten digits; and a plot."""
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +19,6 @@ def make_net() -> nn.Sequential:
         *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),  # 4 x 4 -> 2 x 2
         *(nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)),
     )
-
-
-def device_of(kind: str) -> torch.device:
-    """This rank's: "cpu", or "cuda", of which the ranks of a host take one after the other."""
-    if kind != "cpu":
-        place = int(os.environ.get("LOCAL_RANK", "0"))
-        torch.accelerator.set_device_index(place % torch.accelerator.device_count())
-    return torch.device(kind)
 
 
 def load_data(

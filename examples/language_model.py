@@ -14,6 +14,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from devices import own_device
 from torch import Tensor, nn
 
 import bluefog_pg
@@ -78,15 +79,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--topology", default="one-peer-exp2")
     parser.add_argument("--compression", default="bf16")
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--require-loss", type=float, default=float("inf"), metavar="2.2")
     args = parser.parse_args()
 
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
-    letters = torch.tensor(list(text(rank, world).encode("ascii", "ignore")))
+    letters = torch.tensor(list(text(rank, world).encode("ascii", "ignore")), device=args.device)
     generator = torch.Generator().manual_seed(rank)
     torch.manual_seed(0)  # the same first parameters everywhere
-    model = Model()
+    model = Model().to(args.device)
     optimizer = bluefog_pg.DistributedOptimizer(
         torch.optim.AdamW(model.parameters(), lr=3e-3),
         model,
@@ -95,19 +97,17 @@ def main() -> None:
     )
     recorder = bluefog_pg.optim.Recorder(optimizer, None)
     loss = torch.tensor(0.0)
-    for step in range(args.steps):
+    for step in range(1, args.steps + 1):
         optimizer.zero_grad()
         loss = loss_of(model, letters, generator)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if step % 50 == 49:
+        if step % 50 == 0:
             found, mean = recorder.write(step, distance=True), mean_of_ranks(loss)
             if rank == 0:
                 apart, sent = found["consensus_distance"], found["bytes_sent"] / 50
-                print(
-                    f"{step + 1:>5}: mean loss {mean:.3f}, {apart:.3f} apart, {sent:,.0f} B a step"
-                )
+                print(f"{step:>5}: mean loss {mean:.3f}, {apart:.3f} apart, {sent:,.0f} B a step")
     mean = mean_of_ranks(loss)
     if rank == 0:
         print(f"mean loss at the end {mean:.3f}")

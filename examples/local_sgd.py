@@ -11,6 +11,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from devices import own_device
 from digits import accuracy, batches, load_data, make_net
 from torch import nn
 
@@ -24,15 +25,16 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=20, help="steps for each exchange")
     parser.add_argument("--outer-momentum", type=float, default=0.5)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--require-accuracy", type=float, default=0.0, metavar="0.95")
     args = parser.parse_args()
 
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
-    images, labels, test_images, test_labels = load_data(rank, world, args.seed)
+    images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
     torch.manual_seed(args.seed)  # the same first parameters everywhere
-    net = make_net()
+    net = make_net().to(args.device)
     outer = {"lr": 0.7, "momentum": args.outer_momentum, "nesterov": args.outer_momentum > 0}
     optimizer = bluefog_pg.DistributedOptimizer(
         torch.optim.Adam(net.parameters(), lr=3e-3),

@@ -13,6 +13,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from devices import own_device
 from torch import Tensor, nn
 
 import bluefog_pg
@@ -24,8 +25,9 @@ class Producer(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(rank)
         size = (3, products)
-        a, b, self.demand = 1 + torch.rand(size, generator=generator, dtype=torch.float64)
-        self.a, self.b = a, b
+        numbers = 1 + torch.rand(size, generator=generator, dtype=torch.float64)
+        for name, of_products in zip(("a", "b", "demand"), numbers, strict=True):
+            self.register_buffer(name, of_products)
         self.price = nn.Parameter(torch.zeros(products, dtype=torch.float64))
 
     def made(self) -> Tensor:
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument(
         "--method", choices=("ExactDiffusion", "GradientTracking"), default="ExactDiffusion"
     )
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--products", type=int, default=5)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--require-error", type=float, default=float("inf"), metavar="1e-10")
@@ -51,7 +54,7 @@ def main() -> None:
 
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
-    producer = Producer(rank, args.products)
+    producer = Producer(rank, args.products).to(args.device)
     optimizer = bluefog_pg.DistributedOptimizer(
         torch.optim.SGD(producer.parameters(), lr=0.15),
         producer,
@@ -63,7 +66,7 @@ def main() -> None:
         producer().backward()
         optimizer.step()
 
-    everyone = [Producer(r, args.products) for r in range(world)]
+    everyone = [Producer(r, args.products).to(args.device) for r in range(world)]
     wanted = sum(p.demand + p.b / p.a for p in everyone) / sum(1 / p.a for p in everyone)
     error = (producer.price.detach() - wanted).abs().max().item()
     balance = producer.made() - producer.demand

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from digits import Point, accuracy, batches, device_of, load_data, make_net, plot
+from devices import own_device
+from digits import Point, accuracy, batches, load_data, make_net, plot
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--topology", choices=("exp2", "one-peer-exp2", "ring", "full"))
     parser.add_argument("--compression", choices=("fp16", "bf16", "int8"))
     parser.add_argument("--backend", default="bluefog")
-    parser.add_argument("--device", default="cpu", help="cuda: of GPUs")
+    parser.add_argument("--device", type=own_device, default="cpu", help="cuda: of GPUs")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build"), help="the plot's folder")
@@ -96,17 +97,16 @@ def main() -> None:
 
     dist.init_process_group(args.backend)
     rank, world = dist.get_rank(), dist.get_world_size()
-    device = device_of(args.device)
-    images, labels, test_images, test_labels = load_data(rank, world, args.seed, device)
+    images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
     torch.manual_seed(args.seed)  # the same first parameters everywhere
-    net: nn.Module = make_net().to(device)
+    net: nn.Module = make_net().to(args.device)
     net = DistributedDataParallel(net) if args.mode == "ddp" else net
     points, speed = train(net, images, labels, args)
 
     is_counted = args.backend == "bluefog" and not args.mode.startswith("win")
     sent = bluefog_pg.stats()["bytes_sent"] if is_counted else -1
     right = accuracy(net, test_images, test_labels)
-    row = torch.tensor([right, speed, sent], dtype=torch.float64, device=device)
+    row = torch.tensor([right, speed, sent], dtype=torch.float64, device=args.device)
     table = [torch.empty_like(row) for _ in range(world)]
     dist.all_gather(table, row)
     if rank == 0:

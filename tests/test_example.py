@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from programs import Ran, run_script
 
@@ -56,3 +57,10 @@ def test_example_fails_below_the_required_accuracy(tmp_path: Path) -> None:
     assert ran.code != 0, ran.out
     assert "is below 101.00%" in ran.out, ran.out
     assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_example_says_that_there_is_no_such_device() -> None:
+    ran = run_script([sys.executable, str(EXAMPLE), "--device", "cuda"])
+    assert ran.code == 2, ran.out
+    assert ran.out.endswith("error: argument --device: torch finds no cuda device here\n"), ran.out

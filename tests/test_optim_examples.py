@@ -38,5 +38,12 @@ def test_local_steps(communication: str) -> None:
     assert len(re.findall(r"rank \d: \S+% after 5 exchanges", out)) == 4, out
 
 
+def test_every_example_takes_a_device() -> None:
+    texts = {path.name: path.read_text() for path in EXAMPLES.glob("*.py")}
+    programs = {name: text for name, text in texts.items() if "ArgumentParser(" in text}
+    assert len(programs) == 7
+    assert all('--device", type=own_device' in text for text in programs.values())
+
+
 def test_no_example_is_long() -> None:
     assert all(len(path.read_text().splitlines()) <= 120 for path in EXAMPLES.glob("*.py"))

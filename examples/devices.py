@@ -1,0 +1,21 @@
+"""Where an example computes."""
+
+import argparse
+import os
+
+import torch
+
+
+def own_device(kind: str) -> torch.device:
+    """This rank's: "cpu", or "cuda", of which the ranks of a host take one after the other.
+
+    An argparse type: where there is no such device, the program says so and exits with 2.
+    """
+    if kind == "cpu":
+        return torch.device(kind)
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None or found.type != kind:
+        raise argparse.ArgumentTypeError(f"torch finds no {kind} device here")
+    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.accelerator.device_count()
+    torch.accelerator.set_device_index(index)
+    return torch.device(kind, index)
