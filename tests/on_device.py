@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -415,12 +417,13 @@ def kept(name: str, rank: int, world: int) -> list[torch.Tensor]:
         loss.backward()
         optimizer.step()
         optimizer.load_state_dict(optimizer.state_dict())
-    told = recorder.write(1, loss=loss, distance=True)
+    told = recorder.write(1, loss=loss, rate=0.1, distance=True)
     bluefog_pg.broadcast_optimizer_state(optimizer, 1)
     assert optimizer.param_groups[0]["lr"] == 0.2
     optimizer.close()
     bluefog_pg.broadcast_parameters(net.state_dict(), 1)
-    distances += [told["consensus_distance"], told["loss"], optim.consensus_distance(net)]
+    distances += [told[name] for name in ("consensus_distance", "loss", "rate")]
+    distances += [optim.consensus_distance(net)]
     moments = [state["exp_avg"] for state in optimizer.state.values()]
     assert all(moment.device == x.device for moment in moments)
     return [
@@ -477,3 +480,13 @@ def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, fl
     got = everything()
     torch.set_default_device(None)
     return {name: apart(got[name], want[name]) for name in want}
+
+
+def placed(device: Any, rank: int, world: int) -> list[Any]:
+    """Where an example computes that is given --device."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    import devices
+
+    os.environ["LOCAL_RANK"] = str(rank)
+    own = devices.own_device(device.name)
+    return [str(own), torch.accelerator.current_device_index() == own.index]

@@ -91,3 +91,8 @@ def test_defaults_of_a_program_are_none_of_ours(run: Run, default: str) -> None:
     """torch.set_default_device, torch.set_default_dtype."""
     for apart in run(on_device.by_default, 4, default):
         assert not any(apart.values()), apart
+
+
+def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:
+    count = torch.cuda.device_count() if device == "cuda" else 1
+    assert run(on_device.placed, 2) == [[f"{device}:{rank % count}", True] for rank in range(2)]

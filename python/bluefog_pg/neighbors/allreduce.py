@@ -99,8 +99,8 @@ def neighbor_allreduce(
 
     Raises:
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
-            neighbours; a tensor that is not dense, on another device, or of a type without fractions;
-            with `enable_topo_check`, on every rank: ranks that do not agree.
+            neighbours; a tensor that is not dense, on another device, or of a type without
+            fractions; with `enable_topo_check`, on every rank: ranks that do not agree.
         TypeError: no tensor; a group of another backend.
         Mismatch: a neighbour that sends to this rank called with another number of elements or
             dtype. Who only sent a small tensor to such a one hears of it at its next call.
