@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+CPU = torch.device("cpu")
 Result = Tensor | list[Tensor]
 Call = Callable[[], Result]
 
@@ -36,6 +37,12 @@ OPS = (
 )  # fmt: skip
 
 
+def settle() -> None:
+    """Wait for what a GPU still has to do."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def joined(result: Result) -> Tensor:
     return result if isinstance(result, Tensor) else torch.cat(result)
 
@@ -48,6 +55,7 @@ class Case:
     rank: int
     n: int
     size: int  # bytes of the larger buffer, as nccl-tests counts
+    device: torch.device = CPU
     send: Tensor = field(init=False)
     recv: Tensor = field(init=False)
 
@@ -59,8 +67,10 @@ class Case:
         if self.op in SHARE or self.op == "all_to_all":
             count = share * self.n
         self.size = 4 * count
-        self.send = torch.zeros(share if SHARE.get(self.op) == "send" else count)
-        self.recv = torch.zeros(share if SHARE.get(self.op) == "recv" else count)
+        of_send = share if SHARE.get(self.op) == "send" else count
+        of_recv = share if SHARE.get(self.op) == "recv" else count
+        self.send = torch.zeros(of_send, device=self.device)
+        self.recv = torch.zeros(of_recv, device=self.device)
 
     def edges(self) -> list[tuple[list[int], list[int]]]:
         """(sources, destinations) of one call after the other, then again from the start."""
@@ -75,7 +85,7 @@ class Case:
 
     def values(self, rank: int) -> Tensor:
         """Small integers, so that float32 sums are exact whatever their order."""
-        return rank + 1.0 + torch.arange(self.send.numel()) % 7
+        return rank + 1.0 + torch.arange(self.send.numel(), device=self.device) % 7
 
     def expected(self, turn: int = 0) -> Tensor:
         if self.op == "broadcast":

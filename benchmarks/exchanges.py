@@ -18,17 +18,18 @@ FUSED_OPS = ("neighbor_ring", "neighbor_exp2")
 def main() -> None:
     me = launch.join()
     args, ops = me.args, me.args["ops"]
-    plan = timing.Plan(**args["plan"])
+    plan, device = timing.Plan(**args["plan"]), me.device()
     gloo = timing.start(me, args["backends"])
 
     def of(ops: list[str], sizes: list[int]) -> Iterator[Case]:
-        return (Case(op, me.rank, me.n, size) for op in ops for size in sizes)
+        return (Case(op, me.rank, me.n, size, device) for op in ops for size in sizes)
 
     rows = timing.run_cases(me, gloo, of(ops, args["sizes"]), args["backends"], plan)
     found: dict[str, Any] = {"rows": rows, "fused": [], "touched": []}
     if "bluefog" in args["backends"]:
         fused = of([op for op in FUSED_OPS if op in ops], [FUSED_SIZE])
         found["fused"] = timing.run_cases(me, gloo, fused, ["bluefog", "list"], plan)
+    if "bluefog" in args["backends"] and device.type == "cpu":  # where bytes are counted
         found["touched"] = [touched.count(me, op, gloo) for op in ops]
     me.give_back(found)
     dist.barrier(group=gloo)

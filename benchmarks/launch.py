@@ -25,6 +25,9 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from devices import own_device
+
 import hosts as network
 
 # Shared memory only, and no pinning: four ranks may share two cores.
@@ -104,6 +107,14 @@ class Rank:
     n: int
     store: dist.Store
     args: dict[str, Any]
+
+    def device(self) -> torch.device:
+        """Of the kind that the arguments name; ranks may have to share a GPU."""
+        os.environ.setdefault("LOCAL_RANK", str(self.rank))
+        kind = self.args.get("device", "cpu")
+        if kind == "cuda" and self.n > torch.cuda.device_count():
+            os.environ["NCCL_HOSTID"] = f"rank{self.rank}"  # else NCCL refuses
+        return own_device(kind)
 
     def together(self, point: str) -> None:
         """A barrier over the store, before any process group is there."""

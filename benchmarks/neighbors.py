@@ -1,8 +1,11 @@
 """Compare averaging with neighbours with raw MPI: a C program's calls, in the same processes.
 
+On GPUs, with NCCL's messages and an average of torch's.
+
 python benchmarks/neighbors.py                       all of it: some minutes
 python benchmarks/neighbors.py --quick               does it work: half a minute
 python benchmarks/neighbors.py --ops pair_gossip --sizes 4,1M --ranks 2 --scaling none
+python benchmarks/neighbors.py --device cuda         of GPUs, which ranks share where there are less
 """
 
 from __future__ import annotations
@@ -20,8 +23,12 @@ import collectives
 import launch
 import neighbors_report
 import raw_mpi
+import torch
 
-BACKENDS = ("bluefog", "raw_mpi", "torch.add", "mpi", "gloo", "memcpy")
+BACKENDS = {
+    "cpu": ("bluefog", "raw_mpi", "torch.add", "mpi", "gloo", "memcpy"),
+    "cuda": ("bluefog", "nccl", "torch.add", "memcpy"),
+}
 SIZES = "4,16K,1M,4M,64M"
 RESULTS = Path(__file__).parent / "results" / "neighbors.json"
 QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "neighbors.json"
@@ -34,9 +41,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--ops", default=",".join(cases.NEIGHBOR))
     parser.add_argument("--sizes", help=f"in bytes, K or M; default {SIZES}")
-    parser.add_argument(
-        "--backends", default=",".join(BACKENDS[:3]), help=f"of {', '.join(BACKENDS)}"
-    )
+    parser.add_argument("--device", choices=BACKENDS, default="cpu")
+    parser.add_argument("--backends", help="the first three are the default of those of a device")
     parser.add_argument("--scaling", help="ranks that exchange one-peer; default 2,4,8,16; or none")
     parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
@@ -48,10 +54,17 @@ def parse_args() -> argparse.Namespace:
     args.sizes = [collectives.parse_size(text) for text in args.sizes.split(",")]
     args.scaling = args.scaling or ("2,4" if args.quick else "2,4,8,16")
     args.scaling = [] if args.scaling == "none" else [int(n) for n in args.scaling.split(",")]
-    args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
+    if args.device == "cuda":
+        if not torch.cuda.is_available():
+            parser.error("--device cuda: torch finds no cuda device here")
+        args.scaling = []  # of ranks that share cores
+    out = QUICK_RESULTS if args.quick else RESULTS
+    args.out = args.out or (out if args.device == "cpu" else out.with_stem("neighbors_cuda"))
     args.rounds = args.rounds or (3 if args.quick else 9)
-    args.ops, args.backends = args.ops.split(","), args.backends.split(",")
-    for given, known in ((args.ops, cases.NEIGHBOR), (args.backends, BACKENDS)):
+    backends = BACKENDS[args.device]
+    args.ops = args.ops.split(",")
+    args.backends = args.backends.split(",") if args.backends else list(backends[:3])
+    for given, known in ((args.ops, cases.NEIGHBOR), (args.backends, backends)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if min(args.ranks + args.scaling) < 2:
@@ -76,7 +89,7 @@ def exchanges(args: argparse.Namespace, backends: list[str], library: str) -> di
     for n in args.ranks:
         ops = [op for op in args.ops if op != cases.PAIR or n % 2 == 0]
         of = {"ops": ops, "sizes": args.sizes, "backends": backends, "plan": plan}
-        of["raw_mpi"] = library
+        of |= {"raw_mpi": library, "device": args.device}
         mpi = bool({"mpi", "raw_mpi"} & set(backends))
         for key, rows in launch.run_ranks("exchanges.py", n, of, args.deadline, mpi).items():
             found[key] += rows

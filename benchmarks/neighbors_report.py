@@ -13,6 +13,7 @@ from typing import Any
 import report
 from report import KIB, MIB, Goal, Report, Row, judge, least_us, size_text
 
+NAMES = {"raw_mpi": "raw MPI", "nccl": "NCCL"}
 FLAT = 1.25  # x the cost per rank of the fewest ranks
 Time = Callable[[Row], float]
 CaseKey = tuple[str, int, int]  # operation, ranks, size
@@ -100,8 +101,15 @@ def flat(scaling: dict[str, Any]) -> Iterator[Goal]:
         yield judge(text, ranks[-1], FLAT, max(growth, default=None), unit, least=False)
 
 
+def rival(rows: Iterable[Row]) -> str:
+    """Whom averaging is compared with: on GPUs NCCL, else raw MPI."""
+    return "nccl" if any(row["peer"] == "nccl" for row in rows) else "raw_mpi"
+
+
 def goals(found: dict[str, Any]) -> list[Goal]:
     made: list[Goal] = []
+    if rival(found["rows"]) == "nccl":  # against which none is set
+        return made
     for n in sorted({row["ranks"] for row in found["rows"]}):
         made += against_mpi(found["rows"], n)
         fused = ratios(found["fused"], "list", "bluefog")
@@ -114,14 +122,15 @@ def goals(found: dict[str, Any]) -> list[Goal]:
 
 
 def ratio_table(rows: list[Row]) -> str:
-    medians, leasts = (ratios(rows, "raw_mpi", "bluefog", time) for time in (median_us, least_us))
+    other = rival(rows)
+    medians, leasts = (ratios(rows, other, "bluefog", time) for time in (median_us, least_us))
     lines = [
-        "\ntime of raw MPI / time of bluefog: of the medians, and of the least of all turns;",
+        f"\ntime of {NAMES[other]} / time of bluefog: of medians, and of the least of all turns;",
         "floor: / time of torch.add, which no small call from Python goes below (large ones of it",
         "wait for fresh memory)",
         f"{'operation':<18} {'ranks':>5} {'size':>8} {'medians':>8} {'leasts':>8} {'floor':>8}",
     ]
-    floors = ratios(rows, "raw_mpi", "torch.add")
+    floors = ratios(rows, other, "torch.add")
     for (op, n, size), ratio in medians.items():
         least, floor = leasts[op, n, size], floors.get((op, n, size))
         lines.append(

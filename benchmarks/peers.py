@@ -18,7 +18,7 @@ import launch
 import numpy as np
 import torch
 import torch.distributed as dist
-from cases import COALESCED, GRAPHS, NEIGHBOR, PAIR, Call, Case, Result
+from cases import COALESCED, GRAPHS, NEIGHBOR, PAIR, Call, Case, Result, settle
 from torch import Tensor
 
 warnings.filterwarnings("ignore", "`torch.distributed.all_reduce_coalesced`", FutureWarning)
@@ -84,6 +84,7 @@ class Averaging:
         start = time.perf_counter()
         for _ in range(reps):
             x = average(x)
+        settle()
         return (time.perf_counter() - start) / reps
 
 
@@ -137,29 +138,46 @@ class AddPeer:
         return lambda: torch.add(send, send, out=torch.empty_like(send))
 
 
-class GlooPeer(TorchPeer):
-    """gloo has no neighbour operation: isend and irecv with each neighbour, then the average."""
+class MessagesPeer(TorchPeer):
+    """gloo and NCCL have no neighbour operation: messages with each neighbour, then the average."""
+
+    def exchange(self, send: Tensor, to: list[int], got: list[Tensor], sources: list[int]) -> None:
+        group = self.group
+        works: list[Any] = [
+            dist.irecv(buffer, s, group) for buffer, s in zip(got, sources, strict=True)
+        ]
+        works += [dist.isend(send, d, group) for d in to]
+        for work in works:
+            work.wait()
 
     def bind(self, case: Case) -> Call | None:
         if case.op not in NEIGHBOR:
             return super().bind(case)
-        send, recv, group, turns = case.send, case.recv, self.group, itertools.cycle(case.edges())
+        send, recv, turns = case.send, case.recv, itertools.cycle(case.edges())
         got = [torch.empty_like(send) for _ in case.edges()[0][0]]
 
         def call() -> Tensor:
             sources, to = next(turns)
-            works: list[Any] = [
-                dist.irecv(buffer, s, group) for buffer, s in zip(got, sources, strict=True)
-            ]
-            works += [dist.isend(send, d, group) for d in to]
-            for work in works:
-                work.wait()
+            self.exchange(send, to, got, sources)
             torch.add(send, got[0], out=recv)
             for buffer in got[1:]:
                 recv.add_(buffer)
             return recv.mul_(1 / (len(got) + 1))
 
         return call
+
+
+class BatchPeer(MessagesPeer):
+    """All messages of a call in one batch, without which NCCL's wait for each other."""
+
+    def exchange(self, send: Tensor, to: list[int], got: list[Tensor], sources: list[int]) -> None:
+        ops = [
+            dist.P2POp(dist.irecv, buffer, s, self.group)
+            for buffer, s in zip(got, sources, strict=True)
+        ]
+        ops += [dist.P2POp(dist.isend, send, d, self.group) for d in to]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
 
 
 def start_mpi() -> Any:
@@ -249,7 +267,7 @@ class MemcpyPeer:
     name, checked = "memcpy", False
 
     def bind(self, case: Case) -> Call:
-        source = torch.zeros(case.size // 4)
+        source = torch.zeros(case.size // 4, device=case.device)
         target = torch.empty_like(source)
         return lambda: target.copy_(source)
 

@@ -19,6 +19,7 @@ COLOURS = {
     "gloo": "tab:orange",
     "mpi": "tab:green",
     "raw_mpi": "tab:red",
+    "nccl": "tab:green",
     "fake": "tab:gray",
     "torch.add": "tab:gray",
     "memcpy": "black",
@@ -223,7 +224,8 @@ class Report:
         self.plot(found["rows"], path.with_suffix(".png"))
         if tables := self.more(found):
             print(tables)
-        print(goal_table(all_goals, self.of))
+        if all_goals:
+            print(goal_table(all_goals, self.of))
         print(f"\n{path}\n{path.with_suffix('.png')}")
 
     def show_again(self, path: Path) -> None:

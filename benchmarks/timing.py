@@ -19,7 +19,7 @@ import raw_mpi
 import report
 import torch
 import torch.distributed as dist
-from cases import Call, Case, Repeating
+from cases import Call, Case, Repeating, settle
 
 LIMIT = timedelta(seconds=60)
 
@@ -41,7 +41,8 @@ def make_peers(me: launch.Rank, backends: list[str], gloo: dist.ProcessGroup) ->
     makers: dict[str, Callable[[], Any]] = {
         "bluefog": lambda: peers.BluefogPeer("bluefog", None),
         "list": lambda: peers.ListPeer("list", None),
-        "gloo": lambda: peers.GlooPeer("gloo", gloo),
+        "gloo": lambda: peers.MessagesPeer("gloo", gloo),
+        "nccl": lambda: peers.BatchPeer("nccl", dist.new_group(backend="nccl", timeout=LIMIT)),
         "mpi": peers.MpiPeer,
         "raw_mpi": lambda: raw_mpi.RawMpiPeer(me.args["raw_mpi"]),
         "wire": lambda: peers.WirePeer(me.rank, me.n, me.args["hosts"], me.store),
@@ -61,12 +62,14 @@ def slowest(seconds: list[float], gloo: dist.ProcessGroup) -> list[float]:
 
 def turn(call: Call, reps: int, gloo: dist.ProcessGroup) -> float:
     repeat = call.repeat if isinstance(call, Repeating) else None
+    settle()
     dist.barrier(group=gloo)
     if repeat:
         return repeat(reps)
     start = time.perf_counter()
     for _ in range(reps):
         call()
+    settle()
     return (time.perf_counter() - start) / reps
 
 

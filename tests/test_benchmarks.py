@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import harness
 import hosts
@@ -109,3 +110,21 @@ def test_neighbour_goals_are_judged(tmp_path: Path) -> None:
         ("≤ 1.25 x that of 2", "1.3 x that of 2", "missed"),  # 104 us * 2 / 16 = 13 us
     ]
     assert re.search(r"^bluefog +4 B +4 +24\.00 +12\.00 +1\.20$", ran.out, re.MULTILINE)
+
+
+def test_averaging_on_gpus_is_compared_with_nccl(tmp_path: Path) -> None:
+    rows = [row("bluefog", 4, 4.0), row("nccl", 4, 10.0), row("torch.add", 4, 1.0)]
+    empty = {"fused": [], "touched": [], "scaling": {"cores": 0, "rows": []}}
+    path = tmp_path / "neighbors_cuda.json"
+    path.write_text(json.dumps({"rows": rows, **empty}))
+    out = bench("neighbors_report.py", str(path)).out
+    assert "time of NCCL / time of bluefog" in out
+    assert re.search(r"^pair_gossip +2 +4 B +2\.50 +2\.50 +10\.00$", out, re.MULTILINE), out
+    assert json.loads(path.read_text())["goals"] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_averaging_on_gpus_needs_one() -> None:
+    ran = run_script([sys.executable, str(BENCHMARKS / "neighbors.py"), "--device", "cuda"])
+    assert ran.code == 2, ran.out
+    assert ran.out.endswith("--device cuda: torch finds no cuda device here\n"), ran.out
