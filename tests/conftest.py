@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import harness
+import on_device
+import simulated
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -76,3 +80,29 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
             break
         time.sleep(0.05)
     pytest.fail(f"left behind: files {left}, processes {sorted(children)}")
+
+
+def kernels_of(device: str, kernels: str) -> dict[str, str]:
+    if device == "cuda":
+        return {} if kernels == "own" else {"BLUEFOG_ACCELERATOR": "cuda:nccl:/nowhere"}
+    library = simulated.PLUGIN if kernels == "own" else "/nowhere"
+    return {"BLUEFOG_ACCELERATOR": f"simulated:simccl:{library}"}
+
+
+@pytest.fixture(scope="module", params=["simulated", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    if request.param == "simulated":
+        simulated.build()  # before the ranks, of which each would
+    return str(request.param)
+
+
+@pytest.fixture
+def run(device: str) -> Callable[..., list[Any]]:
+    def on_ranks(
+        body: Callable[..., Any], world: int, *args: Any, kernels: str = "own", **env: str
+    ) -> Any:
+        return on_device.run(body, device, world, *args, **kernels_of(device, kernels), **env)
+
+    return on_ranks

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ class Simulated:
         module = simulated.load()
         self.fill, self.copy, self.is_idle = module.fill, module.copy, module.is_idle
         self.exchange_stream = module.exchange_stream
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[None]:
+        os.environ["SIMULATED_CAPTURE"] = "1"
+        yield
+        del os.environ["SIMULATED_CAPTURE"]
 
 
 class Cuda:
@@ -65,6 +72,9 @@ class Cuda:
         torch.cuda.set_stream(self._streams[stream] if isinstance(stream, int) else stream)
         return before
 
+    def capture(self) -> contextlib.AbstractContextManager[None]:
+        return torch.cuda.graph(torch.cuda.CUDAGraph())
+
 
 DEVICES = {"simulated": Simulated, "cuda": Cuda}
 
@@ -72,7 +82,7 @@ DEVICES = {"simulated": Simulated, "cuda": Cuda}
 def run(body: Callable[..., Any], device: str, world: int, *args: Any, **env: str) -> list[Any]:
     """`body(device, rank, world, *args)` on each rank, in a group of CPU and device."""
     with harness.Ranks(world, env={"GLOO_SOCKET_IFNAME": "lo", **env}) as ranks:
-        ranks.start(begun, device, body.__qualname__, world, args)
+        ranks.start(begun, device, f"{body.__module__}:{body.__qualname__}", world, args)
         return [o.value for o in ranks.join(120)]
 
 
@@ -83,7 +93,7 @@ def begun(rank: int, _: int, kind: str, name: str, world: int, args: tuple[Any, 
         init_method=f"file://{inrank.directory() / 'met'}", rank=rank, world_size=world,
     )  # fmt: skip
     try:
-        return globals()[name](device, rank, world, *args)
+        return inrank.resolve(name)(device, rank, world, *args)
     finally:
         dist.destroy_process_group()
 

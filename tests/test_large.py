@@ -39,8 +39,8 @@ def wrong(what: str, t: torch.Tensor, values: torch.Tensor) -> list[str]:
 
 
 def beyond(rank: int, world: int) -> list[str]:
-    """In one memory of 4 GiB per rank, whose pages are touched once only: where a machine's own host
-    is short of them that may take minutes, which no operation's timeout is for."""
+    """In one memory of 4 GiB per rank, whose pages are touched once only: where the machine is a
+    virtual one that may take minutes, which no operation's timeout is for."""
     own, other, most = block(rank + 2), block(3 - rank), block(2, 3)
     both = torch.ones(2 * N, dtype=torch.uint8)
     first, second = both[:N], both[N:]

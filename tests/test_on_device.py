@@ -13,34 +13,9 @@ import torch
 
 import harness
 import on_device
-import simulated
 
 pytestmark = harness.only_bluefog
 Run = Callable[..., list[Any]]
-
-
-def environment(device: str, kernels: str) -> dict[str, str]:
-    if device == "cuda":
-        return {} if kernels == "own" else {"BLUEFOG_ACCELERATOR": "cuda:nccl:/nowhere"}
-    library = simulated.PLUGIN if kernels == "own" else "/nowhere"
-    return {"BLUEFOG_ACCELERATOR": f"simulated:simccl:{library}"}
-
-
-@pytest.fixture(scope="module", params=["simulated", "cuda"])
-def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    if request.param == "simulated":
-        simulated.build()  # before the ranks, of which each would
-    return str(request.param)
-
-
-@pytest.fixture
-def run(device: str) -> Run:
-    def on_ranks(body: Callable[..., Any], world: int, *args: Any, kernels: str = "own") -> Any:
-        return on_device.run(body, device, world, *args, **environment(device, kernels))
-
-    return on_ranks
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

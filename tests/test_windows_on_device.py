@@ -1,0 +1,83 @@
+"""Windows of an accelerator's tensors: order of streams, ways through the host, what is refused.
+
+On the simulated accelerator (tests/simulated), and, where there is a GPU, on that. All else that
+windows promise the tests of windows look at, there too: `make test` runs them once more with
+BLUEFOG_TEST_DEVICE=simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import harness
+import windows_on_device
+
+pytestmark = harness.only_bluefog
+Run = Callable[..., list[Any]]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_calls_come_after_what_was_begun_before(run: Run, world: int) -> None:
+    assert run(windows_on_device.ordered, world) == [[]] * world
+
+
+WAYS: dict[str, dict[str, str]] = {
+    "device": {},
+    "not shared": {"SIMULATED_NO_SHARING": "1"},
+    "not opened": {"SIMULATED_NO_OPENING": "1"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
+    """What the ranks' topology names goes by the device alone, if it can be opened."""
+    if device == "cuda" and way != "device":
+        pytest.skip("of the simulated device, which can be told so")
+    is_by_host = way != "device"
+    for rank, told in enumerate(run(windows_on_device.reached, 4, **WAYS[way])):
+        got, mean, where, along, beside, logged = told
+        source, opposite = (rank + 1) % 4, (rank + 2) % 4
+        put = 3.0 * (source + 1) if rank else 3.0 * 2
+        fetched = 7.0 * (opposite + 1)
+        assert got == [put, 5.0 * (opposite + 1), fetched]
+        assert mean == rank + 1 + put + fetched
+        assert where == f"{device}:0"
+        assert [along, beside] == [is_by_host, True]
+        assert len(logged) == is_by_host
+        if is_by_host:
+            assert "does not share its memory" in logged[0]
+            assert f"rank {rank}/4 win_create 'w'" in logged[0]
+
+
+def test_what_is_refused(run: Run, device: str) -> None:
+    for told in run(windows_on_device.refused, 2):
+        harness.raised(told["a CPU's"], "ValueError", text="win_put: the tensor is on device cpu")
+        harness.raised(told["freed"], "ValueError", text="the window was freed")
+        harness.raised(
+            told["devices differ"],
+            "ValueError",
+            text=f"rank 0 'v' of float32[3] on {device}, rank 1 'v' of float32[3] on cpu",
+        )
+
+
+def test_a_device_that_does_not_come_to_the_call(run: Run) -> None:
+    for put, begun in run(windows_on_device.stuck, 2):
+        for error in (put, begun):
+            harness.raised(
+                error, "CollectiveTimeout", text="win_put 'w': timeout after 2.0 s; the device"
+            )
+
+
+def test_calls_are_not_captured(run: Run) -> None:
+    for error in run(windows_on_device.captured, 2):
+        harness.raised(
+            error, "RuntimeError", text="win_put 'w': calls of windows cannot be captured"
+        )
+
+
+@pytest.mark.parametrize("communication", ["win_put", "win_get", "push_sum"])
+def test_optimizers(run: Run, communication: str) -> None:
+    assert max(run(windows_on_device.averaged, 4, communication, 40)) < 1e-3
