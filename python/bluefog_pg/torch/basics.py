@@ -188,5 +188,5 @@ def unified_mpi_window_model_supported() -> bool:
 
 
 def nccl_built() -> bool:
-    """False: tensors are on the CPU."""
-    return False
+    """Whether torch has NCCL, which CUDA tensors go to."""
+    return dist.is_nccl_available()
