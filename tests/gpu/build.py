@@ -1,7 +1,7 @@
 """Builds bluefog_pg for this torch and this device, without a network.
 
-By pip, in editable mode, where scikit-build-core is there; else by CMake, into a folder that has
-all that an installation would.
+By pip, in editable mode, where scikit-build-core is there and pip may install; else by CMake, into
+a folder that has all that an installation would.
 """
 
 from __future__ import annotations
@@ -31,10 +31,17 @@ def run(*command: str | Path) -> None:
     subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment())
 
 
-def by_pip() -> None:
+def by_pip() -> bool:
+    """Whether it could."""
+    if not machine.is_there("scikit_build_core") or not machine.is_there("pip"):
+        return False
     options = "--no-index --no-build-isolation --no-deps --disable-pip-version-check".split()
     define = "--config-settings=cmake.define.BLUEFOG_CUDA=ON"
-    run(sys.executable, "-m", "pip", "install", *options, define, "-v", "-e", ".")
+    try:
+        run(sys.executable, "-m", "pip", "install", *options, define, "-v", "-e", ".")
+    except subprocess.CalledProcessError:
+        return False
+    return True
 
 
 def by_cmake(site: Path, capability: str) -> None:
@@ -71,7 +78,5 @@ def write_metadata(site: Path) -> None:
 
 
 if __name__ == "__main__":
-    if machine.is_there("scikit_build_core") and machine.is_there("pip"):
-        by_pip()
-    else:
+    if not by_pip():
         by_cmake(Path(sys.argv[1]), sys.argv[2])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from ctypes import byref
 
 import torch
 
-from kernels import DEVICE, Handle, byref, kernels, stream
+from kernels import DEVICE, Handle, kernels, stream
 
 
 def main() -> None:

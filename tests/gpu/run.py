@@ -67,7 +67,7 @@ def memcheck() -> Stage:
     command = [tool, "--tool", "memcheck", "--error-exitcode", "9"]
     command += ["--target-processes", "application-only"]
     command += pytest("memcheck", "-k", chosen, "-x", *files)
-    return Stage("memcheck", 90, command, "" if tool else "there is no compute-sanitizer")
+    return Stage("memcheck", 110, command, "" if tool else "there is no compute-sanitizer")
 
 
 def speed_figures() -> list[dict[str, Any]]:

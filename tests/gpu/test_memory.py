@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from ctypes import byref, c_void_p
 
 import pytest
 import torch
@@ -74,10 +75,10 @@ def test_allocates_while_another_stream_is_captured(api: kernels.Kernels) -> Non
 
 
 def test_an_error_is_told_once(api: kernels.Kernels) -> None:
-    memory = kernels.c_void_p()
-    assert api.error("allocate", kernels.byref(memory), 1 << 60) == 2
+    memory = c_void_p()
+    assert api.error("allocate", byref(memory), 1 << 60) == 2
     assert memory.value is None
-    assert api.error("open", kernels.byref(kernels.Handle()), kernels.byref(memory)) != 0
+    assert api.error("open", byref(kernels.Handle()), byref(memory)) != 0
     assert api.error("set_device", 12345) != 0
     x = torch.ones(8, device=DEVICE)
     assert api.add(torch.empty_like(x), [x], [2.0]).sum().item() == 16

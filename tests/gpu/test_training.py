@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import kernels
+import models
 import ranks
-import training
 
 pytestmark = kernels.on_cuda
 
@@ -14,8 +14,8 @@ pytestmark = kernels.on_cuda
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
 def test_as_over_nccl(name: str, world: int) -> None:
-    ours = ranks.run(training.trained, world, name, ranks.DEVICE)
-    theirs = ranks.run(training.trained, world, name, ranks.DEVICE, backend="nccl")
+    ours = ranks.run(models.trained, world, name, ranks.DEVICE)
+    theirs = ranks.run(models.trained, world, name, ranks.DEVICE, backend="nccl")
     for (parameters, losses), (expected, _) in zip(ours, theirs, strict=True):
         assert parameters == pytest.approx(expected, abs=1e-6)
         assert losses[-1] < 0.9 * losses[0], "learned nothing"

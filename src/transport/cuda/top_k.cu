@@ -116,20 +116,20 @@ __global__ void countDigits(Scratch* scratch, const T* in, size_t numel, int shi
 // The digit at which the wanted ones, counted from the largest, are reached. Of kScanned threads,
 // each for its digits from the top.
 __global__ void chooseDigit(Scratch* scratch, int bits) {
-  constexpr unsigned kOwn = kDigits / kScanned;
+  constexpr unsigned kDigitsEach = kDigits / kScanned;
   const unsigned wanted = scratch->wanted;
-  unsigned own[kOwn];
+  unsigned own[kDigitsEach];
   unsigned all_own = 0;
-  for (unsigned i = 0; i < kOwn; ++i) {
-    unsigned& count = scratch->counts[kDigits - 1 - (threadIdx.x * kOwn + i)];
+  for (unsigned i = 0; i < kDigitsEach; ++i) {
+    unsigned& count = scratch->counts[kDigits - 1 - (threadIdx.x * kDigitsEach + i)];
     own[i] = count;
     all_own += count;
     count = 0;
   }
   unsigned before = scan<kScanned>(all_own).before;  // and all have read what is wanted
-  for (unsigned i = 0; i < kOwn; ++i) {
+  for (unsigned i = 0; i < kDigitsEach; ++i) {
     if (before < wanted && wanted <= before + own[i]) {
-      scratch->prefix = scratch->prefix << bits | (kDigits - 1 - (threadIdx.x * kOwn + i));
+      scratch->prefix = scratch->prefix << bits | (kDigits - 1 - (threadIdx.x * kDigitsEach + i));
       scratch->wanted = wanted - before;
     }
     before += own[i];
