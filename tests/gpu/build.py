@@ -55,7 +55,6 @@ def by_cmake(site: Path, capability: str) -> None:
     }
     run("cmake", "-S", ".", "-B", build, *(f"-D{name}={value}" for name, value in defined.items()))
     run("cmake", "--build", build)
-    shutil.rmtree(site, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "python/bluefog_pg", site / "bluefog_pg", ignore=ignored)
     run("cmake", "--install", build, "--prefix", site)
@@ -78,5 +77,7 @@ def write_metadata(site: Path) -> None:
 
 
 if __name__ == "__main__":
+    site = Path(sys.argv[1])
+    shutil.rmtree(site, ignore_errors=True)
     if not by_pip():
-        by_cmake(Path(sys.argv[1]), sys.argv[2])
+        by_cmake(site, sys.argv[2])
