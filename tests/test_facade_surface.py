@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import bluefog_pg
 import bluefog_pg.torch as bf

@@ -460,7 +460,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const auto what = [this, op, opts, waits, values, p = this->p()](const WeightedRank& to) {
     const Taken taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
     const WindowShape& shape = window_->shape();
-    const auto [data, owner] = values->forThe(reach(to.rank));
+    const auto [data, owner] = values->viewFor(reach(to.rank));
     const Contribution contribution{shape.dtype, shape.count, data, to.weight,
                                     opts.with_p ? std::optional(to.weight * p) : std::nullopt};
     ledger_->notePut(to.rank, tensor_.nbytes());

@@ -20,7 +20,7 @@ class WindowValues {
     const void* data;
     std::shared_ptr<void> owner;
   };
-  View forThe(const Reach& reach) {
+  View viewFor(const Reach& reach) {
     if (flat_->tensor().is_cpu() || reach.takesFromDevice()) {
       return {flat_->readable(), flat_};
     }

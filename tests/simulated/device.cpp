@@ -193,8 +193,9 @@ at::Tensor onCpu(const at::Tensor& tensor) {
 at::Tensor copyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   if (from.device() == to.device() && from.scalar_type() == to.scalar_type() &&
       from.is_contiguous() && to.is_contiguous() && from.sizes() == to.sizes()) {
-    current().put([out = to.mutable_data_ptr(), in = from.const_data_ptr(),
-                   bytes = from.nbytes()] { std::memmove(out, in, bytes); });
+    current().put([out = to.mutable_data_ptr(), in = from.const_data_ptr(), bytes = from.nbytes()] {
+      std::memmove(out, in, bytes);
+    });
     return to;
   }
   current().synchronize();

@@ -106,7 +106,7 @@ def is_on_accelerator(window: WindowBluefog) -> bool:
 
 @dataclass(frozen=True)
 class _Direct:
-    """The ranks whose device's memory this one writes to, and who write to its, without the host."""
+    """Ranks that write to this one's memory of a device, and those whose it writes to."""
 
     writers: Sequence[int] = ()
     owners: Sequence[int] = ()
@@ -120,7 +120,9 @@ def _reach_out(
     ticket = torch.frombuffer(bytearray(made.ticket), dtype=torch.uint8)
     tickets = ticket.new_empty(member.size, ticket.numel())
     all_gather(tickets.view(-1), ticket, group=member.group)
-    slots, tensors, error = [], [], None
+    slots: list[int] = []
+    tensors: list[int] = []
+    error: Exception | None = None
     try:
         slots, tensors, reason = made.reach_out(
             [bytes(row.tolist()) for row in tickets],
