@@ -78,10 +78,8 @@ class Outcome:
     done: bool = False
 
 
-def accelerator(device: str) -> str:
+def simulated_accelerator() -> str:
     """What BLUEFOG_ACCELERATOR says of it."""
-    if device != "simulated":
-        return ""
     simulated.build()
     return f"simulated:simccl:{simulated.PLUGIN}"
 
@@ -96,7 +94,8 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
-    env |= {"RANKS_DEVICE": DEVICE, "BLUEFOG_ACCELERATOR": accelerator(DEVICE)} if DEVICE else {}
+    env |= {"RANKS_DEVICE": DEVICE} if DEVICE else {}
+    env |= {"BLUEFOG_ACCELERATOR": simulated_accelerator()} if DEVICE == "simulated" else {}
     env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
     return env | (extra or {})
 

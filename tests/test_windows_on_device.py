@@ -81,3 +81,22 @@ def test_calls_are_not_captured(run: Run) -> None:
 @pytest.mark.parametrize("communication", ["win_put", "win_get", "push_sum"])
 def test_optimizers(run: Run, communication: str) -> None:
     assert max(run(windows_on_device.averaged, 4, communication, 40)) < 1e-3
+
+
+def test_a_device_without_room(run: Run, device: str) -> None:
+    if device == "cuda":
+        pytest.skip("of the simulated device, which can be told so")
+    first, second = run(windows_on_device.without_room, 2)
+    harness.raised(first, "RuntimeError", text="bytes of the device's memory")
+    harness.raised(second, "RuntimeError", text="ranks [0] of the group could not make their part")
+
+
+def test_a_device_that_fails(run: Run, device: str) -> None:
+    """Who asks hears of it, and nobody is taken for dead."""
+    if device == "cuda":
+        pytest.skip("of the simulated device, which can be told so")
+    asked, _, failed, _ = run(windows_on_device.failing, 4)
+    harness.raised(asked[0], "RuntimeError", text="rank 2 could not do it: its device has failed")
+    assert asked[1] == 3.0
+    for error in failed:
+        harness.raised(error, "RuntimeError", text="rank 2/4 win_put 'w': ")

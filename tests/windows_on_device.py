@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from datetime import timedelta
 from typing import Any
@@ -162,3 +163,39 @@ def averaged(device: Any, rank: int, world: int, communication: str, rounds: int
         dist.barrier()
     optimizer.close()
     return consensus_distance(net)
+
+
+def without_room(device: Any, rank: int, world: int) -> inrank.Raised | None:
+    """A device whose memory is full, on rank 0."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    x = torch.zeros(N, device=device.name)
+    if rank == 0:
+        os.environ["SIMULATED_NO_ROOM"] = "1"
+    error = inrank.catch(bluefog_pg.Window, x, "w")
+    os.environ.pop("SIMULATED_NO_ROOM", None)
+    bluefog_pg.Window(x, "w").free()
+    return error
+
+
+def failing(device: Any, rank: int, world: int) -> list[Any]:
+    """Rank 2's device fails, while rank 0, whose neighbour it is not, fetches its tensor; and in a
+    call of its own."""
+    window = ring_window(device, world, rank + 1.0)
+    dist.barrier()
+    errors = []
+    if rank == 2:
+        os.environ["SIMULATED_FAILURE"] = "1"
+        errors += [inrank.catch(window.put), inrank.catch(window.put(async_op=True).wait)]
+    dist.barrier()
+    if rank == 0:
+        errors.append(inrank.catch(window.get, src_weights=[2]))
+    dist.barrier()
+    os.environ.pop("SIMULATED_FAILURE", None)
+    if rank == 0:
+        window.get(src_weights=[2])
+        errors.append(window.read(2)[0].item())
+    dist.barrier()
+    window.free()
+    return errors

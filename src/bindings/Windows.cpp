@@ -23,6 +23,15 @@ namespace py = pybind11;
 constexpr int64_t kNoPlace = -1;
 using Places = std::vector<std::pair<uint64_t, int64_t>>;
 
+// A window's end waits for a thread of its own, and its device.
+struct EndWithoutGil {
+  void operator()(WindowBluefog* window) const {
+    const py::gil_scoped_release release;
+    std::default_delete<WindowBluefog>()(window);
+  }
+};
+using HeldWindow = std::unique_ptr<WindowBluefog, EndWithoutGil>;
+
 // Of edges, while a with statement runs.
 class Exclusion {
  public:
@@ -85,14 +94,15 @@ void addWindows(py::module_& module) {
       .def("is_completed", &WindowWork::isCompleted)
       .def("wait", &WindowWork::wait, Release());
 
-  py::class_<WindowBluefog>(module, "WindowBluefog")
+  py::class_<WindowBluefog, HeldWindow>(module, "WindowBluefog")
       .def(
           py::init([](ProcessGroupBluefog& group, const std::string& name, const at::Tensor& tensor,
                       bool is_fresh, bool drops, const std::vector<int>& sources) {
             const py::gil_scoped_release release;  // it copies the tensor
-            return std::make_unique<WindowBluefog>(
+            auto made = std::make_unique<WindowBluefog>(
                 group.windowMeans(tensor), name,
                 WindowBluefog::Plan{tensor, is_fresh, drops, sources});
+            return made.release();  // Python holds it
           }),
           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("is_fresh"),
           py::arg("drops"), py::arg("sources"))
@@ -160,6 +170,7 @@ void addWindows(py::module_& module) {
           "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
           py::arg("op"), Release())
       .def("reopen", &WindowBluefog::reopen, Release())
+      .def("note_freed", &WindowBluefog::noteFreed)
       .def("abandon", &WindowBluefog::abandon, Release());
 
   // In C++, since Ctrl-C may come between any two lines of Python.

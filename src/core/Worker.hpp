@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -39,12 +40,18 @@ class Worker {
       thread_ = startThread([this] { run(); });
     }
     tasks_.push_back(std::move(task));
+    ++given_;
     changed_.notify_all();
   }
-  // Until all has been done that it was given; false when the limit passed first.
-  bool awaitAll(std::chrono::milliseconds limit) {
+  // How many it was given so far.
+  uint64_t given() {
+    const std::lock_guard lock(mutex_);
+    return given_;
+  }
+  // Until so many have been done; false when the limit passed first.
+  bool await(uint64_t count, std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [this] { return tasks_.empty(); });
+    return changed_.wait_for(lock, limit, [&] { return given_ - tasks_.size() >= count; });
   }
 
  private:
@@ -56,7 +63,7 @@ class Worker {
         return;
       }
       {
-        const Task task = tasks_.front();
+        const Task task = std::move(tasks_.front());
         lock.unlock();
         task();
       }
@@ -69,6 +76,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;  // the first one is being done
+  uint64_t given_ = 0;
   bool ends_ = false;
   std::thread thread_;
 };

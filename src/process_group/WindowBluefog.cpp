@@ -27,6 +27,10 @@ Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }
 
+bool has(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
@@ -90,6 +94,7 @@ WindowBluefog::WindowBluefog(Means means, std::string name, Plan plan)
 
 // Where others reach it.
 void WindowBluefog::settle(bool is_fresh, const std::string& who) {
+  const c10::OptionalDeviceGuard guard = onDevice();
   const size_t bytes = tensor_.nbytes();
   const bool is_reached = means_.heap && means_.engine->hosts().here().size() > 1 && bytes > 0;
   if (stream_) {
@@ -129,8 +134,22 @@ std::vector<int> WindowBluefog::here(const std::vector<int>& ranks) const {
   return here;
 }
 
+// What others may still have open stays until the process ends: to free it would be undefined.
 WindowBluefog::~WindowBluefog() {
   stopHearing();
+  const c10::OptionalDeviceGuard guard = onDevice();
+  stream_.reset();
+  if (on_device_ && !is_freed_ && !(direct_.writers.empty() && direct_.owners.empty())) {
+    on_device_->forsakeSlots();
+    (void)std::make_unique<c10::Storage>(storage_).release();
+  }
+  reaches_.clear();
+  on_device_.reset();
+}
+
+c10::OptionalDeviceGuard WindowBluefog::onDevice() const {
+  const bool is_there = means_.device && !means_.engine->isForked();
+  return is_there ? c10::OptionalDeviceGuard(tensor_.device()) : c10::OptionalDeviceGuard();
 }
 
 std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() const {
@@ -139,11 +158,9 @@ std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() const {
 
 WindowBluefog::Reached WindowBluefog::reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
                                                const std::vector<std::vector<int>>& sources) {
+  const c10::OptionalDeviceGuard guard = onDevice();
   all_sources_ = sources;
   const int self = label_.members.rank;
-  const auto has = [](const std::vector<int>& ranks, int rank) {
-    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-  };
   Reached reached;
   for (const int rank : means_.engine->hosts().here()) {
     const auto at = static_cast<size_t>(rank);
@@ -163,18 +180,22 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
   if (room_ == nullptr) {
     return;
   }
+  const c10::OptionalDeviceGuard guard = onDevice();
   const Membership& members = label_.members;
   const WindowShape shape{dtypeOf(tensor_), static_cast<size_t>(tensor_.numel())};
   auto* data = static_cast<std::byte*>(tensor_.mutable_data_ptr());
   window_ = std::make_shared<Window>(members.rank, members.size, number, shape, data,
                                      std::move(room_), spaceFor(direct.writers));
-  places_ = places;
   direct_ = std::move(direct);
+  if (on_device_ && direct_.writers.empty()) {
+    on_device_->giveSlotsBack();
+  }
   for (int rank = 0; rank < members.size; ++rank) {
     own_mutexes_.push_back(
         std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *means_.lives));
+    reaches_.push_back(rank == members.rank ? nullptr
+                                            : reachOf(rank, places[static_cast<size_t>(rank)]));
   }
-  reachAll();
   if (!zero_init) {
     for (const int source : sources_) {
       window_->begin(source);
@@ -186,6 +207,9 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
 }
 
 WindowSpace WindowBluefog::spaceFor(const std::vector<int>& writers) const {
+  if (writers.empty()) {
+    return {space_, {}};
+  }
   WindowSpace where{space_, std::vector<std::byte*>(static_cast<size_t>(label_.members.size))};
   for (const int writer : writers) {
     where.buffers[static_cast<size_t>(writer)] = on_device_->buffers(writer);
@@ -201,14 +225,6 @@ std::unique_ptr<Reach> WindowBluefog::messagesTo(int rank) {
   return std::make_unique<FarReach>(window_, rank, asking);
 }
 
-void WindowBluefog::reachAll() {
-  reaches_.clear();
-  for (int rank = 0; rank < label_.members.size; ++rank) {
-    reaches_.push_back(
-        rank == label_.members.rank ? nullptr : reachOf(rank, places_[static_cast<size_t>(rank)]));
-  }
-}
-
 std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, const WindowPlace& place) {
   if (!means_.engine->hosts().isHere(rank)) {
     return messagesTo(rank);
@@ -217,21 +233,27 @@ std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, const WindowPlace& place
   if (!means_.device) {
     return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
   }
-  const auto has = [](const std::vector<int>& ranks, int one) {
-    return std::find(ranks.begin(), ranks.end(), one) != ranks.end();
-  };
   const WindowPart part(means_.grounds->room(rank) + place.room, window_->layout());
-  NearReach::OnDevice reached{std::nullopt, nullptr, messagesTo(rank)};
+  auto reach = std::make_unique<NearReach>(
+      window_, rank, part,
+      NearReach::OnDevice{slotAt(rank, part), tensorAt(rank), messagesTo(rank)}, *means_.lives);
+  opened_.emplace(rank, std::pair(reach.get(), part));
+  return reach;
+}
+
+// This rank's there, if it lies on the device.
+std::optional<Slot> WindowBluefog::slotAt(int rank, const WindowPart& part) const {
+  if (!has(direct_.owners, rank)) {
+    return std::nullopt;
+  }
   const int self = label_.members.rank;
-  if (has(direct_.owners, rank)) {
-    const std::vector<int> writers = here(all_sources_[static_cast<size_t>(rank)]);
-    const auto at = std::find(writers.begin(), writers.end(), self) - writers.begin();
-    reached.slot = part.slot(self, on_device_->buffersAt(rank, static_cast<size_t>(at)), *space_);
-  }
-  if (has(direct_.writers, rank)) {
-    reached.tensor = on_device_->tensorAt(rank);
-  }
-  return std::make_unique<NearReach>(window_, rank, part, std::move(reached), *means_.lives);
+  const std::vector<int> writers = here(all_sources_[static_cast<size_t>(rank)]);
+  const auto at = std::find(writers.begin(), writers.end(), self) - writers.begin();
+  return part.slot(self, on_device_->buffersAt(rank, static_cast<size_t>(at)), *space_);
+}
+
+const std::byte* WindowBluefog::tensorAt(int rank) const {
+  return has(direct_.writers, rank) ? on_device_->tensorAt(rank) : nullptr;
 }
 
 void WindowBluefog::checkProcess(const char* op) const {
@@ -279,6 +301,11 @@ void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
 
 WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What& what) {
   WindowBegun begun;
+  const auto fail = [&](const std::exception_ptr& failure) {
+    if (!begun.failure) {
+      begun.failure = failure;
+    }
+  };
   const auto begin_one = [&](const WeightedRank& peer) {
     const bool is_there = reach(peer.rank).isThere();
     if (means_.lives->hasEnded(peer.rank) || (drops_ && !is_there)) {  // since another has died
@@ -295,9 +322,9 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
       if (drops_ && error.cause() == Cause::kPeerFailed) {
         return false;
       }
-      if (!begun.failure) {
-        begun.failure = std::current_exception();
-      }
+      fail(std::current_exception());
+    } catch (const std::runtime_error& error) {  // of a device
+      fail(std::make_exception_ptr(std::runtime_error(label_.who(op) + error.what())));
     }
     return true;
   };
@@ -323,6 +350,7 @@ WindowBluefog::Pace WindowBluefog::paceOf(bool async_op, bool require_mutex) con
 
 WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, Pace pace,
                                            What what) {
+  const c10::OptionalDeviceGuard guard = onDevice();
   if (pace == Pace::kBegins) {
     return withLater(op, ranks, std::move(what));
   }
@@ -352,7 +380,7 @@ WindowBluefog::WorkPtr WindowBluefog::withLater(const char* op, const Ranks& ran
       [this, op, ranks, promise, what = std::move(what)] {
         promise->set_value(begin(op, ranks, what));
       },
-      [promise](const std::exception_ptr& error) { promise->set_exception(error); });
+      [promise](const std::exception_ptr& error) { promise->set_value({.failure = error}); });
   return work;
 }
 
@@ -393,15 +421,20 @@ void WindowBluefog::close(const char* op) {
     is_closed_ = false;
     throw;
   }
+  const c10::OptionalDeviceGuard guard = onDevice();
   if (on_device_) {
     on_device_->closeAll();
   }
 }
 
 void WindowBluefog::reopen() {
+  const c10::OptionalDeviceGuard guard = onDevice();
   if (on_device_) {
     on_device_->openAgain();
-    reachAll();
+    for (const auto& [rank, opened] : opened_) {
+      const auto& [reach, part] = opened;
+      reach->reopened(slotAt(rank, part), tensorAt(rank));
+    }
   }
   is_closed_ = false;
 }
@@ -507,6 +540,7 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
     return out;
   }
   Window& window = opened("win_update");
+  const c10::OptionalDeviceGuard guard = onDevice();
   const int self = label_.members.rank;
   std::vector<Edge> edges;
   for (const WeightedRank& source : sources) {
@@ -524,6 +558,7 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
 at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
   const Call call(calls_);
   Window& window = opened("win_read_neighbor");
+  const c10::OptionalDeviceGuard guard = onDevice();
   const at::Tensor out = at::empty_like(tensor_);
   if (stream_) {
     stream_->catchUp("win_read_neighbor");

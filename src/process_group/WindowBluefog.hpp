@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <atomic>
 #include <chrono>
@@ -23,6 +24,7 @@
 #include "transport/Engine.hpp"
 #include "window/DeviceGrounds.hpp"
 #include "window/Lives.hpp"
+#include "window/NearReach.hpp"
 #include "window/Reach.hpp"
 #include "window/Reception.hpp"
 #include "window/Window.hpp"
@@ -104,6 +106,8 @@ class WindowBluefog {
   void reopen();
   // To others it is as if it had been freed, though its memory stays.
   void abandon();
+  // All ranks have closed it: nobody has its memory open any more.
+  void noteFreed() { is_freed_ = true; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
   at::Tensor read(int writer, bool require_mutex);
@@ -150,8 +154,10 @@ class WindowBluefog {
   void settle(bool is_fresh, const std::string& who);
   std::vector<int> here(const std::vector<int>& ranks) const;
   WindowSpace spaceFor(const std::vector<int>& writers) const;
-  void reachAll();
+  c10::OptionalDeviceGuard onDevice() const;
   std::unique_ptr<Reach> reachOf(int rank, const WindowPlace& place);
+  std::optional<Slot> slotAt(int rank, const WindowPart& part) const;
+  const std::byte* tensorAt(int rank) const;
   std::unique_ptr<Reach> messagesTo(int rank);
   // Begins `what` with each of the ranks that live.
   using What = std::function<Rest(const WeightedRank&)>;
@@ -176,8 +182,8 @@ class WindowBluefog {
   c10::Storage storage_;  // of the window, also where the tensor has got another one
   std::optional<SharedStorage> shared_;
   WindowPlace place_{};
-  std::vector<WindowPlace> places_;  // by rank
   Direct direct_;
+  std::map<int, std::pair<NearReach*, WindowPart>> opened_;  // of a tensor on a device
   std::unique_ptr<Room> room_;
   std::shared_ptr<Space> space_;
   std::unique_ptr<DeviceGrounds> on_device_;             // null where no other rank is here
@@ -188,6 +194,7 @@ class WindowBluefog {
   double alone_p_ = 1;
   std::shared_timed_mutex calls_;  // shared: by each call of a thread
   std::atomic<bool> is_closed_{false};
+  bool is_freed_ = false;
   std::mutex mutex_;
   std::vector<Rest> under_way_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for

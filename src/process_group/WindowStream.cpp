@@ -1,5 +1,7 @@
 #include "process_group/WindowStream.hpp"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <utility>
 
 #include "core/Error.hpp"
@@ -13,6 +15,7 @@ constexpr std::chrono::milliseconds kSlice{20};
 }  // namespace
 
 WindowStream::~WindowStream() {
+  ends_ = true;
   if (process_.isForked()) {
     (void)worker_.release();  // its thread is the parent's
   }
@@ -48,7 +51,12 @@ void WindowStream::begin(const char* op, std::function<void()> call,
   const auto before = std::make_shared<StreamPoint>(point(op));
   worker_->post([this, op, before, call = std::move(call), fail = std::move(fail)] {
     try {
-      await(op, *before, [] {});
+      const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
+      means_.memory->ignoreCaptures();
+      await(op, *before, [&] {
+        TORCH_CHECK(!ends_, means_.label.who(op),
+                    "the window has ended before the device came to it");
+      });
       call();
     } catch (...) {
       fail(std::current_exception());
@@ -58,7 +66,8 @@ void WindowStream::begin(const char* op, std::function<void()> call,
 
 void WindowStream::drain(const char* op) {
   const Deadline deadline = Deadline::in(means_.timeout);
-  while (!worker_->awaitAll(kSlice)) {
+  const uint64_t given = worker_->given();
+  while (!worker_->await(given, kSlice)) {
     if (deadline.passed()) {
       failLate(op, "calls that were begun before have not ended");
     }

@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -44,6 +45,7 @@ class WindowStream {
 
   const Means means_;
   const OwnProcess process_;
+  std::atomic<bool> ends_{false};
   std::unique_ptr<Worker> worker_;
 };
 

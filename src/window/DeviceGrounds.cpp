@@ -1,7 +1,6 @@
 #include "window/DeviceGrounds.hpp"
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -21,11 +20,9 @@ DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* 
   }
   if (!writers_.empty()) {
     slots_ = heap_->take(bytes_ * writers_.size());
-    if (slots_ == nullptr) {
-      throw std::bad_alloc();
-    }
     const std::optional<bluefog_handle> slots = heap_->share(slots_, reason_);
     if (!slots) {
+      giveSlotsBack();
       return;
     }
     ticket_.slots = *slots;
@@ -37,8 +34,12 @@ DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* 
 
 DeviceGrounds::~DeviceGrounds() {
   closeAll();
-  if (slots_ != nullptr) {
-    heap_->giveBack(slots_, bytes_ * writers_.size());
+  giveSlotsBack();
+}
+
+void DeviceGrounds::giveSlotsBack() {
+  if (std::byte* slots = std::exchange(slots_, nullptr)) {
+    heap_->giveBack(slots, bytes_ * writers_.size());
   }
 }
 

@@ -41,6 +41,10 @@ class DeviceGrounds {
   void closeAll();
   void openAgain();
 
+  // Of the memory of this rank's slots: nobody writes there; others may have it open for ever.
+  void giveSlotsBack();
+  void forsakeSlots() { slots_ = nullptr; }
+
   // The buffers of this rank's slot for one of the writers.
   std::byte* buffers(int writer) const;
   // Those of another rank's slot, the `place`-th of its writers'; and its tensor. As opened.

@@ -1,6 +1,5 @@
 #include "window/DeviceSpace.hpp"
 
-#include <new>
 #include <vector>
 
 namespace bluefog {
@@ -49,11 +48,7 @@ void DeviceSpace::combine(Dtype dtype, void* out, std::span<const void* const> i
 }
 
 std::shared_ptr<std::byte> DeviceSpace::make(size_t bytes) {
-  std::byte* block = heap_->take(bytes);
-  if (block == nullptr) {
-    throw std::bad_alloc();
-  }
-  return {block, [heap = heap_, bytes](std::byte* it) { heap->giveBack(it, bytes); }};
+  return {heap_->take(bytes), [heap = heap_, bytes](std::byte* it) { heap->giveBack(it, bytes); }};
 }
 
 }  // namespace bluefog

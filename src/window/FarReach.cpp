@@ -108,6 +108,8 @@ void Asking::check(const Answer& answer) const {
   switch (answer.how) {
     case Answer::How::kNoMemory:
       throw failure(Cause::kAborted, "has no memory for it");
+    case Answer::How::kFailed:
+      throw failure(Cause::kAborted, "could not do it: its device has failed");
     case Answer::How::kNoSuchWindow:
       throw failure(freed_, kNoSuchWindow);
     case Answer::How::kWrongSize:

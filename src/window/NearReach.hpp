@@ -27,6 +27,12 @@ class NearReach final : public Reach {
   NearReach(std::shared_ptr<Window> own, int owner, const WindowPart& part, OnDevice on_device,
             const Lives& lives);
 
+  // After that was closed, and opened again elsewhere. Nobody may be at work on it.
+  void reopened(std::optional<Slot> slot, const std::byte* tensor) {
+    slot_ = slot;
+    tensor_ = tensor;
+  }
+
   bool isThere() const override { return part_.number() == own_->number(); }
   bool takesFromDevice() const override { return messages_ != nullptr && slot_; }
   Rest put(const Contribution& what, Into into, const Manner& manner) override;
@@ -38,7 +44,7 @@ class NearReach final : public Reach {
   const int owner_;
   const WindowPart part_;
   std::optional<Slot> slot_;
-  const std::byte* const tensor_;
+  const std::byte* tensor_;
   const std::unique_ptr<Reach> messages_;  // null where the window is on the host
   NearMutex mutex_;
   std::mutex writing_;

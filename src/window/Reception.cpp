@@ -130,6 +130,8 @@ std::shared_ptr<Delivery> Reception::serve(int peer, const Request& request,
     return done(peer, request, delivery);
   } catch (const std::bad_alloc&) {
     return deliveryOf({.how = Answer::How::kNoMemory});
+  } catch (const std::exception&) {  // of its device
+    return deliveryOf({.how = Answer::How::kFailed});
   }
 }
 

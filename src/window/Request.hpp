@@ -20,7 +20,7 @@ struct alignas(64) Request {
 };
 
 struct alignas(64) Answer {
-  enum class How : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize, kNoMemory };
+  enum class How : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize, kNoMemory, kFailed };
 
   How how{};
   int32_t holder = 0;  // kHeld

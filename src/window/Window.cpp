@@ -24,17 +24,25 @@ Slot Window::slotOf(int writer) const {
   return buffers == nullptr ? part_.slot(writer) : part_.slot(writer, buffers, *where_.space);
 }
 
+bool Window::liesElsewhere(const Slot& slot) const {
+  return &slot.space() != where_.space.get() && shape_.bytes() > 0;
+}
+
+// Before anything is taken out of the slot, since there may be no memory.
+void Window::prepareToBring(int writer) {
+  if (liesElsewhere(slotOf(writer)) && brought_[writer] == nullptr) {
+    brought_[writer] = where_.space->make(shape_.bytes());
+  }
+}
+
 // What a slot holds, where the tensor lies: a copy, until the writer's next one, or itself.
 const void* Window::brought(const Slot& slot, int writer, const std::byte* data) {
-  if (data == nullptr || &slot.space() == where_.space.get()) {
+  if (data == nullptr || !liesElsewhere(slot)) {
     return data;
   }
-  std::shared_ptr<std::byte>& copy = brought_[writer];
-  if (copy == nullptr) {
-    copy = where_.space->make(shape_.bytes());
-  }
-  where_.space->fromHost(copy.get(), data, shape_.bytes());
-  return copy.get();
+  std::byte* copy = brought_.at(writer).get();
+  where_.space->fromHost(copy, data, shape_.bytes());
+  return copy;
 }
 
 void Window::fill(int writer, const Contribution& what) {
@@ -45,7 +53,7 @@ void Window::fill(int writer, const Contribution& what) {
 void Window::begin(int writer) {
   Slot slot = slotOf(writer);
   std::shared_ptr<std::byte> copy;
-  if (&slot.space() != where_.space.get()) {
+  if (liesElsewhere(slot)) {
     copy = slot.space().make(shape_.bytes());
     copyTensor(copy.get());
   }
@@ -60,6 +68,7 @@ void Window::multiplyP(double factor) {
 
 void Window::read(int writer, void* out) {
   const std::lock_guard lock(owning_);
+  prepareToBring(writer);
   Slot slot = slotOf(writer);
   const Slot::Held held = slot.hold(Slot::Then::kStays);
   const std::vector<const void*> inputs(held.data == nullptr ? 0 : 1,
@@ -70,6 +79,9 @@ void Window::read(int writer, void* out) {
 
 void Window::update(const Update& how, void* out) {
   const std::lock_guard lock(owning_);
+  for (const WeightedRank& source : how.sources) {
+    prepareToBring(source.rank);
+  }
   std::vector<const void*> inputs;
   std::vector<double> weights;
   double p = 0;

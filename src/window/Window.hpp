@@ -61,6 +61,8 @@ class Window {
   EdgeMutex& mutexWith(int writer) const { return part_.mutex(writer); }
 
  private:
+  bool liesElsewhere(const Slot& slot) const;
+  void prepareToBring(int writer);
   const void* brought(const Slot& slot, int writer, const std::byte* data);
 
   const int rank_;

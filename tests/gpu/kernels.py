@@ -31,6 +31,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "stream_create": (_OUT,),
     "stream_destroy": (_STREAM,),
     "stream_wait": (_STREAM,),
+    "ignore_captures": (),
     "stream_is_capturing": (_STREAM, POINTER(c_int)),
     "allocate": (_OUT, c_size_t),
     "release": (c_void_p,),

@@ -55,9 +55,14 @@ def pytest(name: str, *args: str) -> list[str]:
 
 
 def tests(name: str, limit: float, *args: str) -> Stage:
-    missing = [file for file in args if file.startswith("tests/") and not (ROOT / file).exists()]
-    reason = f"there is no {missing[0]}" if missing else ""
-    return Stage(name, limit, pytest(name, *args), reason)
+    return Stage(name, limit, pytest(name, *args))
+
+
+def tests_of_cpus_windows() -> Stage:
+    """Once more, of tensors on the GPU."""
+    files = [f"tests/test_{name}.py" for name in ("windows", "window_tensors", "window_faults")]
+    command = pytest("cpus_windows", "-k", "not hosts", *files)
+    return Stage("cpus_windows", 120, ["env", "BLUEFOG_TEST_DEVICE=cuda", *command])
 
 
 def memcheck() -> Stage:
@@ -84,6 +89,7 @@ def stages(capability: str) -> list[Stage]:
         tests("training", 90, gpu("training")),
         tests("graphs", 60, gpu("graphs")),
         tests("windows", 120, "tests/test_windows_on_device.py", "-k", "cuda"),
+        tests_of_cpus_windows(),
         Stage(
             "speed", 120, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],
             figures=speed_figures,

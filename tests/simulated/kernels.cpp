@@ -78,6 +78,7 @@ constexpr bluefog_device_api kApi{
     .stream_create = simulated::createStream,
     .stream_destroy = simulated::destroyStream,
     .stream_wait = simulated::waitForStream,
+    .ignore_captures = simulated::ignoreCaptures,
     .stream_is_capturing = simulated::isCapturing,
     .allocate = simulated::allocate,
     .release = simulated::release,

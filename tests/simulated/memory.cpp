@@ -80,12 +80,18 @@ int waitForStream(bluefog_stream stream) {
   streamOf(stream).synchronize();
   return 0;
 }
+int ignoreCaptures() {
+  return 0;
+}
 int isCapturing(bluefog_stream, int* is_capturing) {
   *is_capturing = std::getenv("SIMULATED_CAPTURE") != nullptr;
   return 0;
 }
 
 int allocate(void** out, size_t bytes) {
+  if (std::getenv("SIMULATED_NO_ROOM") != nullptr) {
+    return kNoRoom;
+  }
   const int file = ::memfd_create("simulated", MFD_CLOEXEC);
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     return kNoRoom;
@@ -117,6 +123,9 @@ int releaseHost(void* memory) {
   return 0;
 }
 int copy(void* to, const void* from, size_t bytes, bluefog_stream stream) {
+  if (std::getenv("SIMULATED_FAILURE") != nullptr) {
+    return kInvalid;
+  }
   streamOf(stream).put([=] { std::memmove(to, from, bytes); });
   return 0;
 }

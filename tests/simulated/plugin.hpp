@@ -11,6 +11,7 @@ const char* errorText(int error);
 int createStream(bluefog_stream* out);
 int destroyStream(bluefog_stream stream);
 int waitForStream(bluefog_stream stream);
+int ignoreCaptures();
 int isCapturing(bluefog_stream stream, int* is_capturing);
 int allocate(void** out, size_t bytes);
 int release(void* memory);

@@ -52,7 +52,7 @@ class Plan:
 
 
 def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> WindowBluefog:
-    """Collective: three all_gathers of some bytes; of a tensor on an accelerator, six.
+    """Collective: two all_gathers of some bytes; of a tensor on an accelerator, five.
 
     Raises:
         ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.

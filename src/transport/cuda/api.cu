@@ -38,6 +38,7 @@ constexpr bluefog_device_api kApi{
     createStream,
     destroyStream,
     waitForStream,
+    ignoreCaptures,
     streamIsCapturing,
     allocate,
     release,

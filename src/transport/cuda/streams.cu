@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include "transport/cuda/capture.cuh"
 #include "transport/cuda/errors.cuh"
 
 namespace {
@@ -26,6 +27,7 @@ int destroyStream(bluefog_stream stream) {
 }
 
 int waitForStream(bluefog_stream stream) {
+  const BesideCaptures beside;
   // To be waited for would end the capture.
   int is_capturing = 0;
   const int error = streamIsCapturing(stream, &is_capturing);
@@ -34,6 +36,11 @@ int waitForStream(bluefog_stream stream) {
   }
   return is_capturing ? cudaErrorStreamCaptureUnsupported
                       : told(cudaStreamSynchronize(asCuda(stream)));
+}
+
+int ignoreCaptures() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  return told(cudaThreadExchangeStreamCaptureMode(&mode));
 }
 
 int streamIsCapturing(bluefog_stream stream, int* is_capturing) {

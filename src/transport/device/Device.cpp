@@ -15,7 +15,13 @@ constexpr size_t kStaging = size_t{4} << 20;
 
 Device::Device(std::shared_ptr<const Plugin> plugin, int index)
     : plugin_(std::move(plugin)), index_(index) {
-  check(use().stream_create(&stream_), "making a stream");
+  const bluefog_device_api& api = use();
+  check(api.stream_create(&stream_), "making a stream");
+  for (std::byte*& memory : staging_) {  // now: it may wait for all that the device has to do
+    void* block = nullptr;
+    check(api.allocate_host(&block, kStaging), "page-locked memory of the host");
+    memory = static_cast<std::byte*>(block);
+  }
 }
 
 // In a forked child the device is not there; when the process ends it may be gone before.
@@ -50,7 +56,11 @@ void Device::finish() const {
 
 std::byte* Device::allocate(size_t bytes) {
   void* block = nullptr;
-  return use().allocate(&block, bytes) == 0 ? static_cast<std::byte*>(block) : nullptr;
+  const std::string what = std::to_string(bytes) +
+                           " bytes of the device's memory (torch.cuda.empty_cache() gives back "
+                           "what torch keeps)";
+  check(use().allocate(&block, bytes), what.c_str());
+  return static_cast<std::byte*>(block);
 }
 
 void Device::release(std::byte* block) noexcept {
@@ -103,23 +113,12 @@ void Device::weightedSum(void* out, const std::vector<const void*>& inputs,
   finish();
 }
 
-void Device::makeStaging() {
-  for (std::byte*& memory : staging_) {
-    if (memory == nullptr) {
-      void* block = nullptr;
-      check(use().allocate_host(&block, kStaging), "page-locked memory of the host");
-      memory = static_cast<std::byte*>(block);
-    }
-  }
-}
-
 Device::Parcel Device::parcel(size_t at, size_t bytes, std::byte* const (&staging)[2]) {
   return {at, std::min(kStaging, bytes - at), staging[at / kStaging % 2]};
 }
 
 void Device::toHost(std::byte* to, const void* from, size_t bytes) {
   const std::lock_guard lock(staging_mutex_);
-  makeStaging();
   const auto* source = static_cast<const std::byte*>(from);
   std::optional<Parcel> before;
   for (size_t at = 0; at < bytes || before; at += kStaging) {
@@ -138,7 +137,6 @@ void Device::toHost(std::byte* to, const void* from, size_t bytes) {
 
 void Device::fromHost(void* to, const std::byte* from, size_t bytes) {
   const std::lock_guard lock(staging_mutex_);
-  makeStaging();
   auto* target = static_cast<std::byte*>(to);
   for (size_t at = 0; at < bytes; at += kStaging) {
     const Parcel now = parcel(at, bytes, staging_);
@@ -153,6 +151,10 @@ bool Device::isCapturing(bluefog_stream stream) const {
   int is_capturing = 0;
   check(use().stream_is_capturing(stream, &is_capturing), "asking whether a stream is captured");
   return is_capturing != 0;
+}
+
+void Device::ignoreCaptures() const {
+  check(plugin_->api()->ignore_captures(), "leaving captures alone");
 }
 
 }  // namespace bluefog

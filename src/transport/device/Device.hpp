@@ -23,7 +23,6 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Null where there is no room.
   std::byte* allocate(size_t bytes);
   void release(std::byte* block) noexcept;
   // What other processes find such a block by; nothing, and why, where they cannot.
@@ -43,6 +42,8 @@ class Device {
   void fromHost(void* to, const std::byte* from, size_t bytes);
 
   bool isCapturing(bluefog_stream stream) const;
+  // Nothing that this thread does disturbs what another one captures in a graph.
+  void ignoreCaptures() const;
 
  private:
   struct Parcel {
@@ -54,7 +55,6 @@ class Device {
   const bluefog_device_api& use() const;
   void check(int error, const char* what) const;
   void finish() const;
-  void makeStaging();
   static Parcel parcel(size_t at, size_t bytes, std::byte* const (&staging)[2]);
 
   const std::shared_ptr<const Plugin> plugin_;

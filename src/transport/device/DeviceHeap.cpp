@@ -6,10 +6,8 @@ namespace bluefog {
 
 std::byte* DeviceHeap::take(size_t bytes) {
   std::byte* block = device_->allocate(bytes);
-  if (block != nullptr) {
-    const std::lock_guard lock(mutex_);
-    blocks_.emplace(block, bytes);
-  }
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(block, bytes);
   return block;
 }
 

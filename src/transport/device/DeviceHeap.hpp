@@ -20,6 +20,7 @@ class DeviceHeap final : public Heap {
   explicit DeviceHeap(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   Device& device() const { return *device_; }
+  // Throws std::runtime_error where there is no room.
   std::byte* take(size_t bytes) override;
   void giveBack(std::byte* block, size_t bytes) override;
   // The distance from where its block begins.

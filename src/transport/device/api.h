@@ -46,6 +46,8 @@ typedef struct bluefog_device_api {
   int (*stream_create)(bluefog_stream* stream);
   int (*stream_destroy)(bluefog_stream stream);
   int (*stream_wait)(bluefog_stream stream);  // until all that was put there has ended
+  // From now on nothing that the calling thread does disturbs another one's capture.
+  int (*ignore_captures)(void);
   int (*stream_is_capturing)(bluefog_stream stream, int* is_capturing);
 
   // Blocks of their own, so that they can be shared: not of any pool.
