@@ -193,6 +193,7 @@ def failing(device: Any, rank: int, world: int) -> list[Any]:
         errors.append(inrank.catch(window.get, src_weights=[2]))
     dist.barrier()
     os.environ.pop("SIMULATED_FAILURE", None)
+    dist.barrier()
     if rank == 0:
         window.get(src_weights=[2])
         errors.append(window.read(2)[0].item())
