@@ -30,7 +30,7 @@ void Plugin::load(const std::string& path) {
   bluefog_device_getter get = nullptr;
   library_->find("bluefog_device_get", get);
   api_ = get(BLUEFOG_DEVICE_API);
-  if (api_ == nullptr) {
+  if (api_ == nullptr || api_->size != sizeof *api_) {
     throw std::runtime_error(path + " is of another version of bluefog_pg; install it again");
   }
   int runtime = 0;
