@@ -85,7 +85,10 @@ WindowBluefog::WindowBluefog(Means means, std::string name, Plan plan)
   if (means_.device) {
     const auto memory = std::shared_ptr<Device>(means_.device, &means_.device->device());
     stream_ = std::make_unique<WindowStream>(WindowStream::Means{
-        label_, tensor_.device(), memory, means_.timeout, [this] { interrupt(); }});
+        label_, tensor_.device(), memory, means_.timeout, [this](const char* op) {
+          checkGroup(op);
+          interrupt();
+        }});
   }
   if (label_.members.size > 1) {
     settle(plan.is_fresh, who);

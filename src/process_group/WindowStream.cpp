@@ -42,7 +42,7 @@ void WindowStream::await(const char* op, const StreamPoint& point,
 }
 
 void WindowStream::catchUp(const char* op) {
-  await(op, point(op), means_.interrupt);
+  await(op, point(op), [&] { means_.proceed(op); });
   drain(op);
 }
 
@@ -71,7 +71,7 @@ void WindowStream::drain(const char* op) {
     if (deadline.passed()) {
       failLate(op, "calls that were begun before have not ended");
     }
-    means_.interrupt();
+    means_.proceed(op);
   }
 }
 

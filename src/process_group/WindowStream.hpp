@@ -23,7 +23,8 @@ class WindowStream {
     c10::Device device;
     std::shared_ptr<Device> memory;
     std::chrono::milliseconds timeout;
-    std::function<void()> interrupt;  // called now and then by a waiting caller; may throw
+    // Called now and then by a waiting caller; throws what ends the wait.
+    std::function<void(const char* op)> proceed;
   };
   explicit WindowStream(Means means)
       : means_(std::move(means)), worker_(std::make_unique<Worker>()) {}

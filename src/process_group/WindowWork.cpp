@@ -32,6 +32,7 @@ void WindowWork::wait() {
     throwForked(means_.who);
   }
   while (begun_.wait_for(kSlice) != std::future_status::ready) {
+    TORCH_CHECK(!means_.engine->hasStopped(), means_.who, "the group has ended");
     if (means_.interrupt) {
       means_.interrupt();
     }
