@@ -9,6 +9,7 @@
 
 #include "core/Deadline.hpp"
 #include "process_group/Flat.hpp"
+#include "process_group/WindowSlice.hpp"
 #include "process_group/WindowValues.hpp"
 #include "window/Combine.hpp"
 #include "window/DeviceSpace.hpp"
@@ -20,9 +21,6 @@ namespace {
 
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
-// How long a wait for other threads sleeps before it looks after its caller's business.
-constexpr std::chrono::milliseconds kSlice{20};
-
 Engine::Who whoWaits(bool is_caller) {
   return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
 }

@@ -5,16 +5,10 @@
 #include <string>
 
 #include "core/Error.hpp"
+#include "process_group/WindowSlice.hpp"
 #include "window/Reach.hpp"
 
 namespace bluefog {
-namespace {
-
-// How long a wait sleeps before it looks after its caller's business.
-constexpr std::chrono::milliseconds kSlice{20};
-
-}  // namespace
-
 void WindowMutexes::take(const char* op, std::vector<Edge> edges) {
   // All ranks take them in this order, so that none waits for one that waits for it.
   std::sort(edges.begin(), edges.end());

@@ -5,15 +5,9 @@
 #include <utility>
 
 #include "core/Error.hpp"
+#include "process_group/WindowSlice.hpp"
 
 namespace bluefog {
-namespace {
-
-// How long a wait for the thread sleeps before it looks after its caller's business.
-constexpr std::chrono::milliseconds kSlice{20};
-
-}  // namespace
-
 WindowStream::~WindowStream() {
   ends_ = true;
   if (process_.isForked()) {

@@ -6,15 +6,9 @@
 #include <utility>
 
 #include "core/Error.hpp"
+#include "process_group/WindowSlice.hpp"
 
 namespace bluefog {
-namespace {
-
-// How long a wait for another thread sleeps before it looks after its caller's business.
-constexpr std::chrono::milliseconds kSlice{20};
-
-}  // namespace
-
 void throwForked(const std::string& who) {
   TORCH_CHECK(false, who, "this process was forked from the rank's and has no part in its windows");
 }

@@ -2,34 +2,9 @@
 
 #include <vector>
 
+#include "transport/device/PluginsType.hpp"
+
 namespace bluefog {
-namespace {
-
-bluefog_type typeOf(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFloat16:
-      return BLUEFOG_F16;
-    case Dtype::kBFloat16:
-      return BLUEFOG_BF16;
-    case Dtype::kFloat32:
-      return BLUEFOG_F32;
-    case Dtype::kFloat64:
-      return BLUEFOG_F64;
-    case Dtype::kUInt8:
-      return BLUEFOG_U8;
-    case Dtype::kInt8:
-      return BLUEFOG_I8;
-    case Dtype::kInt16:
-      return BLUEFOG_I16;
-    case Dtype::kInt32:
-      return BLUEFOG_I32;
-    default:
-      return BLUEFOG_I64;
-  }
-}
-
-}  // namespace
-
 void DeviceSpace::combine(Dtype dtype, void* out, std::span<const void* const> inputs,
                           std::span<const double> weights, size_t count) {
   const size_t bytes = count * width(dtype);
@@ -43,7 +18,7 @@ void DeviceSpace::combine(Dtype dtype, void* out, std::span<const void* const> i
   } else {
     const Dtype part = partOf(dtype);
     device().weightedSum(out, {inputs.begin(), inputs.end()}, {weights.begin(), weights.end()},
-                         bytes / width(part), typeOf(part));
+                         bytes / width(part), pluginsType(part).value());
   }
 }
 

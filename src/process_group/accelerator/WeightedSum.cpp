@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "algorithms/Terms.hpp"
+#include "process_group/Validate.hpp"
+#include "transport/device/PluginsType.hpp"
 
 namespace bluefog {
 namespace {
@@ -19,25 +21,10 @@ at::Tensor asReal(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
-std::optional<bluefog_type> pluginsType(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return BLUEFOG_F16;
-    case at::kBFloat16:
-      return BLUEFOG_BF16;
-    case at::kFloat:
-      return BLUEFOG_F32;
-    case at::kDouble:
-      return BLUEFOG_F64;
-    default:
-      return std::nullopt;
-  }
-}
-
 // False where the plugin has no kernel for it.
 bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vector<Term>& terms,
                  double divisor) {
-  const auto type = pluginsType(output.scalar_type());
+  const auto type = pluginsType(dtypeOf(output));
   if (!type || plugin.api() == nullptr || terms.size() > BLUEFOG_MOST_INPUTS) {
     return false;
   }

@@ -113,8 +113,8 @@ void Device::weightedSum(void* out, const std::vector<const void*>& inputs,
   finish();
 }
 
-Device::Parcel Device::parcel(size_t at, size_t bytes, std::byte* const (&staging)[2]) {
-  return {at, std::min(kStaging, bytes - at), staging[at / kStaging % 2]};
+Device::Parcel Device::parcel(size_t at, size_t bytes) const {
+  return {at, std::min(kStaging, bytes - at), staging_[at / kStaging % 2]};
 }
 
 void Device::toHost(std::byte* to, const void* from, size_t bytes) {
@@ -124,7 +124,7 @@ void Device::toHost(std::byte* to, const void* from, size_t bytes) {
   for (size_t at = 0; at < bytes || before; at += kStaging) {
     std::optional<Parcel> now;
     if (at < bytes) {
-      now = parcel(at, bytes, staging_);
+      now = parcel(at, bytes);
       check(use().copy(now->memory, source + at, now->bytes, stream_), "copying to the host");
     }
     if (before) {
@@ -139,7 +139,7 @@ void Device::fromHost(void* to, const std::byte* from, size_t bytes) {
   const std::lock_guard lock(staging_mutex_);
   auto* target = static_cast<std::byte*>(to);
   for (size_t at = 0; at < bytes; at += kStaging) {
-    const Parcel now = parcel(at, bytes, staging_);
+    const Parcel now = parcel(at, bytes);
     copyBytes(now.memory, from + at, now.bytes);
     finish();
     check(use().copy(target + at, now.memory, now.bytes, stream_), "copying from the host");

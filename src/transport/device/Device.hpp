@@ -55,7 +55,7 @@ class Device {
   const bluefog_device_api& use() const;
   void check(int error, const char* what) const;
   void finish() const;
-  static Parcel parcel(size_t at, size_t bytes, std::byte* const (&staging)[2]);
+  Parcel parcel(size_t at, size_t bytes) const;
 
   const std::shared_ptr<const Plugin> plugin_;
   const int index_;
