@@ -89,14 +89,24 @@ def _new_bridge() -> str:
     )
 
 
+def _require_mpi() -> None:
+    from bluefog_pg import _mpi  # not in the parent of ranks that are forks
+
+    try:
+        _mpi.find()
+    except RuntimeError as error:
+        raise unittest.SkipTest(str(error)) from error
+
+
 @contextlib.contextmanager
 def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
     """The names of n hosts; each one's link carries `rate` (as tc says it) in each direction.
 
-    Skips where there is no right to make them.
+    Skips where there is no right to make them, or no Open MPI for what runs on them.
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise unittest.SkipTest("only root can make network namespaces, with iproute2's `ip`")
+    _require_mpi()
     bridge = _new_bridge()
     names = [f"bf{bridge.removeprefix('bfb')}h{i}" for i in range(n)]
     try:

@@ -1,7 +1,7 @@
 """Builds bluefog_pg for this torch and this device, without a network.
 
-By pip, in editable mode, where scikit-build-core is there and pip may install; else by CMake, into
-a folder that has all that an installation would.
+By CMake, into a folder that has all that an installation would. Where bluefog_pg is installed, and
+would be found first, by pip, in editable mode.
 """
 
 from __future__ import annotations
@@ -31,29 +31,26 @@ def run(*command: str | Path) -> None:
     subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment())
 
 
-def by_pip() -> bool:
-    """Whether it could."""
-    if not machine.is_there("scikit_build_core") or not machine.is_there("pip"):
-        return False
+def defined(capability: str) -> dict[str, str]:
+    """For CMake."""
+    return {"BLUEFOG_CUDA": "ON", "CMAKE_CUDA_ARCHITECTURES": f"{capability}-real"}
+
+
+def by_pip(capability: str) -> None:
     options = "--no-index --no-build-isolation --no-deps --disable-pip-version-check".split()
-    define = "--config-settings=cmake.define.BLUEFOG_CUDA=ON"
-    try:
-        run(sys.executable, "-m", "pip", "install", *options, define, "-v", "-e", ".")
-    except subprocess.CalledProcessError:
-        return False
-    return True
+    options += [
+        f"--config-settings=cmake.define.{name}={value}"
+        for name, value in defined(capability).items()
+    ]
+    run(sys.executable, "-m", "pip", "install", *options, "-v", "-e", ".")
 
 
 def by_cmake(site: Path, capability: str) -> None:
     """`site`: the folder for PYTHONPATH."""
     build = site.with_name("cmake")
-    defined = {
-        "CMAKE_BUILD_TYPE": "Release",
-        "BLUEFOG_CUDA": "ON",
-        "CMAKE_CUDA_ARCHITECTURES": f"{capability}-real",
-        "Python_EXECUTABLE": sys.executable,
-    }
-    run("cmake", "-S", ".", "-B", build, *(f"-D{name}={value}" for name, value in defined.items()))
+    own = {"CMAKE_BUILD_TYPE": "Release", "Python_EXECUTABLE": sys.executable}
+    options = [f"-D{name}={value}" for name, value in (defined(capability) | own).items()]
+    run("cmake", "-S", ".", "-B", build, *options)
     run("cmake", "--build", build)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "python/bluefog_pg", site / "bluefog_pg", ignore=ignored)
@@ -79,5 +76,7 @@ def write_metadata(site: Path) -> None:
 if __name__ == "__main__":
     site = Path(sys.argv[1])
     shutil.rmtree(site, ignore_errors=True)
-    if not by_pip():
+    if machine.is_there("bluefog_pg"):
+        by_pip(sys.argv[2])
+    else:
         by_cmake(site, sys.argv[2])

@@ -50,7 +50,7 @@ class Stage:
 def pytest(name: str, *args: str) -> list[str]:
     # Without the plugin its option in pyproject.toml is unknown, which is no reason to stop.
     has_timeouts = machine.is_there("pytest_timeout")
-    options = ["--timeout=60"] if has_timeouts else ["-o", "addopts=-ra"]
+    options = ["--timeout=100"] if has_timeouts else ["-o", "addopts=-ra"]
     return [PYTHON, "-m", "pytest", "-q", *options, f"--junitxml={OUT / name}.xml", *args]
 
 
@@ -58,10 +58,16 @@ def tests(name: str, limit: float, *args: str) -> Stage:
     return Stage(name, limit, pytest(name, *args))
 
 
+def several_at_once() -> list[str]:
+    """For tests whose ranks spend most of their time on starting."""
+    at_once = min(4, (os.cpu_count() or 1) // 4)
+    return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
+
+
 def tests_of_cpus_windows() -> Stage:
     """Once more, of tensors on the GPU."""
     files = [f"tests/test_{name}.py" for name in ("windows", "window_tensors", "window_faults")]
-    command = pytest("cpus_windows", "-k", "not hosts", *files)
+    command = pytest("cpus_windows", *several_at_once(), "-k", "not hosts", *files)
     return Stage("cpus_windows", 120, ["env", "BLUEFOG_TEST_DEVICE=cuda", *command])
 
 
@@ -81,14 +87,14 @@ def speed_figures() -> list[dict[str, Any]]:
 
 
 def stages(capability: str) -> list[Stage]:
-    gpu = "tests/gpu/test_{}.py".format
+    gpu, many = "tests/gpu/test_{}.py".format, several_at_once()
     return [
         Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
         tests("kernels", 90, *map(gpu, ("weighted_sum", "compression", "memory", "handles"))),
-        tests("on_device", 150, "tests/test_on_device.py", "-k", "cuda"),
-        tests("training", 90, gpu("training")),
-        tests("graphs", 60, gpu("graphs")),
-        tests("windows", 120, "tests/test_windows_on_device.py", "-k", "cuda"),
+        tests("on_device", 150, *many, "tests/test_on_device.py", "-k", "cuda"),
+        tests("training", 90, *many, gpu("training")),
+        tests("graphs", 60, *many, gpu("graphs")),
+        tests("windows", 120, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(
             "speed", 120, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],
