@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -88,10 +90,16 @@ def test_int8_rounds_halves_to_even() -> None:
     assert same_bits(kernels.kernels().quantized(x.to(DEVICE), 255), Int8(255).compress(x))
 
 
-def chosen(x: Tensor, k: int) -> Tensor:
-    """The message, with its places in order; of equal magnitudes the first are taken."""
-    places = x.abs().sort(descending=True, stable=True).indices[:k].sort().values
-    return torch.cat([places.int().view(torch.uint8), x[places].float().view(torch.uint8)])
+def chosen_of(x: Tensor) -> Callable[[int], Tensor]:
+    """The message of k numbers, with its places in order; of equal magnitudes the first are
+    taken."""
+    by_magnitude = x.abs().sort(descending=True, stable=True).indices
+
+    def chosen(k: int) -> Tensor:
+        places = by_magnitude[:k].sort().values
+        return torch.cat([places.int().view(torch.uint8), x[places].float().view(torch.uint8)])
+
+    return chosen
 
 
 def counts_of(n: int) -> list[int]:
@@ -103,12 +111,13 @@ def test_top_k(dtype: torch.dtype) -> None:
     api = kernels.kernels()
     for n in (*RAGGED, LARGE):
         x = values(dtype, n)
+        chosen = chosen_of(x)
         for k in counts_of(n):
-            message = api.largest(x.to(DEVICE), k)
-            assert same_bits(message, chosen(x, k))
-            assert same_bits(api.largest(misaligned(x), k), chosen(x, k))
-            want = TopK(1.0).decompress(chosen(x, k), x)
-            assert same_bits(api.scattered(message, x.to(DEVICE)), want)
+            message, want = api.largest(x.to(DEVICE), k), chosen(k)
+            assert same_bits(message, want)
+            assert same_bits(api.largest(misaligned(x), k), want)
+            sparse = TopK(1.0).decompress(want, x)
+            assert same_bits(api.scattered(message, x.to(DEVICE)), sparse)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -116,8 +125,9 @@ def test_top_k_of_equal_magnitudes(dtype: torch.dtype) -> None:
     api = kernels.kernels()
     few = (torch.arange(40_001) * 7919 % 5 - 2).to(dtype)
     for x in (few, torch.zeros(5000, dtype=dtype), torch.full((2049,), -1.5, dtype=dtype)):
+        chosen = chosen_of(x)
         for k in counts_of(len(x)):
-            assert same_bits(api.largest(x.to(DEVICE), k), chosen(x, k))
+            assert same_bits(api.largest(x.to(DEVICE), k), chosen(k))
 
 
 def test_top_k_takes_what_is_no_number_first() -> None:
@@ -161,7 +171,8 @@ def test_in_a_graph() -> None:
     x.copy_(x.flip(0))
     graph.replay()
     here = x.cpu()
-    assert same_bits(largest, chosen(here, 400))
-    assert same_bits(sparse, TopK(1.0).decompress(chosen(here, 400), here))
+    want = chosen_of(here)(400)
+    assert same_bits(largest, want)
+    assert same_bits(sparse, TopK(1.0).decompress(want, here))
     assert same_bits(rounded, Int8().decompress(Int8().compress(here), here))
     assert same_bits(half, here.half())
