@@ -188,6 +188,7 @@ def unwaited(device: Any, rank: int, world: int) -> list[Any]:
 
     bluefog_pg.set_topology()
     x = torch.empty(1000, device=device.name)
+    bluefog_pg.neighbor_allreduce(x)  # makes the communicator, which takes longer
     device.fill(x, float(rank), SLOW_KERNEL)
     bluefog_pg.neighbor_allreduce(x, async_op=True)
     work = bluefog_pg.neighbor_allreduce(x, async_op=True)

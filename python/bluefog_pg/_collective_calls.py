@@ -23,8 +23,8 @@ _ALLGATHER = tag_of("bluefog_pg.collectives.allgather")
 
 def sum_in_place(
     member: Member, tensor: Tensor, average: bool, is_local: bool, async_op: bool
-) -> dist.Work:
-    """`is_local`: of the machine's ranks alone."""
+) -> Any:
+    """The Work, with async_op. `is_local`: of the machine's ranks alone."""
     backend: Any = machine_backend_of(member) if is_local else member.backend
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(dist.ReduceOp.AVG if average else dist.ReduceOp.SUM)
@@ -32,7 +32,8 @@ def sum_in_place(
     return _begun(backend.allreduce([tensor], options), async_op)
 
 
-def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op: bool) -> dist.Work:
+def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op: bool) -> Any:
+    """The Work, with async_op."""
     backend: Any = member.backend
     options = dist.BroadcastOptions()
     options.rootRank = root_rank
@@ -67,10 +68,16 @@ def place_for(member: Member, tensor: Tensor, root_rank: int) -> Tensor:
     return copy_of(tensor) if member.rank == root_rank else alike(tensor.detach())
 
 
-def _begun(work: dist.Work, async_op: bool) -> dist.Work:
-    if not async_op:
+def complete(work: dist.Work | None) -> None:
+    """NCCL has no Work of what was not to be asynchronous: it is in the current stream."""
+    if work is not None:
         work.wait()
-        return work
+
+
+def _begun(work: dist.Work | None, async_op: bool) -> dist.Work | None:
+    if not async_op:
+        complete(work)
+        return None
     module = load()
     if not isinstance(work, module.WorkBluefog):
         work = module.BatchWork([work])  # c10d has deprecated the result() of an accelerator's

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from bluefog_pg._collective_calls import (
     broadcast_in_place,
+    complete,
     copy_of,
     place_for,
     rows_of_others,
@@ -85,7 +86,7 @@ def _run_sum_at(tensor: Tensor, root_rank: int, group_name: str) -> Tensor:
     options.rootRank = root_rank
     options.asyncOp = False
     backend: Any = member.backend
-    backend.reduce([summed], options).wait()
+    complete(backend.reduce([summed], options))
     return summed if member.rank == root_rank else summed.zero_()
 
 
@@ -128,7 +129,8 @@ def _run_own_rows(tensor: Tensor, counts: Tensor, rows: int, group_name: str) ->
     options = dist.ReduceScatterOptions()
     options.asyncOp = False
     backend: Any = member_named(group_name).backend
-    backend.reduce_scatter([own], [list(torch.split(tensor, counts.tolist()))], options).wait()
+    parts = [list(torch.split(tensor, counts.tolist()))]
+    complete(backend.reduce_scatter([own], parts, options))
     return own
 
 

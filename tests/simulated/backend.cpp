@@ -67,31 +67,42 @@ class SimulatedBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds) override {}
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
-    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
-      gloo->allreduce(cpu, opts)->wait();
-    });
+    return issue(
+        tensors, tensors,
+        [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
+          gloo->allreduce(cpu, opts)->wait();
+        },
+        opts.asyncOp);
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
-    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
-      gloo->broadcast(cpu, opts)->wait();
-    });
+    return issue(
+        tensors, tensors,
+        [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
+          gloo->broadcast(cpu, opts)->wait();
+        },
+        opts.asyncOp);
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
-    return issue(tensors, tensors, [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable {
-      gloo->reduce(cpu, opts)->wait();
-    });
+    return issue(
+        tensors, tensors,
+        [gloo = gloo_, cpu = onCpu(tensors), opts]() mutable { gloo->reduce(cpu, opts)->wait(); },
+        opts.asyncOp);
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& opts) override {
-    return issue(both(inputs, outputs[0]), outputs[0],
-                 [gloo = gloo_, to = std::vector<Tensors>{onCpu(outputs[0])}, from = onCpu(inputs),
-                  opts]() mutable { gloo->allgather(to, from, opts)->wait(); });
+    return issue(
+        both(inputs, outputs[0]), outputs[0],
+        [gloo = gloo_, to = std::vector<Tensors>{onCpu(outputs[0])}, from = onCpu(inputs),
+         opts]() mutable { gloo->allgather(to, from, opts)->wait(); },
+        opts.asyncOp);
   }
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& opts) override {
-    return issue(both(outputs, inputs[0]), outputs,
-                 [gloo = gloo_, to = onCpu(outputs), from = std::vector<Tensors>{onCpu(inputs[0])},
-                  opts]() mutable { gloo->reduce_scatter(to, from, opts)->wait(); });
+    return issue(
+        both(outputs, inputs[0]), outputs,
+        [gloo = gloo_, to = onCpu(outputs), from = std::vector<Tensors>{onCpu(inputs[0])},
+         opts]() mutable { gloo->reduce_scatter(to, from, opts)->wait(); },
+        opts.asyncOp);
   }
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
     return issue({}, {}, [gloo = gloo_, opts] { gloo->barrier(opts)->wait(); });
@@ -132,7 +143,12 @@ class SimulatedBackend : public c10d::Backend {
     one.insert(one.end(), other.begin(), other.end());
     return one;
   }
-  WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work) {
+  // What is not asynchronous is in the current stream and has no Work, as NCCL's.
+  WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work, bool async_op = true) {
+    if (!async_op) {
+      simulated::current().put(std::move(work));
+      return nullptr;
+    }
     simulated::Stream& stream = simulated::stream(1);
     simulated::Event ready;
     ready.record(simulated::current());
