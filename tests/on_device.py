@@ -42,6 +42,9 @@ class Simulated:
         yield
         del os.environ["SIMULATED_CAPTURE"]
 
+    def be_shared_by_mistake(self) -> None:
+        os.environ["SIMULATED_DUPLICATE"] = "1"
+
 
 class Cuda:
     """The first GPU, which all ranks share: to NCCL each is on a host of its own."""
@@ -74,6 +77,9 @@ class Cuda:
 
     def capture(self) -> contextlib.AbstractContextManager[None]:
         return torch.cuda.graph(torch.cuda.CUDAGraph())
+
+    def be_shared_by_mistake(self) -> None:
+        del os.environ["NCCL_HOSTID"]
 
 
 DEVICES = {"simulated": Simulated, "cuda": Cuda}
@@ -465,6 +471,43 @@ def everywhere(device: Any, rank: int, world: int) -> list[float]:
     """How far what calls give there is from what they give on a CPU."""
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
     return [apart(run(device.name, rank, world), run("cpu", rank, world)) for run in (called, kept)]
+
+
+def compressed(device: Any, _rank: int, _world: int) -> tuple[str, list[str]]:
+    """By what messages are formed, and which are not what they are on a CPU."""
+    from bluefog_pg import optim
+    from bluefog_pg.optim.compression import NAMED
+    from bluefog_pg.optim.messages import messages_of
+
+    makes = {**NAMED, "int8 of 3": lambda: optim.Int8(3), "top-k": lambda: optim.TopK(0.1)}
+    bad = []
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        for n in (1, 7, 200):  # of distinct magnitudes: top-k's are one set
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(n))
+            x = ((order + 1) * (order % 2 * 2 - 1) / 4).to(dtype)
+            there = x.to(device.name)
+            for name, make in makes.items():
+                one = make()
+                message, expected = one.compress(there), one.compress(x)
+                want, got = one.decompress(expected, x), one.decompress(message, there)
+                is_same = torch.equal(message.cpu(), expected) or name == "top-k"
+                if (
+                    message.shape != expected.shape
+                    or not is_same
+                    or not torch.equal(got.cpu(), want)
+                ):
+                    bad.append(f"{name}, {n} {dtype}")
+    return type(messages_of(there)).__name__, bad
+
+
+def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
+    """By c10d, and by neighbours."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    device.be_shared_by_mistake()
+    x = torch.ones(4, device=device.name)
+    return [inrank.catch(dist.all_reduce, x), inrank.catch(bluefog_pg.neighbor_allreduce, x)]
 
 
 def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, float]:

@@ -56,6 +56,11 @@ def test_training(run: Run, device: str, kind: str) -> None:
         assert all(distance < limit for distance in apart.values()), apart
 
 
+@pytest.mark.parametrize(("kernels", "by"), [("own", "Messages"), ("aten", "Formulas")])
+def test_compression(run: Run, kernels: str, by: str) -> None:
+    assert run(on_device.compressed, 1, kernels=kernels) == [(by, [])]
+
+
 def test_calls_give_what_they_give_on_a_cpu(run: Run) -> None:
     for apart in run(on_device.everywhere, 4):
         assert max(apart) < 1e-5, apart
@@ -66,6 +71,13 @@ def test_defaults_of_a_program_are_none_of_ours(run: Run, default: str) -> None:
     """torch.set_default_device, torch.set_default_dtype."""
     for apart in run(on_device.by_default, 4, default):
         assert not any(apart.values()), apart
+
+
+def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
+    for errors in run(on_device.shared_by_mistake, 2):
+        for error in errors:
+            harness.raised(error, "DistBackendError", text="LOCAL_RANK")
+            harness.raised(error, "DistBackendError", text="NCCL_HOSTID")
 
 
 def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:

@@ -14,6 +14,12 @@ namespace {
 
 namespace py = pybind11;
 
+constexpr const char* kDuplicate =
+    "\n[bluefog] Each rank needs a GPU of its own, which it takes before it does anything else "
+    "with "
+    "CUDA: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])). To have ranks share one on "
+    "purpose, set NCCL_HOSTID to something different on each rank (docs/gpu.md).";
+
 // They live as long as the process. Guarded by the GIL.
 struct Types {
   std::map<Cause, PyObject*> of_cause;
@@ -73,6 +79,17 @@ class TorchError : public torch::PyTorchError {
   std::vector<int> ranks_;
 };
 
+// Set to torch's own exception for it, with what to do where that is known.
+bool explain(const c10::DistBackendError& error) {
+  const std::string text = error.what_without_backtrace();
+  if (text.find("Duplicate GPU detected") == std::string::npos) {
+    return false;
+  }
+  const py::object type = py::module_::import("torch.distributed").attr("DistBackendError");
+  PyErr_SetString(type.ptr(), (text + kDuplicate).c_str());
+  return true;
+}
+
 void translate(std::exception_ptr pointer) {
   try {
     if (pointer) {
@@ -82,6 +99,10 @@ void translate(std::exception_ptr pointer) {
     raise(error.cause(), error.ranks(), error.what());
   } catch (const TorchError& error) {
     error.raise();
+  } catch (const c10::DistBackendError& error) {
+    if (!explain(error)) {
+      throw;
+    }
   }
 }
 

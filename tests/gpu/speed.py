@@ -17,6 +17,7 @@ import speeds
 
 PLAN: tuple[tuple[Callable[..., list[speeds.Figure]], int, str | int], ...] = (
     (speeds.weighted_sums, 1, 64 << 20),
+    (speeds.messages, 1, 64 << 20),
     (speeds.puts, 2, 64 << 20),
     (speeds.all_reduces, 1, "nccl"),
     (speeds.ddp_steps, 1, "nccl"),

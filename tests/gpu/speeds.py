@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import inrank
 import kernels
+from bluefog_pg.optim.messages import Formulas, Messages, messages_of
 
 MIB = 1 << 20
 BIG = 64 * MIB
@@ -62,6 +63,29 @@ def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figur
             rounds=15, turns=10,
         )  # fmt: skip
         found.append(Figure(timed.what, timed.ratio * 2 / (k + 2), timed.seconds))
+    return found
+
+
+def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
+    """Of optimizers that compress: by kernels, against formulas."""
+    x = torch.randn(size // 4, device=device)
+    count, found = len(x) // 100, list[Figure]()
+    by_kernels, by_formulas = messages_of(x), Formulas()
+    assert not isinstance(by_kernels, Formulas)
+    forms: dict[str, Callable[[Messages], Any]] = {
+        "bfloat16": lambda by: by.narrow(x, torch.bfloat16),
+        "int8": lambda by: by.quantize(x, 256),
+        "the largest 1 %": lambda by: by.pick_largest(x, count),
+    }
+    for name, form in forms.items():
+        found.append(
+            compare(
+                f"message of {size // MIB} MiB: {name}, by kernels over formulas",
+                lambda form=form: form(by_kernels),
+                lambda form=form: form(by_formulas),
+                rounds=15, turns=5,
+            )
+        )  # fmt: skip
     return found
 
 

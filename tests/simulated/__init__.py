@@ -21,7 +21,7 @@ _ROOT = _HERE.parents[1]
 _BUILD = _ROOT / "build" / f"simulated-{sys.version_info[0]}{sys.version_info[1]}"
 PLUGIN = _BUILD / "_simulated.so"
 _SOURCES = [
-    str(_HERE / name) for name in ("device.cpp", "memory.cpp", "kernels.cpp", "backend.cpp")
+    str(_HERE / f"{name}.cpp") for name in ("device", "memory", "kernels", "messages", "backend")
 ]
 
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -145,6 +146,9 @@ class SimulatedBackend : public c10d::Backend {
   }
   // What is not asynchronous is in the current stream and has no Work, as NCCL's.
   WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work, bool async_op = true) {
+    if (std::getenv("SIMULATED_DUPLICATE") != nullptr) {
+      C10_THROW_ERROR(DistBackendError, "Duplicate GPU detected : rank 0 and rank 1");  // as NCCL
+    }
     if (!async_op) {
       simulated::current().put(std::move(work));
       return nullptr;

@@ -90,6 +90,12 @@ constexpr bluefog_device_api kApi{
     .open = simulated::open,
     .close = simulated::close,
     .weighted_sum = weightedSum,
+    .cast = simulated::cast,
+    .quantize = simulated::quantize,
+    .dequantize = simulated::dequantize,
+    .top_k_scratch = simulated::topKScratch,
+    .top_k = simulated::topK,
+    .scatter = simulated::scatter,
 };
 
 }  // namespace

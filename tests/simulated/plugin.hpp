@@ -1,4 +1,4 @@
-// What the simulated accelerator's kernels and memory offer: see transport/device/api.h.
+// What the simulated accelerator's kernels, memory and messages offer: see transport/device/api.h.
 #pragma once
 
 #include <cstddef>
@@ -22,5 +22,16 @@ int zero(void* memory, size_t bytes, bluefog_stream stream);
 int share(void* memory, bluefog_handle* out);
 int open(const bluefog_handle* given, void** out);
 int close(void* memory);
+
+int cast(void* out, int out_type, const void* in, int in_type, size_t numel, bluefog_stream stream);
+int quantize(void* message, const void* in, int type, size_t numel, size_t block,
+             bluefog_stream stream);
+int dequantize(void* out, int type, const void* message, size_t numel, size_t block,
+               bluefog_stream stream);
+int topKScratch(size_t* bytes);
+int topK(void* message, const void* in, int type, size_t numel, size_t k, void* scratch,
+         bluefog_stream stream);
+int scatter(void* out, int type, const void* message, size_t numel, size_t k,
+            bluefog_stream stream);
 
 }  // namespace simulated

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from bluefog_pg.optim.messages import messages_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,11 +39,10 @@ class Cast:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> Tensor:
-        limits = torch.finfo(self._dtype)
-        return tensor.float().clamp_(limits.min, limits.max).to(self._dtype).view(torch.uint8)
+        return messages_of(tensor, self._dtype).narrow(tensor, self._dtype)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        return message.view(self._dtype).to(like.dtype)
+        return messages_of(like, self._dtype).widen(message, self._dtype, like)
 
 
 class Int8:
@@ -55,20 +56,10 @@ class Int8:
         self._block = block
 
     def compress(self, tensor: Tensor) -> Tensor:
-        blocks = self._blocks(tensor)
-        scales = blocks.abs().amax(1, keepdim=True) / 127
-        numbers = (blocks / scales.clamp_min(1e-38)).round_().to(torch.int8)
-        return torch.cat([scales.view(-1).view(torch.uint8), numbers.view(-1).view(torch.uint8)])
+        return messages_of(tensor).quantize(tensor, self._block)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        count = -(-like.numel() // self._block)
-        scales = message[: 4 * count].view(torch.float32).view(-1, 1)
-        numbers = message[4 * count :].view(torch.int8).view(-1, self._block)
-        return (numbers * scales).view(-1)[: like.numel()].to(like.dtype)
-
-    def _blocks(self, tensor: Tensor) -> Tensor:
-        padding = -tensor.numel() % self._block
-        return torch.nn.functional.pad(tensor.float(), (0, padding)).view(-1, self._block)
+        return messages_of(like).dequantize(message, like, self._block)
 
 
 class _Sparse:
@@ -102,15 +93,10 @@ class TopK(_Sparse):
         super().__init__(ratio, min(1.0, 2 * ratio) if gamma is None else gamma)
 
     def compress(self, tensor: Tensor) -> Tensor:
-        _, places = tensor.abs().topk(self._count(tensor), sorted=False)
-        numbers = tensor[places].float()
-        return torch.cat([places.int().view(torch.uint8), numbers.view(torch.uint8)])
+        return messages_of(tensor).pick_largest(tensor, self._count(tensor))
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        places, numbers = message.view(2, -1)
-        return torch.zeros_like(like).scatter_(
-            0, places.view(torch.int32).long(), numbers.view(torch.float32).to(like.dtype)
-        )
+        return messages_of(like).scatter(message, like)
 
 
 class RandomK(_Sparse):
