@@ -194,7 +194,9 @@ def unwaited(device: Any, rank: int, world: int) -> list[Any]:
 
     bluefog_pg.set_topology()
     x = torch.empty(1000, device=device.name)
-    bluefog_pg.neighbor_allreduce(x)  # makes the communicator, which takes longer
+    # What is done for the first time takes longer, and a kernel that is loaded waits for others.
+    device.fill(x, 0.0, 0)
+    bluefog_pg.neighbor_allreduce(x)
     device.fill(x, float(rank), SLOW_KERNEL)
     bluefog_pg.neighbor_allreduce(x, async_op=True)
     work = bluefog_pg.neighbor_allreduce(x, async_op=True)
@@ -480,24 +482,22 @@ def compressed(device: Any, _rank: int, _world: int) -> tuple[str, list[str]]:
     from bluefog_pg.optim.messages import messages_of
 
     makes = {**NAMED, "int8 of 3": lambda: optim.Int8(3), "top-k": lambda: optim.TopK(0.1)}
+    by = type(messages_of(torch.empty(1, device=device.name))).__name__
     bad = []
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         for n in (1, 7, 200):  # of distinct magnitudes: top-k's are one set
             order = torch.randperm(n, generator=torch.Generator().manual_seed(n))
             x = ((order + 1) * (order % 2 * 2 - 1) / 4).to(dtype)
-            there = x.to(device.name)
+            # By formulas a GPU's quotients are others by a bit, and halves are rounded to another.
+            limit = 0.0 if by == "Messages" else x.abs().max().item() / 100
             for name, make in makes.items():
                 one = make()
-                message, expected = one.compress(there), one.compress(x)
-                want, got = one.decompress(expected, x), one.decompress(message, there)
-                is_same = torch.equal(message.cpu(), expected) or name == "top-k"
-                if (
-                    message.shape != expected.shape
-                    or not is_same
-                    or not torch.equal(got.cpu(), want)
-                ):
+                want = one.decompress(one.compress(x), x)
+                there = x.to(device.name)
+                got = one.decompress(one.compress(there), there).cpu()
+                if got.dtype != dtype or (got.double() - want.double()).abs().max() > limit:
                     bad.append(f"{name}, {n} {dtype}")
-    return type(messages_of(there)).__name__, bad
+    return by, bad
 
 
 def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
