@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import bluefog_pg
 import inrank
 import kernels
 from bluefog_pg.optim.messages import Formulas, Messages, messages_of
@@ -110,28 +111,22 @@ def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]
 
 
 def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
-    """Rank 1 copies to memory of rank 0's."""
-    api, found, handle = kernels.kernels(), list[Figure](), inrank.directory() / "handle"
-    if rank == 0:
-        memory = api.given_first("allocate", size)
-        handle.write_bytes(bytes(api.given("share", memory)))
-        inrank.mark("shared")
-    else:
-        inrank.await_file("at.shared.0")
-        x, out = (torch.ones(size // 4, device=device) for _ in range(2))
-        theirs = api.given("open", kernels.Handle.from_buffer_copy(handle.read_bytes()))
-        found.append(
-            compare(
-                f"copy of {size // MIB} MiB to another process's memory over one to its own",
-                lambda: api.copy(theirs, x.data_ptr(), size, kernels.stream()),
-                lambda: api.copy(out.data_ptr(), x.data_ptr(), size, kernels.stream()),
-                rounds=15, turns=10,
-            )
-        )  # fmt: skip
-        api.close(theirs)
-    inrank.meet("copied", world)
-    if rank == 0:
-        api.release(memory)
+    """Rank 1 puts a tensor into rank 0's window, and copies it; each is waited for."""
+    api = kernels.kernels()
+    x, out = (torch.ones(size // 4, device=device) for _ in range(2))
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    window = bluefog_pg.Window(x, "speed")
+
+    def copy() -> None:
+        api.copy(out.data_ptr(), x.data_ptr(), size, kernels.stream())
+        api.stream_wait(kernels.stream())
+
+    found = []
+    if rank == 1:
+        what = f"win_put of {size // MIB} MiB to another process over cudaMemcpy to its own memory"
+        found.append(compare(what, window.put, copy, rounds=30, turns=10))
+    inrank.meet("put", world)
+    window.free()
     return found
 
 
