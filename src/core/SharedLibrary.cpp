@@ -14,9 +14,10 @@ std::string lastError() {
 
 }  // namespace
 
-// Its symbols are for all: the library's own plug-ins look for them there.
-SharedLibrary::SharedLibrary(const std::string& path)
-    : path_(path), handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+SharedLibrary::SharedLibrary(const std::string& path, Symbols symbols)
+    : path_(path),
+      handle_(::dlopen(path.c_str(),
+                       RTLD_NOW | (symbols == Symbols::kForAll ? RTLD_GLOBAL : RTLD_LOCAL))) {
   if (handle_ == nullptr) {
     throw std::runtime_error(lastError());
   }

@@ -7,8 +7,12 @@ namespace bluefog {
 // A shared library, loaded as long as the process lives: such as start threads cannot be unloaded.
 class SharedLibrary {
  public:
+  enum class Symbols {
+    kForAll,  // the library's own plug-ins look for them
+    kOwn      // nobody else's are taken for its own, nor its for theirs
+  };
   // Throws std::runtime_error that says what is missing.
-  explicit SharedLibrary(const std::string& path);
+  SharedLibrary(const std::string& path, Symbols symbols);
 
   // Throws where the library has no such function or variable.
   template <typename Pointer>

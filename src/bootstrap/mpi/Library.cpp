@@ -4,7 +4,7 @@
 
 namespace bluefog::mpi {
 
-Library::Library(const std::string& path) : library_(path) {
+Library::Library(const std::string& path) : library_(path, SharedLibrary::Symbols::kForAll) {
   library_.find("MPI_Init_thread", init_thread);
   library_.find("MPI_Initialized", initialized);
   library_.find("MPI_Get_library_version", get_library_version);

@@ -35,7 +35,7 @@ using OwnValue = std::unique_ptr<Value, Free>;
 
 void surviveServer(const std::string& library) {
   // Loaded already, by MPI.
-  const SharedLibrary pmix(library);
+  const SharedLibrary pmix(library, SharedLibrary::Symbols::kForAll);
   Status (*register_event_handler)(Status*, size_t, Info*, size_t, EventHandler, HandlerRegistered,
                                    void*);
   pmix.find("PMIx_Register_event_handler", register_event_handler);
@@ -46,7 +46,8 @@ void surviveServer(const std::string& library) {
   }
 }
 
-Client::Client(const std::string& library) : library_(library), owner_(::getpid()) {
+Client::Client(const std::string& library)
+    : library_(library, SharedLibrary::Symbols::kForAll), owner_(::getpid()) {
   Status (*init)(Proc*, Info*, size_t);
   library_.find("PMIx_Init", init);
   library_.find("PMIx_Put", put_);
