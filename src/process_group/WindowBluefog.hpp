@@ -18,6 +18,7 @@
 #include "process_group/SharedStorage.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/WindowLabel.hpp"
+#include "process_group/WindowLedger.hpp"
 #include "process_group/WindowMutexes.hpp"
 #include "process_group/WindowStream.hpp"
 #include "process_group/WindowWork.hpp"
@@ -124,12 +125,7 @@ class WindowBluefog {
   };
   std::map<int, State> states(const std::vector<int>& writers) const;
 
-  // What this rank has written to another, and what it has not since that was dead.
-  struct Sent {
-    uint64_t puts = 0;  // and accumulations
-    uint64_t bytes = 0;
-    uint64_t dropped = 0;
-  };
+  using Sent = WindowLedger::Sent;
   // Of the ranks to which there was anything.
   std::map<int, Sent> sent() const;
 
@@ -140,7 +136,6 @@ class WindowBluefog {
   void letGo(const std::vector<Edge>& edges);
 
  private:
-  class Ledger;
   using Taken = WindowMutexes::Taken;
   using Call = std::shared_lock<std::shared_timed_mutex>;
 
@@ -199,7 +194,7 @@ class WindowBluefog {
   std::vector<Rest> under_way_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for
   WindowMutexes mutexes_;
-  const std::shared_ptr<Ledger> ledger_;
+  const std::shared_ptr<WindowLedger> ledger_;
   std::unique_ptr<WindowStream> stream_;  // null of a tensor of the CPU's
 };
 
