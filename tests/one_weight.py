@@ -1,0 +1,31 @@
+"""A model of one weight, as tests of distributed optimizers train it, and what it warns of."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+GOOD = [""] * 4
+ONE = torch.ones(1, 1, dtype=torch.float64)
+
+
+def alike_weights(value: float = 1.0) -> nn.Linear:
+    model = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(model.weight, value)
+    return model
+
+
+def sgd(model: nn.Module, lr: float = 0.1, **options: Any) -> torch.optim.SGD:
+    return torch.optim.SGD(model.parameters(), lr=lr, **options)
+
+
+def warned_by(call: Callable[[], Any], text: str) -> int:
+    """How often."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return sum(text in str(warning.message) for warning in caught)
