@@ -500,6 +500,39 @@ def compressed(device: Any, _rank: int, _world: int) -> tuple[str, list[str]]:
     return by, bad
 
 
+def mixed(device: Any, rank: int, world: int) -> list[Any]:
+    """The last rank's tensors are on the CPU: notices of the others are as long as some of them."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
+    where = "cpu" if rank == world - 1 else device.name
+    told = []
+    for n in (1, 2, 3, 1000):
+        x = torch.full((n,), rank + 1.0, device=where)
+        told += [
+            inrank.catch(bluefog_pg.neighbor_allreduce, x),
+            inrank.catch(bluefog_pg.neighbor_allgather, x),
+            inrank.catch(bluefog_pg.neighbor_alltoall, [x] * (world - 1)),
+        ]
+        if world == 2:
+            told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1 - rank))
+    dist.barrier()
+    return told
+
+
+def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
+    """A window of tensors here and there; a model that is here on one rank and there on another."""
+    import bluefog_pg
+
+    both = [torch.ones(2), torch.ones(2, device=device.name)]
+    net = small_net().to("cpu" if rank == 0 else device.name)
+    plain = torch.optim.SGD(net.parameters(), lr=0.1)
+    return [
+        inrank.catch(bluefog_pg.Window, both, "w"),
+        inrank.catch(bluefog_pg.DistributedOptimizer, plain, net),
+    ]
+
+
 def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
     """By c10d, and by neighbours."""
     import bluefog_pg

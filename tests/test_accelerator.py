@@ -218,12 +218,21 @@ def test_devices_named(backend: str, through_gloo: bool) -> None:
 def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     from bluefog_pg import _accelerator
 
-    said = {"none": None, "cpu:gloo": ("cpu", "gloo"), "cuda:NCCL": ("cuda", "nccl"), "": None}
+    said = {"none": None, "cpu:gloo": ("cpu", "gloo"), "cpu:GLOO:/x": ("cpu", "gloo"), "": None}
     for value, expected in said.items():
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
         found = _accelerator.found()  # "": nothing, where these tests run
         assert (found and (found.device, found.backend)) == expected
-    for wrong in ("cuda:nothing", "gloo", ":gloo"):
+    nccl = () if dist.is_nccl_available() else ("cuda:nccl",)
+    for wrong in (
+        "cuda:nothing",
+        "gloo",
+        ":gloo",
+        "nowhere:gloo",
+        "cuda:bluefog",
+        "cpu:mpi",
+        *nccl,
+    ):
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", wrong)
         with pytest.raises(ValueError, match=f"BLUEFOG_ACCELERATOR={wrong}"):
             _accelerator.found()

@@ -73,6 +73,19 @@ def test_defaults_of_a_program_are_none_of_ours(run: Run, default: str) -> None:
         assert not any(apart.values()), apart
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int) -> None:
+    for errors in run(on_device.mixed, world):
+        for error in errors:
+            harness.raised(error, "Mismatch", text="on an accelerator")
+
+
+def test_parameters_on_a_cpu_and_on_a_device(run: Run) -> None:
+    for window, optimizer in run(on_device.on_two_devices, 2):
+        harness.raised(window, "ValueError", text="must be on one device")
+        harness.raised(optimizer, "ValueError", text="ranks differ in parameters")
+
+
 def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
     for errors in run(on_device.shared_by_mistake, 2):
         for error in errors:

@@ -44,13 +44,25 @@ def found() -> Accelerator | None:
         return None
     if given:
         device, backend, plugin = [*given.split(":", 2), "", ""][:3]
-        if not device or backend.lower() not in dist.Backend.backend_list:
+        if reason := _refused(device, backend.lower()):
             raise ValueError(
-                f'[bluefog] {_VARIABLE}={given}: expected "none", or a device and one of '
-                f'torch.distributed\'s backends, such as "cuda:nccl"'
+                f'[bluefog] {_VARIABLE}={given}: {reason}; expected "none", or a device and '
+                'torch.distributed\'s backend for it, such as "cuda:nccl"'
             )
         return Accelerator(device, backend.lower(), plugin or _own_plugin(device))
     return _detected()
+
+
+def _refused(device: str, backend: str) -> str:
+    """Why a program cannot have these two; empty where it can."""
+    try:
+        torch.device(device)
+    except RuntimeError:
+        return f"torch knows no device {device!r}"
+    plugins = {name.lower() for name in dist.Backend._plugins} - {"bluefog"}
+    if backend not in {"gloo", "nccl", "xccl"} | plugins:
+        return f"there is no backend {backend!r} for a device"
+    return _useless(device, backend)
 
 
 def _detected() -> Accelerator | None:
@@ -77,8 +89,9 @@ def _useless(device: str, backend: str | None) -> str:
     """Why a backend cannot be had; empty where it can."""
     if backend is None or backend == "bluefog":
         return f"torch knows no other backend for {device}"
-    if backend == "nccl" and not dist.is_nccl_available():
-        return "this torch was built without NCCL"
+    for name, is_available in (("nccl", dist.is_nccl_available), ("xccl", dist.is_xccl_available)):
+        if backend == name and not is_available():
+            return f"this torch was built without {name.upper()}"
     return ""
 
 

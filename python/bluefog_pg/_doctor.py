@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -45,6 +46,7 @@ def _looks(tries: bool) -> Iterator[tuple[str, Callable[[], str], bool]]:
     yield "versions", _versions, True
     yield "cores, memory, limits", _limits, True
     yield "shared memory", _shared_memory, True
+    yield "accelerator", _accelerator, False
     yield "Open MPI", _open_mpi, False
     yield "network", _network, False
     if tries:
@@ -84,6 +86,25 @@ def _shared_memory() -> str:
             "memfd_create with sealing and pidfd_open"
         ) from error
     return "yes"
+
+
+def _accelerator() -> str:
+    from bluefog_pg._accelerator import found
+    from bluefog_pg._loader import load
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            here = found()
+        if here is None:
+            raise _LackError(
+                f"torch {version('torch')} finds none, or is told so; CPU tensors only"
+            )
+        kernels = load().Messages(here.plugin).reason
+    except (ImportError, UserWarning, ValueError) as error:
+        raise _LackError(error) from error
+    told = f"no kernels, so no windows: {kernels}" if kernels else "with kernels of ours"
+    return f"{here.device} tensors over {here.backend}, {told}"
 
 
 def _open_mpi() -> str:

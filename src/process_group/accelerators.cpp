@@ -16,6 +16,16 @@ namespace bluefog {
 
 using Tensors = std::vector<at::Tensor>;
 
+namespace {
+
+// What a rank calls with CPU tensors is something else.
+Signature onDevice(Signature signature) {
+  signature.where = Where::kDevice;
+  return signature;
+}
+
+}  // namespace
+
 // With which of its partners a rank agrees on a call, and what these have told of it. Both sides of
 // an edge know that: who does not agree with one goes on with the others, which else would wait,
 // and raises then.
@@ -132,8 +142,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
     validate.summable(input);
   }
   validate.onOneDevice(inputs);
-  const Agreement agreement =
-      agree(signatureOfAll(kind, inputs), profilingTitle(kind), inputs, edges, {}, opts.tag);
+  const Agreement agreement = agree(onDevice(signatureOfAll(kind, inputs)), profilingTitle(kind),
+                                    inputs, edges, {}, opts.tag);
   return agreement.run([&] {
     return accelerator_->neighborAllreduce(inputs, agreement.among(edges), opts.async_op);
   });
@@ -158,7 +168,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
     rows.push_back(input.size(0));
   }
   const Agreement agreement =
-      agree(signatureOfRows(kind, like), title, {like}, edges, rows, opts.tag);
+      agree(onDevice(signatureOfRows(kind, like)), title, {like}, edges, rows, opts.tag);
   return agreement.run([&] {
     const Edges agreed = agreement.among(edges);
     Tensors sent;
@@ -183,7 +193,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
                                                                 const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
-  const Signature signature = signatureOf(kind, input);
+  const Signature signature = onDevice(signatureOf(kind, input));
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(c10d::kUnsetTimeout));
   op->scripts.push_back(bluefog::barrier(engine_->board(), *op));
   post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), {input}, {}}, false);

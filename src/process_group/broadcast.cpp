@@ -10,7 +10,7 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   validate.writable(tensor, "the input");
   validate.root(opts.rootRank, opts.rootTensor);
   Signature signature = signatureOf(OpKind::kBroadcast, tensor);
-  signature.root = static_cast<int32_t>(opts.rootRank);
+  signature.root = static_cast<int16_t>(opts.rootRank);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});

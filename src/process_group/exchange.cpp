@@ -7,7 +7,7 @@ WorkPtr ProcessGroupBluefog::postExchange(OpKind kind, int root, Parcels&& parce
                                           Milliseconds timeout, bool async_op) {
   Signature signature;
   signature.kind = kind;
-  signature.root = root;
+  signature.root = static_cast<int16_t>(root);
   // No count: ranks may send each other different sizes, which the algorithm compares.
   signature.dtype = dtypeOf((call.inputs.empty() ? call.outputs : call.inputs).front());
   call.op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));

@@ -9,7 +9,7 @@ WorkPtr ProcessGroupBluefog::reduce(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = validate.only(tensors, "input");
   validate.root(opts.rootRank, opts.rootTensor);
   Signature signature = validate.reduction(OpKind::kReduce, opts.reduceOp, tensor);
-  signature.root = static_cast<int32_t>(opts.rootRank);
+  signature.root = static_cast<int16_t>(opts.rootRank);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);

@@ -10,7 +10,7 @@ namespace {
 // With the root's global rank, as all ranks are told.
 std::string detailsOf(const Membership& members, Signature signature) {
   if (signature.root >= 0 && signature.root < members.size) {
-    signature.root = members.global(signature.root);
+    signature.root = static_cast<int16_t>(members.global(signature.root));
   }
   return details(signature);
 }

@@ -86,6 +86,9 @@ std::string details(const Signature& signature) {
   if (signature.root >= 0) {
     text += " root=" + std::to_string(signature.root);
   }
+  if (signature.where == Where::kDevice) {
+    text += " on an accelerator";
+  }
   return text;
 }
 

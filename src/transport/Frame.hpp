@@ -45,6 +45,9 @@ enum class End : uint8_t { kNone, kSend, kReceive, kReceiveFromAny };
 
 const char* name(End end);
 
+// Where its tensors are: in the host's memory, or an accelerator's.
+enum class Where : uint8_t { kHost, kDevice };
+
 // What a rank says it is calling. Ranks that meet in one operation must say the same, but for the
 // ends of a message.
 struct Signature {
@@ -52,13 +55,14 @@ struct Signature {
   ReduceKind reduce = ReduceKind::kNone;
   Dtype dtype = Dtype::kUInt8;
   End end = End::kNone;
-  int32_t root = -1;
+  int16_t root = -1;
+  Where where = Where::kHost;
   uint64_t count = 0;   // elements of this rank's contribution
   uint64_t detail = 0;  // tells calls apart whose counts agree: a digest of uneven sizes
 
   bool operator==(const Signature& other) const {
     const auto agreed = [](const Signature& it) {
-      return std::tie(it.kind, it.reduce, it.dtype, it.root, it.count, it.detail);
+      return std::tie(it.kind, it.reduce, it.dtype, it.root, it.where, it.count, it.detail);
     };
     return agreed(*this) == agreed(other);
   }

@@ -168,7 +168,7 @@ TEST_F(CudaPlugin, TellsThatThereIsNoDriver) {
 TEST(DevicePlugin, ThatIsNotThere) {
   const Plugin plugin("/nowhere/libbluefog_cuda.so");
   EXPECT_EQ(plugin.api(), nullptr);
-  EXPECT_EQ(plugin.reason(), "/nowhere/libbluefog_cuda.so was not built");
+  EXPECT_EQ(plugin.reason().find("/nowhere/libbluefog_cuda.so was not built"), 0U);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(OneMappingTest, BroadcastHasNoRaces) {
     for (int root = 0; root < 3; ++root) {
       std::vector<float> data(400'000, static_cast<float>(me.members.rank));
       Signature signature = signatureOf<float>(OpKind::kBroadcast, data.size());
-      signature.root = root;
+      signature.root = static_cast<int16_t>(root);
       const Op op(Op::Kind::kCollective, signature, Deadline::never());
       me.drive(broadcast(me.board, me.returns, op, bytesOf(data)));
       EXPECT_TRUE(holds(data, [&](size_t) { return static_cast<float>(root); }));

@@ -151,7 +151,7 @@ class Rank {
   template <class T>
   OpPtr broadcast(std::vector<T>& data, int root) {
     Signature signature = signatureOf<T>(OpKind::kBroadcast, data.size());
-    signature.root = root;
+    signature.root = static_cast<int16_t>(root);
     OpPtr op = collective(signature);
     op->scripts.push_back(bluefog::broadcast(engine.board(), engine.returns(), *op, bytesOf(data)));
     return op;
@@ -196,7 +196,7 @@ class Rank {
   template <class T>
   OpPtr reduce(std::vector<T>& data, int root, ReduceKind kind = ReduceKind::kSum) {
     Signature signature = signatureOf<T>(OpKind::kReduce, data.size(), kind);
-    signature.root = root;
+    signature.root = static_cast<int16_t>(root);
     OpPtr op = collective(signature);
     op->scripts.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
                                           self == root ? bytesOf(data) : nullptr));

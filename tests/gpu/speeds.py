@@ -94,7 +94,7 @@ def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]
     theirs = dist.new_group(backend=other)
     found = []
     # A rank alone has nothing to wait for: what is left is the way of the call.
-    rounds, most = (40, 100) if world == 1 else (9, 20)
+    rounds, most = (300, 20) if world == 1 else (9, 20)
     for size, turns in ((4096, most), (4 * MIB, most), (BIG, most if world == 1 else 2)):
         x = torch.zeros(size // 4, device=device)
         text = f"{size >> 10} KiB" if size < MIB else f"{size // MIB} MiB"

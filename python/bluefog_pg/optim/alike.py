@@ -72,7 +72,13 @@ def _described(
         "bucket_bytes": plan.bucket_bytes,
         "topology": _described_topology(plan.topology),
         "parameters": [
-            (names.get(p, ""), str(p.dtype), tuple(p.shape), p.stride() if p.numel() else ())
+            (
+                names.get(p, ""),
+                str(p.dtype),
+                tuple(p.shape),
+                p.stride() if p.numel() else (),
+                p.device.type,
+            )
             for p in params
         ],
     }

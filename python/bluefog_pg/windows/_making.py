@@ -31,6 +31,10 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
         raise TypeError(f"{where}: expected a torch.Tensor or a list of them")
     if len(types := {tensor.dtype for tensor in tensors}) > 1:
         raise ValueError(f"{where}: the tensors must have one type, got {sorted(map(str, types))}")
+    if len(devices := {tensor.device for tensor in tensors}) > 1:
+        raise ValueError(
+            f"{where}: the tensors must be on one device, got {sorted(map(str, devices))}"
+        )
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
     at = 0
     for tensor in tensors:

@@ -14,7 +14,8 @@ std::string asText(int version) {
 
 Plugin::Plugin(const std::string& path) {
   if (!std::filesystem::exists(path)) {
-    reason_ = path + " was not built";
+    reason_ =
+        path + " was not built (that needs nvcc, 12.8 or newer, when bluefog_pg is installed)";
     return;
   }
   try {
