@@ -27,7 +27,7 @@ Plugin::Plugin(const std::string& path) {
 }
 
 void Plugin::load(const std::string& path) {
-  library_.emplace(path, SharedLibrary::Symbols::kOwn);
+  library_.emplace(path, SharedLibrary::Symbols::kForUs);
   bluefog_device_getter get = nullptr;
   library_->find("bluefog_device_get", get);
   api_ = get(BLUEFOG_DEVICE_API);
