@@ -64,8 +64,8 @@ def test_what_is_refused(run: Run, device: str) -> None:
 
 
 def test_a_device_that_does_not_come_to_the_call(run: Run) -> None:
-    for put, begun in run(windows_on_device.stuck, 2):
-        for error in (put, begun):
+    for errors in run(windows_on_device.stuck, 2):
+        for error in errors:
             harness.raised(
                 error, "CollectiveTimeout", text="win_put 'w': timeout after 2.0 s; the device"
             )
@@ -87,6 +87,7 @@ def test_a_device_without_room(run: Run, device: str) -> None:
     if device == "cuda":
         pytest.skip("of the simulated device, which can be told so")
     first, second = run(windows_on_device.without_room, 2)
+    harness.raised(first, "RuntimeError", text="[bluefog] rank 0/2 win_create 'w': ")
     harness.raised(first, "RuntimeError", text="bytes of the device's memory")
     harness.raised(second, "RuntimeError", text="ranks [0] of the group could not make their part")
 

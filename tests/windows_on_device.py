@@ -126,7 +126,11 @@ def stuck(device: Any, rank: int, world: int) -> list[Any]:
     window = bluefog_pg.Window(x, "w", zero_init=True, group=group)
     dist.barrier()
     device.fill(x, 1.0, 6000)
-    errors = [inrank.catch(window.put), inrank.catch(window.put(async_op=True).wait)]
+    errors = [inrank.catch(window.put)]
+    begun = [
+        window.put(async_op=True) for _ in range(3)
+    ]  # each has its time, not one after another
+    errors += [inrank.catch(work.wait) for work in begun]
     torch.empty_like(x).copy_(x).cpu()
     window.put()
     window.free()

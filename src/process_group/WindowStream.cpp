@@ -28,26 +28,27 @@ void WindowStream::failLate(const char* op, const char* what) const {
               means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; " + what);
 }
 
-void WindowStream::await(const char* op, const StreamPoint& point,
+void WindowStream::await(const char* op, const StreamPoint& point, Deadline deadline,
                          const std::function<void()>& proceed) const {
-  if (!point.await(Deadline::in(means_.timeout), proceed)) {
+  if (!point.await(deadline, proceed)) {
     failLate(op, "the device has not done what it was given before the call");
   }
 }
 
 void WindowStream::catchUp(const char* op) {
-  await(op, point(op), [&] { means_.proceed(op); });
+  await(op, point(op), Deadline::in(means_.timeout), [&] { means_.proceed(op); });
   drain(op);
 }
 
 void WindowStream::begin(const char* op, std::function<void()> call,
                          std::function<void(std::exception_ptr)> fail) {
   const auto before = std::make_shared<StreamPoint>(point(op));
-  worker_->post([this, op, before, call = std::move(call), fail = std::move(fail)] {
+  const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
+  worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {
       const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
       means_.memory->ignoreCaptures();
-      await(op, *before, [&] {
+      await(op, *before, deadline, [&] {
         TORCH_CHECK(!ends_, means_.label.who(op),
                     "the window has ended before the device came to it");
       });

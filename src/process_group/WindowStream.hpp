@@ -41,7 +41,8 @@ class WindowStream {
 
  private:
   StreamPoint point(const char* op) const;
-  void await(const char* op, const StreamPoint& point, const std::function<void()>& proceed) const;
+  void await(const char* op, const StreamPoint& point, Deadline deadline,
+             const std::function<void()>& proceed) const;
   [[noreturn]] void failLate(const char* op, const char* what) const;
 
   const Means means_;

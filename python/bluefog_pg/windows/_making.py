@@ -167,6 +167,8 @@ def _digest(text: str) -> int:
 
 
 def _require_all(where: str, error: Exception | None, has_failed: torch.Tensor) -> None:
+    if isinstance(error, RuntimeError) and not str(error).startswith("[bluefog] rank"):
+        raise RuntimeError(f"{where}: {str(error).removeprefix('[bluefog] ')}") from error
     if error:
         raise error
     if failed := has_failed.nonzero().flatten().tolist():
