@@ -223,16 +223,13 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
         found = _accelerator.found()  # "": nothing, where these tests run
         assert (found and (found.device, found.backend)) == expected
+    if dist.is_nccl_available():
+        said["cuda:NCCL"] = ("cuda", "nccl")
     nccl = () if dist.is_nccl_available() else ("cuda:nccl",)
     for wrong in (
-        "cuda:nothing",
-        "gloo",
-        ":gloo",
-        "nowhere:gloo",
-        "cuda:bluefog",
-        "cpu:mpi",
+        "cuda:nothing", "gloo", ":gloo", "nowhere:gloo", "cuda:bluefog", "cpu:mpi", "cpu:nccl",
         *nccl,
-    ):
+    ):  # fmt: skip
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", wrong)
         with pytest.raises(ValueError, match=f"BLUEFOG_ACCELERATOR={wrong}"):
             _accelerator.found()

@@ -56,7 +56,7 @@ def test_training(run: Run, device: str, kind: str) -> None:
         assert all(distance < limit for distance in apart.values()), apart
 
 
-@pytest.mark.parametrize(("kernels", "by"), [("own", "Messages"), ("aten", "Formulas")])
+@pytest.mark.parametrize(("kernels", "by"), [("own", "MessageKernels"), ("aten", "Formulas")])
 def test_compression(run: Run, kernels: str, by: str) -> None:
     assert run(on_device.compressed, 1, kernels=kernels) == [(by, [])]
 

@@ -59,9 +59,12 @@ def _refused(device: str, backend: str) -> str:
         torch.device(device)
     except RuntimeError:
         return f"torch knows no device {device!r}"
-    plugins = {name.lower() for name in dist.Backend._plugins} - {"bluefog"}
-    if backend not in {"gloo", "nccl", "xccl"} | plugins:
-        return f"there is no backend {backend!r} for a device"
+    usable = sorted({"gloo", "nccl", "xccl"} | {name.lower() for name in dist.Backend._plugins})
+    usable.remove("bluefog")
+    if backend not in usable:
+        return f"{backend!r} is none of {', '.join(usable)}"
+    if device not in dist.Backend.backend_capability[backend]:
+        return f"{backend} is for {', '.join(dist.Backend.backend_capability[backend])}"
     return _useless(device, backend)
 
 

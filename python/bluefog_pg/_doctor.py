@@ -100,8 +100,8 @@ def _accelerator() -> str:
             raise _LackError(
                 f"torch {version('torch')} finds none, or is told so; CPU tensors only"
             )
-        kernels = load().Messages(here.plugin).reason
-    except (ImportError, UserWarning, ValueError) as error:
+        kernels = load().MessageKernels(here.plugin).reason
+    except (ImportError, Warning, ValueError) as error:
         raise _LackError(error) from error
     told = f"no kernels, so no windows: {kernels}" if kernels else "with kernels of ours"
     return f"{here.device} tensors over {here.backend}, {told}"

@@ -14,11 +14,13 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr const char* kDuplicate =
-    "\n[bluefog] Each rank needs a GPU of its own, which it takes before it does anything else "
-    "with "
-    "CUDA: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])). To have ranks share one on "
-    "purpose, set NCCL_HOSTID to something different on each rank (docs/gpu.md).";
+constexpr const char* kOneEach =
+    "\n[bluefog] Each rank needs a GPU of its own, so there must be no more ranks on a host than "
+    "GPUs; "
+    "it takes it before it does anything else with CUDA: "
+    "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])). To have ranks share one on purpose, "
+    "set "
+    "NCCL_HOSTID to something different on each rank (docs/gpu.md).";
 
 // They live as long as the process. Guarded by the GIL.
 struct Types {
@@ -86,7 +88,7 @@ bool explain(const c10::DistBackendError& error) {
     return false;
   }
   const py::object type = py::module_::import("torch.distributed").attr("DistBackendError");
-  PyErr_SetString(type.ptr(), (text + kDuplicate).c_str());
+  PyErr_SetString(type.ptr(), (text + kOneEach).c_str());
   return true;
 }
 

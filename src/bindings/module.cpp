@@ -13,7 +13,7 @@
 #include "bindings/Averages.hpp"
 #include "bindings/Composed.hpp"
 #include "bindings/Exceptions.hpp"
-#include "bindings/Messages.hpp"
+#include "bindings/MessageKernels.hpp"
 #include "bindings/Ungiled.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
@@ -246,7 +246,7 @@ PYBIND11_MODULE(_C, module) {
           py::arg("async_op"));
   bluefog::addAverages(group, edges);
   bluefog::addComposed(module, kPython);
-  bluefog::addMessages(module);
+  bluefog::addMessageKernels(module);
   bluefog::addWindows(module);
 
   module.def(

@@ -15,12 +15,11 @@ WindowStream::~WindowStream() {
   }
 }
 
-StreamPoint WindowStream::point(const char* op) const {
+void WindowStream::checkCapture(const char* op) const {
   const c10::impl::VirtualGuardImpl impl(means_.device.type());
   TORCH_CHECK(!means_.memory->isCapturing(impl.getStream(means_.device).native_handle()),
               means_.label.who(op),
               "calls of windows cannot be captured in a graph, since the host takes part in them");
-  return StreamPoint(means_.device);
 }
 
 void WindowStream::failLate(const char* op, const char* what) const {
@@ -36,13 +35,18 @@ void WindowStream::await(const char* op, const StreamPoint& point, Deadline dead
 }
 
 void WindowStream::catchUp(const char* op) {
-  await(op, point(op), Deadline::in(means_.timeout), [&] { means_.proceed(op); });
+  checkCapture(op);
+  if (!StreamPoint::isReached(means_.device)) {
+    await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
+          [&] { means_.proceed(op); });
+  }
   drain(op);
 }
 
 void WindowStream::begin(const char* op, std::function<void()> call,
                          std::function<void(std::exception_ptr)> fail) {
-  const auto before = std::make_shared<StreamPoint>(point(op));
+  checkCapture(op);
+  const auto before = std::make_shared<StreamPoint>(means_.device);
   const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
   worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {

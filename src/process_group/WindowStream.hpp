@@ -40,7 +40,7 @@ class WindowStream {
   void drain(const char* op);
 
  private:
-  StreamPoint point(const char* op) const;
+  void checkCapture(const char* op) const;
   void await(const char* op, const StreamPoint& point, Deadline deadline,
              const std::function<void()>& proceed) const;
   [[noreturn]] void failLate(const char* op, const char* what) const;

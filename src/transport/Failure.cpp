@@ -8,11 +8,9 @@ namespace bluefog {
 namespace {
 
 // With the root's global rank, as all ranks are told.
-std::string detailsOf(const Membership& members, Signature signature) {
-  if (signature.root >= 0 && signature.root < members.size) {
-    signature.root = static_cast<int16_t>(members.global(signature.root));
-  }
-  return details(signature);
+std::string detailsOf(const Membership& members, const Signature& signature) {
+  const bool has_root = signature.root >= 0 && signature.root < members.size;
+  return details(signature, has_root ? members.global(signature.root) : signature.root);
 }
 
 std::string described(const Membership& members, const Signature& signature) {

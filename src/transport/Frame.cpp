@@ -73,6 +73,10 @@ const char* name(const Signature& signature) {
 }
 
 std::string details(const Signature& signature) {
+  return details(signature, signature.root);
+}
+
+std::string details(const Signature& signature, int root) {
   std::string text;
   if (signature.reduce != ReduceKind::kNone) {
     text.append(" ").append(name(signature.reduce));
@@ -83,8 +87,8 @@ std::string details(const Signature& signature) {
   if (saysCount(signature.kind)) {
     text.append("[").append(std::to_string(signature.count)).append("]");
   }
-  if (signature.root >= 0) {
-    text += " root=" + std::to_string(signature.root);
+  if (root >= 0) {
+    text += " root=" + std::to_string(root);
   }
   if (signature.where == Where::kDevice) {
     text += " on an accelerator";

@@ -75,6 +75,8 @@ uint64_t digest(std::span<const size_t> sizes);
 // In messages: "allreduce", and what follows it, " SUM float32[4096]".
 const char* name(const Signature& signature);
 std::string details(const Signature& signature);
+// With the root named so: its global rank may be no int16_t.
+std::string details(const Signature& signature, int root);
 
 enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 

@@ -11,7 +11,7 @@ namespace bluefog {
 namespace {
 
 const bluefog_device_api* apiOf(uint32_t version) {
-  static const SharedLibrary library(BLUEFOG_CUDA_PLUGIN);
+  static const SharedLibrary library(BLUEFOG_CUDA_PLUGIN, SharedLibrary::Symbols::kForUs);
   bluefog_device_getter get = nullptr;
   library.find("bluefog_device_get", get);
   return get(version);

@@ -81,7 +81,7 @@ void setEnvironment(const std::string& lines) {
 
 // What a rank does: the sum over all ranks of what it brings, in the world that MPI sees.
 int sumOverWorld(int mine) {
-  const SharedLibrary mpi(mpiHome() + "/lib/libmpi.so.40");
+  const SharedLibrary mpi(mpiHome() + "/lib/libmpi.so.40", SharedLibrary::Symbols::kForAll);
   int (*init)(int*, char***, int, int*);
   int (*allreduce)(const void*, void*, int, void*, void*, void*);
   void* world;

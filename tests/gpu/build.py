@@ -1,7 +1,7 @@
 """Builds bluefog_pg for this torch and this device, without a network.
 
-By CMake, into a folder that has all that an installation would. Where bluefog_pg is installed, and
-would be found first, by pip, in editable mode.
+Into a folder that has all that an installation would: an installed one stays as it is, and is not
+used.
 """
 
 from __future__ import annotations
@@ -31,31 +31,23 @@ def run(*command: str | Path) -> None:
     subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=environment())
 
 
-def defined(capability: str) -> dict[str, str]:
-    """For CMake."""
-    return {"BLUEFOG_CUDA": "ON", "CMAKE_CUDA_ARCHITECTURES": f"{capability}-real"}
-
-
-def by_pip(capability: str) -> None:
-    options = "--no-index --no-build-isolation --no-deps --disable-pip-version-check".split()
-    options += [
-        f"--config-settings=cmake.define.{name}={value}"
-        for name, value in defined(capability).items()
-    ]
-    run(sys.executable, "-m", "pip", "install", *options, "-v", "-e", ".")
-
-
-def by_cmake(site: Path, capability: str) -> None:
+def install(site: Path, capability: str) -> None:
     """`site`: the folder for PYTHONPATH."""
     build = site.with_name("cmake")
-    own = {"CMAKE_BUILD_TYPE": "Release", "Python_EXECUTABLE": sys.executable}
-    options = [f"-D{name}={value}" for name, value in (defined(capability) | own).items()]
-    run("cmake", "-S", ".", "-B", build, *options)
+    defined = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "BLUEFOG_CUDA": "ON",
+        "CMAKE_CUDA_ARCHITECTURES": f"{capability}-real",
+        "Python_EXECUTABLE": sys.executable,
+    }
+    run("cmake", "-S", ".", "-B", build, *(f"-D{name}={value}" for name, value in defined.items()))
     run("cmake", "--build", build)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "python/bluefog_pg", site / "bluefog_pg", ignore=ignored)
     run("cmake", "--install", build, "--prefix", site)
     write_metadata(site)
+    # Python runs it as it starts: an editable installation would else be found first.
+    shutil.copy(Path(__file__).with_name("no_editable.py"), site / "sitecustomize.py")
 
 
 def write_metadata(site: Path) -> None:
@@ -76,7 +68,4 @@ def write_metadata(site: Path) -> None:
 if __name__ == "__main__":
     site = Path(sys.argv[1])
     shutil.rmtree(site, ignore_errors=True)
-    if machine.is_there("bluefog_pg"):
-        by_pip(sys.argv[2])
-    else:
-        by_cmake(site, sys.argv[2])
+    install(site, sys.argv[2])

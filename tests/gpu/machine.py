@@ -53,7 +53,6 @@ def described() -> dict[str, str | int]:
         found |= {
             "device": torch.cuda.get_device_name(), "memory_gib": round(memory / 2**30),
             "capability": "".join(map(str, capability)), "driver": driver(),
-            "driver_cuda": getattr(torch._C, "_cuda_getDriverVersion", int)(),
             "torch_cuda": torch.version.cuda or "", "nccl": ".".join(map(str, nccl)),
         }  # fmt: skip
     return found

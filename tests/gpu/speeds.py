@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 import bluefog_pg
 import inrank
 import kernels
-from bluefog_pg.optim.messages import Formulas, Messages, messages_of
+from bluefog_pg.optim.messages import Forms, Formulas, forms_of
 
 MIB = 1 << 20
 BIG = 64 * MIB
@@ -71,9 +71,9 @@ def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
     """Of optimizers that compress: by kernels, against formulas."""
     x = torch.randn(size // 4, device=device)
     count, found = len(x) // 100, list[Figure]()
-    by_kernels, by_formulas = messages_of(x), Formulas()
+    by_kernels, by_formulas = forms_of(x), Formulas()
     assert not isinstance(by_kernels, Formulas)
-    forms: dict[str, Callable[[Messages], Any]] = {
+    forms: dict[str, Callable[[Forms], Any]] = {
         "bfloat16": lambda by: by.narrow(x, torch.bfloat16),
         "int8": lambda by: by.quantize(x, 256),
         "the largest 1 %": lambda by: by.pick_largest(x, count),

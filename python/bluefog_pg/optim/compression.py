@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from bluefog_pg.optim.messages import messages_of
+from bluefog_pg.optim.messages import forms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ class Cast:
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> Tensor:
-        return messages_of(tensor, self._dtype).narrow(tensor, self._dtype)
+        return forms_of(tensor, self._dtype).narrow(tensor, self._dtype)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        return messages_of(like, self._dtype).widen(message, self._dtype, like)
+        return forms_of(like, self._dtype).widen(message, self._dtype, like)
 
 
 class Int8:
@@ -56,10 +56,10 @@ class Int8:
         self._block = block
 
     def compress(self, tensor: Tensor) -> Tensor:
-        return messages_of(tensor).quantize(tensor, self._block)
+        return forms_of(tensor).quantize(tensor, self._block)
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        return messages_of(like).dequantize(message, like, self._block)
+        return forms_of(like).dequantize(message, like, self._block)
 
 
 class _Sparse:
@@ -93,10 +93,10 @@ class TopK(_Sparse):
         super().__init__(ratio, min(1.0, 2 * ratio) if gamma is None else gamma)
 
     def compress(self, tensor: Tensor) -> Tensor:
-        return messages_of(tensor).pick_largest(tensor, self._count(tensor))
+        return forms_of(tensor).pick_largest(tensor, self._count(tensor))
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:
-        return messages_of(like).scatter(message, like)
+        return forms_of(like).scatter(message, like)
 
 
 class RandomK(_Sparse):

@@ -12,7 +12,7 @@ from torch import Tensor
 _KNOWN = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
-class Messages(Protocol):
+class Forms(Protocol):
     """Bytes in place of numbers, on their device."""
 
     def narrow(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -38,11 +38,10 @@ class Formulas:
     """On any device."""
 
     def narrow(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        limits = torch.finfo(dtype)
-        return tensor.float().clamp_(limits.min, limits.max).to(dtype).view(torch.uint8)
+        return _limited(tensor, dtype).view(torch.uint8)
 
     def widen(self, message: Tensor, dtype: torch.dtype, like: Tensor) -> Tensor:
-        return message.view(dtype).to(like.dtype)
+        return _limited(message.view(dtype), like.dtype)
 
     def quantize(self, tensor: Tensor, block: int) -> Tensor:
         padding = -tensor.numel() % block
@@ -69,7 +68,13 @@ class Formulas:
         )
 
 
-def messages_of(tensor: Tensor, *others: torch.dtype) -> Messages:
+def _limited(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """By way of float32, as kernels do."""
+    most = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
+    return tensor.float().clamp(-most, most).to(dtype)
+
+
+def forms_of(tensor: Tensor, *others: torch.dtype) -> Forms:
     """By kernels, where there are some for that tensor and these types."""
     if tensor.device.type == "cpu" or not _KNOWN.issuperset((tensor.dtype, *others)):
         return Formulas()
@@ -77,12 +82,12 @@ def messages_of(tensor: Tensor, *others: torch.dtype) -> Messages:
 
 
 @functools.cache
-def _by_kernels(device: str) -> Messages | None:
+def _by_kernels(device: str) -> Forms | None:
     from bluefog_pg import _accelerator
     from bluefog_pg._loader import load
 
     accelerator = _accelerator.found()
     if accelerator is None or accelerator.device != device:
         return None
-    messages = load().Messages(accelerator.plugin)
+    messages = load().MessageKernels(accelerator.plugin)
     return None if messages.reason else messages

@@ -2,17 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 
 #include "transport/device/Plugin.hpp"
 
 namespace bluefog {
 
-// What optimizers send in place of a tensor of one dimension: bytes on its device, formed by a
-// plugin's kernels in the current stream. optim/messages.py has the same as formulas.
-class Messages {
+// What optimizers send in place of a tensor of one dimension, in bytes: formed on its device by a
+// plugin's kernels, in the current stream. optim/messages.py has the same as formulas.
+class MessageKernels {
  public:
-  explicit Messages(const std::string& plugin) : plugin_(plugin) {}
+  explicit MessageKernels(const std::string& plugin) : plugin_(plugin) {}
 
   // Why there are none; empty where there are.
   const std::string& reason() const { return plugin_.reason(); }
@@ -28,8 +29,10 @@ class Messages {
   at::Tensor scatter(const at::Tensor& message, const at::Tensor& like) const;
 
  private:
-  // For calls with tensors of that one's device.
-  const bluefog_device_api& on(const at::Tensor& tensor) const;
+  using Launch = std::function<int(const bluefog_device_api&, bluefog_stream)>;
+
+  // On that tensor's device, in its current stream.
+  void run(const char* what, const at::Tensor& tensor, const Launch& launch) const;
 
   const Plugin plugin_;
 };

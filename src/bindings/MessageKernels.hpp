@@ -5,6 +5,6 @@
 namespace bluefog {
 
 // Adds the class of what a device's kernels make of tensors, to be sent.
-void addMessages(pybind11::module_& module);
+void addMessageKernels(pybind11::module_& module);
 
 }  // namespace bluefog
