@@ -3,6 +3,7 @@
 python benchmarks/collectives.py                       all of it: some minutes
 python benchmarks/collectives.py --quick               does it work: about a minute
 python benchmarks/collectives.py --ops all_reduce --sizes 4K,64M --ranks 2 --no-probes
+python benchmarks/collectives.py --device cuda         of GPUs, against NCCL alone
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ import probes
 import report
 import torch
 
-BACKENDS = ("bluefog", "gloo", "mpi", "fake", "memcpy")
+BACKENDS = {
+    "cpu": ("bluefog", "gloo", "mpi", "fake", "memcpy"),
+    "cuda": ("bluefog", "nccl", "memcpy"),
+}
 SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M"
 RESULTS = Path(__file__).parent / "results" / "collectives.json"
 QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "collectives.json"
@@ -37,6 +41,11 @@ def parse_size(text: str) -> int:
     return size
 
 
+def require_device(parser: argparse.ArgumentParser, device: str) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no cuda device here")
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -44,7 +53,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--ops", default=",".join(cases.OPS))
     parser.add_argument("--sizes", help=f"in bytes, K or M; default {SIZES}")
-    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--device", choices=BACKENDS, default="cpu")
+    parser.add_argument("--backends", help="default: all of the device's")
     parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
     parser.add_argument("--no-probes", action="store_true", help="the collectives alone")
@@ -54,10 +64,15 @@ def parse_args() -> argparse.Namespace:
     args.ranks = [int(n) for n in args.ranks.split(",")]
     args.sizes = args.sizes or ("4,4K,1M" if args.quick else SIZES)
     args.sizes = [parse_size(text) for text in args.sizes.split(",")]
-    args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
+    require_device(parser, args.device)
+    out = QUICK_RESULTS if args.quick else RESULTS
+    args.out = args.out or (out if args.device == "cpu" else out.with_stem("collectives_cuda"))
     args.rounds = args.rounds or (3 if args.quick else 9)
-    args.ops, args.backends = args.ops.split(","), args.backends.split(",")
-    for given, known in ((args.ops, cases.OPS), (args.backends, BACKENDS)):
+    backends = BACKENDS[args.device]
+    args.no_probes = args.no_probes or args.device == "cuda"  # which are of CPUs
+    args.ops = args.ops.split(",")
+    args.backends = args.backends.split(",") if args.backends else list(backends)
+    for given, known in ((args.ops, cases.OPS), (args.backends, backends)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if min(args.ranks) < 2:
@@ -92,6 +107,7 @@ def main() -> None:
     backends = without_missing(args.backends)
     found: dict[str, Any] = {"machine": machine(), "rows": [], "probes": {}}
     plan = {"ops": args.ops, "sizes": args.sizes, "backends": backends, "rounds": args.rounds}
+    plan["device"] = args.device
     for n in args.ranks:
         mpi = "mpi" in backends
         found["rows"] += launch.run_ranks("timing.py", n, plan, args.deadline, mpi)

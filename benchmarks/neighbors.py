@@ -23,7 +23,6 @@ import collectives
 import launch
 import neighbors_report
 import raw_mpi
-import torch
 
 BACKENDS = {
     "cpu": ("bluefog", "raw_mpi", "torch.add", "mpi", "gloo", "memcpy"),
@@ -54,9 +53,8 @@ def parse_args() -> argparse.Namespace:
     args.sizes = [collectives.parse_size(text) for text in args.sizes.split(",")]
     args.scaling = args.scaling or ("2,4" if args.quick else "2,4,8,16")
     args.scaling = [] if args.scaling == "none" else [int(n) for n in args.scaling.split(",")]
+    collectives.require_device(parser, args.device)
     if args.device == "cuda":
-        if not torch.cuda.is_available():
-            parser.error("--device cuda: torch finds no cuda device here")
         args.scaling = []  # of ranks that share cores
     out = QUICK_RESULTS if args.quick else RESULTS
     args.out = args.out or (out if args.device == "cpu" else out.with_stem("neighbors_cuda"))

@@ -118,7 +118,13 @@ STEPS = {
 
 def goals(found: dict[str, Any]) -> list[Goal]:
     """The worst of all sizes and operations that a goal speaks of."""
-    rows, all_goals = found["rows"], []
+    rows, all_goals = found["rows"], list[Goal]()
+    if any(row["peer"] == "nccl" for row in rows):
+        return [
+            judge("every operation against NCCL alone", n, 1.02, worst, "x its time", least=False)
+            for n in sorted({row["ranks"] for row in rows})
+            for worst in [max(ratios(rows, n, "bluefog", "nccl", lambda _: True), default=None)]
+        ]
     for n in sorted({row["ranks"] for row in rows} | set(map(int, found["probes"]))):
         probe = found["probes"].get(str(n), {})
         steps = probe.get("step_ratio", {})

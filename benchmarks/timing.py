@@ -169,9 +169,9 @@ def run_rank(main: Callable[[], None]) -> None:
 
 def main() -> None:
     me = launch.join()
-    args = me.args
+    args, device = me.args, me.device()
     gloo = start(me, args["backends"])
-    cases = (Case(op, me.rank, me.n, size) for op in args["ops"] for size in args["sizes"])
+    cases = (Case(op, me.rank, me.n, size, device) for op in args["ops"] for size in args["sizes"])
     me.give_back(run_cases(me, gloo, cases, args["backends"], Plan(args["rounds"])))
     dist.barrier(group=gloo)
     dist.destroy_process_group()
