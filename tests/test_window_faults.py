@@ -167,7 +167,7 @@ def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
     assert told[0][1] == ([4.0] * 4, 0.5)
     assert told[1][1] == ([10.0] * 4, 1.25)
     for _, _, freed, after, names in told.values():
-        harness.raised(freed, "PeerFailed", ranks=[2])
+        harness.raised(freed, "PeerFailed", ranks=[2], text="win_free 'w': ")
         harness.raised(after, "ValueError", text="the window was freed")
         assert names == []
 

@@ -147,10 +147,16 @@ def meet(member: Member, call: str) -> None:
 
     Raises:
         ValueError: they do not (on every rank).
+        DistError: as the collective that they meet in, of `call`.
     """
     mine = _row([_digest(call)])
     table = mine.new_empty(member.size)
-    all_gather(table, mine, group=member.group)
+    try:
+        all_gather(table, mine, group=member.group)
+    except dist.DistError as error:
+        _, _, why = str(error).partition(": ")
+        error.args = (f"{member.who} {call}: {why}",)
+        raise
     if others := (table != table[member.rank]).nonzero().flatten().tolist():
         raise ValueError(
             f"{member.who} {call}: ranks {others} of the group fence or free another window"
