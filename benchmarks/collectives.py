@@ -106,8 +106,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
     backends = without_missing(args.backends)
     found: dict[str, Any] = {"machine": machine(), "rows": [], "probes": {}}
-    plan = {"ops": args.ops, "sizes": args.sizes, "backends": backends, "rounds": args.rounds}
-    plan["device"] = args.device
+    plan = {
+        "ops": args.ops, "sizes": args.sizes, "backends": backends, "rounds": args.rounds,
+        "device": args.device,
+    }  # fmt: skip
     for n in args.ranks:
         mpi = "mpi" in backends
         found["rows"] += launch.run_ranks("timing.py", n, plan, args.deadline, mpi)
