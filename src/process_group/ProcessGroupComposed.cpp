@@ -240,9 +240,14 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
 c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  if (last_split_ && last_split_->name == opts->group_name) {
+    return last_split_->part.lock();
+  }
   auto part = ProcessGroupBluefog::split(store, ranks, opts);
   auto inner = there().split(storeOf(store, opts->group_name), ranks, optionsFor(there(), opts));
-  return composed(std::move(part), std::move(inner));
+  auto made = composed(std::move(part), std::move(inner));
+  last_split_ = {opts->group_name, c10::weak_intrusive_ptr<c10d::Backend>(made)};
+  return made;
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::merge(

@@ -2,6 +2,10 @@
 
 #include <torch/headeronly/version.h>
 
+#include <mutex>
+#include <optional>
+#include <string>
+
 #include "process_group/ProcessGroupBluefog.hpp"
 
 namespace bluefog {
@@ -115,6 +119,12 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
                                              c10::intrusive_ptr<c10d::Backend> inner) const;
 
   std::once_flag told_;
+  // torch splits a group once for each of its devices, and keeps what comes first.
+  struct Split {
+    std::string name;
+    c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
+  };
+  std::optional<Split> last_split_;
 };
 
 }  // namespace bluefog

@@ -15,6 +15,16 @@ WindowStream::~WindowStream() {
   }
 }
 
+template <class Ask>
+auto WindowStream::named(const char* op, const Ask& ask) const {
+  try {
+    return ask();
+  } catch (c10::AcceleratorError& error) {
+    error.add_context(means_.label.who(op) + "the device has failed");
+    throw;
+  }
+}
+
 void WindowStream::checkCapture(const char* op) const {
   const c10::impl::VirtualGuardImpl impl(means_.device.type());
   TORCH_CHECK(!means_.memory->isCapturing(impl.getStream(means_.device).native_handle()),
@@ -36,25 +46,29 @@ void WindowStream::await(const char* op, const StreamPoint& point, Deadline dead
 
 void WindowStream::catchUp(const char* op) {
   checkCapture(op);
-  if (!StreamPoint::isReached(means_.device)) {
-    await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
-          [&] { means_.proceed(op); });
-  }
+  named(op, [&] {
+    if (!StreamPoint::isReached(means_.device)) {
+      await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
+            [&] { means_.proceed(op); });
+    }
+  });
   drain(op);
 }
 
 void WindowStream::begin(const char* op, std::function<void()> call,
                          std::function<void(std::exception_ptr)> fail) {
   checkCapture(op);
-  const auto before = std::make_shared<StreamPoint>(means_.device);
+  const auto before = named(op, [&] { return std::make_shared<StreamPoint>(means_.device); });
   const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
   worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {
       const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
       means_.memory->ignoreCaptures();
-      await(op, *before, deadline, [&] {
-        TORCH_CHECK(!ends_, means_.label.who(op),
-                    "the window has ended before the device came to it");
+      named(op, [&] {
+        await(op, *before, deadline, [&] {
+          TORCH_CHECK(!ends_, means_.label.who(op),
+                      "the window has ended before the device came to it");
+        });
       });
       call();
     } catch (...) {

@@ -1,29 +1,50 @@
-"""What a rank of test_graphs does: it captures an average, and replays it with other tensors."""
+"""What a rank of test_graphs does: it captures a call, and replays it with other tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+import torch.distributed as dist
 
 import bluefog_pg
 
+Told = tuple[list[float], list[float]]  # what came of each replay, and what should have
 
-def replayed(rank: int, _world: int, async_op: bool) -> tuple[list[float], list[float]]:
-    """What came of each replay, and what should have."""
-    bluefog_pg.set_topology()
-    near = [rank, *bluefog_pg.in_neighbor_ranks()]
+
+def replayed(rank: int, call: Callable[[torch.Tensor], torch.Tensor]) -> list[float]:
     x = torch.full((40_001,), float(rank), device="cuda")
-    bluefog_pg.neighbor_allreduce(x)  # makes what cannot be made in a capture
+    call(x)  # makes what cannot be made in a capture
     torch.cuda.synchronize()
-    graph, got, want = torch.cuda.CUDAGraph(), list[float](), list[float]()
+    graph, got = torch.cuda.CUDAGraph(), list[float]()
     with torch.cuda.graph(graph):
-        out = bluefog_pg.neighbor_allreduce(x, async_op=async_op)
-        if async_op:
-            out.wait()
-            out = out.result()[0]
+        out = call(x)
     for turn in range(5):
         x.fill_(rank + 10.0 * turn)
         graph.replay()
         got.append(out.mean().item())
-        want.append(sum(near) / len(near) + 10.0 * turn)
     graph.reset()  # before the communicator that it uses
-    return got, want
+    return got
+
+
+def averages(rank: int, _world: int, async_op: bool) -> Told:
+    bluefog_pg.set_topology()
+    near = [rank, *bluefog_pg.in_neighbor_ranks()]
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        out = bluefog_pg.neighbor_allreduce(x, async_op=async_op)
+        if not async_op:
+            return out
+        out.wait()
+        return out.result()[0]
+
+    return replayed(rank, call), [sum(near) / len(near) + 10.0 * turn for turn in range(5)]
+
+
+def sums(rank: int, world: int) -> Told:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        out = x.clone()
+        dist.all_reduce(out)
+        return out
+
+    return replayed(rank, call), [sum(range(world)) + 10.0 * turn * world for turn in range(5)]

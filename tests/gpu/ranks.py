@@ -24,10 +24,12 @@ def run(
     *args: Any,
     backend: str = "bluefog",
     limit: float = 55,
+    **settings: str,
 ) -> list[Any]:
-    """`body(rank, world, *args)` on each rank."""
+    """`body(rank, world, *args)` on each rank, with `settings` in its environment."""
     paths = (str(harness.HERE), str(HERE), os.environ.get("PYTHONPATH", ""))
-    env = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "GLOO_SOCKET_IFNAME": "lo"}
+    env |= settings
     with harness.Ranks(world, env=env) as ranks:
         ranks.start(within, backend, body.__module__, body.__qualname__, args)
         return [outcome.value for outcome in ranks.join(limit)]

@@ -92,9 +92,10 @@ def stages(capability: str) -> list[Stage]:
         Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
         tests("kernels", 90, *map(gpu, ("weighted_sum", "compression", "memory", "handles"))),
         tests("on_device", 150, *many, "tests/test_on_device.py", "-k", "cuda"),
-        tests("training", 90, *many, gpu("training")),
+        tests("training", 100, *many, gpu("training"), gpu("nccl")),
+        tests("mishaps", 60, gpu("mishaps")),
         tests("graphs", 60, *many, gpu("graphs")),
-        tests("windows", 120, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
+        tests("windows", 150, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(
             "speed", 120, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],

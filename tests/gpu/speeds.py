@@ -90,23 +90,40 @@ def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
     return found
 
 
-def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]:
-    theirs = dist.new_group(backend=other)
-    found = []
+def all_reduces(_rank: int, world: int, _device: str, other: str) -> list[Figure]:
+    """Over groups that are made anew, now the one's first and now the other's: two of NCCL's
+    communicators differ by some percent, whose ever they are."""
     # A rank alone has nothing to wait for: what is left is the way of the call.
-    rounds, most = (300, 20) if world == 1 else (9, 20)
-    for size, turns in ((4096, most), (4 * MIB, most), (BIG, most if world == 1 else 2)):
-        x = torch.zeros(size // 4, device=device)
-        text = f"{size >> 10} KiB" if size < MIB else f"{size // MIB} MiB"
+    pairs, rounds, turns = (6, 50, 20) if world == 1 else (1, 9, 2)
+    found = []
+    for pair in range(pairs):
+        names = ["bluefog", other][:: -1 if pair % 2 else 1]
+        groups = {name: dist.new_group(backend=name) for name in names}
+        found.append(all_reduces_over(groups["bluefog"], groups[other], world, rounds, turns))
+        for group in groups.values():
+            dist.destroy_process_group(group)
+    return [
+        Figure(
+            f"all_reduce of {text}, ranks: {world}, bluefog over {other}",
+            median(each.ratio for each in same),
+            (median(each.seconds[0] for each in same), median(each.seconds[1] for each in same)),
+        )
+        for text, same in zip(("4 KiB", "4 MiB", "64 MiB"), zip(*found, strict=True), strict=True)
+    ]
+
+
+def all_reduces_over(ours: Any, theirs: Any, world: int, rounds: int, turns: int) -> list[Figure]:
+    found = []
+    for size in (4096, 4 * MIB, BIG):
+        x = torch.zeros(size // 4, device="cuda")
         found.append(
             compare(
-                f"all_reduce of {text}, ranks: {world}, bluefog over {other}",
-                lambda x=x: dist.all_reduce(x),
+                "",
+                lambda x=x: dist.all_reduce(x, group=ours),
                 lambda x=x: dist.all_reduce(x, group=theirs),
-                rounds=rounds, turns=turns,
+                rounds=rounds, turns=turns if size == BIG or world == 1 else 20,
             )
         )  # fmt: skip
-    dist.destroy_process_group(theirs)
     return found
 
 

@@ -66,6 +66,20 @@ class SimulatedBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "simccl"; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds) override {}
+  c10::intrusive_ptr<Options> getBackendOptions() override { return gloo_->getBackendOptions(); }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& opts) override {
+    ++splits_;
+    auto part = gloo_->split(store, ranks, opts);
+    if (part == nullptr) {
+      return nullptr;
+    }
+    const int rank = part->getRank();
+    const int size = part->getSize();
+    return c10::make_intrusive<SimulatedBackend>(rank, size, std::move(part));
+  }
+  int splits() const { return splits_; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override {
     return issue(
@@ -170,6 +184,7 @@ class SimulatedBackend : public c10d::Backend {
   }
 
   const c10::intrusive_ptr<c10d::Backend> gloo_;
+  int splits_ = 0;
   bool is_coalescing_ = false;
   std::vector<Post> batch_;
   Tensors held_;
@@ -189,7 +204,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<SimulatedBackend, c10d::Backend, c10::intrusive_ptr<SimulatedBackend>>(module,
                                                                                     "Backend")
-      .def(py::init<int, int, c10::intrusive_ptr<c10d::Backend>>());
+      .def(py::init<int, int, c10::intrusive_ptr<c10d::Backend>>())
+      .def("comm_split_count", &SimulatedBackend::splits);  // as NCCL's
   // Kernels that take so long before they act, in the current stream.
   module.def("fill", [](const at::Tensor& tensor, double value, int milliseconds) {
     later(milliseconds, [cpu = onCpu(tensor), value]() { at::Tensor(cpu).fill_(value); });

@@ -1,0 +1,25 @@
+"""A GPU that is full, and one that fails. Alone on it: others would not find room."""
+
+from __future__ import annotations
+
+import harness
+import kernels
+import mishaps
+import ranks
+
+pytestmark = kernels.on_cuda
+
+
+def test_no_room_for_a_window() -> None:
+    told = ranks.run(mishaps.full, 2)
+    for error, mean in told:
+        harness.raised(error, "RuntimeError", text="win_create 'w': ")
+        assert mean == 1.5
+    assert any("bytes of the device's memory" in error.text for error, _ in told)
+
+
+def test_a_gpu_that_fails() -> None:
+    (got, _), (put, put_later, _) = ranks.run(mishaps.failing, 2)
+    assert got == 1.0
+    harness.raised(put, "RuntimeError", text="win_put 'w': ")
+    harness.raised(put_later, "RuntimeError", text="device-side assert")
