@@ -66,7 +66,10 @@ class Parent:
             )  # fmt: skip
 
     def fork(self, env: dict[str, str], fd: int, out: Path, host: str) -> Fork:
-        """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host."""
+        """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host.
+
+        What torch reads when it is imported is this process's.
+        """
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             request = pickle.dumps((env, str(out), host))
@@ -133,6 +136,8 @@ def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
         hosts.enter(host)
     os.environ.clear()
     os.environ.update(env | {"RANKS_FD": str(fd), "RANKS_PARENT": str(os.getppid())})
+    own = env["PYTHONPATH"].split(os.pathsep)
+    sys.path[:0] = [path for path in own if path not in sys.path]
     tempfile.tempdir = None
 
 

@@ -154,7 +154,7 @@ class Ranks:
         self.n, self.signalled = n, dict[int, float]()
         self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.dir / "tmp").mkdir()
-        self.procs: list[subprocess.Popen[bytes] | Fork] = []
+        self.procs: list[Fork] = []
         self.conns: list[Connection] = []
         self.outcomes = [Outcome(r) for r in range(n)]
         common = {"RANKS_DIR": str(self.dir), "TMPDIR": str(self.dir / "tmp"), "WORLD_SIZE": str(n)}
@@ -165,12 +165,12 @@ class Ranks:
         for rank in range(n):
             ours, theirs = socket.socketpair()
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
-            start = self._started if env else self._forked  # imports may have seen another one
             host = network.host_of(hosts, rank, n)
             own |= {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
             with theirs:
                 of_rank = environment(common | own | (env or {}))
-                self.procs.append(start(rank, of_rank, theirs.fileno(), host))
+                log = self.dir / f"out.{rank}"
+                self.procs.append(parent().fork(of_rank, theirs.fileno(), log, host))
             self.conns.append(Connection(ours.detach()))
 
     def __enter__(self) -> Self:
@@ -178,19 +178,6 @@ class Ranks:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _started(
-        self, rank: int, env: dict[str, str], fd: int, host: str
-    ) -> subprocess.Popen[bytes]:
-        command = [*(network.prefix(host) if host else ()), sys.executable, str(HERE / "inrank.py")]
-        with (self.dir / f"out.{rank}").open("wb") as out:
-            return subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                pass_fds=[fd], start_new_session=True,
-            )  # fmt: skip
-
-    def _forked(self, rank: int, env: dict[str, str], fd: int, host: str) -> Fork:
-        return parent().fork(env, fd, self.dir / f"out.{rank}", host)
 
     # -- work ------------------------------------------------------------------------------------
     def start(

@@ -187,6 +187,8 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     const std::string& name = rendezvous.record(0).socket;
     const auto variables = std::make_shared<env::Variables>();
     choose(*variables, home, interfaces::toward(records.keeper()));
+    // Ubuntu 24.04's PMIx has its other ways to keep what ranks publish broken: MPI_Init fails.
+    variables->setDefault("PMIX_MCA_gds", "hash");
     launch.emplace(rendezvous, records, home, name, *variables);
     start(home, {name, rendezvous.rank()}, false, variables, meanwhile);
   }
