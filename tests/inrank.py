@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -12,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -107,6 +109,20 @@ def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
             ended=ended,
         )
     return None
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """What bluefog_pg's logger is told meanwhile."""
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("bluefog_pg")
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
 
 
 def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> list[str]:

@@ -44,6 +44,11 @@ def frozen() -> Any:
     return wrap(sgd(model), model)
 
 
+def unmade() -> Any:
+    model = nn.Linear(2, 2, device="meta")
+    return wrap(sgd(model), model)
+
+
 def stranger() -> Any:
     return wrap(sgd(nn.Linear(2, 2)), nn.Linear(3, 3))
 
@@ -120,6 +125,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "no optimizer": (lambda: wrap(3, nn.Linear(2, 2)), "TypeError", "torch.optim.Optimizer"),
     "twice": (twice, "TypeError", "distributed already"),
     "nothing to train": (frozen, "ValueError", "requires a gradient"),
+    "no numbers": (unmade, "ValueError", "to_empty"),
     "a stranger": (stranger, "ValueError", r"none of the model's, of shapes \[\[2, 2\], \[2\]\]"),
     "overlapping": (overlapping, "ValueError", "overlap in memory"),
     "sparse": (sparse, "ValueError", "sparse gradient"),

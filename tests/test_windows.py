@@ -328,6 +328,21 @@ def test_bad_calls_are_refused(pool: harness.Pool) -> None:
             assert "[bluefog]" in error.text, (label, error)
 
 
+def made_twice(rank: int, world: int) -> list[Any]:
+    import bluefog_pg
+
+    with inrank.logged() as logged:
+        made = [bluefog_pg.win_create(torch.ones(2), "twice") for _ in range(2)]
+    bluefog_pg.win_free("twice")
+    return [*made, *logged]
+
+
+def test_a_window_that_is_there_already_is_told_of(pool: harness.Pool) -> None:
+    for rank, (*made, told) in enumerate(pool.run(made_twice)):
+        assert made == [True, False]
+        assert told.startswith(f"[bluefog] rank {rank}/4 win_create: there is a window 'twice'")
+
+
 def disagreeing(rank: int, world: int) -> list[Any]:
     """Other shapes, types and names; one that cannot make its own; and then all is well."""
     bf = ring()

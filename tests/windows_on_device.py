@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from datetime import timedelta
@@ -64,11 +63,8 @@ def ordered(device: Any, rank: int, world: int) -> list[str]:
 def reached(device: Any, rank: int, world: int) -> list[Any]:
     """A put along the ring and one that no topology names; fetched likewise; how many bytes went
     through the host; what was logged."""
-    logged: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("bluefog_pg").addHandler(handler)
-    window = ring_window(device, world, rank + 1.0)
+    with inrank.logged() as logged:
+        window = ring_window(device, world, rank + 1.0)
     (source,), (destination,) = window.sources, window.destinations
     dist.barrier()
     before = messages()

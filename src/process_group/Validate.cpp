@@ -84,6 +84,13 @@ bool hasMemory(const at::Tensor& tensor) {
   return tensor.storage().nbytes() >= needed;
 }
 
+// Why a tensor that is there cannot be one of a CPU's call.
+std::string whyNotOfCpu(const at::Tensor& tensor) {
+  return tensor.is_meta() ? ", where tensors have no numbers"
+                          : ", for which this group has no backend (`python -m bluefog_pg` says "
+                            "why); only CPU tensors are supported";
+}
+
 }  // namespace
 
 std::string Validate::who() const {
@@ -96,7 +103,7 @@ void Validate::tensor(const at::Tensor& tensor, const char* what) const {
                     "; only dense (strided) tensors are supported");
   TORCH_CHECK_VALUE(
       tensor.device().type() == device_, who(), what, " is on device ", tensor.device(),
-      device_ == c10::kCPU ? "; only CPU tensors are supported"
+      device_ == c10::kCPU ? whyNotOfCpu(tensor)
                            : "; tensors of one call must be on one device, move it with .to()");
   TORCH_CHECK_VALUE(!tensor.is_nested(), who(), what, " is nested; pass its parts");
   TORCH_CHECK_VALUE(hasMemory(tensor), who(), what,
@@ -155,7 +162,7 @@ void Validate::sparse(const at::Tensor& tensor, const char* what) const {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kSparse, who(), what,
                     " is not a sparse COO tensor");
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), who(), what, " is on device ", tensor.device(),
-                    "; only CPU tensors are supported");
+                    whyNotOfCpu(tensor));
 }
 
 void Validate::sameLength(size_t length, const char* what, size_t expected,

@@ -105,6 +105,11 @@ class Planning:
                 )
         if not mine:
             self._fail("no parameter of the optimizer requires a gradient")
+        if any(param.is_meta for param in mine):
+            self._fail(
+                "there are parameters on device meta, where they have no numbers: "
+                'model.to_empty(device="cpu"), and fill them, before the optimizer is made'
+            )
 
     def check_parameters(self, mine: Sequence[Parameter]) -> None:
         """Those that the optimizer is to train.

@@ -62,7 +62,12 @@ _handles: dict[object, WindowWork] = {}  # of what nobody has waited for
 
 def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
     """Collective: make a window, as `Window`. False where there is one of this name."""
-    if isinstance(name, str) and name in member_of(group).windows:
+    member = member_of(group)
+    if isinstance(name, str) and name in member.windows:
+        _log.warning(
+            "%s win_create: there is a window %r, and the tensor is in none; win_free frees it",
+            member.who, name,
+        )  # fmt: skip
         return False
     Window(tensor, name, zero_init=zero_init, group=group)
     return True
