@@ -98,3 +98,10 @@ def test_errors_are_made_up_for(pool: harness.Pool, kind: str, topology: str) ->
     for spread, sent in pool.run(agreed, kind, topology):
         assert spread < (0.3 if kind == "random-k" else 1e-4)
         assert 1 <= sent < 1.2
+
+
+def test_places_beyond_int32_are_refused() -> None:
+    from bluefog_pg import optim
+
+    with pytest.raises(ValueError, match="2147483648 numbers"):
+        optim.TopK(0.1).compress(torch.empty(1 << 31, device="meta"))

@@ -6,8 +6,8 @@
 
 namespace bluefog {
 
-Dtype dtypeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+Dtype dtypeOf(at::ScalarType type) {
+  switch (type) {
     case at::kByte:
       return Dtype::kUInt8;
     case at::kChar:

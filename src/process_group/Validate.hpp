@@ -76,7 +76,10 @@ class Validate {
   const c10::DeviceType device_;
 };
 
-Dtype dtypeOf(const at::Tensor& tensor);
+Dtype dtypeOf(at::ScalarType type);
+inline Dtype dtypeOf(const at::Tensor& tensor) {
+  return dtypeOf(tensor.scalar_type());
+}
 // "float32", for messages.
 std::string typeName(const at::Tensor& tensor);
 // With kind, element type and count of the tensor.

@@ -93,6 +93,11 @@ class TopK(_Sparse):
         super().__init__(ratio, min(1.0, 2 * ratio) if gamma is None else gamma)
 
     def compress(self, tensor: Tensor) -> Tensor:
+        if tensor.numel() > torch.iinfo(torch.int32).max:
+            raise ValueError(
+                f"[bluefog] TopK: {tensor.numel()} numbers in one bucket, of which int32 does not "
+                "tell the places; RandomK has no such limit"
+            )
         return forms_of(tensor).pick_largest(tensor, self._count(tensor))
 
     def decompress(self, message: Tensor, like: Tensor) -> Tensor:

@@ -4,6 +4,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "process_group/Validate.hpp"
+#include "transport/device/PluginsType.hpp"
+
 namespace bluefog {
 namespace {
 
@@ -19,18 +22,10 @@ size_t count(const at::Tensor& tensor) {
 }
 
 bluefog_type typeOf(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return BLUEFOG_F16;
-    case at::kBFloat16:
-      return BLUEFOG_BF16;
-    case at::kFloat:
-      return BLUEFOG_F32;
-    case at::kDouble:
-      return BLUEFOG_F64;
-    default:
-      TORCH_CHECK_TYPE(false, "[bluefog] there are no messages of ", type);
-  }
+  const Dtype dtype = dtypeOf(type);
+  const auto known = pluginsType(dtype);
+  TORCH_CHECK_TYPE(known && isFloating(dtype), "[bluefog] there are no messages of ", type);
+  return *known;
 }
 
 bluefog_type typeOf(const at::Tensor& tensor) {
