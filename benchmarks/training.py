@@ -7,6 +7,8 @@ down: needs root.
 python benchmarks/training.py                       everything: half an hour
 python benchmarks/training.py --parts exact,epochs  of exact, overhead, slow, epochs, accurate and
                                                     scaling
+python benchmarks/training.py --device cuda         on GPUs, which ranks share where there are less:
+                                                    exact and epochs, which emulate nothing
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +24,37 @@ import launch
 
 RESULTS = Path(__file__).parent / "results" / "training.json"
 PARTS = ("exact", "overhead", "slow", "epochs", "accurate", "scaling")
+COMPUTING = ("exact", "epochs")  # what is not emulated
+PEERS = {"cpu": "gloo", "cuda": "nccl"}
 
 
 def verdict(what: str, limit: str, found: float, reached: bool) -> str:
     return f"{what:<66} {limit:>8} {found:>7.2g} {'reached' if reached else 'missed'}"
 
 
-def exact() -> dict[str, Any]:
+def exact(device: str) -> dict[str, Any]:
     """Error of one-peer exponential-2 averaging of float64 after log2(n) steps."""
     found: dict[str, Any] = {}
     for n in (2, 4, 8, 16):
-        found[str(n)] = launch.run_ranks("training_run.py", n, {"measure": "exact"}, 120)
+        found[str(n)] = launch.run_ranks(
+            "training_run.py", n, {"measure": "exact", "device": device}, 120
+        )
         what = f"error of one-peer exponential-2, {n} ranks, after {n.bit_length() - 1} steps"
         print(verdict(what, "<= 1e-12", found[str(n)], found[str(n)] <= 1e-12))
     return found
 
 
-def epochs() -> dict[str, Any]:
+def epochs(device: str) -> dict[str, Any]:
     """Test accuracy of the ranks' mean after 30 epochs of digits, over ten seeds.
 
     By SGD with momentum, at a learning rate that falls from 0.1 to 0.
     """
-    methods = [f"{method} sgd0.1" for method in ("ddp gloo", "awc", "atc", "atc int8", "win_put")]
+    names = (f"ddp {PEERS[device]}", "awc", "atc", "atc int8", "win_put")
+    methods = [f"{name} sgd0.1" for name in names]
     found: dict[str, Any] = {}
     for n in (4, 8):
         plan = {"measure": "after_epochs", "methods": methods, "seeds": 10, "epochs": 30}
+        plan["device"] = device
         found[str(n)] = launch.run_ranks("training_run.py", n, plan, 900)
         for method in methods[1:]:
             points = 100 * (found[str(n)][method] - found[str(n)][methods[0]])
@@ -56,7 +63,7 @@ def epochs() -> dict[str, Any]:
     return found
 
 
-def overhead() -> dict[str, Any]:
+def overhead(_device: str) -> dict[str, Any]:
     """Of a step of 4 ranks on this host, of a net of 4.5 MB that computes for 20 ms."""
     plan = {"measure": "rate", "width": 1024, "seconds": 0.02, "steps": 30}
     methods = ["none", "awc", "ddp gloo", "atc", "awc bf16", "ddp bluefog"]
@@ -71,7 +78,7 @@ def overhead() -> dict[str, Any]:
     return {"runs": runs}
 
 
-def slow() -> dict[str, Any]:
+def slow(_device: str) -> dict[str, Any]:
     """Seconds until the loss is 0.2, one of 4 ranks computing for 50 ms a step, the others 10."""
     plan = {"measure": "beside_a_slow_rank", "width": 128, "seconds": 0.01, "limit": 6.0}
     methods = ("ddp gloo", "ddp bluefog", "gradient_allreduce", "awc", "win_put", "pairs")
@@ -89,7 +96,7 @@ def slow() -> dict[str, Any]:
     return found
 
 
-def accurate() -> dict[str, Any]:
+def accurate(_device: str) -> dict[str, Any]:
     """Seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s, a net of 17.6 MB.
 
     50 ms of computing are 2 % of the time that its all_reduce takes; ResNet-50's on a V100 are 1 %.
@@ -121,7 +128,7 @@ def accurate() -> dict[str, Any]:
     return found
 
 
-def scaling() -> dict[str, Any]:
+def scaling(_device: str) -> dict[str, Any]:
     """Steps of 200 ms of computing on 1 to 16 hosts, 1 Gbit/s, against such without communication.
 
     All hosts share this machine's cores: a step without communication takes longer on many, too.
@@ -146,18 +153,25 @@ def scaling() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default=",".join(PARTS))
-    parts = parser.parse_args().parts.split(",")
-    if unknown := set(parts) - set(PARTS):
-        sys.exit(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=PEERS, default="cpu")
+    parser.add_argument("--parts", help="default: all of the device's")
+    args = parser.parse_args()
+    collectives.require_device(parser, args.device)
+    there = PARTS if args.device == "cpu" else COMPUTING
+    parts = args.parts.split(",") if args.parts else there
+    if unknown := set(parts) - set(there):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
+    out = RESULTS if args.device == "cpu" else RESULTS.with_stem("training_cuda")
+    found = json.loads(out.read_text()) if out.exists() else {}
     found["machine"] = collectives.machine()
     for part in parts:
         measure = {f.__name__: f for f in (exact, overhead, slow, epochs, accurate, scaling)}[part]
         print(f"{part}: {measure.__doc__}")
-        found[part] = measure()
-        RESULTS.write_text(json.dumps(found, indent=1))
+        found[part] = measure(args.device)
+        out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

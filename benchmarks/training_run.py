@@ -180,13 +180,13 @@ def exact(me: launch.Rank) -> float:
         torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
         for rank in range(me.n)
     ]
-    x, mean = numbers[me.rank], torch.stack(numbers).mean(0)
+    x, mean = numbers[me.rank].to(me.device()), torch.stack(numbers).mean(0)
     for step in range(me.n.bit_length() - 1):
         to, source = (me.rank + 2**step) % me.n, (me.rank - 2**step) % me.n
         x = bluefog_pg.neighbor_allreduce(
             x, self_weight=0.5, src_weights={source: 0.5}, dst_weights=[to]
         )
-    return me.slowest("error", ((x - mean).abs().max() / mean.abs().max()).item())
+    return me.slowest("error", ((x.cpu() - mean).abs().max() / mean.abs().max()).item())
 
 
 def after_epochs(me: launch.Rank, method: str) -> float:
@@ -194,11 +194,11 @@ def after_epochs(me: launch.Rank, method: str) -> float:
 
     Learning rates fall as a cosine.
     """
-    total = torch.zeros(())
+    total, device = torch.zeros(()), me.device()
     for seed in range(me.args["seeds"]):
-        images, labels, *held_out = digits.load_data(me.rank, me.n, seed)
+        images, labels, *held_out = digits.load_data(me.rank, me.n, seed, device)
         torch.manual_seed(seed)
-        net, optimizer = make_training(method, digits.make_net())
+        net, optimizer = make_training(method, digits.make_net().to(device))
         shuffle, epochs = torch.Generator().manual_seed(seed + me.rank), me.args["epochs"]
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
         for _ in range(epochs):

@@ -124,7 +124,8 @@ def test_averaging_on_gpus_is_compared_with_nccl(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_averaging_on_gpus_needs_one() -> None:
-    ran = run_script([sys.executable, str(BENCHMARKS / "neighbors.py"), "--device", "cuda"])
+@pytest.mark.parametrize("program", ["collectives", "neighbors", "training"])
+def test_what_is_measured_on_gpus_needs_one(program: str) -> None:
+    ran = run_script([sys.executable, str(BENCHMARKS / f"{program}.py"), "--device", "cuda"])
     assert ran.code == 2, ran.out
     assert ran.out.endswith("--device cuda: torch finds no cuda device here\n"), ran.out
