@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,16 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def run(device: str) -> Callable[..., list[Any]]:
     def on_ranks(
-        body: Callable[..., Any], world: int, *args: Any, kernels: str = "own", **named: Any
+        body: Callable[..., Any],
+        world: int,
+        *args: Any,
+        kernels: str = "own",
+        dead: Iterable[int] = (),
+        **env: str,
     ) -> Any:
-        if named.get("BLUEFOG_TRANSPORT") == "mpi":
+        if env.get("BLUEFOG_TRANSPORT") == "mpi":
             hosts.need_mpi()
-        return on_device.run(body, device, world, *args, **kernels_of(device, kernels), **named)
+        env |= kernels_of(device, kernels)
+        return on_device.run(body, device, world, *args, dead=dead, **env)
 
     return on_ranks

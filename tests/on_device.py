@@ -1,4 +1,4 @@
-"""Bodies of ranks on an accelerator, simulated or a GPU."""
+"""Accelerators for tests, simulated or a GPU, and ranks on one."""
 
 from __future__ import annotations
 

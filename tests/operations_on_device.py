@@ -149,10 +149,8 @@ def untouched(device: Any, rank: int, world: int) -> list[Any]:
     return [x.cpu()[0].item(), here[0].item(), got.cpu()[0].item(), len(works), kinds]
 
 
-def split(device: Any, rank: int, world: int) -> list[Any]:
-    """Halves of a group that is bound to a device, one rank left out of them."""
-    import bluefog_pg
-
+def bind(device: Any, rank: int, world: int) -> torch.device:
+    """A group that is bound to a device, in place of the one that is there."""
     dist.destroy_process_group()
     own = torch.device(device.name, 0)
     dist.init_process_group(
@@ -160,14 +158,28 @@ def split(device: Any, rank: int, world: int) -> list[Any]:
         init_method=f"file://{inrank.directory() / 'bound'}", rank=rank, world_size=world,
         device_id=own,
     )  # fmt: skip
+    return own
+
+
+def split(device: Any, rank: int, world: int) -> list[Any]:
+    """Halves of a group that is bound to a device, one rank left out of them; and once more, which
+    torch gives the same name, and, where the first ones are still there, another."""
+    import bluefog_pg
+
+    own = bind(device, rank, world)
     parent: Any = dist.group.WORLD._get_backend(own)  # type: ignore[union-attr]
-    part = dist.split_group(split_ranks=[[0, 2], [1, 3]])
     told: list[Any] = []
-    for on in (own, "cpu") if part else ():
-        x = torch.full((4,), rank + 1.0, device=on)
-        dist.all_reduce(x, group=part)
-        mean = bluefog_pg.neighbor_allreduce(torch.full((4,), rank + 1.0, device=on), group=part)
-        told += [x[0].item(), mean[0].item()]
+    for keeps in (False, True, True):
+        part = dist.split_group(split_ranks=[[0, 2], [1, 3]])
+        for on in (own, "cpu") if part else ():
+            x = torch.full((4,), rank + 1.0, device=on)
+            dist.all_reduce(x, group=part)
+            mean = bluefog_pg.neighbor_allreduce(
+                torch.full((4,), rank + 1.0, device=on), group=part
+            )
+            told += [x[0].item(), mean[0].item()]
+        if part and not keeps:
+            dist.destroy_process_group(part)
     x = torch.ones(1, device=own)
     dist.all_reduce(x)
     return [*told, x.item(), parent.comm_split_count()]
@@ -192,6 +204,24 @@ def mixed(device: Any, rank: int, world: int) -> list[Any]:
             told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1 - rank))
     dist.barrier()
     return told
+
+
+def on_another(device: Any, rank: int, world: int) -> list[Any]:
+    """Tensors of another device than the one that the group is bound to, and of both."""
+    import bluefog_pg
+
+    own = bind(device, rank, world)
+    bluefog_pg.set_topology()
+    x, other = torch.ones(2, device=own), torch.ones(2, device=torch.device(device.name, 1))
+    backend: Any = dist.group.WORLD._get_backend(own)  # type: ignore[union-attr]
+    return [
+        inrank.catch(bluefog_pg.neighbor_allreduce, other),
+        inrank.catch(bluefog_pg.neighbor_allgather, other),
+        inrank.catch(bluefog_pg.pair_gossip, other, 1 - rank),
+        inrank.catch(bluefog_pg.neighbor_allreduce, [x, other]),
+        inrank.catch(backend.allgather, [[x, other]], [x]),
+        bluefog_pg.neighbor_allreduce(x)[0].item(),
+    ]
 
 
 def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:

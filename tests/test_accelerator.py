@@ -219,12 +219,12 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     from bluefog_pg import _accelerator
 
     said = {"none": None, "cpu:gloo": ("cpu", "gloo"), "cpu:GLOO:/x": ("cpu", "gloo"), "": None}
+    if dist.is_nccl_available():
+        said["cuda:NCCL"] = ("cuda", "nccl")
     for value, expected in said.items():
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
         found = _accelerator.found()  # "": nothing, where these tests run
         assert (found and (found.device, found.backend)) == expected
-    if dist.is_nccl_available():
-        said["cuda:NCCL"] = ("cuda", "nccl")
     nccl = () if dist.is_nccl_available() else ("cuda:nccl",)
     for wrong in (
         "cuda:nothing", "gloo", ":gloo", "nowhere:gloo", "cuda:bluefog", "cpu:mpi", "cpu:nccl",

@@ -50,9 +50,9 @@ def test_what_c10d_calls_comes_through(run: Run) -> None:
 
 
 def test_split_group(run: Run) -> None:
-    pairs = [4.0, 2.0] * 2, [6.0, 3.0] * 2
+    pairs = [4.0, 2.0] * 6, [6.0, 3.0] * 6
     told = run(operations_on_device.split, 5)
-    assert told == [[*pairs[0], 5.0, 1], [*pairs[1], 5.0, 1]] * 2 + [[5.0, 1]]
+    assert told == [[*pairs[0], 5.0, 3], [*pairs[1], 5.0, 3]] * 2 + [[5.0, 3]]
 
 
 @pytest.mark.parametrize("kind", ["orders", "communications", "compressions", "models"])
@@ -87,6 +87,16 @@ def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int) -> N
             harness.raised(error, "Mismatch", text="on an accelerator")
 
 
+def test_tensors_of_another_device_than_the_groups(run: Run, device: str) -> None:
+    if device == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("one CUDA device")
+    for *errors, in_both, mean in run(operations_on_device.on_another, 2):
+        for error in errors:
+            harness.raised(error, "ValueError", text=f"and the group is bound to {device}:0")
+        harness.raised(in_both, "ValueError", text="tensors of one call must be on one device")
+        assert mean == 1.0
+
+
 def test_parameters_on_a_cpu_and_on_a_device(run: Run) -> None:
     for window, optimizer in run(operations_on_device.on_two_devices, 2):
         harness.raised(window, "ValueError", text="must be on one device")
@@ -96,7 +106,8 @@ def test_parameters_on_a_cpu_and_on_a_device(run: Run) -> None:
 def test_a_dead_neighbour_is_named_and_nobody_hangs(run: Run) -> None:
     told = run(operations_on_device.bereft, 4, dead=[2])
     for rank in (1, 3):
-        harness.raised(told[rank], "PeerFailed", ranks=[2])
+        error = harness.raised(told[rank], "PeerFailed", ranks=[2])
+        assert error.took() < harness.WITHIN
     assert told[0] is None
 
 
@@ -108,7 +119,7 @@ def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
 
 
 def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:
-    count = torch.cuda.device_count() if device == "cuda" else 1
+    count = torch.cuda.device_count() if device == "cuda" else 2
     assert run(operations_on_device.placed, 2) == [
         [f"{device}:{rank % count}", True] for rank in range(2)
     ]

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -169,6 +170,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   virtual c10::intrusive_ptr<ProcessGroupBluefog> sibling(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       c10::intrusive_ptr<bluefog::Options> options) const;
+  // split(), in a store that no other part uses.
+  virtual c10::intrusive_ptr<c10d::Backend> splitIn(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts);
   const Frontend& frontend() const { return frontend_; }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
   Coalescing& coalescing() { return coalescing_; }
@@ -200,7 +205,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   }
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
   std::vector<int> othersHere() const;
-  Validate validateThere(const char* op) const;
+  Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
   WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,
@@ -260,6 +265,14 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Accelerator> accelerator_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;
+
+  // torch splits a group once for each of its devices, with one store, and keeps what comes first.
+  struct Split {
+    c10::intrusive_ptr<c10d::Store> store;
+    c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
+  };
+  std::optional<Split> last_split_;
+  std::map<std::string, int> splits_;  // of each name
 };
 
 }  // namespace bluefog

@@ -12,15 +12,19 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Devices of a call's tensors: the accelerator's, and another.
+// Of a call's tensors: the first one's, and one that is another.
 struct Devices {
-  const Accelerator& accelerator;
-  std::optional<c10::Device> there = std::nullopt;
-  std::optional<c10::Device> here = std::nullopt;
+  std::optional<c10::Device> first;
+  std::optional<c10::Device> other;
 
   void add(const at::Tensor& tensor) {
-    if (tensor.defined()) {
-      (accelerator.carries(tensor) ? there : here) = tensor.device();
+    if (!tensor.defined()) {
+      return;
+    }
+    if (!first) {
+      first = tensor.device();
+    } else if (tensor.device() != *first) {
+      other = tensor.device();
     }
   }
   template <class List>
@@ -54,12 +58,12 @@ bool ProcessGroupComposed::goesThere(const char* op, const Lists&... tensors) co
   if (accelerator() == nullptr) {
     return false;
   }
-  Devices devices{*accelerator()};
+  Devices devices;
   (devices.add(tensors), ...);
-  TORCH_CHECK_VALUE(!devices.there || !devices.here, who(op),
-                    "tensors of one call must be on one device; here are some on ", *devices.here,
-                    " and some on ", *devices.there);
-  return devices.there.has_value();
+  TORCH_CHECK_VALUE(!devices.other, who(op),
+                    "tensors of one call must be on one device; here are some on ", *devices.first,
+                    " and some on ", *devices.other);
+  return devices.first && devices.first->type() == accelerator()->type();
 }
 
 c10d::Backend& ProcessGroupComposed::there() {
@@ -237,17 +241,12 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
 }
 
 // Of the ranks that are left out the accelerator's backend may want something, too.
-c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::split(
+c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::splitIn(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
-  if (last_split_ && last_split_->name == opts->group_name) {
-    return last_split_->part.lock();
-  }
-  auto part = ProcessGroupBluefog::split(store, ranks, opts);
+  auto part = ProcessGroupBluefog::splitIn(store, ranks, opts);
   auto inner = there().split(storeOf(store, opts->group_name), ranks, optionsFor(there(), opts));
-  auto made = composed(std::move(part), std::move(inner));
-  last_split_ = {opts->group_name, c10::weak_intrusive_ptr<c10d::Backend>(made)};
-  return made;
+  return composed(std::move(part), std::move(inner));
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::merge(

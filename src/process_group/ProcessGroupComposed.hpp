@@ -3,8 +3,8 @@
 #include <torch/headeronly/version.h>
 
 #include <mutex>
-#include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "process_group/ProcessGroupBluefog.hpp"
 
@@ -69,9 +69,6 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   bool supportsCoalescing() const override { return backend()->supportsCoalescing(); }
   WorkPtr endCoalescing() override;
 
-  c10::intrusive_ptr<c10d::Backend> split(
-      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
-      const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& opts,
                                           const int& rank, const int& size) override;
@@ -103,6 +100,9 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   void shutdown() override;
 
  protected:
+  c10::intrusive_ptr<c10d::Backend> splitIn(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
   c10::intrusive_ptr<ProcessGroupBluefog> sibling(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       c10::intrusive_ptr<bluefog::Options> options) const override;
@@ -119,12 +119,6 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
                                              c10::intrusive_ptr<c10d::Backend> inner) const;
 
   std::once_flag told_;
-  // torch splits a group once for each of its devices, and keeps what comes first.
-  struct Split {
-    std::string name;
-    c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
-  };
-  std::optional<Split> last_split_;
 };
 
 }  // namespace bluefog

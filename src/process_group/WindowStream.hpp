@@ -40,9 +40,6 @@ class WindowStream {
   void drain(const char* op);
 
  private:
-  // What torch says of a device that has failed, with who has found that.
-  template <class Ask>
-  auto named(const char* op, const Ask& ask) const;
   void checkCapture(const char* op) const;
   void await(const char* op, const StreamPoint& point, Deadline deadline,
              const std::function<void()>& proceed) const;

@@ -7,6 +7,7 @@
 #include <exception>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "process_group/Call.hpp"
@@ -81,12 +82,20 @@ bool ProcessGroupBluefog::areAccelerators(const Tensors& tensors) const {
                      [this](const at::Tensor& tensor) { return accelerator_->carries(tensor); });
 }
 
-Validate ProcessGroupBluefog::validateThere(const char* op) const {
+// On another device than the group's the backend would refuse it, and only on this rank.
+Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tensors) const {
   checkProcess(op);
   const Validate validate(engine_->members(), op, accelerator_->type());
   TORCH_CHECK(!coalescing_.isOn(), validate.who(),
               "an accelerator's backend has one batch at a time, and this is one itself; call it "
               "outside of startCoalescing() and endCoalescing()");
+  const std::optional<at::Device> bound = getBoundDeviceId();
+  for (const at::Tensor& tensor : tensors) {
+    const bool is_there = accelerator_->carries(tensor);
+    TORCH_CHECK_VALUE(!is_there || !bound || tensor.device() == *bound, validate.who(),
+                      "a tensor is on ", tensor.device(), ", and the group is bound to ", *bound,
+                      " (init_process_group's device_id); move it there with .to()");
+  }
   return validate;
 }
 
@@ -137,7 +146,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
                                                     const Edges& edges,
                                                     const MessageOptions& opts) {
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
-  const Validate validate = validateThere(name(kind));
+  const Validate validate = validateThere(name(kind), inputs);
   for (const at::Tensor& input : inputs) {
     validate.summable(input);
   }
@@ -156,7 +165,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   RECORD_FUNCTION(title, std::vector<c10::IValue>());
   Tensors all = inputs;
   all.push_back(like);
-  const Validate validate = validateThere(opts.is_of_all ? "allgather" : name(kind));
+  const Validate validate = validateThere(opts.is_of_all ? "allgather" : name(kind), all);
   for (const at::Tensor& tensor : all) {
     validate.rows(tensor);
     validate.sameRows(tensor, like);

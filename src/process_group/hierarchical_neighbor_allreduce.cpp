@@ -14,7 +14,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
   checkProcess(name(kind));
   const bool goes_there = isAccelerators(input);
   const Validate validate =
-      goes_there ? validateThere(name(kind)) : Validate(engine_->members(), name(kind));
+      goes_there ? validateThere(name(kind), {input}) : Validate(engine_->members(), name(kind));
   validate.summable(input);
   const auto self = std::find(locals.begin(), locals.end(), rank_);
   TORCH_CHECK_VALUE(self != locals.end(), validate.who(), "this rank is not on its own machine");

@@ -20,10 +20,24 @@ c10::intrusive_ptr<Options> optionsFrom(const c10::intrusive_ptr<c10d::Backend::
 
 }  // namespace
 
+// The name comes again when a part of that name is gone.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   checkProcess("split");
+  if (last_split_ && last_split_->store == store) {
+    return last_split_->part.lock();
+  }
+  const std::string& name = opts->group_name;
+  const std::string own = name + "/" + std::to_string(++splits_[name]);
+  auto part = splitIn(c10::make_intrusive<c10d::PrefixStore>(own, store), ranks, opts);
+  last_split_ = {store, c10::weak_intrusive_ptr<c10d::Backend>(part)};
+  return part;
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::splitIn(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   const Validate validate(engine_->members(), "split");
   std::vector<uint64_t> global_ranks;
   for (const int rank : ranks) {
@@ -34,8 +48,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
   if (own == ranks.end()) {
     return nullptr;
   }
-  return sibling(c10::make_intrusive<c10d::PrefixStore>(opts->group_name, store),
-                 static_cast<int>(std::distance(ranks.begin(), own)),
+  return sibling(store, static_cast<int>(std::distance(ranks.begin(), own)),
                  static_cast<int>(ranks.size()), optionsFrom(opts, std::move(global_ranks)));
 }
 

@@ -19,7 +19,7 @@ def test_no_room_for_a_window() -> None:
 
 
 def test_a_gpu_that_fails() -> None:
-    (got, _), (put, put_later, _) = ranks.run(mishaps.failing, 2)
+    (got,), (put, put_later) = ranks.run(mishaps.failing, 2)
     assert got == 1.0
     harness.raised(put, "RuntimeError", text="win_put 'w': ")
     harness.raised(put_later, "RuntimeError", text="device-side assert")

@@ -1,4 +1,4 @@
-"""A simulated accelerator: torch's device "simulated", and its backend "simccl".
+"""A simulated accelerator: torch's device "simulated", two of them, and its backend "simccl".
 
 Its streams, events and memory behave as a GPU's do, in threads of the process. It says nothing of
 CUDA, of NCCL, or of how fast anything is: only whether our code has them do the right things in the
@@ -47,9 +47,9 @@ def load() -> Any:
     torch.utils.rename_privateuse1_backend("simulated")
     device: Any = types.ModuleType("torch.simulated")
     device.is_available = lambda: True
-    device.device_count = lambda: 1
-    device.current_device = lambda: 0
-    device.set_device = lambda _: None
+    device.device_count = lambda: 2
+    device.current_device = _simulated.current_device
+    device.set_device = _simulated.set_device
     torch._register_device_module("simulated", device)
     dist.Backend.register_backend("simccl", _create, devices=["simulated"])
     return _simulated

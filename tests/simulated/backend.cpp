@@ -213,6 +213,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("copy", [](const at::Tensor& to, const at::Tensor& from, int milliseconds) {
     later(milliseconds, [to = onCpu(to), from = onCpu(from)]() { at::Tensor(to).copy_(from); });
   });
+  module.def("current_device",
+             [] { return c10::impl::VirtualGuardImpl(kType).getDevice().index(); });
+  module.def("set_device", [](c10::DeviceIndex index) {
+    c10::impl::VirtualGuardImpl(kType).setDevice({kType, index});
+  });
   module.def("exchange_stream", &simulated::exchangeCurrentId);
   module.def("is_idle", [] { return simulated::current().isIdle(); });
   module.def(

@@ -1,6 +1,7 @@
-// A simulated accelerator behind torch's PrivateUse1: host memory, streams that are threads, and an
-// allocator that spoils what is freed in the order of the streams, so that what is used too late,
-// or too early, is NaN. Its own operators but a few wait for the current stream and run on the CPU.
+// Two simulated accelerators behind torch's PrivateUse1: host memory, streams that are threads, and
+// an allocator that spoils what is freed in the order of the streams, so that what is used too
+// late, or too early, is NaN. Its own operators but a few wait for the current stream and run on
+// the CPU.
 #include "streams.hpp"
 
 #include <ATen/ATen.h>
@@ -8,6 +9,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
@@ -26,9 +28,10 @@ Stream& stream(int64_t id) {
 namespace {
 
 thread_local int64_t current_id = 0;
+thread_local c10::DeviceIndex current_device = 0;
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
-const c10::Device kDevice(kType, 0);
+constexpr c10::DeviceIndex kDevices = 2;  // whose streams are the same
 
 }  // namespace
 
@@ -82,7 +85,7 @@ struct Allocator final : c10::Allocator {
     spoil(memory, rounded);
     const std::lock_guard lock(blocks_mutex);
     blocks[memory] = {rounded, &current(), {}};
-    return {memory, memory, &release, kDevice};
+    return {memory, memory, &release, c10::Device(kType, current_device)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -93,27 +96,31 @@ REGISTER_ALLOCATOR(kType, &allocator);
 
 // ---- streams and events, as torch sees them ----
 struct Guard final : c10::impl::DeviceGuardImplInterface {
-  static c10::Stream named(int64_t id) { return c10::Stream(c10::Stream::UNSAFE, kDevice, id); }
+  static c10::Stream named(c10::Device device, int64_t id) {
+    return c10::Stream(c10::Stream::UNSAFE, device, id);
+  }
   static Event& eventOf(void* event) { return *static_cast<Event*>(event); }
 
   c10::DeviceType type() const override { return kType; }
-  c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
-  c10::Device getDevice() const override { return kDevice; }
-  void setDevice(c10::Device) const override {}
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Device exchangeDevice(c10::Device to) const override {
+    return {kType, std::exchange(current_device, to.index())};
+  }
+  c10::Device getDevice() const override { return {kType, current_device}; }
+  void setDevice(c10::Device to) const override { current_device = to.index(); }
+  void uncheckedSetDevice(c10::Device to) const noexcept override { current_device = to.index(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
 
-  c10::Stream getStream(c10::Device) const override { return named(current_id); }
-  c10::Stream getDefaultStream(c10::Device) const override { return named(0); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+  c10::Stream getStream(c10::Device device) const override { return named(device, current_id); }
+  c10::Stream getDefaultStream(c10::Device device) const override { return named(device, 0); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
     static std::atomic<int> next{0};
-    return named(2 + next++ % (kStreams - 2));
+    return named(device, 2 + next++ % (kStreams - 2));
   }
   c10::Stream getNewStream(c10::Device device, int) const override {
     return getStreamFromGlobalPool(device, false);
   }
   c10::Stream exchangeStream(c10::Stream to) const override {
-    return named(exchangeCurrentId(to.id()));
+    return named(to.device(), exchangeCurrentId(to.id()));
   }
   void* getStreamNativeHandle(const c10::Stream it) const override { return &stream(it.id()); }
   bool queryStream(const c10::Stream& it) const override { return stream(it.id()).isIdle(); }
@@ -160,7 +167,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   bool isAvailable() const override { return true; }
   bool isBuilt() const override { return true; }
-  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex deviceCount() const override { return kDevices; }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t) const override {
     TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
     TORCH_CHECK(false, "the simulated device resizes no storage");
@@ -176,12 +183,15 @@ using Sizes = c10::IntArrayRef;
 using Type = std::optional<at::ScalarType>;
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-at::Tensor empty(Sizes sizes, Type type, std::optional<at::Layout>, std::optional<at::Device>,
-                 std::optional<bool>, std::optional<at::MemoryFormat> format) {
+at::Tensor empty(Sizes sizes, Type type, std::optional<at::Layout>,
+                 std::optional<at::Device> device, std::optional<bool>,
+                 std::optional<at::MemoryFormat> format) {
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(sizes, &allocator, kKeys, type.value_or(at::kFloat), format);
 }
 at::Tensor emptyStrided(Sizes sizes, Sizes strides, Type type, std::optional<at::Layout>,
-                        std::optional<at::Device>, std::optional<bool>) {
+                        std::optional<at::Device> device, std::optional<bool>) {
+  const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_strided_generic(sizes, strides, &allocator, kKeys,
                                            type.value_or(at::kFloat));
 }

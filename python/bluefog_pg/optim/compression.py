@@ -34,8 +34,8 @@ class Cast:
     gamma = 1.0
 
     def __init__(self, dtype: torch.dtype) -> None:
-        if not dtype.is_floating_point:
-            raise ValueError(f"[bluefog] Cast: dtype must be a floating type, not {dtype}")
+        if not dtype.is_floating_point or dtype.itemsize > 4:
+            raise ValueError(f"[bluefog] Cast: dtype must be a narrow floating type, not {dtype}")
         self._dtype = dtype
 
     def compress(self, tensor: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class Formulas:
 
 
 def _limited(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """By way of float32, as kernels do."""
+    """By way of float32, as kernels do for types that are no wider."""
     most = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
     return tensor.float().clamp(-most, most).to(dtype)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("bluefog_pg")
+_NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
 _numbers = itertools.count(1)  # of the windows that this process, as rank 0 of a group, has made
 
 
@@ -154,13 +155,19 @@ def meet(member: Member, call: str) -> None:
     try:
         all_gather(table, mine, group=member.group)
     except dist.DistError as error:
-        _, _, why = str(error).partition(": ")
-        error.args = (f"{member.who} {call}: {why}",)
-        raise
+        raise _told_by(f"{member.who} {call}", error) from None
     if others := (table != table[member.rank]).nonzero().flatten().tolist():
         raise ValueError(
             f"{member.who} {call}: ranks {others} of the group fence or free another window"
         )
+
+
+def _told_by(who: str, error: Exception) -> Exception:
+    """That error, `who` in the place of whom its text names, if it does."""
+    text = str(error)
+    why = text.partition(": ")[2] if text.startswith(_NAMED) else text.removeprefix("[bluefog] ")
+    error.args = (f"{who}: {why}",)
+    return error
 
 
 def _row(numbers: Sequence[int]) -> torch.Tensor:
@@ -173,8 +180,8 @@ def _digest(text: str) -> int:
 
 
 def _require_all(where: str, error: Exception | None, has_failed: torch.Tensor) -> None:
-    if isinstance(error, RuntimeError) and not str(error).startswith("[bluefog] rank"):
-        raise RuntimeError(f"{where}: {str(error).removeprefix('[bluefog] ')}") from error
+    if isinstance(error, RuntimeError) and not str(error).startswith(_NAMED):
+        raise _told_by(where, error)
     if error:
         raise error
     if failed := has_failed.nonzero().flatten().tolist():

@@ -1,10 +1,9 @@
 #include "process_group/accelerator/MessageKernels.hpp"
 
 #include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "process_group/Validate.hpp"
+#include "process_group/accelerator/Launch.hpp"
 #include "transport/device/PluginsType.hpp"
 
 namespace bluefog {
@@ -47,18 +46,10 @@ void check(const at::Tensor& message, const at::Tensor& like, int64_t bytes) {
 
 }  // namespace
 
-void MessageKernels::run(const char* what, const at::Tensor& tensor, const Launch& launch) const {
-  const c10::Device device = tensor.device();
-  const c10::DeviceGuard guard(device);  // a program's current device stays what it is
-  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  plugin_.check(plugin_.api()->set_device(device.index()), "set_device");
-  plugin_.check(launch(*plugin_.api(), stream.native_handle()), what);
-}
-
 at::Tensor MessageKernels::narrow(const at::Tensor& tensor, at::ScalarType type) const {
   const at::Tensor from = tensor.contiguous();
   at::Tensor message = bytesLike(from, from.numel() * static_cast<int64_t>(elementSize(type)));
-  run("cast", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "cast", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.cast(message.mutable_data_ptr(), typeOf(type), from.const_data_ptr(), typeOf(from),
                     count(from), stream);
   });
@@ -69,7 +60,7 @@ at::Tensor MessageKernels::widen(const at::Tensor& message, at::ScalarType type,
                                  const at::Tensor& like) const {
   check(message, like, like.numel() * static_cast<int64_t>(elementSize(type)));
   at::Tensor out = at::empty_like(like);
-  run("cast", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "cast", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.cast(out.mutable_data_ptr(), typeOf(out), message.const_data_ptr(), typeOf(type),
                     count(out), stream);
   });
@@ -79,7 +70,7 @@ at::Tensor MessageKernels::widen(const at::Tensor& message, at::ScalarType type,
 at::Tensor MessageKernels::quantize(const at::Tensor& tensor, int64_t block) const {
   const at::Tensor from = tensor.contiguous();
   at::Tensor message = bytesLike(from, bytesOfBlocks(from, block));
-  run("quantize", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "quantize", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.quantize(message.mutable_data_ptr(), from.const_data_ptr(), typeOf(from),
                         count(from), static_cast<size_t>(block), stream);
   });
@@ -90,7 +81,7 @@ at::Tensor MessageKernels::dequantize(const at::Tensor& message, const at::Tenso
                                       int64_t block) const {
   check(message, like, bytesOfBlocks(like, block));
   at::Tensor out = at::empty_like(like);
-  run("dequantize", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "dequantize", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.dequantize(out.mutable_data_ptr(), typeOf(out), message.const_data_ptr(), count(out),
                           static_cast<size_t>(block), stream);
   });
@@ -103,7 +94,7 @@ at::Tensor MessageKernels::pickLargest(const at::Tensor& tensor, int64_t picked)
   plugin_.check(plugin_.api()->top_k_scratch(&scratch_bytes), "top_k_scratch");
   const at::Tensor scratch = bytesLike(from, static_cast<int64_t>(scratch_bytes));
   at::Tensor message = bytesLike(from, picked * kPicked);
-  run("top_k", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "top_k", from, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.top_k(message.mutable_data_ptr(), from.const_data_ptr(), typeOf(from), count(from),
                      static_cast<size_t>(picked), scratch.mutable_data_ptr(), stream);
   });
@@ -113,7 +104,7 @@ at::Tensor MessageKernels::pickLargest(const at::Tensor& tensor, int64_t picked)
 at::Tensor MessageKernels::scatter(const at::Tensor& message, const at::Tensor& like) const {
   check(message, like, message.numel() / kPicked * kPicked);
   at::Tensor out = at::empty_like(like);
-  run("scatter", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
+  launch(plugin_, "scatter", out, [&](const bluefog_device_api& api, bluefog_stream stream) {
     return api.scatter(out.mutable_data_ptr(), typeOf(out), message.const_data_ptr(), count(out),
                        count(message) / kPicked, stream);
   });

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <string>
 
 #include "transport/device/Plugin.hpp"
@@ -29,11 +28,6 @@ class MessageKernels {
   at::Tensor scatter(const at::Tensor& message, const at::Tensor& like) const;
 
  private:
-  using Launch = std::function<int(const bluefog_device_api&, bluefog_stream)>;
-
-  // On that tensor's device, in its current stream.
-  void run(const char* what, const at::Tensor& tensor, const Launch& launch) const;
-
   const Plugin plugin_;
 };
 

@@ -1,12 +1,12 @@
 #include "process_group/accelerator/WeightedSum.hpp"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <optional>
 
 #include "algorithms/Terms.hpp"
 #include "process_group/Validate.hpp"
+#include "process_group/accelerator/Launch.hpp"
 #include "transport/device/PluginsType.hpp"
 
 namespace bluefog {
@@ -34,14 +34,11 @@ bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vect
     inputs.push_back(term.tensor.const_data_ptr());
     weights.push_back(term.weight);
   }
-  const c10::Stream stream =
-      c10::impl::VirtualGuardImpl(output.device().type()).getStream(output.device());
-  plugin.check(plugin.api()->set_device(output.device().index()), "set_device");
-  plugin.check(plugin.api()->weighted_sum(output.mutable_data_ptr(), inputs.data(), weights.data(),
-                                          static_cast<int>(terms.size()), divisor,
-                                          static_cast<size_t>(output.numel()), *type,
-                                          stream.native_handle()),
-               "weighted sum");
+  launch(plugin, "weighted sum", output, [&](const bluefog_device_api& api, bluefog_stream stream) {
+    return api.weighted_sum(output.mutable_data_ptr(), inputs.data(), weights.data(),
+                            static_cast<int>(terms.size()), divisor,
+                            static_cast<size_t>(output.numel()), *type, stream);
+  });
   return true;
 }
 
