@@ -111,7 +111,7 @@ def run(device: str) -> Callable[..., list[Any]]:
     ) -> Any:
         if env.get("BLUEFOG_TRANSPORT") == "mpi":
             hosts.need_mpi()
-        env |= kernels_of(device, kernels)
+        env = kernels_of(device, kernels) | env
         return on_device.run(body, device, world, *args, dead=dead, **env)
 
     return on_ranks

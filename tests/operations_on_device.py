@@ -224,6 +224,14 @@ def on_another(device: Any, rank: int, world: int) -> list[Any]:
     ]
 
 
+def told_of_none(device: Any, rank: int, world: int) -> list[Any]:
+    import bluefog_pg
+
+    x = torch.ones(2, device=device.name)
+    calls = dist.all_reduce, bluefog_pg.neighbor_allreduce
+    return [*(inrank.catch(call, x) for call in calls), inrank.catch(bluefog_pg.Window, x, "w")]
+
+
 def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
     """A window of tensors here and there; a model that is here on one rank and there on another."""
     import bluefog_pg

@@ -235,6 +235,17 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
             _accelerator.found()
 
 
+def test_a_torch_without_nccl_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bluefog_pg import _accelerator
+
+    cuda = torch.device("cuda")
+    monkeypatch.delenv("BLUEFOG_ACCELERATOR", raising=False)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: cuda)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
+    with pytest.warns(UserWarning, match="this torch was built without NCCL; CPU tensors can"):
+        assert _accelerator.found() is None
+
+
 def unlike(rank: int, world: int) -> inrank.Raised | None:
     dist.destroy_process_group()
     os.environ["BLUEFOG_ACCELERATOR"] = "cpu:gloo" if rank == 1 else "none"

@@ -73,9 +73,9 @@ def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
 
 
-def row(peer: str, size: int, us: float, ranks: int = 2) -> dict[str, Any]:
+def row(peer: str, size: int, us: float, ranks: int = 2, op: str = "pair_gossip") -> dict[str, Any]:
     return {
-        "ranks": ranks, "op": "pair_gossip", "size": size, "count": size // 4, "type": "float32",
+        "ranks": ranks, "op": op, "size": size, "count": size // 4, "type": "float32",
         "peer": peer, "time_us": us, "algbw": None, "busbw": None, "wrong": 0, "rounds_us": [us],
     }  # fmt: skip
 
@@ -121,6 +121,16 @@ def test_averaging_on_gpus_is_compared_with_nccl(tmp_path: Path) -> None:
     assert "time of NCCL / time of bluefog" in out
     assert re.search(r"^pair_gossip +2 +4 B +2\.50 +2\.50 +10\.00$", out, re.MULTILINE), out
     assert json.loads(path.read_text())["goals"] == []
+
+
+def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
+    ranks = [row(peer, 4, us, op="broadcast") for peer, us in (("bluefog", 5.0), ("nccl", 4.0))]
+    path = tmp_path / "collectives_cuda.json"
+    path.write_text(json.dumps({"rows": ranks, "probes": {}}))
+    bench("report.py", str(path))
+    (goal,) = json.loads(path.read_text())["goals"]
+    assert (goal["limit"], goal["verdict"]) == ("≤ 1.02 x its time", "missed")
+    assert goal["found"].startswith("1.25 x its time")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

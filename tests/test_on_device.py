@@ -97,6 +97,13 @@ def test_tensors_of_another_device_than_the_groups(run: Run, device: str) -> Non
         assert mean == 1.0
 
 
+def test_a_group_that_has_no_backend_for_the_device(run: Run, device: str) -> None:
+    for errors in run(operations_on_device.told_of_none, 2, BLUEFOG_ACCELERATOR="none"):
+        for error in errors:
+            text = f"is on device {device}:0, for which this group has no backend"
+            harness.raised(error, "ValueError", text=text)
+
+
 def test_parameters_on_a_cpu_and_on_a_device(run: Run) -> None:
     for window, optimizer in run(operations_on_device.on_two_devices, 2):
         harness.raised(window, "ValueError", text="must be on one device")

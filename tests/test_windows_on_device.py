@@ -107,3 +107,10 @@ def test_a_device_that_fails(run: Run, device: str) -> None:
     assert asked[1] == 3.0
     for error in failed:
         harness.raised(error, "RuntimeError", text="rank 2/4 win_put 'w': ")
+
+
+def test_no_kernels_for_the_device(run: Run) -> None:
+    for error in run(windows_on_device.without_kernels, 2, kernels="aten"):
+        harness.raised(error, "RuntimeError", text="win_create: the tensor is on ")
+        harness.raised(error, "RuntimeError", text="was not built")
+        harness.raised(error, "RuntimeError", text="make the window of tensor.cpu()")

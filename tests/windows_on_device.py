@@ -200,3 +200,9 @@ def failing(device: Any, rank: int, world: int) -> list[Any]:
     dist.barrier()
     window.free()
     return errors
+
+
+def without_kernels(device: Any, rank: int, world: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    return inrank.catch(bluefog_pg.Window, torch.ones(3, device=device.name), "w")

@@ -9,7 +9,7 @@ class SharedLibrary {
  public:
   enum class Symbols {
     kForAll,  // the library's own plug-ins look for them
-    kForUs    // nobody takes them for others of their names
+    kForUs    // libraries that are loaded later do not see them
   };
   // Throws std::runtime_error that says what is missing.
   SharedLibrary(const std::string& path, Symbols symbols);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "transport/device/Plugin.hpp"
@@ -169,6 +171,26 @@ TEST(DevicePlugin, ThatIsNotThere) {
   const Plugin plugin("/nowhere/libbluefog_cuda.so");
   EXPECT_EQ(plugin.api(), nullptr);
   EXPECT_EQ(plugin.reason().find("/nowhere/libbluefog_cuda.so was not built"), 0U);
+}
+
+// Of the stub, with one variable of its environment set.
+std::string reasonWith(const char* name, const char* value) {
+  ::setenv(name, value, 1);
+  const Plugin plugin(STUB_PLUGIN);
+  ::unsetenv(name);
+  EXPECT_EQ(plugin.api() == nullptr, !plugin.reason().empty());
+  return plugin.reason();
+}
+
+TEST(DevicePlugin, SaysWhyAnotherOneIsNoUse) {
+  const std::string path = STUB_PLUGIN;
+  EXPECT_EQ(reasonWith("STUB_DRIVER", "13010"), "");
+  EXPECT_EQ(reasonWith("STUB_DRIVER", "12080"),
+            "the driver is for version 12.8, and " + path + " needs one for 13.0 or newer");
+  EXPECT_EQ(reasonWith("STUB_DRIVER", "0"), "there is no driver");
+  EXPECT_EQ(reasonWith("STUB_SIZE", "8"),
+            path + " is of another version of bluefog_pg; install it again");
+  EXPECT_EQ(reasonWith("STUB_ERROR", "35"), "[bluefog] its driver's version: as it was told");
 }
 
 }  // namespace

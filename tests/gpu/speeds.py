@@ -21,6 +21,7 @@ from bluefog_pg.optim.messages import Forms, Formulas, forms_of
 
 MIB = 1 << 20
 BIG = 64 * MIB
+NEAR = 1.02
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,16 @@ class Figure:
     what: str
     ratio: float  # of times: below 1, the first one is faster
     seconds: tuple[float, float]
+    goal: float | None = None  # at most
 
 
 def compare(
-    what: str, ours: Callable[[], Any], other: Callable[[], Any], rounds: int, turns: int = 1
+    what: str,
+    ours: Callable[[], Any],
+    other: Callable[[], Any],
+    rounds: int,
+    turns: int = 1,
+    goal: float | None = None,
 ) -> Figure:
     """Medians of `turns` calls each, after some that do not count. Who begins alternates."""
     took: tuple[list[float], list[float]] = ([], [])
@@ -46,7 +53,7 @@ def compare(
             times.append((time.perf_counter() - begin) / turns)
         sides.reverse()
     first, second = (median(times[2:]) for times in took)
-    return Figure(what, first / second, (first, second))
+    return Figure(what, first / second, (first, second), goal)
 
 
 def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
@@ -63,7 +70,7 @@ def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figur
             ),
             rounds=15, turns=10,
         )  # fmt: skip
-        found.append(Figure(timed.what, timed.ratio * 2 / (k + 2), timed.seconds))
+        found.append(Figure(timed.what, timed.ratio * 2 / (k + 2), timed.seconds, 1 / 0.9))
     return found
 
 
@@ -90,41 +97,35 @@ def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
     return found
 
 
-def all_reduces(_rank: int, world: int, _device: str, other: str) -> list[Figure]:
+SIZES = {"4 KiB": 4096, "4 MiB": 4 * MIB, "64 MiB": BIG}
+
+
+def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]:
     """Over groups that are made anew, now the one's first and now the other's: two of NCCL's
     communicators differ by some percent, whose ever they are."""
     # A rank alone has nothing to wait for: what is left is the way of the call.
-    pairs, rounds, turns = (6, 50, 20) if world == 1 else (1, 9, 2)
-    found = []
+    pairs, rounds = (6, 50) if world == 1 else (2, 5)
+    turns = {"64 MiB": 2} if world > 1 else {}
+    found: dict[str, list[Figure]] = {text: [] for text in SIZES}
     for pair in range(pairs):
         names = ["bluefog", other][:: -1 if pair % 2 else 1]
         groups = {name: dist.new_group(backend=name) for name in names}
-        found.append(all_reduces_over(groups["bluefog"], groups[other], world, rounds, turns))
+        for text, size in SIZES.items():
+            x = torch.zeros(size // 4, device=device)
+            ours, theirs = (
+                lambda x=x, group=groups[name]: dist.all_reduce(x, group=group)
+                for name in ("bluefog", other)
+            )
+            what = f"all_reduce of {text}, ranks: {world}, bluefog over {other}"
+            found[text].append(compare(what, ours, theirs, rounds, turns.get(text, 20)))
         for group in groups.values():
             dist.destroy_process_group(group)
-    return [
-        Figure(
-            f"all_reduce of {text}, ranks: {world}, bluefog over {other}",
-            median(each.ratio for each in same),
-            (median(each.seconds[0] for each in same), median(each.seconds[1] for each in same)),
-        )
-        for text, same in zip(("4 KiB", "4 MiB", "64 MiB"), zip(*found, strict=True), strict=True)
-    ]
+    return [median_of(same, NEAR) for same in found.values()]
 
 
-def all_reduces_over(ours: Any, theirs: Any, world: int, rounds: int, turns: int) -> list[Figure]:
-    found = []
-    for size in (4096, 4 * MIB, BIG):
-        x = torch.zeros(size // 4, device="cuda")
-        found.append(
-            compare(
-                "",
-                lambda x=x: dist.all_reduce(x, group=ours),
-                lambda x=x: dist.all_reduce(x, group=theirs),
-                rounds=rounds, turns=turns if size == BIG or world == 1 else 20,
-            )
-        )  # fmt: skip
-    return found
+def median_of(same: list[Figure], goal: float) -> Figure:
+    first, second = (median(each.seconds[i] for each in same) for i in range(2))
+    return Figure(same[0].what, median(each.ratio for each in same), (first, second), goal)
 
 
 def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
@@ -141,7 +142,7 @@ def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
     found = []
     if rank == 1:
         what = f"win_put of {size // MIB} MiB to another process over cudaMemcpy to its own memory"
-        found.append(compare(what, window.put, copy, rounds=30, turns=10))
+        found.append(compare(what, window.put, copy, rounds=30, turns=10, goal=1.2))
     inrank.meet("put", world)
     window.free()
     return found
@@ -165,6 +166,6 @@ def ddp_steps(_rank: int, world: int, device: str, other: str) -> list[Figure]:
         return step
 
     what = f"a step of train_digits with DDP, ranks: {world}, bluefog over {other}"
-    figure = compare(what, step_over(None), step_over(group), rounds=30, turns=10)
+    figure = compare(what, step_over(None), step_over(group), rounds=30, turns=10, goal=NEAR)
     dist.destroy_process_group(group)
     return [figure]
