@@ -20,8 +20,8 @@ class StreamPoint {
     event_.record(streamOf(device));
   }
 
-  // Whether all of it is done. Only for a thread that may not go on before: in CUDA's default mode of
-  // capture to ask ends a capture that is under way in any thread.
+  // Whether all of it is done. Only for a thread that may not go on before: in CUDA's default mode
+  // of capture to ask ends a capture that is under way in any thread.
   static bool isReached(c10::Device device) { return streamOf(device).query(); }
 
   // Until the device has done that. False when the deadline passed first; `proceed` may throw.
