@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -245,6 +247,53 @@ def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
     ]
 
 
+def hurry(seconds: float) -> None:
+    """From the first call on, in which NCCL makes its communicator."""
+    backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))  # type: ignore[union-attr]
+    backend._set_default_timeout(timedelta(seconds=seconds))
+
+
+def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
+    """Rank 0 gives its second call up, by a timeout or by Ctrl-C, before rank 1 comes to it. What
+    else they call is the same number on both ranks."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    told = []
+    for step in range(1, 6):
+        if step == 2:
+            hurry(2.0)
+            if rank == 1:
+                time.sleep(1.0 if how == "Ctrl-C" else 2.5)
+            elif how == "Ctrl-C":
+                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        x, outs = torch.full((4,), 10.0 * step, device=device.name), list[Any]()
+        error = inrank.catch(
+            lambda x=x, outs=outs: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item())
+        )
+        told.append(error or outs[0])
+    return told
+
+
+def beside_a_late_one(device: Any, rank: int, world: int) -> list[Any]:
+    """Of a ring rank 1 does not come; then the others go on without it."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    x = torch.full((4,), float(rank), device=device.name)
+    bluefog_pg.neighbor_allreduce(x)
+    hurry(2.0)
+    told: list[Any] = []
+    if rank != 1:
+        call = bluefog_pg.neighbor_allreduce
+        told.append(inrank.catch(lambda: told.append(call(x)[0].item())))
+        near = {0: [3], 2: [3], 3: [0, 2]}[rank]
+        weights = dict.fromkeys(near, 1.0)
+        told.append(call(x, self_weight=1.0, src_weights=weights, dst_weights=near)[0].item())
+    inrank.meet("done", world)
+    return told
+
+
 def bereft(device: Any, rank: int, world: int) -> inrank.Raised | None:
     """Rank 2 dies before it calls."""
     import bluefog_pg
@@ -258,13 +307,14 @@ def bereft(device: Any, rank: int, world: int) -> inrank.Raised | None:
 
 
 def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
-    """By c10d, and by neighbours."""
+    """By c10d, and by neighbours, who then do not know what the others have exchanged."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
     device.be_shared_by_mistake()
     x = torch.ones(4, device=device.name)
-    return [inrank.catch(dist.all_reduce, x), inrank.catch(bluefog_pg.neighbor_allreduce, x)]
+    calls = dist.all_reduce, bluefog_pg.neighbor_allreduce, bluefog_pg.neighbor_allreduce
+    return [inrank.catch(call, x) for call in calls]
 
 
 def placed(device: Any, rank: int, world: int) -> list[Any]:

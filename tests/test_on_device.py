@@ -118,11 +118,30 @@ def test_a_dead_neighbour_is_named_and_nobody_hangs(run: Run) -> None:
     assert told[0] is None
 
 
+@pytest.mark.parametrize("how", ["timeout", "Ctrl-C"])
+def test_a_call_that_one_has_given_up_is_none_of_the_others(run: Run, how: str) -> None:
+    first, second = run(operations_on_device.given_up, 2, how)
+    for told in (first, second):
+        assert [told[0], *told[2:]] == [10.0, 30.0, 40.0, 50.0]
+    harness.raised(first[1], "CollectiveTimeout" if how == "timeout" else "KeyboardInterrupt")
+    harness.raised(second[1], "CollectiveTimeout", ranks=[0], text="had given up this call")
+
+
+def test_a_late_rank_is_late_for_its_neighbours_alone(run: Run) -> None:
+    told = run(operations_on_device.beside_a_late_one, 4)
+    for rank in (0, 2):
+        late, after = told[rank]
+        harness.raised(late, "CollectiveTimeout", ranks=[1])
+        assert after == rank + 3
+    assert told[3] == [pytest.approx((0 + 2 + 3) / 3), None, 5.0]
+
+
 def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
-    for errors in run(operations_on_device.shared_by_mistake, 2):
+    for *errors, after in run(operations_on_device.shared_by_mistake, 2):
         for error in errors:
             harness.raised(error, "DistBackendError", text="LOCAL_RANK")
             harness.raised(error, "DistBackendError", text="NCCL_HOSTID")
+        harness.raised(after, "Mismatch", text="make a new group")
 
 
 def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:

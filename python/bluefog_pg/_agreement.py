@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,25 @@ if TYPE_CHECKING:
 # torch 2.13 names it anew, and warns about the old name.
 all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
+NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
 _KINDS = ("self_weight", "src_machine_weights", "dst_machine_weights")
+
+
+def told_by(who: str, error: Exception) -> Exception:
+    """That error, `who` in the place of whom its text names, if it does."""
+    text = str(error)
+    why = text.partition(": ")[2] if text.startswith(NAMED) else text.removeprefix("[bluefog] ")
+    error.args = (f"{who}: {why}",)
+    return error
+
+
+@contextlib.contextmanager
+def meeting(who: str) -> Iterator[None]:
+    """What fails in it is told of `who`, of whose calls the collectives in it are a part."""
+    try:
+        yield
+    except dist.DistError as error:
+        raise told_by(who, error) from None
 
 
 def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tensor:

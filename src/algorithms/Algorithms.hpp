@@ -113,8 +113,17 @@ Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, 
 
 // What a rank says of a message that goes to another one by other means.
 struct Notice {
-  int64_t rows = 0;
+  struct Data {
+    int64_t rows = 0;
+    int64_t call = 0;  // which of its calls
+  };
+  Data data;
   double weight = 1.0;  // what its receiver multiplies it by, where it sums
+
+  Outgoing to(int destination, int64_t tag) const {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&data);
+    return {destination, tag, ConstSpans(ConstSpan{bytes, sizeof data}), weight};
+  }
 };
 
 // Takes the source's, which calls the same, by the signature.

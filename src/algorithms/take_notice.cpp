@@ -6,9 +6,9 @@ Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notic
   const Expectations messages = expectFrom(mailbox, op, {source}, tag);
   co_await mailbox.arrived(messages);
   const Mailbox::Expected& message = messages.front();
-  mailbox.requireSame(*message, op, sizeof notice.rows);
+  mailbox.requireSame(*message, op, sizeof notice.data);
   notice.weight = message->weight;
-  mailbox.take(message, reinterpret_cast<std::byte*>(&notice.rows));
+  mailbox.take(message, reinterpret_cast<std::byte*>(&notice.data));
   co_await mailbox.completed(messages);
 }
 

@@ -124,6 +124,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                                          int size, c10::intrusive_ptr<bluefog::Options> options,
                                          Frontend frontend)
     : c10d::Backend(rank, size),
+      store_(store),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
       frontend_(std::move(frontend)) {

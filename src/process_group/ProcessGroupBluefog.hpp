@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
+#include "process_group/Agreement.hpp"
 #include "process_group/Coalescing.hpp"
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
@@ -217,10 +218,18 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
-  class Agreement;
+  struct Asked;
+  Asked ask(const Signature& signature, Deadline deadline, int partner, const Notice& own,
+            int64_t tag, int64_t their_tag);
+  void giveUp(int partner, int64_t call);
   Agreement agree(const Signature& signature, const char* title,
                   const std::vector<at::Tensor>& inputs, const Edges& edges,
                   const std::vector<int64_t>& rows, int64_t tag);
+  void confirm(OpKind kind, Agreement& agreement, int64_t call);
+  std::exception_ptr raisedOf(OpKind kind, Cause cause, int partner, const char* what) const;
+  // What `exchange` gives, which is among those who agree; throws what there is to raise.
+  WorkPtr exchanged(OpKind kind, const Agreement& agreement,
+                    const std::function<WorkPtr()>& exchange);
 
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
@@ -249,10 +258,13 @@ class ProcessGroupBluefog : public c10d::Backend {
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
 
+  const c10::intrusive_ptr<c10d::Store> store_;  // where parts of the group meet
   const c10::intrusive_ptr<bluefog::Options> options_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
+  std::atomic<int64_t> agreements_{0};
+  OutOfStep out_of_step_;
   FlightLog log_;
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
@@ -272,7 +284,7 @@ class ProcessGroupBluefog : public c10d::Backend {
     c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
   };
   std::optional<Split> last_split_;
-  std::map<std::string, int> splits_;  // of each name
+  std::map<std::vector<int>, int> splits_;  // how many parts of these ranks there were
 };
 
 }  // namespace bluefog

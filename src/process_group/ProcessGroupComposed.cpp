@@ -35,11 +35,6 @@ struct Devices {
   }
 };
 
-c10::intrusive_ptr<c10d::Store> storeOf(const c10::intrusive_ptr<c10d::Store>& store,
-                                        const std::string& group) {
-  return c10::make_intrusive<c10d::PrefixStore>(group + "/accelerator", store);
-}
-
 // torch's way to make a group's options from its parent's, which the backend may take for its own.
 c10::intrusive_ptr<c10d::Backend::Options> optionsFor(
     c10d::Backend& backend, const c10::intrusive_ptr<c10d::Backend::Options>& given) {
@@ -245,7 +240,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::splitIn(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   auto part = ProcessGroupBluefog::splitIn(store, ranks, opts);
-  auto inner = there().split(storeOf(store, opts->group_name), ranks, optionsFor(there(), opts));
+  auto inner = there().split(c10::make_intrusive<c10d::PrefixStore>("accelerator", store), ranks,
+                             optionsFor(there(), opts));
   return composed(std::move(part), std::move(inner));
 }
 
@@ -253,8 +249,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::merge(
     const c10::intrusive_ptr<c10d::Store>& store,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
   auto whole = ProcessGroupBluefog::merge(store, opts, rank, size);
-  auto inner =
-      there().merge(storeOf(store, opts->group_name), optionsFor(there(), opts), rank, size);
+  auto inner = there().merge(c10::make_intrusive<c10d::PrefixStore>("accelerator", store),
+                             optionsFor(there(), opts), rank, size);
   return composed(std::move(whole), std::move(inner));
 }
 

@@ -27,6 +27,18 @@ void noteWritten(const at::Tensor& tensor) {
   }
 }
 
+// A device's error names neither rank nor call.
+template <class Call>
+void named(const WindowLabel& label, const char* op, const Call& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(label.who(op) + error.what());
+  }
+}
+
 }  // namespace
 
 WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What& what) {
@@ -223,7 +235,8 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
     stream_->catchUp("win_update");
   }
   const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
-  window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
+  named(label_, "win_update",
+        [&] { window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr()); });
   noteWritten(out);
   return out;
 }
@@ -237,7 +250,7 @@ at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
     stream_->catchUp("win_read_neighbor");
   }
   const Taken taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}}, require_mutex);
-  window.read(writer, out.mutable_data_ptr());
+  named(label_, "win_read_neighbor", [&] { window.read(writer, out.mutable_data_ptr()); });
   return out;
 }
 

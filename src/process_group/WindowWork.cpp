@@ -52,7 +52,8 @@ void WindowWork::wait() {
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
     throw Error(Cause::kPeerFailed, dead,
-                means_.who + rankList(dead) + " died; with the others it is done");
+                means_.who + rankList(dead) +
+                    " died, left the group or freed the window; with the others it is done");
   }
   if (begun.failure) {
     std::rethrow_exception(begun.failure);

@@ -1,6 +1,4 @@
-// Operations between neighbours on an accelerator's tensors. Its backend knows neither what a peer
-// calls nor whether it lives, and would wait for ever, or take other bytes for the expected ones.
-// So the ranks first tell each other over the CPU what they call.
+// Operations between neighbours on an accelerator's tensors.
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -27,54 +25,6 @@ Signature onDevice(Signature signature) {
 
 }  // namespace
 
-// With which of its partners a rank agrees on a call, and what these have told of it. Both sides of
-// an edge know that: who does not agree with one goes on with the others, which else would wait,
-// and raises then.
-class ProcessGroupBluefog::Agreement {
- public:
-  void add(int rank, const Notice& told) { told_.emplace(rank, told); }
-  void add(std::exception_ptr error) {
-    if (!error_) {
-      error_ = std::move(error);
-    }
-  }
-
-  // Those edges on which both agree, with the weights that the sources have told.
-  Edges among(const Edges& edges) const {
-    Edges agreed{edges.self_weight, {}, {}, edges.divisor};
-    for (const WeightedRank& source : edges.sources) {
-      if (const auto found = told_.find(source.rank); found != told_.end()) {
-        agreed.sources.push_back({source.rank, source.weight * found->second.weight});
-      }
-    }
-    for (const WeightedRank& destination : edges.destinations) {
-      if (told_.count(destination.rank) > 0) {
-        agreed.destinations.push_back(destination);
-      }
-    }
-    return agreed;
-  }
-  bool isWith(int rank) const { return told_.count(rank) > 0; }
-  int64_t rowsFrom(int rank) const { return told_.at(rank).rows; }
-
-  template <class Exchange>
-  WorkPtr run(const Exchange& exchange) const {
-    if (!error_) {
-      return exchange();
-    }
-    try {
-      exchange();
-    } catch (const std::exception&) {
-      // of what has an error already
-    }
-    std::rethrow_exception(error_);
-  }
-
- private:
-  std::map<int, Notice> told_;
-  std::exception_ptr error_;
-};
-
 // Any of them: then all have to be.
 bool ProcessGroupBluefog::areAccelerators(const Tensors& tensors) const {
   return accelerator_ != nullptr &&
@@ -99,49 +49,6 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   return validate;
 }
 
-// `rows`: of what each destination gets, where they are gathered. An operation for each partner, so
-// that each can fail alone.
-ProcessGroupBluefog::Agreement ProcessGroupBluefog::agree(const Signature& signature,
-                                                          const char* title, const Tensors& inputs,
-                                                          const Edges& edges,
-                                                          const std::vector<int64_t>& rows,
-                                                          int64_t tag) {
-  struct Asked {
-    Notice own;
-    Notice theirs;
-  };
-  std::vector<std::pair<std::shared_ptr<Op>, std::shared_ptr<Asked>>> all;
-  for (size_t i = 0; i < edges.partners.size(); ++i) {
-    const int partner = edges.partners[i];
-    const auto asked = std::make_shared<Asked>();
-    if (i < edges.destinations.size()) {
-      asked->own = {rows.empty() ? 0 : rows[i], edges.destinations[i].weight};
-    }
-    auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
-    const auto* bytes = reinterpret_cast<const std::byte*>(&asked->own.rows);
-    addSend(
-        engine_->mailbox(), *op,
-        {partner, tag, ConstSpans(ConstSpan{bytes, sizeof asked->own.rows}), asked->own.weight});
-    op->scripts.push_back(takeNotice(engine_->mailbox(), *op, partner, tag, asked->theirs));
-    op->partners = {partner};
-    op->memory = asked;
-    engine_->post(op, Engine::Who::kCaller);
-    log_.add(title, op, inputs, {});
-    all.emplace_back(std::move(op), asked);
-  }
-  ++issued_;
-  Agreement agreement;
-  for (const auto& [op, asked] : all) {
-    engine_->wait(*op, Deadline::never());
-    if (op->error) {
-      agreement.add(frontend_.raised(op->error));
-    } else {
-      agreement.add(op->partners.front(), asked->theirs);
-    }
-  }
-  return agreement;
-}
-
 WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& inputs,
                                                     const Edges& edges,
                                                     const MessageOptions& opts) {
@@ -153,7 +60,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
   validate.onOneDevice(inputs);
   const Agreement agreement = agree(onDevice(signatureOfAll(kind, inputs)), profilingTitle(kind),
                                     inputs, edges, {}, opts.tag);
-  return agreement.run([&] {
+  return exchanged(kind, agreement, [&] {
     return accelerator_->neighborAllreduce(inputs, agreement.among(edges), opts.async_op);
   });
 }
@@ -178,7 +85,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   }
   const Agreement agreement =
       agree(onDevice(signatureOfRows(kind, like)), title, {like}, edges, rows, opts.tag);
-  return agreement.run([&] {
+  return exchanged(kind, agreement, [&] {
     const Edges agreed = agreement.among(edges);
     Tensors sent;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -208,7 +115,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), {input}, {}}, false);
   const Agreement agreement =
       agree(signature, profilingTitle(kind), {input}, between, {}, opts.tag);
-  return agreement.run([&] {
+  return exchanged(kind, agreement, [&] {
     return accelerator_->hierarchicalNeighborAllreduce(input, locals, agreement.among(between),
                                                        opts.async_op);
   });

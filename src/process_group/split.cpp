@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "process_group/Call.hpp"
@@ -20,7 +21,8 @@ c10::intrusive_ptr<Options> optionsFrom(const c10::intrusive_ptr<c10d::Backend::
 
 }  // namespace
 
-// The name comes again when a part of that name is gone.
+// Not in the store that torch gives: its prefix is the part's name, which comes again when a part
+// of that name is gone, and is another one on ranks that were left out of a part before.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
@@ -28,9 +30,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
   if (last_split_ && last_split_->store == store) {
     return last_split_->part.lock();
   }
-  const std::string& name = opts->group_name;
-  const std::string own = name + "/" + std::to_string(++splits_[name]);
-  auto part = splitIn(c10::make_intrusive<c10d::PrefixStore>(own, store), ranks, opts);
+  const std::string own = "split/" + c10::Join(",", ranks) + "/" + std::to_string(++splits_[ranks]);
+  auto part = splitIn(c10::make_intrusive<c10d::PrefixStore>(own, store_), ranks, opts);
   last_split_ = {store, c10::weak_intrusive_ptr<c10d::Backend>(part)};
   return part;
 }

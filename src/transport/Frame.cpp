@@ -3,7 +3,7 @@
 namespace bluefog {
 
 const char* name(OpKind kind) {
-  constexpr std::array<const char*, 18> kNames = {
+  constexpr std::array<const char*, 19> kNames = {
       "barrier",
       "allreduce",
       "sparse allreduce",
@@ -22,6 +22,7 @@ const char* name(OpKind kind) {
       "pair_gossip",
       "hierarchical_neighbor_allreduce",
       "window",
+      "agreement",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";

@@ -34,6 +34,7 @@ enum class OpKind : uint8_t {
   kPairGossip,
   kHierarchicalNeighborAllReduce,
   kWindow,
+  kAgreement,
 };
 
 const char* name(OpKind kind);

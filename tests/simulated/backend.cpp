@@ -65,7 +65,7 @@ class SimulatedBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "simccl"; }
   bool supportsCoalescing() const override { return true; }
-  void setTimeout(std::chrono::milliseconds) override {}
+  void setTimeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return gloo_->getBackendOptions(); }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._agreement import meeting
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module, Parameter
@@ -34,7 +36,8 @@ def require_alike(
     names = {param: name for model in models for name, param in model.named_parameters()}
     of_all: list[Any] = [None] * member.size
     mine = _described(params, names, plan, order), _sample(params)
-    dist.all_gather_object(of_all, mine, group=member.group)
+    with meeting(f"{member.who} DistributedOptimizer"):
+        dist.all_gather_object(of_all, mine, group=member.group)
     of_ranks, samples = zip(*of_all, strict=True)
     for rank, theirs in enumerate(of_ranks):
         for what, first in of_ranks[0].items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._agreement import all_gather, named_by_all
+from bluefog_pg._agreement import NAMED, all_gather, meeting, named_by_all, told_by
 from bluefog_pg._call import described
 from bluefog_pg._loader import load
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("bluefog_pg")
-_NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
 _numbers = itertools.count(1)  # of the windows that this process, as rank 0 of a group, has made
 
 
@@ -62,8 +61,15 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
     Raises:
         ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
         RuntimeError: another rank could not make its part.
+        DistError: as the collectives that they meet in, of win_create.
         Exception: what `plan` raises, which the others hear of.
     """
+    where = f"{member.who} win_create {name!r}"
+    with meeting(where):
+        return _opened(member, name, plan, where)
+
+
+def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> WindowBluefog:
     error, place, told = None, (0, 0), f"{name!r}"
     made: WindowBluefog | None = None
     try:
@@ -78,7 +84,6 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
     row = _row([error is not None, _digest(told), next(_numbers), *place])
     table = row.new_empty(member.size, len(row))
     all_gather(table.view(-1), row, group=member.group)
-    where = f"{member.who} win_create {name!r}"
     _require_all(where, error, table[:, 0])
     others = [rank for rank in range(member.size) if table[rank, 1] != table[0, 1]]
     if others:
@@ -152,22 +157,12 @@ def meet(member: Member, call: str) -> None:
     """
     mine = _row([_digest(call)])
     table = mine.new_empty(member.size)
-    try:
+    with meeting(f"{member.who} {call}"):
         all_gather(table, mine, group=member.group)
-    except dist.DistError as error:
-        raise _told_by(f"{member.who} {call}", error) from None
     if others := (table != table[member.rank]).nonzero().flatten().tolist():
         raise ValueError(
             f"{member.who} {call}: ranks {others} of the group fence or free another window"
         )
-
-
-def _told_by(who: str, error: Exception) -> Exception:
-    """That error, `who` in the place of whom its text names, if it does."""
-    text = str(error)
-    why = text.partition(": ")[2] if text.startswith(_NAMED) else text.removeprefix("[bluefog] ")
-    error.args = (f"{who}: {why}",)
-    return error
 
 
 def _row(numbers: Sequence[int]) -> torch.Tensor:
@@ -180,8 +175,8 @@ def _digest(text: str) -> int:
 
 
 def _require_all(where: str, error: Exception | None, has_failed: torch.Tensor) -> None:
-    if isinstance(error, RuntimeError) and not str(error).startswith(_NAMED):
-        raise _told_by(where, error)
+    if isinstance(error, RuntimeError) and not str(error).startswith(NAMED):
+        raise told_by(where, error)
     if error:
         raise error
     if failed := has_failed.nonzero().flatten().tolist():

@@ -1,10 +1,21 @@
 #include "process_group/accelerator/Exchange.hpp"
 
+#include <exception>
+
 namespace bluefog {
 namespace {
 
 // Of backends that match messages by it. None of a program's.
 constexpr int kTag = 0x5b1ef09;
+
+// Else what the thread calls next would be queued in the batch, and never begin.
+void endOfFailed(c10d::Backend& backend) {
+  try {
+    backend.endCoalescing();
+  } catch (const std::exception&) {
+    // of what has failed already
+  }
+}
 
 }  // namespace
 
@@ -42,7 +53,12 @@ Accelerator::Exchange::Works Accelerator::Exchange::issue(c10d::Backend& backend
 Accelerator::Exchange::Works Accelerator::Exchange::asBatch(c10d::Backend& backend) {
   const std::lock_guard lock(accelerator_.mutex_);  // a backend has one batch
   backend.startCoalescing();
-  issue(backend);
+  try {
+    issue(backend);
+  } catch (...) {
+    endOfFailed(backend);
+    throw;
+  }
   return {backend.endCoalescing()};
 }
 

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "process_group/Edges.hpp"
+
+namespace bluefog {
+
+// With which of its partners a rank agrees on a call, and what these have told of it. Both sides of
+// an edge know that: who does not agree with one goes on with the others, which else would wait,
+// and raises then.
+class Agreement {
+ public:
+  void add(int rank, const Notice& told) { told_.emplace(rank, told); }
+  void add(std::exception_ptr error) {
+    if (!error_) {
+      error_ = std::move(error);
+    }
+  }
+  void drop(int rank, std::exception_ptr error) {
+    told_.erase(rank);
+    add(std::move(error));
+  }
+
+  const std::map<int, Notice>& told() const { return told_; }
+  bool isWith(int rank) const { return told_.count(rank) > 0; }
+  int64_t rowsFrom(int rank) const { return told_.at(rank).data.rows; }
+  // Of a partner that does not agree; null where all do.
+  const std::exception_ptr& error() const { return error_; }
+
+  // Those edges on which both agree, with the weights that the sources have told.
+  Edges among(const Edges& edges) const {
+    Edges agreed{edges.self_weight, {}, {}, edges.divisor};
+    for (const WeightedRank& source : edges.sources) {
+      if (const auto found = told_.find(source.rank); found != told_.end()) {
+        agreed.sources.push_back({source.rank, source.weight * found->second.weight});
+      }
+    }
+    for (const WeightedRank& destination : edges.destinations) {
+      if (isWith(destination.rank)) {
+        agreed.destinations.push_back(destination);
+      }
+    }
+    return agreed;
+  }
+
+ private:
+  std::map<int, Notice> told_;
+  std::exception_ptr error_;
+};
+
+// With whom this rank may have exchanged once less, or more, than they with it.
+class OutOfStep {
+ public:
+  void add(const Agreement& agreement) {
+    for (const auto& [rank, told] : agreement.told()) {
+      add(rank);
+    }
+  }
+  void add(int rank) {
+    const std::lock_guard lock(mutex_);
+    ranks_.insert(rank);
+  }
+  bool has(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return ranks_.count(rank) > 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<int> ranks_;
+};
+
+}  // namespace bluefog
