@@ -275,6 +275,25 @@ def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
     return told
 
 
+def at_a_late_centre(device: Any, rank: int, world: int) -> list[Any]:
+    """Rank 1, whose neighbours all the others are, comes when they have given up two calls."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.StarGraph(world, center_rank=1))
+    told: list[Any] = []
+    for step in range(1, 6):
+        if step == 2:
+            hurry(2.0)
+            if rank == 1:
+                time.sleep(4.6)
+        x, outs = torch.full((4,), 10.0 * step, device=device.name), list[Any]()
+        error = inrank.catch(
+            lambda x=x, outs=outs: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item())
+        )
+        told.append(error or round(outs[0], 3))
+    return told
+
+
 def beside_a_late_one(device: Any, rank: int, world: int) -> list[Any]:
     """Of a ring rank 1 does not come; then the others go on without it."""
     import bluefog_pg

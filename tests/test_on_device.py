@@ -127,6 +127,13 @@ def test_a_call_that_one_has_given_up_is_none_of_the_others(run: Run, how: str) 
     harness.raised(second[1], "CollectiveTimeout", ranks=[0], text="had given up this call")
 
 
+def test_calls_that_all_others_have_given_up(run: Run) -> None:
+    for told in run(operations_on_device.at_a_late_centre, 3):
+        for error in told[1:3]:
+            harness.raised(error, "CollectiveTimeout")
+        assert [told[0], *told[3:]] == [10.0, 40.0, 50.0]
+
+
 def test_a_late_rank_is_late_for_its_neighbours_alone(run: Run) -> None:
     told = run(operations_on_device.beside_a_late_one, 4)
     for rank in (0, 2):

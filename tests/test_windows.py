@@ -343,6 +343,22 @@ def test_a_window_that_is_there_already_is_told_of(pool: harness.Pool) -> None:
         assert told.startswith(f"[bluefog] rank {rank}/4 win_create: there is a window 'twice'")
 
 
+def crossed(rank: int, world: int) -> inrank.Raised | None:
+    """Rank 0 makes a window where the others free one."""
+    import bluefog_pg
+
+    bluefog_pg.win_create(torch.ones(2), "w")
+    if rank == 0:
+        return inrank.catch(bluefog_pg.win_create, torch.ones(2), "z")
+    return inrank.catch(bluefog_pg.win_free, "w")
+
+
+def test_calls_that_do_not_meet_name_themselves() -> None:
+    for rank, error in enumerate(harness.run_ranks(crossed, 2)):
+        named = f"rank {rank}/2 {'win_free' if rank else 'win_create'} '{'w' if rank else 'z'}': "
+        harness.raised(error, "Mismatch", text=named)
+
+
 def disagreeing(rank: int, world: int) -> list[Any]:
     """Other shapes, types and names; one that cannot make its own; and then all is well."""
     bf = ring()

@@ -38,7 +38,8 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   const Validate validate(engine_->members(), op, accelerator_->type());
   TORCH_CHECK(!coalescing_.isOn(), validate.who(),
               "an accelerator's backend has one batch at a time, and this is one itself; call it "
-              "outside of startCoalescing() and endCoalescing()");
+              "outside of startCoalescing() and endCoalescing() (which an exception inside of "
+              "torch's context manager does not call)");
   const std::optional<at::Device> bound = getBoundDeviceId();
   for (const at::Tensor& tensor : tensors) {
     const bool is_there = accelerator_->carries(tensor);

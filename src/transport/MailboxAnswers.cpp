@@ -133,10 +133,12 @@ void Mailbox::tellLater(LateRefusal refusal) {
 }
 
 // Where all ranks call the same operations, their numbers tell what belongs together, however late:
-// what has a smaller one was meant for an earlier call.
+// what has a smaller one was meant for an earlier call. Not so of a device's: of one call it has as
+// many as the rank has partners; and their sender has said whether it has given the call up.
 bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
                          const std::optional<GivenUp>& broken_off) const {
-  if (!isBetweenNeighbors(frame.signature.kind) || operationOf(frame.id) >= receiver) {
+  if (!isBetweenNeighbors(frame.signature.kind) || frame.signature.where == Where::kDevice ||
+      operationOf(frame.id) >= receiver) {
     return false;
   }
   if (broken_off && broken_off->why == Cause::kTimeout) {
@@ -158,7 +160,8 @@ void Mailbox::giveUpUncalled() {
 
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
-  return message == nullptr ? std::nullopt : std::optional(message->signature);
+  const bool is_none_of_calls = message == nullptr || message->kind == OpKind::kAgreement;
+  return is_none_of_calls ? std::nullopt : std::optional(message->signature);
 }
 
 void Mailbox::throwAway(int peer, const Frame& frame) {
