@@ -2,9 +2,6 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <exception>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <utility>
 

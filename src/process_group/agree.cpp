@@ -68,8 +68,8 @@ Agreement ProcessGroupBluefog::agree(const Signature& signature, const char* tit
     const int partner = edges.partners[i];
     if (out_of_step_.has(partner)) {
       agreement.add(raisedOf(signature.kind, Cause::kMismatch, partner,
-                             "and this one may have exchanged unlike often, since a call that one "
-                             "of them gave up; make a new group"));
+                             "and this one may not have exchanged equally often, since a call "
+                             "that one of them has broken off; make a new group"));
       continue;
     }
     Notice own{{0, call}};
