@@ -253,6 +253,15 @@ def hurry(seconds: float) -> None:
     backend._set_default_timeout(timedelta(seconds=seconds))
 
 
+def averaged(device: Any, value: float) -> Any:
+    """What comes of a tensor of that, or is raised."""
+    import bluefog_pg
+
+    x, outs = torch.full((4,), value, device=device.name), list[float]()
+    error = inrank.catch(lambda: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item()))
+    return error or outs[0]
+
+
 def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
     """Rank 0 gives its second call up, by a timeout or by Ctrl-C, before rank 1 comes to it. What
     else they call is the same number on both ranks."""
@@ -267,11 +276,7 @@ def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
                 time.sleep(1.0 if how == "Ctrl-C" else 2.5)
             elif how == "Ctrl-C":
                 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        x, outs = torch.full((4,), 10.0 * step, device=device.name), list[Any]()
-        error = inrank.catch(
-            lambda x=x, outs=outs: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item())
-        )
-        told.append(error or outs[0])
+        told.append(averaged(device, 10.0 * step))
     return told
 
 
@@ -286,12 +291,8 @@ def at_a_late_centre(device: Any, rank: int, world: int) -> list[Any]:
             hurry(2.0)
             if rank == 1:
                 time.sleep(4.6)
-        x, outs = torch.full((4,), 10.0 * step, device=device.name), list[Any]()
-        error = inrank.catch(
-            lambda x=x, outs=outs: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item())
-        )
-        told.append(error or round(outs[0], 3))
-    return told
+        told.append(averaged(device, 10.0 * step))
+    return [each if isinstance(each, inrank.Raised) else round(each, 3) for each in told]
 
 
 def beside_a_late_one(device: Any, rank: int, world: int) -> list[Any]:

@@ -89,7 +89,7 @@ def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int) -> N
 
 def test_tensors_of_another_device_than_the_groups(run: Run, device: str) -> None:
     if device == "cuda" and torch.cuda.device_count() < 2:
-        pytest.skip("one CUDA device")
+        pytest.skip("one CUDA device, and no other to have a tensor on (simulated are two)")
     for *errors, in_both, mean in run(operations_on_device.on_another, 2):
         for error in errors:
             harness.raised(error, "ValueError", text=f"and the group is bound to {device}:0")

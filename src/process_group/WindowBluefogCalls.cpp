@@ -29,9 +29,9 @@ void noteWritten(const at::Tensor& tensor) {
 
 // A device's error names neither rank nor call.
 template <class Call>
-void named(const WindowLabel& label, const char* op, const Call& call) {
+auto named(const WindowLabel& label, const char* op, const Call& call) {
   try {
-    call();
+    return call();
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
@@ -57,7 +57,7 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
       if (!is_there) {
         throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
       }
-      if (Rest rest = what(peer)) {
+      if (Rest rest = named(label_, op, [&] { return what(peer); })) {
         begun.rests.push_back(std::move(rest));
       }
     } catch (const Error& error) {  // the others get theirs all the same
@@ -65,8 +65,8 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
         return false;
       }
       fail(std::current_exception());
-    } catch (const std::runtime_error& error) {  // of a device
-      fail(std::make_exception_ptr(std::runtime_error(label_.who(op) + error.what())));
+    } catch (const std::runtime_error&) {  // of a device
+      fail(std::current_exception());
     }
     return true;
   };
