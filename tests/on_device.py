@@ -98,11 +98,16 @@ def run(
 
 def begun(rank: int, _: int, kind: str, name: str, world: int, args: tuple[Any, ...]) -> Any:
     device = DEVICES[kind]()
-    dist.init_process_group(
-        f"cpu:bluefog,{kind}:bluefog",
-        init_method=f"file://{inrank.directory() / 'met'}", rank=rank, world_size=world,
-    )  # fmt: skip
+    begin_group(kind, "met", rank, world)
     try:
         return inrank.resolve(name)(device, rank, world, *args)
     finally:
         dist.destroy_process_group()
+
+
+def begin_group(kind: str, met: str, rank: int, world: int) -> None:
+    """Of CPU and device. Its ranks meet in the file `met`."""
+    dist.init_process_group(
+        f"cpu:bluefog,{kind}:bluefog",
+        init_method=f"file://{inrank.directory() / met}", rank=rank, world_size=world,
+    )  # fmt: skip

@@ -146,7 +146,7 @@ def test_wrong_calls(pool: harness.Pool) -> None:
             assert OTHER_KINDS.get(what, "ValueError") in error.kinds, f"{what}: {error}"
             if what != "neighbor_allreduce, positional":
                 assert error.text.startswith("[bluefog] "), f"{what}: {error.text}"
-            if what.startswith(("timeline", "synchronize, a", "poll, a", "init")):
+            if what.startswith(("timeline", "synchronize, a", "poll, a", "init", "allgather,")):
                 assert f" {what.split(',')[0]}: " in error.text, error.text
 
 

@@ -76,6 +76,14 @@ def test_a_device_that_does_not_come_to_the_call(run: Run) -> None:
             )
 
 
+def test_a_tensor_goes_on_in_a_window_of_the_survivors(run: Run) -> None:
+    *told, dead = run(windows_on_device.survived, 3, dead=[2])
+    assert dead is None
+    for (error, got), expected in zip(told, [2.0, 1.0], strict=True):
+        assert harness.raised(error, "PeerFailed", text="win_free 'w': ").ranks == (2,)
+        assert got == expected
+
+
 def test_calls_are_not_captured(run: Run) -> None:
     for error in run(windows_on_device.captured, 2):
         harness.raised(
@@ -111,6 +119,6 @@ def test_a_device_that_fails(run: Run, device: str) -> None:
 
 def test_no_kernels_for_the_device(run: Run) -> None:
     for error in run(windows_on_device.without_kernels, 2, kernels="aten"):
-        harness.raised(error, "RuntimeError", text="win_create: the tensor is on ")
+        harness.raised(error, "RuntimeError", text="win_create 'w': the tensor is on ")
         harness.raised(error, "RuntimeError", text="was not built")
         harness.raised(error, "RuntimeError", text="make the window of tensor.cpu()")

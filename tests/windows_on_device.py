@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import inrank
-from on_device import PROMPT, SLOW_KERNEL
+from on_device import PROMPT, SLOW_KERNEL, begin_group
 
 N = 50_000
 
@@ -131,6 +132,27 @@ def stuck(device: Any, rank: int, world: int) -> list[Any]:
     window.put()
     window.free()
     return errors
+
+
+def survived(device: Any, rank: int, world: int) -> list[Any]:
+    """The last rank dies; the others make a group of their own, and a window of the same tensor,
+    while they still have the Window that was."""
+    import bluefog_pg
+
+    window = ring_window(device, world, 0.0)
+    x = window.tensor
+    dist.barrier()
+    if rank == world - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told: list[Any] = [inrank.catch(window.free)]
+    dist.destroy_process_group()
+    begin_group(device.name, "met again", rank, world - 1)
+    again = bluefog_pg.Window(x, "w")
+    again.put(torch.full_like(x, rank + 1.0))
+    dist.barrier()
+    told.append(again.update(self_weight=0.0, neighbor_weights={1 - rank: 1.0})[0].item())
+    again.free()
+    return told
 
 
 def captured(device: Any, rank: int, world: int) -> inrank.Raised | None:

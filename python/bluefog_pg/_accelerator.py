@@ -44,7 +44,7 @@ def found() -> Accelerator | None:
         return None
     if given:
         device, backend, plugin = [*given.split(":", 2), "", ""][:3]
-        if reason := _refused(device, backend.lower()):
+        if reason := _refused(device, backend.lower(), plugin):
             raise ValueError(
                 f'[bluefog] {_VARIABLE}={given}: {reason}; expected "none", or a device and '
                 'torch.distributed\'s backend for it, such as "cuda:nccl"'
@@ -53,8 +53,8 @@ def found() -> Accelerator | None:
     return _detected()
 
 
-def _refused(device: str, backend: str) -> str:
-    """Why a program cannot have these two; empty where it can."""
+def _refused(device: str, backend: str, plugin: str) -> str:
+    """Why a program cannot have these together; empty where it can."""
     try:
         torch.device(device)
     except RuntimeError:
@@ -65,6 +65,8 @@ def _refused(device: str, backend: str) -> str:
         return f"{backend!r} is none of {', '.join(usable)}"
     if device not in dist.Backend.backend_capability[backend]:
         return f"{backend} is for {', '.join(dist.Backend.backend_capability[backend])}"
+    if device == "cpu" and plugin:
+        return "for cpu there is no library with kernels"
     return _useless(device, backend)
 
 

@@ -190,6 +190,7 @@ void WindowBluefog::abandon() {
   if (window_) {
     window_->abandon();
     stopHearing();
+    shared_.reset();  // the tensor may be in another group's window
   }
 }
 

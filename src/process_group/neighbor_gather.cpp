@@ -69,6 +69,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
   const Signature signature = signatureOfRows(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  op->called = opts.is_of_all ? called : "";
   auto buffers = std::make_shared<Buffers>();
   Tensors distinct;
   for (size_t i = 0; i < inputs.size(); ++i) {

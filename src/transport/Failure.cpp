@@ -48,10 +48,12 @@ std::string Membership::who() const {
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing) {
   std::string reason = "timeout after " + inSeconds(op.deadline.limit());
   const std::vector<int> ranks = members.global(missing);
-  if (!ranks.empty()) {
+  if (ranks.empty()) {
+    reason += "; by now all ranks have come to it, but it has not ended";
+  } else {
     reason += "; nothing from " + rankList(ranks);
   }
-  if (isBetweenNeighbors(op.signature.kind)) {
+  if (!ranks.empty() && isBetweenNeighbors(op.signature.kind)) {
     reason +=
         "; a rank named here that is not late does not exchange with this one: compare "
         "set_topology, src_weights and dst_weights";

@@ -184,6 +184,13 @@ void miss(const Absence& absence, int n) {
   }
 }
 
+TEST(DeadlineTest, SaysSoWhereAllHaveCome) {
+  const Op op(Op::Kind::kMessage, {.kind = OpKind::kNeighborAllReduce},
+              Deadline::in(std::chrono::milliseconds(300)));
+  EXPECT_EQ(timedOut(Membership(), op, {}).reason,
+            "timeout after 0.3 s; by now all ranks have come to it, but it has not ended");
+}
+
 TEST(DeadlineTest, NamesWhoDidNotCome) {
   for (int n : {2, 3, 4}) {
     for (const Absence& absence : absences()) {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+import networkx as nx
 import torch
 import torch.distributed as dist
 
@@ -48,3 +50,25 @@ def sums(rank: int, world: int) -> Told:
         return out
 
     return replayed(rank, call), [sum(range(world)) + 10.0 * turn * world for turn in range(5)]
+
+
+def others(rank: int, world: int) -> dict[str, Told]:
+    """Of rows, parts, pairs and machines of two ranks."""
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world, connect_style=1))
+    (left,) = bluefog_pg.in_neighbor_ranks()
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    group = dist.new_group()
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph), group=group)
+    calls: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
+        "rows": (bluefog_pg.neighbor_allgather, left),
+        "parts": (lambda x: bluefog_pg.neighbor_alltoall([x])[0], left),
+        "pairs": (lambda x: bluefog_pg.pair_gossip(x, rank ^ 1), rank // 2 * 2 + 0.5),
+        "machines": (
+            lambda x: bluefog_pg.hierarchical_neighbor_allreduce(x, group=group),
+            (world - 1) / 2,
+        ),
+    }
+    return {
+        name: (replayed(rank, call), [want + 10.0 * turn for turn in range(5)])
+        for name, (call, want) in calls.items()
+    }

@@ -90,10 +90,10 @@ def stages(capability: str) -> list[Stage]:
     gpu, many = "tests/gpu/test_{}.py".format, several_at_once()
     return [
         Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
-        tests("kernels", 90, *map(gpu, ("weighted_sum", "compression", "memory", "handles"))),
+        tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
         tests("on_device", 150, *many, "tests/test_on_device.py", "-k", "cuda"),
         tests("training", 100, *many, gpu("training"), gpu("nccl")),
-        tests("mishaps", 60, gpu("mishaps")),
+        tests("alone", 60, gpu("memory"), gpu("handles"), gpu("mishaps")),
         tests("graphs", 60, *many, gpu("graphs")),
         tests("windows", 150, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
         tests_of_cpus_windows(),

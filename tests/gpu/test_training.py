@@ -11,7 +11,7 @@ import ranks
 pytestmark = kernels.on_cuda
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
 def test_as_over_nccl(name: str, world: int) -> None:
     ours = ranks.run(models.trained, world, name, ranks.DEVICE)

@@ -28,7 +28,7 @@ c10::Stream Accelerator::streamOn(c10::Device device) {
 }
 
 std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
-  TORCH_CHECK(plugin_->api() != nullptr, "[bluefog] win_create: the tensor is on ", device,
+  TORCH_CHECK(plugin_->api() != nullptr, "[bluefog] the tensor is on ", device,
               ", and there are no kernels for that: ", plugin_->reason(),
               "; make the window of tensor.cpu()");
   const std::lock_guard lock(mutex_);
