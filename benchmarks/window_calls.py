@@ -13,6 +13,7 @@ import peers
 import timing
 import torch
 import torch.distributed as dist
+from cases import settle
 
 import bluefog_pg
 
@@ -20,7 +21,7 @@ Repeat = Callable[[int], float]  # the seconds of one call, of so many
 
 
 class Bare:
-    """raw_window.c."""
+    """What others do with the memory, without windows: raw_window.c."""
 
     def __init__(self, library: str, most: int) -> None:
         mpi = peers.start_mpi()
@@ -30,6 +31,14 @@ class Bare:
         self.world = mpi.COMM_WORLD.Dup()
         address = ctypes.c_void_p(mpi._addressof(self.world))
         self.lib.open_window(address, ctypes.c_size_t(most))
+
+    def calls(self, x: torch.Tensor, n: int) -> dict[str, Repeat]:
+        return {
+            "MPI_Put": self.put(x),
+            "memcpy": self.copy(x, 1),
+            "memcpy, 2 places": self.copy(x, 2),
+            "bare average": self.average(x, n - 1),
+        }
 
     def put(self, x: torch.Tensor) -> Repeat:
         data, size = ctypes.c_void_p(x.data_ptr()), ctypes.c_size_t(x.nbytes)
@@ -57,6 +66,19 @@ class Bare:
         return repeat
 
 
+class BareDevice:
+    """The same, of a device: torch's copy within its memory, which the host waits for."""
+
+    def calls(self, x: torch.Tensor, _n: int) -> dict[str, Repeat]:
+        to = torch.zeros_like(x)
+
+        def copy() -> None:
+            to.copy_(x)
+            settle()
+
+        return {"memcpy": repeated(copy)}
+
+
 def repeated(call: Callable[[], Any]) -> Repeat:
     def repeat(reps: int) -> float:
         start = time.perf_counter()
@@ -81,9 +103,11 @@ def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str,
     return found
 
 
-def measure(me: launch.Rank, bare: Bare, size: int) -> dict[str, list[float]]:
+def measure(
+    me: launch.Rank, bare: Bare | BareDevice, size: int, device: torch.device
+) -> dict[str, list[float]]:
     """Only rank 0 calls; the others sleep meanwhile."""
-    x = torch.ones(max(1, size // 4))
+    x = torch.ones(max(1, size // 4), device=device)
     everyone = [rank for rank in range(me.n) if rank != me.rank]
     window = bluefog_pg.Window(x.clone(), f"{size}", neighbors=(everyone, everyone))
     first = {"dst_weights": [1]} if me.n > 2 else {}
@@ -94,10 +118,7 @@ def measure(me: launch.Rank, bare: Bare, size: int) -> dict[str, list[float]]:
             "put": repeated(lambda: window.put(x, **first)),
             "accumulate": repeated(lambda: window.accumulate(x, **first)),
             "update": repeated(window.update),
-            "MPI_Put": bare.put(x),
-            "memcpy": bare.copy(x, 1),
-            "memcpy, 2 places": bare.copy(x, 2),
-            "bare average": bare.average(x, me.n - 1),
+            **bare.calls(x, me.n),
         }
         found = in_turns(calls, me.args["rounds"], me.args["seconds"])
         me.store.set(f"done {size}", "")
@@ -131,15 +152,16 @@ def busy(me: launch.Rank, size: int) -> dict[str, list[float]]:
 
 def main() -> None:
     me = launch.join()
+    device, library, sizes = me.device(), me.args["library"], me.args["sizes"]
     timing.start(me, ["bluefog"])
-    bare = Bare(me.args["library"], max(me.args["sizes"]))
+    bare = Bare(library, max(sizes)) if library else BareDevice()
     rows = []
-    for size in me.args["sizes"]:
+    for size in sizes:
         rows += [
             {"ranks": me.n, "size": size, "call": call, "us": statistics.median(us), "all_us": us}
-            for call, us in measure(me, bare, size).items()
+            for call, us in measure(me, bare, size, device).items()
         ]
-    if me.n == 2:
+    if me.n == 2 and device.type == "cpu":
         rows += [
             {"ranks": 2, "size": 4 << 20, "call": f"put, {kind}", "us": statistics.median(us)}
             for kind, us in busy(me, 4 << 20).items()

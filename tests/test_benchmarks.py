@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -73,6 +74,20 @@ def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
 
 
+def test_windows_are_compared_with_torchs_copies() -> None:
+    """As on GPUs, here of CPU tensors."""
+    plan = {"library": "", "sizes": [4, 4096], "rounds": 2, "seconds": 0.01}
+    code = f"import launch; print(launch.run_ranks('window_calls.py', 2, {plan}, 60))"
+    ran = run_script([sys.executable, "-c", code], env={"PYTHONPATH": str(BENCHMARKS)})
+    assert ran.code == 0, ran.out
+    rows = [row for row in ast.literal_eval(ran.out.splitlines()[-1]) if row["size"] <= 4096]
+    calls = ("put", "accumulate", "update", "memcpy")
+    assert [(row["size"], row["call"]) for row in rows] == [
+        (n, c) for n in (4, 4096) for c in calls
+    ]
+    assert all(row["us"] > 0 for row in rows)
+
+
 def row(peer: str, size: int, us: float, ranks: int = 2, op: str = "pair_gossip") -> dict[str, Any]:
     return {
         "ranks": ranks, "op": op, "size": size, "count": size // 4, "type": "float32",
@@ -134,7 +149,7 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-@pytest.mark.parametrize("program", ["collectives", "neighbors", "training"])
+@pytest.mark.parametrize("program", ["collectives", "neighbors", "training", "windows"])
 def test_what_is_measured_on_gpus_needs_one(program: str) -> None:
     ran = run_script([sys.executable, str(BENCHMARKS / f"{program}.py"), "--device", "cuda"])
     assert ran.code == 2, ran.out
