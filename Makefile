@@ -7,6 +7,7 @@ SHELL := /bin/bash
 TORCH := torch==2.13.0
 ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys; \
 	print(sys.prefix if version("torch").startswith("2.13.") else "")' 2>/dev/null)
+CALLERS := $(shell command -v python3)
 ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
 PIP := $(ENV)/bin/python3 -m pip --disable-pip-version-check
 
@@ -70,7 +71,7 @@ ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitize
 	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
 
 gpu: ## Build, test and time what needs a GPU, on one, without a network: 9 minutes; build/gpu/summary.md
-	python3 tests/gpu/run.py
+	$(CALLERS) tests/gpu/run.py
 
 bench: dev ## Compare the collectives with gloo and MPI
 	$(BENCH_NEEDS)

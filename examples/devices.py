@@ -1,7 +1,7 @@
 """Where an example computes."""
 
-import argparse
 import os
+import sys
 
 import torch
 
@@ -15,7 +15,12 @@ def own_device(kind: str) -> torch.device:
         return torch.device(kind)
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type != kind:
-        raise argparse.ArgumentTypeError(f"torch finds no {kind} device here")
+        print(
+            f"--device {kind}: torch finds none here (python -m bluefog_pg says more); "
+            "there is --device cpu",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     index = int(os.environ.get("LOCAL_RANK", "0")) % torch.accelerator.device_count()
     torch.accelerator.set_device_index(index)
     return torch.device(kind, index)

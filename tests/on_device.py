@@ -39,6 +39,9 @@ class Simulated:
     def be_shared_by_mistake(self) -> None:
         os.environ["SIMULATED_DUPLICATE"] = "1"
 
+    def be_apart(self) -> None:
+        del os.environ["SIMULATED_DUPLICATE"]
+
 
 class Cuda:
     """The first GPU, which all ranks share: to NCCL each is on a host of its own."""
@@ -93,7 +96,7 @@ def run(
     """
     with harness.Ranks(world, env={"GLOO_SOCKET_IFNAME": "lo", **env}) as ranks:
         ranks.start(begun, device, f"{body.__module__}:{body.__qualname__}", world, args)
-        return [o.value for o in ranks.join(120, dead)]
+        return [o.value for o in ranks.join(80, dead)]
 
 
 def begun(rank: int, _: int, kind: str, name: str, world: int, args: tuple[Any, ...]) -> Any:

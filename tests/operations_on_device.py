@@ -253,12 +253,12 @@ def hurry(seconds: float) -> None:
     backend._set_default_timeout(timedelta(seconds=seconds))
 
 
-def averaged(device: Any, value: float) -> Any:
-    """What comes of a tensor of that, or is raised."""
+def averaged(x: torch.Tensor, **edges: Any) -> Any:
+    """What comes of a tensor, of one value, or is raised."""
     import bluefog_pg
 
-    x, outs = torch.full((4,), value, device=device.name), list[float]()
-    error = inrank.catch(lambda: outs.append(bluefog_pg.neighbor_allreduce(x)[0].item()))
+    outs = list[float]()
+    error = inrank.catch(lambda: outs.append(bluefog_pg.neighbor_allreduce(x, **edges)[0].item()))
     return error or outs[0]
 
 
@@ -276,7 +276,7 @@ def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
                 time.sleep(1.0 if how == "Ctrl-C" else 2.5)
             elif how == "Ctrl-C":
                 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        told.append(averaged(device, 10.0 * step))
+        told.append(averaged(torch.full((4,), 10.0 * step, device=device.name)))
     return told
 
 
@@ -291,7 +291,7 @@ def at_a_late_centre(device: Any, rank: int, world: int) -> list[Any]:
             hurry(2.0)
             if rank == 1:
                 time.sleep(4.6)
-        told.append(averaged(device, 10.0 * step))
+        told.append(averaged(torch.full((4,), 10.0 * step, device=device.name)))
     return [each if isinstance(each, inrank.Raised) else round(each, 3) for each in told]
 
 
@@ -312,6 +312,141 @@ def beside_a_late_one(device: Any, rank: int, world: int) -> list[Any]:
         told.append(call(x, self_weight=1.0, src_weights=weights, dst_weights=near)[0].item())
     inrank.meet("done", world)
     return told
+
+
+def reproached(device: Any, rank: int, _world: int) -> list[Any]:
+    """Rank 0 hears in its first device average that rank 1 could not take what it had sent along a
+    CPU's edge."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    xs = [torch.full((4,), 10.0 * step + rank, device=device.name) for step in range(5)]
+    bluefog_pg.neighbor_allreduce(xs.pop(0))
+    if rank == 0:
+        bluefog_pg.neighbor_allreduce(
+            torch.ones(3), self_weight=1.0, src_weights={}, dst_weights=[1]
+        )
+        told = list[Any]()
+    else:
+        time.sleep(0.3)  # rank 0 has asked by then
+        take = {"self_weight": 0.0, "src_weights": {0: 1.0}, "dst_weights": []}
+        told = [averaged(torch.ones(4), **take)]
+    return told + [averaged(x) for x in xs]
+
+
+def machines(device: Any, rank: int, _world: int, are_broken: bool) -> list[Any]:
+    """Of two ranks. Rank 3 names no other machine, though rank 1 does; or ranks 0 and 2 have broken
+    off a call of theirs. Then all name all."""
+    import bluefog_pg
+
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    bluefog_pg.set_machine_topology(nx.complete_graph(2, nx.DiGraph))
+    x = torch.full((5,), float(rank), device=device.name)
+    average = bluefog_pg.hierarchical_neighbor_allreduce
+    if are_broken and rank % 2 == 0:
+        device.be_shared_by_mistake()
+        inrank.catch(bluefog_pg.pair_gossip, x, 2 - rank)
+        device.be_apart()
+    if not are_broken:
+        average(x)
+    hurry(2.0)
+    nobody = {"self_weight": 1.0, "src_machine_weights": {}, "dst_machine_weights": {}}
+    edges = nobody if rank == 3 and not are_broken else {}
+    return [inrank.catch(average, x, **edges) for _ in range(2)]
+
+
+def waiting_for_edges(device: Any, rank: int, world: int) -> Any:
+    """Of a star: a leaf has made fewer operations of device averages than its centre, to which it
+    then sends along a CPU's edge; that takes longer to take it than it may be late."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.StarGraph(world))
+    for step in range(5):
+        averaged(torch.full((4,), float(step), device=device.name))
+    hurry(1.0)
+    bluefog_pg.neighbor_allreduce(torch.ones(1))
+    hurry(30.0)
+    send = {"self_weight": 1.0, "src_weights": {}, "dst_weights": [0]}
+    if rank == 1:
+        bluefog_pg.neighbor_allreduce(torch.ones(1), **send)
+    if rank == 2:
+        time.sleep(3.0)
+    dist.barrier()
+    take = {"self_weight": 0.0, "src_weights": {1: 1.0}, "dst_weights": []}
+    return rank or averaged(torch.ones(1), **take)
+
+
+def out_of_step(device: Any, rank: int, world: int) -> list[Any]:
+    """Of a line: rank 0 has agreed on the second call, and breaks it off before it exchanges, while
+    rank 1 waits for rank 2. Rank 1's device waits for that for ever."""
+    import bluefog_pg
+
+    line = nx.path_graph(world).to_directed()
+    bluefog_pg.set_topology(line)
+    x = torch.full((4,), float(rank), device=device.name)
+    told = [inrank.catch(bluefog_pg.neighbor_allreduce, x)]
+    if rank == 0:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    if rank == 2:
+        time.sleep(1.5)
+    told += [inrank.catch(bluefog_pg.neighbor_allreduce, x) for _ in range(3)]
+    inrank.meet("done", world)
+    return told
+
+
+def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
+    """Named averages, of which each rank's threads begin first what they happen to."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    xs = {
+        name: torch.full((3,), value, device=device.name)
+        for name, value in (("a", 100.0), ("b", 200.0))
+    }
+    bluefog_pg.neighbor_allreduce(xs["a"])
+    hurry(2.0)
+    told: list[Any] = []
+    for step in range(12):
+        inrank.meet(f"step {step}", world)
+        threads = [
+            threading.Thread(target=lambda n=n, x=x: told.append((n, averaged(x, name=n))))
+            for n, x in xs.items()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return told
+
+
+def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
+    """The device of rank 0 is full, which makes room and calls again."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    x = torch.full((4,), float(rank), device=device.name)
+    bluefog_pg.neighbor_allreduce(x)
+    error = None
+    if rank == 0:
+        os.environ["SIMULATED_FULL"] = "1"
+        error = inrank.catch(bluefog_pg.neighbor_allreduce, [x, x])
+        del os.environ["SIMULATED_FULL"]
+    means = bluefog_pg.neighbor_allreduce([x, x])
+    return [error, [mean.cpu()[0].item() for mean in means]]
+
+
+def begun_again(device: Any, _rank: int, _world: int) -> list[Any]:
+    """Where a group's first call has failed, in a new one."""
+    import bluefog_pg
+
+    device.be_shared_by_mistake()
+    bluefog_pg.set_topology()
+    x = torch.ones(4, device=device.name)
+    error = inrank.catch(bluefog_pg.neighbor_allreduce, x)
+    device.be_apart()
+    group = dist.new_group()
+    bluefog_pg.set_topology(group=group)
+    return [error, bluefog_pg.neighbor_allreduce(x, group=group).cpu()[0].item()]
 
 
 def bereft(device: Any, rank: int, world: int) -> inrank.Raised | None:

@@ -218,17 +218,23 @@ def test_devices_named(backend: str, through_gloo: bool) -> None:
 def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     from bluefog_pg import _accelerator
 
-    said = {"none": None, "cpu:gloo": ("cpu", "gloo"), "cpu:GLOO": ("cpu", "gloo"), "": None}
-    if dist.is_nccl_available():
+    said = {
+        "none": None,
+        "NONE": None,
+        "cpu:gloo": ("cpu", "gloo"),
+        "cpu:GLOO": ("cpu", "gloo"),
+        "": None,
+    }
+    if torch.cuda.is_available():
         said["cuda:NCCL"] = ("cuda", "nccl")
     for value, expected in said.items():
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
         found = _accelerator.found()  # "": nothing, where these tests run
         assert (found and (found.device, found.backend)) == expected
-    nccl = () if dist.is_nccl_available() else ("cuda:nccl",)
+    cuda = () if torch.cuda.is_available() else ("cuda:nccl", "cuda:gloo")
     for wrong in (
         "cuda:nothing", "gloo", ":gloo", "nowhere:gloo", "cuda:bluefog", "cpu:mpi", "cpu:nccl",
-        "cpu:gloo:/x", *nccl,
+        "cuda", "cpu:gloo:/x", *cuda,
     ):  # fmt: skip
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", wrong)
         with pytest.raises(ValueError, match=f"BLUEFOG_ACCELERATOR={wrong}"):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import harness
 from bluefog_pg import _doctor
@@ -56,3 +57,22 @@ def test_ranks_that_fail_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit('no ranks today')")
     with pytest.raises(_doctor._LackError, match=r"no ranks today\Z"):
         _doctor._try_two_ranks({"PYTHONPATH": str(tmp_path)})
+
+
+def test_a_machine_without_an_accelerator_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        _doctor.report(tries=False)
+        lines = capsys.readouterr().out.splitlines()
+        return next(line[24:] for line in lines if line.startswith("accelerator"))
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert said() == f"no: torch {torch.__version__} is built without CUDA; CPU tensors only"
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "finds no device (has it a driver for CUDA 13.0?)" in said()
+    monkeypatch.setenv("BLUEFOG_ACCELERATOR", "none")
+    assert said() == "no: BLUEFOG_ACCELERATOR says so; CPU tensors only"
+    monkeypatch.setenv("BLUEFOG_ACCELERATOR", "cpu:gloo")
+    assert said() == "cpu tensors over gloo"

@@ -92,6 +92,22 @@ def test_a_rank_that_mpirun_starts_and_that_does_not_come(tmp_path: Path) -> Non
     assert told in ran.out, ran.out
 
 
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ({"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}, "WORLD_SIZE is 4, but the launcher"),
+        ({"RANK": "0"}, "RANK is 0, but the launcher of this process says 1: unset RANK"),
+    ],
+)
+def test_mpirun_beside_variables_of_another_job(
+    left: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    text = "import torch.distributed as dist\ndist.init_process_group('bluefog')\n"
+    ran = run_script([*MPIRUN, "-np", "2", sys.executable, write(tmp_path, text)], env=left)
+    assert ran.code != 0
+    assert told in ran.out, ran.out
+
+
 def test_init_of_a_process_that_nothing_has_started(tmp_path: Path) -> None:
     text = INIT + (
         "check()\n"

@@ -151,6 +151,77 @@ def test_ranks_that_share_a_device_by_mistake_hear_what_to_do(run: Run) -> None:
         harness.raised(after, "Mismatch", text="make a new group")
 
 
+def simulated_alone(device: str, why: str) -> None:
+    if device != "simulated":
+        pytest.skip(f"of the simulated device: {why}")
+
+
+def test_a_new_group_where_the_first_call_has_failed(run: Run, device: str) -> None:
+    simulated_alone(device, "NCCL reads NCCL_HOSTID once")
+    for error, mean in run(operations_on_device.begun_again, 2):
+        harness.raised(error, "DistBackendError", text="make a new group")
+        assert mean == 1.0
+
+
+def test_named_averages_of_two_threads_are_none_of_each_other(run: Run) -> None:
+    """Ranks have to call in one order; where they do not, they are told so."""
+    for told in run(operations_on_device.in_two_threads, 2):
+        for name, got in told:
+            if isinstance(got, float):
+                assert got == {"a": 100.0, "b": 200.0}[name]
+            else:
+                harness.raised(got, "Mismatch", text="named, split or shaped differently")
+
+
+def test_a_device_that_is_full_for_once(run: Run, device: str) -> None:
+    """Nobody relies on the rank before it has its memory."""
+    simulated_alone(device, "it can be told to be full")
+    first, second = run(operations_on_device.full_for_once, 2)
+    harness.raised(first[0], "OutOfMemoryError")
+    assert [first[1], *second] == [[0.5, 0.5], None, [0.5, 0.5]]
+
+
+def test_a_mismatch_that_is_heard_of_between_the_steps(run: Run) -> None:
+    first, (mismatch, *second) = run(operations_on_device.reproached, 2)
+    harness.raised(mismatch, "Mismatch")
+    harness.raised(first[1], "Mismatch", text="could not take this rank's message")
+    harness.raised(second[1], "CollectiveTimeout", ranks=[0], text="had given up this call")
+    assert [first[0], *first[2:]] == [second[0], *second[2:]] == [10.5, 30.5, 40.5]
+
+
+def test_machines_that_do_not_agree(run: Run) -> None:
+    for errors in run(operations_on_device.machines, 4, False):
+        for error in errors:
+            harness.raised(error, "Mismatch", text="ranks 1, 3 called hierarchical")
+
+
+def test_machines_beside_ranks_that_are_out_of_step(run: Run, device: str) -> None:
+    simulated_alone(device, "NCCL reads NCCL_HOSTID once")
+    for rank, errors in enumerate(run(operations_on_device.machines, 4, True)):
+        blamed, text = ([0, 2], "partners on other machines") if rank % 2 else ([2 - rank], "")
+        for error in errors:
+            assert (
+                harness.raised(error, "Mismatch", ranks=blamed, text=text).took() < harness.WITHIN
+            )
+
+
+def test_an_edge_of_a_cpu_beside_calls_on_a_device(run: Run) -> None:
+    assert run(operations_on_device.waiting_for_edges, 3) == [1.0, 1, 2]
+
+
+def test_ranks_that_are_out_of_step_hear_so(run: Run, device: str) -> None:
+    simulated_alone(device, "NCCL would end the process that waits for what is broken off")
+    for rank, (first, second, *later) in enumerate(run(operations_on_device.out_of_step, 3)):
+        assert first is None
+        if rank == 0:
+            harness.raised(second, "KeyboardInterrupt")
+        for error in later:
+            if rank == 2:
+                assert error is None
+            else:
+                harness.raised(error, "Mismatch", ranks=[1 - rank], text="make a new group")
+
+
 def test_each_rank_of_an_example_has_a_device_of_its_own(run: Run, device: str) -> None:
     count = torch.cuda.device_count() if device == "cuda" else 2
     assert run(operations_on_device.placed, 2) == [

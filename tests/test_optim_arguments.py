@@ -271,6 +271,33 @@ def far_apart(rank: int, _world: int, communication: str, scale: float) -> int:
     return sum("begin with different parameters" in str(warning.message) for warning in caught)
 
 
+def of_other_seeds(rank: int, _world: int, are_other: bool) -> list[int]:
+    """Models whose norms begin with ones on every rank."""
+    import bluefog_pg
+
+    torch.manual_seed(rank if are_other else 0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32)
+    models = [
+        nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)),
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3)),
+    ]
+    told = []
+    for model in models:
+        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for param in model.parameters():  # as after an average of neighbours
+                param.add_(0.02 * rank * torch.randn_like(param) * param.std(correction=0))
+            bluefog_pg.DistributedOptimizer(sgd(model), model).close()
+        told.append(sum("begin with different parameters" in str(w.message) for w in caught))
+    return told
+
+
+def test_ranks_that_begin_with_other_seeds_are_warned(pool: harness.Pool) -> None:
+    assert pool.run(of_other_seeds, True) == [[1] * 3] * 4
+    assert pool.run(of_other_seeds, False) == [[0] * 3] * 4
+
+
 def test_ranks_that_begin_far_apart_are_warned(pool: harness.Pool) -> None:
     for communication in ("neighbor_allreduce", "gradient_allreduce"):
         assert pool.run(far_apart, communication, 0.0) == [0] * 4

@@ -1,4 +1,4 @@
-"""A torch.distributed backend for CPU hosts, with averaging over any weighted digraph."""
+"""A torch.distributed backend for CPUs and GPUs, with averaging over any weighted digraph."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -7,6 +7,7 @@ from bluefog_pg import _autoload
 
 if TYPE_CHECKING:
     from bluefog_pg import ddp_hooks as ddp_hooks
+    from bluefog_pg import functional as functional
     from bluefog_pg import optim as optim
     from bluefog_pg import topology_util as topology_util
     from bluefog_pg._C import (
@@ -306,7 +307,7 @@ _NAMES_IN = {
 }
 _HOME = {name: home for home, names in _NAMES_IN.items() for name in names}
 
-__all__ = sorted({*_HOME, "ddp_hooks", "optim", "topology_util"})
+__all__ = sorted({*_HOME, "ddp_hooks", "functional", "optim", "topology_util"})
 
 
 # Every `import torch` of this environment imports this package (see _autoload), so what a name
@@ -317,7 +318,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value = version("bluefog-pg")
-    elif name in ("ddp_hooks", "optim", "topology_util", "torch"):
+    elif name in ("collectives", "ddp_hooks", "functional", "optim", "topology_util", "torch"):
         value = importlib.import_module(f"bluefog_pg.{name}")
     elif name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

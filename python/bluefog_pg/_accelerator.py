@@ -40,7 +40,7 @@ def found() -> Accelerator | None:
         ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>".
     """
     given = os.environ.get(_VARIABLE, "")
-    if given == "none":
+    if given.lower() == "none":
         return None
     if given:
         device, backend, plugin = [*given.split(":", 2), "", ""][:3]
@@ -49,6 +49,8 @@ def found() -> Accelerator | None:
                 f'[bluefog] {_VARIABLE}={given}: {reason}; expected "none", or a device and '
                 'torch.distributed\'s backend for it, such as "cuda:nccl"'
             )
+        if reason := _useless(device, backend.lower()):
+            raise ValueError(f"[bluefog] {_VARIABLE}={given}: {reason}; unset it to use CPUs alone")
         return Accelerator(device, backend.lower(), plugin or _own_plugin(device))
     return _detected()
 
@@ -61,13 +63,15 @@ def _refused(device: str, backend: str, plugin: str) -> str:
         return f"torch knows no device {device!r}"
     usable = sorted({"gloo", "nccl", "xccl"} | {name.lower() for name in dist.Backend._plugins})
     usable.remove("bluefog")
+    if not backend:
+        return "it names no backend"
     if backend not in usable:
         return f"{backend!r} is none of {', '.join(usable)}"
     if device not in dist.Backend.backend_capability[backend]:
         return f"{backend} is for {', '.join(dist.Backend.backend_capability[backend])}"
     if device == "cpu" and plugin:
         return "for cpu there is no library with kernels"
-    return _useless(device, backend)
+    return ""
 
 
 def _detected() -> Accelerator | None:
@@ -97,6 +101,8 @@ def _useless(device: str, backend: str | None) -> str:
     for name, is_available in (("nccl", dist.is_nccl_available), ("xccl", dist.is_xccl_available)):
         if backend == name and not is_available():
             return f"this torch was built without {name.upper()}"
+    if device == "cuda" and not torch.cuda.is_available():
+        return "torch finds no CUDA device"
     return ""
 
 

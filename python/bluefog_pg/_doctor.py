@@ -89,6 +89,8 @@ def _shared_memory() -> str:
 
 
 def _accelerator() -> str:
+    import torch
+
     from bluefog_pg._accelerator import found
     from bluefog_pg._loader import load
 
@@ -97,14 +99,27 @@ def _accelerator() -> str:
             warnings.simplefilter("error")
             here = found()
         if here is None:
-            raise _LackError(
-                f"torch {version('torch')} finds none, or is told so; CPU tensors only"
-            )
+            raise _LackError(f"{_why_none()}; CPU tensors only")
         kernels = load().MessageKernels(here.plugin).reason
     except (ImportError, Warning, ValueError) as error:
         raise _LackError(error) from error
-    told = f"no kernels, so no windows: {kernels}" if kernels else "with kernels of ours"
-    return f"{here.device} tensors over {here.backend}, {told}"
+    told = f"{here.device} tensors over {here.backend}"
+    if here.device == "cpu":
+        return told
+    count = f"{torch.accelerator.device_count()} of them"
+    has = f"no kernels, so no windows: {kernels}" if kernels else "with kernels of ours"
+    return f"{told}, {count}, {has}"
+
+
+def _why_none() -> str:
+    import torch
+
+    if os.environ.get("BLUEFOG_ACCELERATOR"):
+        return "BLUEFOG_ACCELERATOR says so"
+    built = torch.version.cuda
+    if built is None:
+        return f"torch {torch.__version__} is built without CUDA"
+    return f"torch {torch.__version__} finds no device (has it a driver for CUDA {built}?)"
 
 
 def _open_mpi() -> str:

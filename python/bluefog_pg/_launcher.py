@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
@@ -45,25 +45,29 @@ def register() -> None:
     from torch.distributed.constants import default_pg_timeout
 
     def handler(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Found:
-        if _can_help(url):
-            _complete(timeout)
+        given = {name: values[0] for name, values in parse_qs(urlparse(url).query).items()}
+        if _lacks_something(given):
+            _complete(given, timeout)
         yield from original(url, timeout=timeout, **options)
 
     handlers["env"] = handler
 
 
-def _can_help(url: str) -> bool:
-    """Whether something is missing that the launcher knows, and nothing contradicts it."""
-    given = {name: values[0] for name, values in parse_qs(urlparse(url).query).items()}
-    rank = given.get("rank", os.environ.get("RANK", os.environ["PMIX_RANK"]))
-    lacks = [v for v in ("RANK", "WORLD_SIZE") if v.lower() not in given and v not in os.environ]
-    lacks += [v for v in ("MASTER_ADDR", "MASTER_PORT") if v not in os.environ]
-    return bool(lacks) and rank == os.environ["PMIX_RANK"]
+def _lacks_something(given: Mapping[str, str]) -> bool:
+    """Of what torch needs; `given`: by the URL."""
+    own = [v for v in ("RANK", "WORLD_SIZE") if v.lower() not in given]
+    return any(v not in os.environ for v in (*own, "MASTER_ADDR", "MASTER_PORT"))
 
 
-def _complete(timeout: timedelta) -> None:
-    """Set what is missing of torchrun's variables. Collective over the launcher's processes."""
+def _complete(given: Mapping[str, str], timeout: timedelta) -> None:
+    """Set what is missing of torchrun's variables. Collective over the launcher's processes.
+
+    Raises:
+        RuntimeError: what is not missing is of another job.
+    """
+    _require_same(given, "RANK", os.environ["PMIX_RANK"])  # else it is not the launcher's process
     client = _client(timeout)
+    _require_same(given, "WORLD_SIZE", str(client.size))
     known = {
         "RANK": client.rank,
         "WORLD_SIZE": client.size,
@@ -79,6 +83,16 @@ def _complete(timeout: timedelta) -> None:
     else:
         address, port = _find(client, timeout)
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, str(port)
+
+
+def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
+    found = given.get(name.lower(), os.environ.get(name, launchers))
+    if found != launchers:
+        raise RuntimeError(
+            f"[bluefog] {name} is {found}, but the launcher of this process says {launchers}: "
+            "unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if they are of another job, or "
+            "set all four"
+        )
 
 
 def _client(timeout: timedelta) -> PmixClient:

@@ -38,14 +38,14 @@ class NeighborAtOnce final : public AtOnce {
   }
 
   bool maySend(Mailbox& mailbox) const override;
-  void send(Mailbox& mailbox, uint64_t sequence) override;
+  void send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) override;
   bool receive(Mailbox& mailbox) override;
   std::shared_ptr<Op> rest() override { return make_rest_(); }
 
  private:
   const Call& call_;
   MakeRest make_rest_;
-  uint64_t sequence_ = 0;
+  uint64_t calls_ = 0;
   std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
 };
 

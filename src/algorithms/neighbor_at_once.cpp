@@ -12,15 +12,15 @@ bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
   });
 }
 
-void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence) {
-  sequence_ = sequence;
-  mailbox.noteCall(sequence, call_.limit);
+void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) {
+  calls_ = calls;
+  mailbox.noteCall(calls, call_.limit);
   const size_t bytes = call_.signature.bytes();
   Frame frame;
   frame.type = FrameType::kEager;
   frame.sent = quartersOf(call_.begin);
   frame.bytes = static_cast<uint32_t>(bytes);
-  frame.id = messageId(sequence, 0);
+  frame.id = messageId(sequence, calls, 0);
   frame.tag = call_.tag;
   frame.signature = call_.signature;
   for (const WeightedRank& destination : call_.destinations) {
@@ -33,7 +33,7 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const std::vector<WeightedRank>& sources = call_.sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (frames_[i] == nullptr) {
-      frames_[i] = mailbox.next(sources[i].rank, call_.signature, call_.tag, sequence_);
+      frames_[i] = mailbox.next(sources[i].rank, call_.signature, call_.tag, calls_);
       if (frames_[i] == nullptr) {
         return false;
       }

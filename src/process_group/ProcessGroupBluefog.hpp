@@ -8,13 +8,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "process_group/Agreement.hpp"
 #include "process_group/Coalescing.hpp"
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
@@ -24,6 +24,7 @@
 #include "process_group/Validate.hpp"
 #include "process_group/WindowBluefog.hpp"
 #include "process_group/accelerator/Accelerator.hpp"
+#include "process_group/accelerator/Accord.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
@@ -96,6 +97,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Whose tensors go to it from now on, in operations between neighbours.
   void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
     accelerator_ = std::move(accelerator);
+    accord_ = std::make_unique<Accord>(engine_, frontend_, log_);
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
 
@@ -218,18 +220,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
-  struct Asked;
-  Asked ask(const Signature& signature, Deadline deadline, int partner, const Notice& own,
-            int64_t tag, int64_t their_tag);
-  void giveUp(int partner, int64_t call);
-  Agreement agree(const Signature& signature, const char* title,
-                  const std::vector<at::Tensor>& inputs, const Edges& edges,
-                  const std::vector<int64_t>& rows, int64_t tag);
-  void confirm(OpKind kind, Agreement& agreement, int64_t call);
-  std::exception_ptr raisedOf(OpKind kind, Cause cause, int partner, const char* what) const;
-  // What `exchange` gives, which is among those who agree; throws what there is to raise.
-  WorkPtr exchanged(OpKind kind, const Agreement& agreement,
-                    const std::function<WorkPtr()>& exchange);
+  // Throws on all ranks where one lacks a partner.
+  Agreement agreeWithAll(const Accord::Call& call);
+  // A collective: the global ranks that say so of themselves.
+  std::vector<int> whoFails(const Accord::Call& call, bool fails, Deadline limit);
 
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
@@ -263,8 +257,6 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
-  std::atomic<int64_t> agreements_{0};
-  OutOfStep out_of_step_;
   FlightLog log_;
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
@@ -275,6 +267,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Reception> reception_;
   Coalescing coalescing_;
   std::shared_ptr<Accelerator> accelerator_;
+  std::unique_ptr<Accord> accord_;  // on the accelerator's calls
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;
 
@@ -283,6 +276,7 @@ class ProcessGroupBluefog : public c10d::Backend {
     c10::intrusive_ptr<c10d::Store> store;
     c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
   };
+  std::mutex splits_mutex_;
   std::optional<Split> last_split_;
   std::map<std::vector<int>, int> splits_;  // how many parts of these ranks there were
 };

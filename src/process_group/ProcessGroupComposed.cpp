@@ -12,7 +12,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of a call's tensors: the first one's, and one that is another.
+// Of a call's tensors: the first one's, and one that differs from it.
 struct Devices {
   std::optional<c10::Device> first;
   std::optional<c10::Device> other;

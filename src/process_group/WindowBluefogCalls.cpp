@@ -29,7 +29,7 @@ void noteWritten(const at::Tensor& tensor) {
 
 // A device's error names neither rank nor call.
 template <class Call>
-auto named(const WindowLabel& label, const char* op, const Call& call) {
+auto sayingWhoseCall(const WindowLabel& label, const char* op, const Call& call) {
   try {
     return call();
   } catch (const Error&) {
@@ -57,7 +57,7 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
       if (!is_there) {
         throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
       }
-      if (Rest rest = named(label_, op, [&] { return what(peer); })) {
+      if (Rest rest = sayingWhoseCall(label_, op, [&] { return what(peer); })) {
         begun.rests.push_back(std::move(rest));
       }
     } catch (const Error& error) {  // the others get theirs all the same
@@ -235,8 +235,9 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
     stream_->catchUp("win_update");
   }
   const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
-  named(label_, "win_update",
-        [&] { window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr()); });
+  sayingWhoseCall(label_, "win_update", [&] {
+    window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
+  });
   noteWritten(out);
   return out;
 }
@@ -250,7 +251,8 @@ at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
     stream_->catchUp("win_read_neighbor");
   }
   const Taken taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}}, require_mutex);
-  named(label_, "win_read_neighbor", [&] { window.read(writer, out.mutable_data_ptr()); });
+  sayingWhoseCall(label_, "win_read_neighbor",
+                  [&] { window.read(writer, out.mutable_data_ptr()); });
   return out;
 }
 

@@ -2,6 +2,8 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -14,9 +16,10 @@ using Tensors = std::vector<at::Tensor>;
 
 namespace {
 
-// What a rank calls with CPU tensors is something else.
-Signature onDevice(Signature signature) {
+// What a rank calls with CPU tensors, or by another tag, is something else.
+Signature onDevice(Signature signature, int64_t tag) {
   signature.where = Where::kDevice;
+  signature.detail ^= static_cast<uint64_t>(tag);
   return signature;
 }
 
@@ -56,11 +59,14 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
     validate.summable(input);
   }
   validate.onOneDevice(inputs);
-  const Agreement agreement = agree(onDevice(signatureOfAll(kind, inputs)), profilingTitle(kind),
-                                    inputs, edges, {}, opts.tag);
-  return exchanged(kind, agreement, [&] {
-    return accelerator_->neighborAllreduce(inputs, agreement.among(edges), opts.async_op);
-  });
+  const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.tag), profilingTitle(kind),
+                          inputs, edges};
+  ++issued_;
+  return accord_->exchanged(
+      call, [&] { return accord_->on(call, deadline(c10d::kUnsetTimeout)); },
+      [&](const Agree& agree) {
+        return accelerator_->neighborAllreduce(inputs, edges, agree, opts.async_op);
+      });
 }
 
 WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& like,
@@ -77,46 +83,102 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   }
   validate.onOneDevice(all);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
-  std::vector<int64_t> rows;
+  const Tensors logged{like};
+  Accord::Call call{onDevice(signatureOfRows(kind, like), opts.tag), title, logged, edges};
+  call.called = opts.is_of_all ? "allgather" : "";
   for (const at::Tensor& input : inputs) {
-    rows.push_back(input.size(0));
+    call.rows.push_back(input.size(0));
   }
-  const Agreement agreement =
-      agree(onDevice(signatureOfRows(kind, like)), title, {like}, edges, rows, opts.tag);
-  return exchanged(kind, agreement, [&] {
-    const Edges agreed = agreement.among(edges);
-    Tensors sent;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (agreement.isWith(edges.destinations[i].rank)) {
-        sent.push_back(inputs[i]);
-      }
-    }
-    std::vector<int64_t> received;
-    for (const WeightedRank& source : agreed.sources) {
-      received.push_back(agreement.rowsFrom(source.rank));
-    }
-    return accelerator_->neighborGather(like, sent, agreed, received, opts.in_one, opts.async_op);
-  });
+  ++issued_;
+  return accord_->exchanged(
+      call, [&] { return accord_->on(call, deadline(c10d::kUnsetTimeout)); },
+      [&](const Agree& agree) {
+        const Agreement& agreement = agree();
+        const Edges agreed = agreement.among(edges);
+        Tensors sent;
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          if (agreement.isWith(edges.destinations[i].rank)) {
+            sent.push_back(inputs[i]);
+          }
+        }
+        std::vector<int64_t> received;
+        for (const WeightedRank& source : agreed.sources) {
+          received.push_back(agreement.rowsFrom(source.rank));
+        }
+        return accelerator_->neighborGather(like, sent, agreed, received, opts.in_one,
+                                            opts.async_op);
+      });
 }
 
 // A part of what a rank hands out comes from every rank of its machine, and so from other machines:
-// all of the group have to agree.
+// all of the group have to call the same, and none may lack a partner.
 WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
                                                                 const Edges& between,
                                                                 const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
-  const Signature signature = onDevice(signatureOf(kind, input));
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(c10d::kUnsetTimeout));
-  op->scripts.push_back(bluefog::barrier(engine_->board(), *op));
-  post({std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), {input}, {}}, false);
-  const Agreement agreement =
-      agree(signature, profilingTitle(kind), {input}, between, {}, opts.tag);
-  return exchanged(kind, agreement, [&] {
-    return accelerator_->hierarchicalNeighborAllreduce(input, locals, agreement.among(between),
-                                                       opts.async_op);
-  });
+  const Tensors inputs{input};
+  Accord::Call call{onDevice(signatureOf(kind, input), opts.tag), profilingTitle(kind), inputs,
+                    between};
+  std::remove_copy(locals.begin(), locals.end(), std::back_inserter(call.others), rank_);
+  return accord_->exchanged(
+      call, [&] { return agreeWithAll(call); },
+      [&](const Agree& agree) {
+        return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, agree,
+                                                           opts.async_op);
+      });
+}
+
+Agreement ProcessGroupBluefog::agreeWithAll(const Accord::Call& call) {
+  const Deadline limit = deadline(c10d::kUnsetTimeout);
+  (void)whoFails(call, false, limit);
+  Agreement agreement = accord_->on(call, deadline(c10d::kUnsetTimeout));
+  std::vector<int> failed;
+  try {
+    failed = whoFails(call, agreement.error() != nullptr, Accord::endOf(limit));
+  } catch (...) {  // others may have heard that this rank goes on
+    accord_->giveUpOn(call);
+    throw;
+  }
+  if (agreement.error()) {
+    std::rethrow_exception(agreement.error());
+  }
+  if (!failed.empty()) {
+    const Error error(Cause::kMismatch, failed,
+                      who(call.signature.kind) + rankList(failed) +
+                          " and partners on other machines do not agree on this call: there its "
+                          "error says why");
+    std::rethrow_exception(frontend_.raised(std::make_exception_ptr(error)));
+  }
+  return agreement;
+}
+
+std::vector<int> ProcessGroupBluefog::whoFails(const Accord::Call& call, bool fails,
+                                               Deadline limit) {
+  struct Told {
+    std::byte own;
+    std::vector<std::byte> all;
+  };
+  const auto told = std::make_shared<Told>(
+      Told{std::byte(fails), std::vector<std::byte>(static_cast<size_t>(size_))});
+  std::vector<std::byte*> places;
+  for (std::byte& place : told->all) {
+    places.push_back(&place);
+  }
+  auto op = std::make_shared<Op>(Op::Kind::kCollective, call.signature, limit);
+  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op, &told->own,
+                                           std::move(places),
+                                           std::vector<size_t>(told->all.size(), 1)));
+  op->memory = told;
+  post({std::move(op), c10d::OpType::UNKNOWN, call.title, call.inputs, {}}, false);
+  std::vector<int> failed;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (told->all[static_cast<size_t>(rank)] != std::byte{0}) {
+      failed.push_back(engine_->members().global(rank));
+    }
+  }
+  return failed;
 }
 
 }  // namespace bluefog

@@ -63,10 +63,10 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
-  if (isBetweenNeighbors(op->signature.kind)) {
-    mailbox_.noteCall(op->sequence, op->deadline.limit());
+  if (op->isCall()) {
+    mailbox_.noteCall(op->calls, op->deadline.limit());
   }
-  if (!op->is_service) {
+  if (!op->is_service && op->signature.kind != OpKind::kAgreement) {  // which is half of a call
     op->reproach = reproach();
   }
   // This first step takes its place in the lanes: in the order of the calls.
@@ -381,7 +381,8 @@ void Agenda::watchPeers() {
     if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
       kept_ += rest->kept;
       for (const Outgoing& message : rest->outgoing) {
-        mailbox_.endOffers(message.destination, messageId(rest->sequence, message.phase));
+        mailbox_.endOffers(message.destination,
+                           messageId(rest->sequence, rest->calls, message.phase));
       }
       remainders.push_back(std::move(rest));
     }

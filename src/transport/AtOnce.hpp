@@ -14,8 +14,8 @@ class AtOnce {
  public:
   // Whether all that it sends could go now.
   virtual bool maySend(Mailbox& mailbox) const = 0;
-  // `sequence`: the operation's that it stands for.
-  virtual void send(Mailbox& mailbox, uint64_t sequence) = 0;
+  // The numbers are the operation's that it stands for.
+  virtual void send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) = 0;
   // Takes what it receives, once all of that is there; whether it is.
   virtual bool receive(Mailbox& mailbox) = 0;
   // What is left to do when the wait for that gets long: all but sending.

@@ -88,6 +88,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
       ensureThread();  // before anything is queued: this may fail
     }
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
+    op->calls = calls_issued_ += op->isCall() ? 1 : 0;
     if (stopped_) {
       throw errorOf(members_, *op, *stopped_);
     }
@@ -115,7 +116,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
       !exchange.maySend(agenda_.mailbox())) {
     return {};
   }
-  Attempt attempt{++messages_issued_, nullptr};
+  Attempt attempt{++messages_issued_, ++calls_issued_, nullptr};
   driving_ = true;
   lock.unlock();
   const auto stopDriving = [&] {
@@ -125,7 +126,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
     dropped.ops.swap(buried_.ops);
   };
   try {
-    if (!runAtOnce(exchange, attempt.sequence)) {
+    if (!runAtOnce(exchange, attempt)) {
       attempt.rest = exchange.rest();
     }
   } catch (...) {  // no memory
@@ -135,6 +136,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   stopDriving();
   if (attempt.rest) {
     attempt.rest->sequence = attempt.sequence;
+    attempt.rest->calls = attempt.calls;
     attempt.rest->issued = Clock::now();
     // Before what other threads have posted meanwhile: it has sent before them.
     incoming_.insert(incoming_.begin(), attempt.rest);
@@ -144,8 +146,8 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   return attempt;
 }
 
-bool Engine::runAtOnce(AtOnce& exchange, uint64_t sequence) {
-  exchange.send(agenda_.mailbox(), sequence);
+bool Engine::runAtOnce(AtOnce& exchange, const Attempt& attempt) {
+  exchange.send(agenda_.mailbox(), attempt.sequence, attempt.calls);
   agenda_.ringPeers();
   const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
   agenda_.ringPeers();

@@ -71,6 +71,7 @@ class Engine {
   // peers let it wait, the rest of it is posted as by post(), to be waited for.
   struct Attempt {
     uint64_t sequence = 0;  // 0: nothing was done
+    uint64_t calls = 0;     // as Op's
     std::shared_ptr<Op> rest;
   };
   Attempt tryAtOnce(AtOnce& exchange);
@@ -118,7 +119,7 @@ class Engine {
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
-  bool runAtOnce(AtOnce& exchange, uint64_t sequence);
+  bool runAtOnce(AtOnce& exchange, const Attempt& attempt);
   bool awaitAtOnce(AtOnce& exchange);
   void yieldToOthers();
   void sleepUnlessMoved();
@@ -151,6 +152,7 @@ class Engine {
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;
   uint64_t messages_issued_ = 0;
+  uint64_t calls_issued_ = 0;  // of them, between neighbours
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
   bool goodbye_said_ = false;

@@ -73,7 +73,8 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   std::string reason = called(low) + ", " + called(high);
   if (described(members, op.signature) == described(members, theirs)) {
     reason = rankList({low, high}) + " called " + described(members, theirs) +
-             ", split or shaped differently";
+             (isBetweenNeighbors(theirs.kind) ? ", named, split or shaped differently"
+                                              : ", split or shaped differently");
   }
   return {Cause::kMismatch, {low, high}, "ranks do not agree on the operation: " + reason};
 }

@@ -85,13 +85,19 @@ enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 
 // A message is known by the operation that sends it, and by which one of its messages to that rank
-// it is.
+// it is. With that goes how many calls between neighbours its rank has made so far, modulo kCalls.
 constexpr uint64_t kPhases = 4;
-constexpr uint64_t messageId(uint64_t sequence, uint32_t phase) {
-  return sequence * kPhases + phase;
+constexpr uint64_t kCalls = uint64_t{1} << 22;
+constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, uint32_t phase) {
+  return (sequence * kCalls + calls % kCalls) * kPhases + phase;
 }
 constexpr uint64_t operationOf(uint64_t id) {
-  return id / kPhases;
+  return id / kPhases / kCalls;
+}
+// Whether it was sent before its rank made so many.
+constexpr bool isOfEarlierCall(uint64_t id, uint64_t calls) {
+  const uint64_t later = (calls - id / kPhases) % kCalls;
+  return later > 0 && later < kCalls / 2;
 }
 
 // Of a clock that the processes of a host share, in quarters of a second. Goes round in 4.5 hours.

@@ -27,6 +27,7 @@ struct Inbound {
   };
 
   uint64_t receiver = 0;  // sequence number of the operation that expects it
+  uint64_t calls = 0;     // that one's
   int source = kAnySource;
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;

@@ -35,7 +35,7 @@ Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   const OpKind kind = op.signature.kind;
   while (std::shared_ptr<Inbound> early = unexpected_.take(source, kind, tag)) {
     leave(*early);
-    if (!isUncalled(early->frame(), op.sequence, early->broken_off)) {
+    if (!isUncalled(early->frame(), op.calls, early->broken_off)) {
       early->receiver = op.sequence;
       return {*this, std::move(early)};
     }
@@ -43,6 +43,7 @@ Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   }
   auto message = std::make_shared<Inbound>();
   message->receiver = op.sequence;
+  message->calls = op.calls;
   message->source = source;
   message->kind = kind;
   message->tag = tag;
@@ -178,7 +179,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   if (const auto message = expected_.take(peer, frame.signature.kind, frame.tag)) {
     const auto ended = lane(peer).broken_off.find(frame.id);
     const bool is_broken_off = ended != lane(peer).broken_off.end();
-    if (isUncalled(frame, message->receiver,
+    if (isUncalled(frame, message->calls,
                    is_broken_off ? std::optional(ended->second) : std::nullopt)) {
       expected_.putBack(message);
       lane(peer).unseen_from = frame.id + 1;

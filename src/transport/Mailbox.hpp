@@ -273,7 +273,7 @@ class Mailbox {
   bool maySend(int destination, size_t bytes);
   void send(int destination, const Frame& frame, ConstSpan data);
   // The one that is next on that rank's lane, if it is for an operation of that number; or null.
-  const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t receiver);
+  const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t calls);
   // That one, of so many bytes.
   void drop(int source, size_t bytes);
 
@@ -287,9 +287,9 @@ class Mailbox {
   std::optional<LateRefusal> takeLateRefusal();
   void tellLater(LateRefusal refusal);
   // Of this rank, with its neighbours: its limit is how long they may be late.
-  void noteCall(uint64_t sequence, std::chrono::milliseconds limit) {
+  void noteCall(uint64_t calls, std::chrono::milliseconds limit) {
     patience_ = limit;
-    last_call_ = sequence;
+    calls_ = calls;
   }
   // Throws away what neighbours have sent and nothing here has called for in that time: this rank
   // and the sender hear of it, each in its next operation.
@@ -380,7 +380,7 @@ class Mailbox {
   void noteLateRefusal(int peer, const Grant& grant);
   // Whether it is not for an operation of this number: it was sent too long ago, or its sender has
   // waited in vain.
-  bool isUncalled(const Frame& frame, uint64_t receiver,
+  bool isUncalled(const Frame& frame, uint64_t calls,
                   const std::optional<GivenUp>& broken_off) const;
   void throwAway(int peer, const Frame& frame);
   void leave(const Inbound& message);
@@ -425,7 +425,7 @@ class Mailbox {
   GivenUp why_;
   bool is_silent_ = false;
   std::chrono::milliseconds patience_ = std::chrono::milliseconds::max();
-  uint64_t last_call_ = 0;
+  uint64_t calls_ = 0;  // so far
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> read_{0};

@@ -132,13 +132,13 @@ void Mailbox::tellLater(LateRefusal refusal) {
   }
 }
 
-// Where all ranks call the same operations, their numbers tell what belongs together, however late:
-// what has a smaller one was meant for an earlier call. Not so of a device's: of one call it has as
-// many as the rank has partners; and their sender has said whether it has given the call up.
-bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
+// Where all ranks make the same calls, their numbers tell what belongs together, however late: what
+// has a smaller one was meant for an earlier call. What is told of a device's calls has none; its
+// sender says whether it has given the call up.
+bool Mailbox::isUncalled(const Frame& frame, uint64_t calls,
                          const std::optional<GivenUp>& broken_off) const {
   if (!isBetweenNeighbors(frame.signature.kind) || frame.signature.where == Where::kDevice ||
-      operationOf(frame.id) >= receiver) {
+      !isOfEarlierCall(frame.id, calls)) {
     return false;
   }
   if (broken_off && broken_off->why == Cause::kTimeout) {
@@ -150,7 +150,7 @@ bool Mailbox::isUncalled(const Frame& frame, uint64_t receiver,
 
 void Mailbox::giveUpUncalled() {
   const auto is_old = [this](const Inbound& message) {
-    return isUncalled(message.frame(), last_call_ + 1, message.broken_off);
+    return isUncalled(message.frame(), calls_ + 1, message.broken_off);
   };
   while (const std::shared_ptr<Inbound> message = unexpected_.takeOne(is_old)) {
     leave(*message);

@@ -24,7 +24,7 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
   sendOff(destination, slot);
 }
 
-const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, uint64_t receiver) {
+const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, uint64_t calls) {
   const Frame* front = lane(source).in.front();
   if (front == nullptr) {
     return nullptr;
@@ -32,7 +32,7 @@ const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, 
   const Frame frame = *front;  // a damaged peer may write into it while it is read
   const bool fits = frame.type == FrameType::kEager && frame.tag == tag &&
                     frame.signature == signature && frame.bytes == signature.bytes() &&
-                    !isUncalled(frame, receiver, std::nullopt);
+                    !isUncalled(frame, calls, std::nullopt);
   if (!fits) {
     return nullptr;
   }

@@ -11,7 +11,7 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
     : mailbox_(mailbox) {
   Lane& lane = mailbox.lane(message.destination);
   outbound_.destination = message.destination;
-  outbound_.id = messageId(op.sequence, message.phase);
+  outbound_.id = messageId(op.sequence, op.calls, message.phase);
   outbound_.bytes = message.data.bytes();
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);

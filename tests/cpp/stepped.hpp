@@ -51,7 +51,7 @@ class SteppedRank {
         Op::Kind::kMessage,
         signatureOf<float>(OpKind::kNeighborAllReduce, input.bytes / sizeof(float)),
         Deadline::in(std::chrono::minutes(1)));
-    op->sequence = ++issued_;
+    op->sequence = op->calls = ++issued_;
     uint32_t phase = 0;
     for (int rank : destinations) {
       Outgoing message{rank, 0, ConstSpans(input), 1.0, phase++};

@@ -59,7 +59,7 @@ def tests(name: str, limit: float, *args: str) -> Stage:
 
 
 def several_at_once() -> list[str]:
-    """For tests whose ranks spend most of their time on starting."""
+    """For tests that leave the GPU idle most of the time."""
     at_once = min(4, (os.cpu_count() or 1) // 4)
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
@@ -93,7 +93,7 @@ def stages(capability: str) -> list[Stage]:
         tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
         tests("on_device", 150, *many, "tests/test_on_device.py", "-k", "cuda"),
         tests("training", 100, *many, gpu("training"), gpu("nccl")),
-        tests("alone", 60, gpu("memory"), gpu("handles"), gpu("mishaps")),
+        tests("alone", 100, gpu("memory"), gpu("handles"), gpu("mishaps")),
         tests("graphs", 60, *many, gpu("graphs")),
         tests("windows", 150, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
         tests_of_cpus_windows(),
@@ -135,7 +135,8 @@ def carried_out(stage: Stage, left: float) -> Result:
     if limit < 5:
         return Result(stage.name, "out of time", told="the stages before took all there was")
     log = OUT / f"{stage.name}.log"
-    (OUT / f"{stage.name}.xml").unlink(missing_ok=True)
+    for kind in ("xml", "json"):  # of an earlier run
+        (OUT / f"{stage.name}.{kind}").unlink(missing_ok=True)
     with log.open("w") as out:
         process = subprocess.Popen(
             stage.command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=out,
@@ -203,10 +204,13 @@ def main() -> None:
     begin = time.monotonic()
     chosen = parse_args([stage.name for stage in stages("")])
     if not machine.is_there("torch"):
-        sys.exit(f"make gpu: {PYTHON} has no torch")
+        sys.exit(f"make gpu: {PYTHON} has no torch; activate an environment that has one for CUDA")
     about = machine.described()
     if not about["device"]:
-        sys.exit(f"make gpu: there is no CUDA device (torch {about['torch']})")
+        sys.exit(
+            f"make gpu: torch {about['torch']} of {PYTHON} finds no CUDA device; activate an "
+            "environment whose torch does"
+        )
     if missing := machine.tools_missing():
         print(f"make gpu: missing here: {', '.join(missing)}", flush=True)
         about["missing"] = ", ".join(missing)

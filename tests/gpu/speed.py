@@ -34,7 +34,6 @@ def slowest(of_ranks: list[list[speeds.Figure]]) -> list[speeds.Figure]:
 
 def main() -> None:
     out, found, bad = Path(sys.argv[1]), list[dict[str, Any]](), list[str]()
-    out.unlink(missing_ok=True)
     for body, world, other in PLAN:
         try:
             figures = slowest(ranks.run(body, world, ranks.DEVICE, other))

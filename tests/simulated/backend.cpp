@@ -58,6 +58,36 @@ class SimulatedWork : public c10d::Work {
   Tensors outputs_;
 };
 
+// A thread's, as torch counts NCCL's: wrong for ever where one is left closed.
+class Batches {
+ public:
+  void start() {
+    ++open_;
+    ++begun_;
+  }
+  void end() {
+    endOne();
+    --begun_;
+  }
+  void close() {
+    for (int i = 0; i < begun_; ++i) {
+      endOne();
+    }
+  }
+  void openAgain() { open_ += begun_; }
+
+ private:
+  void endOne() {
+    if (open_ == 0) {
+      C10_THROW_ERROR(DistBackendError, "ncclGroupEnd: not in a group call");
+    }
+    --open_;
+  }
+  int open_ = 0;
+  int begun_ = 0;
+};
+thread_local Batches batches;
+
 class SimulatedBackend : public c10d::Backend {
  public:
   SimulatedBackend(int rank, int size, c10::intrusive_ptr<c10d::Backend> gloo)
@@ -134,8 +164,12 @@ class SimulatedBackend : public c10d::Backend {
       return gloo->recv(list, from, tag);
     });
   }
-  void startCoalescing() override { is_coalescing_ = true; }
+  void startCoalescing() override {
+    is_coalescing_ = true;
+    batches.start();
+  }
   WorkPtr endCoalescing() override {
+    batches.end();
     is_coalescing_ = false;
     if (batch_.empty()) {
       return nullptr;
@@ -160,9 +194,7 @@ class SimulatedBackend : public c10d::Backend {
   }
   // What is not asynchronous is in the current stream and has no Work, as NCCL's.
   WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work, bool async_op = true) {
-    if (std::getenv("SIMULATED_DUPLICATE") != nullptr) {
-      C10_THROW_ERROR(DistBackendError, "Duplicate GPU detected : rank 0 and rank 1");  // as NCCL
-    }
+    connect();
     if (!async_op) {
       simulated::current().put(std::move(work));
       return nullptr;
@@ -174,8 +206,21 @@ class SimulatedBackend : public c10d::Backend {
     stream.put(std::move(work));
     return c10::make_intrusive<SimulatedWork>(rank_, stream, std::move(held), std::move(outputs));
   }
+  // At the first call. NCCL closes the thread's batches meanwhile.
+  void connect() {
+    if (is_connected_) {
+      return;
+    }
+    batches.close();
+    if (std::getenv("SIMULATED_DUPLICATE") != nullptr) {
+      C10_THROW_ERROR(DistBackendError, "Duplicate GPU detected : rank 0 and rank 1");  // as NCCL
+    }
+    batches.openAgain();
+    is_connected_ = true;
+  }
   WorkPtr message(Tensors& tensors, Post post) {
     if (is_coalescing_) {
+      connect();
       held_.push_back(tensors[0]);
       batch_.push_back(std::move(post));
       return nullptr;
@@ -186,6 +231,7 @@ class SimulatedBackend : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> gloo_;
   int splits_ = 0;
   bool is_coalescing_ = false;
+  bool is_connected_ = false;
   std::vector<Post> batch_;
   Tensors held_;
 };

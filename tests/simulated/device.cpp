@@ -80,6 +80,7 @@ void release(void* memory) {
 
 struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, std::getenv("SIMULATED_FULL") == nullptr, "it is full");
     const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     void* memory = std::aligned_alloc(64, rounded);
     spoil(memory, rounded);

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.plan import Plan
 
-FAR = 0.5  # of the norm: farther apart than ranks of a training that is resumed
+FAR = 0.5  # of a parameter's norm: farther apart than ranks of a training that is resumed
 
 
 def require_alike(
@@ -49,7 +49,7 @@ def require_alike(
                     f"{_brief(theirs[what], first)}"
                 )
     far = 0.0 if plan.communication == "gradient_allreduce" else FAR
-    if any((other - samples[0]).norm() > far * samples[0].norm() for other in samples):
+    if any(_are_apart(samples[0], other, params, far) for other in samples):
         warnings.warn(
             f"{member.who} DistributedOptimizer: ranks begin with different parameters, of which "
             "averages mean little: bluefog_pg.broadcast_parameters(model.state_dict(), 0) makes "
@@ -58,10 +58,25 @@ def require_alike(
         )
 
 
-def _sample(params: Sequence[Parameter]) -> Tensor:
+def _sample(params: Sequence[Parameter]) -> list[Tensor]:
     """Some of the numbers of each parameter."""
     some = [param.detach().reshape(-1)[:: param.numel() // 16 + 1] for param in params]
-    return torch.cat([part.abs().double().cpu() for part in some])
+    wide = torch.complex128 if any(part.is_complex() for part in some) else torch.float64
+    flat = torch.cat([part.to(wide) for part in some]).cpu()
+    return list(torch.split(flat, [part.numel() for part in some]))
+
+
+def _are_apart(
+    first: list[Tensor], other: list[Tensor], params: Sequence[Parameter], far: float
+) -> bool:
+    """Whether most of what differs is farther apart than that. (The ones and zeros that norms and
+    biases begin with are alike whatever the seed.)"""
+    differing = apart = 0
+    for mine, theirs, param in zip(first, other, params, strict=True):
+        distance = (mine - theirs).norm()
+        differing += param.numel() * int(distance > 0)
+        apart += param.numel() * int(distance > far * mine.norm())
+    return 2 * apart > differing
 
 
 def _described(

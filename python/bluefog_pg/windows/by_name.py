@@ -65,7 +65,7 @@ def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group 
     member = member_of(group)
     if isinstance(name, str) and name in member.windows:
         _log.warning(
-            "%s win_create: there is a window %r, and the tensor is in none; win_free frees it",
+            "%s win_create: there is a window %r already, which stays as it is; win_free frees it",
             member.who, name,
         )  # fmt: skip
         return False

@@ -9,10 +9,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "process_group/Edges.hpp"
+#include "process_group/accelerator/Agreement.hpp"
 #include "transport/device/DeviceHeap.hpp"
 #include "transport/device/Plugin.hpp"
 
@@ -47,14 +48,15 @@ class Accelerator {
     return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
   }
 
-  // As ProcessGroupBluefog's of these names, where all ranks are known to call the same; the
-  // weights of `edges` are those of the sums, whoever gave them.
-  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, bool async_op);
-  // `rows`: of each source. Results as ProcessGroupBluefog::neighborGather's.
+  // As ProcessGroupBluefog's of these names. `agree` is called when the memory for all of `edges`
+  // is there: then others may rely on this rank, and nothing but the backend can fail.
+  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, const Agree& agree,
+                            bool async_op);
+  // Among those who agree. `rows`: of each source.
   WorkPtr neighborGather(const at::Tensor& like, const Tensors& inputs, const Edges& edges,
                          const std::vector<int64_t>& rows, bool in_one, bool async_op);
   WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
-                                        const Edges& between, bool async_op);
+                                        const Edges& between, const Agree& agree, bool async_op);
 
   // Payload bytes handed to the backend by these operations.
   uint64_t bytesSent() const { return bytes_sent_.load(); }
@@ -73,6 +75,7 @@ class Accelerator {
   std::mutex mutex_;  // of the backend's batch, and of the streams
   std::map<c10::DeviceIndex, c10::Stream> streams_;
   std::map<c10::DeviceIndex, std::shared_ptr<DeviceHeap>> heaps_;
+  std::set<c10::DeviceIndex> met_;  // on which there has been a batch
   std::atomic<uint64_t> bytes_sent_{0};
 };
 

@@ -1,6 +1,10 @@
 #include "process_group/accelerator/Exchange.hpp"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <exception>
+#include <future>
 
 namespace bluefog {
 namespace {
@@ -8,7 +12,8 @@ namespace {
 // Of backends that match messages by it. None of a program's.
 constexpr int kTag = 0x5b1ef09;
 
-// Else what the thread calls next would be queued in the batch, and never begin.
+// Else what is called next would be queued in the batch, and never begin. (Where the communicator
+// could not be made, NCCL's cannot be ended, and nothing begins there any more.)
 void endOfFailed(c10d::Backend& backend) {
   try {
     backend.endCoalescing();
@@ -27,15 +32,22 @@ void Accelerator::Exchange::add(Messages& messages, const at::Tensor& tensor, in
   }
 }
 
-Accelerator::Tensors Accelerator::Exchange::swap(const at::Tensor& tensor, const Edges& edges) {
+Accelerator::Exchange::Rooms Accelerator::Exchange::roomsFor(const at::Tensor& tensor,
+                                                             const Edges& edges) {
+  Rooms rooms;
+  for (const WeightedRank& source : edges.sources) {
+    rooms.emplace(source.rank, at::empty_like(tensor));
+  }
+  return rooms;
+}
+
+void Accelerator::Exchange::swap(const at::Tensor& tensor, const Edges& edges, const Rooms& rooms) {
   for (const WeightedRank& destination : edges.destinations) {
     send(tensor, destination.rank);
   }
-  Tensors received;
   for (const WeightedRank& source : edges.sources) {
-    receive(received.emplace_back(at::empty_like(tensor)), source.rank);
+    receive(rooms.at(source.rank), source.rank);
   }
-  return received;
 }
 
 Accelerator::Exchange::Works Accelerator::Exchange::issue(c10d::Backend& backend) {
@@ -51,7 +63,6 @@ Accelerator::Exchange::Works Accelerator::Exchange::issue(c10d::Backend& backend
 }
 
 Accelerator::Exchange::Works Accelerator::Exchange::asBatch(c10d::Backend& backend) {
-  const std::lock_guard lock(accelerator_.mutex_);  // a backend has one batch
   backend.startCoalescing();
   try {
     issue(backend);
@@ -62,12 +73,39 @@ Accelerator::Exchange::Works Accelerator::Exchange::asBatch(c10d::Backend& backe
   return {backend.endCoalescing()};
 }
 
+// A group's first batch makes its communicator. Where that fails, what NCCL's backend knows of the
+// thread's batches is wrong for ever, and all groups that are made later fail in that thread: so it
+// is one that ends.
+Accelerator::Exchange::Works Accelerator::Exchange::asFirstBatch(c10d::Backend& backend,
+                                                                 c10::Device device) {
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  return std::async(std::launch::async,
+                    [&] {
+                      const c10::StreamGuard guard(stream);
+                      return asBatch(backend);
+                    })
+      .get();
+}
+
+Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend) {
+  if (!backend.supportsCoalescing()) {
+    return issue(backend);
+  }
+  const c10::Device device = (sent_.empty() ? received_ : sent_).front().second.front().device();
+  const std::lock_guard lock(accelerator_.mutex_);  // a backend has one batch
+  if (accelerator_.met_.count(device.index()) > 0) {
+    return asBatch(backend);
+  }
+  Works works = asFirstBatch(backend, device);
+  accelerator_.met_.insert(device.index());
+  return works;
+}
+
 void Accelerator::Exchange::run() {
   if (sent_.empty() && received_.empty()) {
     return;
   }
-  c10d::Backend& backend = *accelerator_.backend_;
-  for (const WorkPtr& work : backend.supportsCoalescing() ? asBatch(backend) : issue(backend)) {
+  for (const WorkPtr& work : begin(*accelerator_.backend_)) {
     if (work) {
       work->wait();
     }

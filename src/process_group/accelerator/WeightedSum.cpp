@@ -68,12 +68,14 @@ void sumInto(const at::Tensor& output, const std::vector<Term>& terms, double di
 }  // namespace
 
 void sumOverEdges(const Plugin& plugin, const at::Tensor& output, const Edges& edges, int rank,
-                  const at::Tensor& own, const std::vector<at::Tensor>& received) {
+                  const at::Tensor& own, const std::map<int, at::Tensor>& received) {
   std::vector<Term> terms;
   forEachTerm(
       edges.sources, edges.self_weight, rank, [](size_t) { return 1.0; },
       [&](double weight) { terms.push_back({asReal(own), weight}); },
-      [&](size_t i, double weight) { terms.push_back({asReal(received[i]), weight}); });
+      [&](size_t i, double weight) {
+        terms.push_back({asReal(received.at(edges.sources[i].rank)), weight});
+      });
   if (terms.empty()) {
     output.zero_();
   } else if (!sumByPlugin(plugin, asReal(output), terms, edges.divisor)) {

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
+#include <map>
 
 #include "process_group/Edges.hpp"
 #include "transport/device/Plugin.hpp"
@@ -13,8 +13,8 @@ namespace bluefog {
 
 // output = (self_weight * own + sum of weight_i * received_i) / divisor, term after term in the
 // order of the ranks, in float32 for half types. What weighs nothing is left out.
-// By the plugin's kernel where that has one for them.
+// By the plugin's kernel where that has one for them. `received`: by rank.
 void sumOverEdges(const Plugin& plugin, const at::Tensor& output, const Edges& edges, int rank,
-                  const at::Tensor& own, const std::vector<at::Tensor>& received);
+                  const at::Tensor& own, const std::map<int, at::Tensor>& received);
 
 }  // namespace bluefog

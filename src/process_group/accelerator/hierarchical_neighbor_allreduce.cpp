@@ -12,7 +12,7 @@ namespace bluefog {
 Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
                                                                 const Edges& between,
-                                                                bool async_op) {
+                                                                const Agree& agree, bool async_op) {
   const at::NoGradGuard no_grad;
   const int rank = backend_->getRank();
   const auto n = static_cast<int64_t>(locals.size());
@@ -33,22 +33,25 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
     };
 
     Edges within{1.0, {}, {}, static_cast<double>(n)};
-    Tensors received;
+    forEachOther([&](int64_t, int other) { within.sources.push_back({other, 1.0}); });
+    const at::Tensor own = partOf(flat, self);
+    const Exchange::Rooms shares = Exchange::roomsFor(own, within);
+    const at::Tensor part = at::empty_like(own);
+    const Exchange::Rooms parts = Exchange::roomsFor(part, between);
+    const Edges agreed = agree().among(between);
+
     Exchange inward(*this);
     forEachOther([&](int64_t i, int other) {
-      within.sources.push_back({other, 1.0});
-      received.push_back(at::empty_like(partOf(flat, self)));
       inward.send(partOf(flat, i), other);
-      inward.receive(received.back(), other);
+      inward.receive(shares.at(other), other);
     });
     inward.run();
-    const at::Tensor part = at::empty_like(partOf(flat, self));
-    sumOverEdges(*plugin_, part, within, rank, partOf(flat, self), received);
+    sumOverEdges(*plugin_, part, within, rank, own, shares);
 
     Exchange outward(*this);
-    received = outward.swap(part, between);
+    outward.swap(part, agreed, parts);
     outward.run();
-    sumOverEdges(*plugin_, partOf(whole, self), between, rank, part, received);
+    sumOverEdges(*plugin_, partOf(whole, self), agreed, rank, part, parts);
 
     Exchange hand_out(*this);
     forEachOther([&](int64_t i, int other) {

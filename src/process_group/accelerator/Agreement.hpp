@@ -1,9 +1,8 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -54,26 +53,7 @@ class Agreement {
   std::exception_ptr error_;
 };
 
-// With whom this rank may have exchanged once less, or more, than they with it.
-class OutOfStep {
- public:
-  void add(const Agreement& agreement) {
-    for (const auto& [rank, told] : agreement.told()) {
-      add(rank);
-    }
-  }
-  void add(int rank) {
-    const std::lock_guard lock(mutex_);
-    ranks_.insert(rank);
-  }
-  bool has(int rank) const {
-    const std::lock_guard lock(mutex_);
-    return ranks_.count(rank) > 0;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::set<int> ranks_;
-};
+// Has the ranks agree on a call: what an exchange calls before it begins.
+using Agree = std::function<const Agreement&()>;
 
 }  // namespace bluefog
