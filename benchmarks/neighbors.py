@@ -5,7 +5,7 @@ On GPUs, with NCCL's messages and an average of torch's.
 python benchmarks/neighbors.py                       all of it: some minutes
 python benchmarks/neighbors.py --quick               does it work: half a minute
 python benchmarks/neighbors.py --ops pair_gossip --sizes 4,1M --ranks 2 --scaling none
-python benchmarks/neighbors.py --device cuda         of GPUs, which ranks share where there are less
+python benchmarks/neighbors.py --device cuda         of GPUs, shared where there are fewer
 """
 
 from __future__ import annotations

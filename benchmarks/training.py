@@ -7,7 +7,7 @@ down: needs root.
 python benchmarks/training.py                       everything: half an hour
 python benchmarks/training.py --parts exact,epochs  of exact, overhead, slow, epochs, accurate and
                                                     scaling
-python benchmarks/training.py --device cuda         on GPUs, which ranks share where there are less:
+python benchmarks/training.py --device cuda         on GPUs, shared where there are fewer:
                                                     exact and epochs, which emulate nothing
 """
 

@@ -5,7 +5,7 @@ The hosts are network namespaces of this machine, whose links `tc tbf` slows dow
 
 python benchmarks/windows.py                five minutes
 python benchmarks/windows.py --quick        does it work
-python benchmarks/windows.py --device cuda  of GPUs, which ranks share where there are less, beside
+python benchmarks/windows.py --device cuda  of GPUs, which ranks share where there are fewer, beside
                                             torch's copies; not across hosts
 """
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import networkx as nx
 import torch
 import torch.distributed as dist
 
+import harness
 import inrank
 import oracle
 from on_device import PROMPT, SLOW_KERNEL
@@ -250,7 +252,15 @@ def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
 def hurry(seconds: float) -> None:
     """From the first call on, in which NCCL makes its communicator."""
     backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))  # type: ignore[union-attr]
-    backend._set_default_timeout(timedelta(seconds=seconds))
+    backend._set_default_timeout(timedelta(seconds=seconds * harness.SLOW))
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds * harness.SLOW)
+
+
+def interrupt_in(seconds: float) -> None:
+    threading.Timer(seconds * harness.SLOW, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def averaged(x: torch.Tensor, **edges: Any) -> Any:
@@ -273,9 +283,9 @@ def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:
         if step == 2:
             hurry(2.0)
             if rank == 1:
-                time.sleep(1.0 if how == "Ctrl-C" else 2.5)
+                pause(1.0 if how == "Ctrl-C" else 2.5)
             elif how == "Ctrl-C":
-                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+                interrupt_in(0.5)
         told.append(averaged(torch.full((4,), 10.0 * step, device=device.name)))
     return told
 
@@ -290,7 +300,7 @@ def at_a_late_centre(device: Any, rank: int, world: int) -> list[Any]:
         if step == 2:
             hurry(2.0)
             if rank == 1:
-                time.sleep(4.6)
+                pause(4.6)
         told.append(averaged(torch.full((4,), 10.0 * step, device=device.name)))
     return [each if isinstance(each, inrank.Raised) else round(each, 3) for each in told]
 
@@ -328,13 +338,13 @@ def reproached(device: Any, rank: int, _world: int) -> list[Any]:
         )
         told = list[Any]()
     else:
-        time.sleep(0.3)  # rank 0 has asked by then
+        pause(0.3)  # rank 0 has asked by then
         take = {"self_weight": 0.0, "src_weights": {0: 1.0}, "dst_weights": []}
         told = [averaged(torch.ones(4), **take)]
     return told + [averaged(x) for x in xs]
 
 
-def machines(device: Any, rank: int, _world: int, are_broken: bool) -> list[Any]:
+def machines(device: Any, rank: int, world: int, are_broken: bool) -> list[Any]:
     """Of two ranks. Rank 3 names no other machine, though rank 1 does; or ranks 0 and 2 have broken
     off a call of theirs. Then all name all."""
     import bluefog_pg
@@ -349,7 +359,8 @@ def machines(device: Any, rank: int, _world: int, are_broken: bool) -> list[Any]
         device.be_apart()
     if not are_broken:
         average(x)
-    hurry(2.0)
+    hurry(8.0)
+    inrank.meet("ready", world)
     nobody = {"self_weight": 1.0, "src_machine_weights": {}, "dst_machine_weights": {}}
     edges = nobody if rank == 3 and not are_broken else {}
     return [inrank.catch(average, x, **edges) for _ in range(2)]
@@ -370,7 +381,7 @@ def waiting_for_edges(device: Any, rank: int, world: int) -> Any:
     if rank == 1:
         bluefog_pg.neighbor_allreduce(torch.ones(1), **send)
     if rank == 2:
-        time.sleep(3.0)
+        pause(3.0)
     dist.barrier()
     take = {"self_weight": 0.0, "src_weights": {1: 1.0}, "dst_weights": []}
     return rank or averaged(torch.ones(1), **take)
@@ -381,21 +392,64 @@ def out_of_step(device: Any, rank: int, world: int) -> list[Any]:
     rank 1 waits for rank 2. Rank 1's device waits for that for ever."""
     import bluefog_pg
 
-    line = nx.path_graph(world).to_directed()
-    bluefog_pg.set_topology(line)
+    bluefog_pg.set_topology(nx.path_graph(world).to_directed())
     x = torch.full((4,), float(rank), device=device.name)
     told = [inrank.catch(bluefog_pg.neighbor_allreduce, x)]
+    inrank.meet("first", world)
     if rank == 0:
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        interrupt_in(1.0)
     if rank == 2:
-        time.sleep(1.5)
+        pause(3.0)
     told += [inrank.catch(bluefog_pg.neighbor_allreduce, x) for _ in range(3)]
     inrank.meet("done", world)
     return told
 
 
+def beside_each_other(device: Any, rank: int, _world: int) -> list[Any]:
+    """Rank 0's first call names rank 1, whose first call names nobody."""
+    x = torch.full((4,), float(rank), device=device.name)
+    averaged(x, **towards(1 - rank))
+    hurry(2.0)
+    told = []
+    if rank == 1:
+        told.append(averaged(x, **towards()))
+        pause(2.5)
+    told += [averaged(x + 10.0 * step, **towards(1 - rank)) for step in range(4 - rank)]
+    return told
+
+
+def towards(*ranks: int) -> dict[str, Any]:
+    return {
+        "self_weight": 1.0,
+        "src_weights": dict.fromkeys(ranks, 1.0),
+        "dst_weights": list(ranks),
+    }
+
+
+def left_early(device: Any, rank: int, world: int) -> list[Any]:
+    """The last rank gives its second call up while rank 1, or 0 of two, has not come."""
+    import bluefog_pg
+
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph))
+    average = bluefog_pg.hierarchical_neighbor_allreduce
+    told = []
+    for step in range(4):
+        x = torch.full((5,), rank + 10.0 * step, device=device.name)
+        if step == 1:
+            inrank.meet("second", world)
+            if rank == world - 1:
+                interrupt_in(0.5)
+            if rank == (1 if world > 2 else 0):
+                pause(1.5)
+        outs = list[Any]()
+        error = inrank.catch(lambda: outs.append(average(x)))  # noqa: B023 (called here)
+        told.append(error or outs[0].cpu().tolist())
+    return told
+
+
 def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
-    """Named averages, of which each rank's threads begin first what they happen to."""
+    """Named averages, one in each thread, which rank 1 begins in the other order in odd steps."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -404,35 +458,44 @@ def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
         for name, value in (("a", 100.0), ("b", 200.0))
     }
     bluefog_pg.neighbor_allreduce(xs["a"])
-    hurry(2.0)
     told: list[Any] = []
-    for step in range(12):
+    for step in range(6):
         inrank.meet(f"step {step}", world)
         threads = [
-            threading.Thread(target=lambda n=n, x=x: told.append((n, averaged(x, name=n))))
-            for n, x in xs.items()
+            threading.Thread(target=lambda n=n: told.append((step, n, averaged(xs[n], name=n))))  # noqa: B023
+            for n in ("ba" if rank == 1 and step % 2 else "ab")
         ]
         for thread in threads:
             thread.start()
+            pause(0.1)
         for thread in threads:
             thread.join()
     return told
 
 
 def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
-    """The device of rank 0 is full, which makes room and calls again."""
+    """Rank 0's device is full at one allocation after the other; each time it calls again."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
     x = torch.full((4,), float(rank), device=device.name)
-    bluefog_pg.neighbor_allreduce(x)
-    error = None
-    if rank == 0:
-        os.environ["SIMULATED_FULL"] = "1"
-        error = inrank.catch(bluefog_pg.neighbor_allreduce, [x, x])
-        del os.environ["SIMULATED_FULL"]
-    means = bluefog_pg.neighbor_allreduce([x, x])
-    return [error, [mean.cpu()[0].item() for mean in means]]
+    rows = torch.full((4, 3), float(rank), device=device.name).t()
+    calls: list[Callable[[], Any]] = [
+        lambda: bluefog_pg.neighbor_allreduce([x, x]),
+        lambda: bluefog_pg.neighbor_alltoall([rows]),
+    ]
+    told = []
+    for call, most in zip(calls, (5, 1), strict=True):
+        call()
+        for number in range(1, most + 1):
+            error = None
+            if rank == 0:
+                os.environ["SIMULATED_FULL"] = str(number)
+                error = inrank.catch(call)
+                del os.environ["SIMULATED_FULL"]
+            out = call()[-1].cpu().flatten()[0].item() if rank or error else None
+            told.append((error, out))
+    return told
 
 
 def begun_again(device: Any, _rank: int, _world: int) -> list[Any]:

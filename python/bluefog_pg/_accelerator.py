@@ -37,7 +37,8 @@ def found() -> Accelerator | None:
     """What this process has, or the environment names; None, with a warning, where it is no use.
 
     Raises:
-        ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>".
+        ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>", with a library
+            behind it or not; or names what is not to be had here.
     """
     given = os.environ.get(_VARIABLE, "")
     if given.lower() == "none":

@@ -87,7 +87,7 @@ def _complete(given: Mapping[str, str], timeout: timedelta) -> None:
 
 def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
     found = given.get(name.lower(), os.environ.get(name, launchers))
-    if found != launchers:
+    if found not in (launchers, "-1"):  # which is torch's for "not given"
         raise RuntimeError(
             f"[bluefog] {name} is {found}, but the launcher of this process says {launchers}: "
             "unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if they are of another job, or "

@@ -97,7 +97,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Whose tensors go to it from now on, in operations between neighbours.
   void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
     accelerator_ = std::move(accelerator);
-    accord_ = std::make_unique<Accord>(engine_, frontend_, log_);
+    accord_ = std::make_unique<Accord>(*engine_, frontend_, log_);
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
 
@@ -220,11 +220,6 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
-  // Throws on all ranks where one lacks a partner.
-  Agreement agreeWithAll(const Accord::Call& call);
-  // A collective: the global ranks that say so of themselves.
-  std::vector<int> whoFails(const Accord::Call& call, bool fails, Deadline limit);
-
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,

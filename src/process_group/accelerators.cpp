@@ -2,7 +2,6 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -62,11 +61,9 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
   const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.tag), profilingTitle(kind),
                           inputs, edges};
   ++issued_;
-  return accord_->exchanged(
-      call, [&] { return accord_->on(call, deadline(c10d::kUnsetTimeout)); },
-      [&](const Agree& agree) {
-        return accelerator_->neighborAllreduce(inputs, edges, agree, opts.async_op);
-      });
+  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+    return accelerator_->neighborAllreduce(inputs, edges, deal, opts.async_op);
+  });
 }
 
 WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& like,
@@ -90,24 +87,9 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
     call.rows.push_back(input.size(0));
   }
   ++issued_;
-  return accord_->exchanged(
-      call, [&] { return accord_->on(call, deadline(c10d::kUnsetTimeout)); },
-      [&](const Agree& agree) {
-        const Agreement& agreement = agree();
-        const Edges agreed = agreement.among(edges);
-        Tensors sent;
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          if (agreement.isWith(edges.destinations[i].rank)) {
-            sent.push_back(inputs[i]);
-          }
-        }
-        std::vector<int64_t> received;
-        for (const WeightedRank& source : agreed.sources) {
-          received.push_back(agreement.rowsFrom(source.rank));
-        }
-        return accelerator_->neighborGather(like, sent, agreed, received, opts.in_one,
-                                            opts.async_op);
-      });
+  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+    return accelerator_->neighborGather(like, inputs, edges, deal, opts.in_one, opts.async_op);
+  });
 }
 
 // A part of what a rank hands out comes from every rank of its machine, and so from other machines:
@@ -121,64 +103,12 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   const Tensors inputs{input};
   Accord::Call call{onDevice(signatureOf(kind, input), opts.tag), profilingTitle(kind), inputs,
                     between};
+  call.is_of_all = true;
   std::remove_copy(locals.begin(), locals.end(), std::back_inserter(call.others), rank_);
-  return accord_->exchanged(
-      call, [&] { return agreeWithAll(call); },
-      [&](const Agree& agree) {
-        return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, agree,
-                                                           opts.async_op);
-      });
-}
-
-Agreement ProcessGroupBluefog::agreeWithAll(const Accord::Call& call) {
-  const Deadline limit = deadline(c10d::kUnsetTimeout);
-  (void)whoFails(call, false, limit);
-  Agreement agreement = accord_->on(call, deadline(c10d::kUnsetTimeout));
-  std::vector<int> failed;
-  try {
-    failed = whoFails(call, agreement.error() != nullptr, Accord::endOf(limit));
-  } catch (...) {  // others may have heard that this rank goes on
-    accord_->giveUpOn(call);
-    throw;
-  }
-  if (agreement.error()) {
-    std::rethrow_exception(agreement.error());
-  }
-  if (!failed.empty()) {
-    const Error error(Cause::kMismatch, failed,
-                      who(call.signature.kind) + rankList(failed) +
-                          " and partners on other machines do not agree on this call: there its "
-                          "error says why");
-    std::rethrow_exception(frontend_.raised(std::make_exception_ptr(error)));
-  }
-  return agreement;
-}
-
-std::vector<int> ProcessGroupBluefog::whoFails(const Accord::Call& call, bool fails,
-                                               Deadline limit) {
-  struct Told {
-    std::byte own;
-    std::vector<std::byte> all;
-  };
-  const auto told = std::make_shared<Told>(
-      Told{std::byte(fails), std::vector<std::byte>(static_cast<size_t>(size_))});
-  std::vector<std::byte*> places;
-  for (std::byte& place : told->all) {
-    places.push_back(&place);
-  }
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, call.signature, limit);
-  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op, &told->own,
-                                           std::move(places),
-                                           std::vector<size_t>(told->all.size(), 1)));
-  op->memory = told;
-  post({std::move(op), c10d::OpType::UNKNOWN, call.title, call.inputs, {}}, false);
-  std::vector<int> failed;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (told->all[static_cast<size_t>(rank)] != std::byte{0}) {
-      failed.push_back(engine_->members().global(rank));
-    }
-  }
-  return failed;
+  ++issued_;
+  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+    return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, deal, opts.async_op);
+  });
 }
 
 }  // namespace bluefog

@@ -27,12 +27,14 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   checkProcess("split");
-  const std::lock_guard lock(splits_mutex_);
+  std::unique_lock lock(splits_mutex_);
   if (last_split_ && last_split_->store == store) {
     return last_split_->part.lock();
   }
   const std::string own = "split/" + c10::Join(",", ranks) + "/" + std::to_string(++splits_[ranks]);
+  lock.unlock();
   auto part = splitIn(c10::make_intrusive<c10d::PrefixStore>(own, store_->clone()), ranks, opts);
+  lock.lock();
   last_split_ = {store, c10::weak_intrusive_ptr<c10d::Backend>(part)};
   return part;
 }

@@ -49,7 +49,7 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
   std::string reason = "timeout after " + inSeconds(op.deadline.limit());
   const std::vector<int> ranks = members.global(missing);
   if (ranks.empty()) {
-    reason += "; by now all ranks have come to it, but it has not ended";
+    reason += "; by now all that it waits for have come, but it has not ended";
   } else {
     reason += "; nothing from " + rankList(ranks);
   }

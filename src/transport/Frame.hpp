@@ -86,6 +86,7 @@ enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 
 // A message is known by the operation that sends it, and by which one of its messages to that rank
 // it is. With that goes how many calls between neighbours its rank has made so far, modulo kCalls.
+// (Numbers of operations have the other 40 bits.)
 constexpr uint64_t kPhases = 4;
 constexpr uint64_t kCalls = uint64_t{1} << 22;
 constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, uint32_t phase) {

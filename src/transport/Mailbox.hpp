@@ -272,7 +272,7 @@ class Mailbox {
   // Whether one would go now.
   bool maySend(int destination, size_t bytes);
   void send(int destination, const Frame& frame, ConstSpan data);
-  // The one that is next on that rank's lane, if it is for an operation of that number; or null.
+  // The one that is next on that rank's lane, if it is for the call of that number; or null.
   const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t calls);
   // That one, of so many bytes.
   void drop(int source, size_t bytes);
@@ -378,7 +378,7 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
-  // Whether it is not for an operation of this number: it was sent too long ago, or its sender has
+  // Whether it is not for the call of this number: it was sent too long ago, or its sender has
   // waited in vain.
   bool isUncalled(const Frame& frame, uint64_t calls,
                   const std::optional<GivenUp>& broken_off) const;

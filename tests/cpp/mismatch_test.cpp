@@ -188,7 +188,7 @@ TEST(DeadlineTest, SaysSoWhereAllHaveCome) {
   const Op op(Op::Kind::kMessage, {.kind = OpKind::kNeighborAllReduce},
               Deadline::in(std::chrono::milliseconds(300)));
   EXPECT_EQ(timedOut(Membership(), op, {}).reason,
-            "timeout after 0.3 s; by now all ranks have come to it, but it has not ended");
+            "timeout after 0.3 s; by now all that it waits for have come, but it has not ended");
 }
 
 TEST(DeadlineTest, NamesWhoDidNotCome) {

@@ -13,6 +13,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -80,7 +81,10 @@ void release(void* memory) {
 
 struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    TORCH_CHECK_WITH(OutOfMemoryError, std::getenv("SIMULATED_FULL") == nullptr, "it is full");
+    const char* full = std::getenv("SIMULATED_FULL");  // which allocation fails
+    allocations = full == nullptr ? 0 : allocations + 1;
+    TORCH_CHECK_WITH(OutOfMemoryError, allocations == 0 || allocations != std::atoi(full),
+                     "the simulated device is full");
     const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     void* memory = std::aligned_alloc(64, rounded);
     spoil(memory, rounded);
@@ -88,6 +92,7 @@ struct Allocator final : c10::Allocator {
     blocks[memory] = {rounded, &current(), {}};
     return {memory, memory, &release, c10::Device(kType, current_device)};
   }
+  std::atomic<int> allocations{0};
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);

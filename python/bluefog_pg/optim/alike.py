@@ -58,21 +58,24 @@ def require_alike(
         )
 
 
-def _sample(params: Sequence[Parameter]) -> list[Tensor]:
-    """Some of the numbers of each parameter."""
-    some = [param.detach().reshape(-1)[:: param.numel() // 16 + 1] for param in params]
+def _some_of(param: Parameter) -> Tensor:
+    return param.detach().reshape(-1)[:: param.numel() // 16 + 1]
+
+
+def _sample(params: Sequence[Parameter]) -> Tensor:
+    """Some of the numbers of each parameter. One tensor: views are pickled with all of it each."""
+    some = [_some_of(param) for param in params]
     wide = torch.complex128 if any(part.is_complex() for part in some) else torch.float64
-    flat = torch.cat([part.to(wide) for part in some]).cpu()
-    return list(torch.split(flat, [part.numel() for part in some]))
+    return torch.cat([part.to(wide) for part in some]).cpu()
 
 
-def _are_apart(
-    first: list[Tensor], other: list[Tensor], params: Sequence[Parameter], far: float
-) -> bool:
+def _are_apart(first: Tensor, other: Tensor, params: Sequence[Parameter], far: float) -> bool:
     """Whether most of what differs is farther apart than that. (The ones and zeros that norms and
     biases begin with are alike whatever the seed.)"""
     differing = apart = 0
-    for mine, theirs, param in zip(first, other, params, strict=True):
+    sizes = [_some_of(param).numel() for param in params]
+    parts = zip(torch.split(first, sizes), torch.split(other, sizes), params, strict=True)
+    for mine, theirs, param in parts:
         distance = (mine - theirs).norm()
         differing += param.numel() * int(distance > 0)
         apart += param.numel() * int(distance > far * mine.norm())

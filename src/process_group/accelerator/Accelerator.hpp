@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "process_group/accelerator/Agreement.hpp"
+#include "process_group/accelerator/Deal.hpp"
 #include "transport/device/DeviceHeap.hpp"
 #include "transport/device/Plugin.hpp"
 
@@ -48,15 +48,13 @@ class Accelerator {
     return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
   }
 
-  // As ProcessGroupBluefog's of these names. `agree` is called when the memory for all of `edges`
-  // is there: then others may rely on this rank, and nothing but the backend can fail.
-  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, const Agree& agree,
-                            bool async_op);
-  // Among those who agree. `rows`: of each source.
+  // As ProcessGroupBluefog's of these names. They agree when the memory for all of the edges is
+  // there; but gathers' results have the sizes that the sources then tell.
+  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, Deal& deal, bool async_op);
   WorkPtr neighborGather(const at::Tensor& like, const Tensors& inputs, const Edges& edges,
-                         const std::vector<int64_t>& rows, bool in_one, bool async_op);
+                         Deal& deal, bool in_one, bool async_op);
   WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
-                                        const Edges& between, const Agree& agree, bool async_op);
+                                        const Edges& between, Deal& deal, bool async_op);
 
   // Payload bytes handed to the backend by these operations.
   uint64_t bytesSent() const { return bytes_sent_.load(); }

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -11,34 +12,20 @@ namespace bluefog {
 namespace {
 
 constexpr Signature kVerdict{.kind = OpKind::kAgreement, .dtype = Dtype::kUInt8, .count = 1};
-// In the place of a call's number: of one that is given up, and of one that is never to be.
+// In the place of a call's number: of one that is given up, and of one that is refused for ever.
 constexpr int64_t kGivenUp = -1;
-constexpr int64_t kOutOfStep = -2;
+constexpr int64_t kRefused = -2;
 constexpr int64_t kInOrder = 0;  // the tag of what matches by nothing else
-constexpr std::chrono::milliseconds kBetweenLooks{20};
 // A partner has told that it calls, and how long it waits for its other partners from then on.
 constexpr std::chrono::milliseconds kSlack{5000};
-constexpr char kNotInStep[] =
-    "and this one may not have exchanged equally often, since a call that one of them has broken "
-    "off; make a new group";
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+// When a rank has agreed with its partners that begins that now, too.
+Deadline endOfAll(Deadline deadline) {
+  return Deadline::in(2 * (deadline.limit() + kSlack));
+}
 
 }  // namespace
-
-void Accord::awaitTurn(std::unique_lock<std::timed_mutex>& turn) const {
-  while (!turn.try_lock_for(kBetweenLooks)) {
-    if (frontend_.interrupt) {
-      frontend_.interrupt();
-    }
-  }
-}
-
-void Accord::giveUpOn(const Call& call) {
-  for (const std::vector<int>* ranks : {&call.edges.partners, &call.others}) {
-    for (const int rank : *ranks) {
-      out_of_step_.add(rank);
-    }
-  }
-}
 
 // To a partner and from it, about one call.
 struct Accord::Asked {
@@ -51,76 +38,186 @@ struct Accord::Asked {
   std::shared_ptr<Told> told;
 };
 
-Accord::Asked Accord::ask(const Signature& signature, std::string called, Deadline deadline,
-                          int partner, const Notice& own, int64_t tag, int64_t their_tag) {
-  const auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
-  const auto told = std::make_shared<Asked::Told>(Asked::Told{own, {}});
-  addSend(engine_->mailbox(), *op, told->own.to(partner, tag));
-  op->scripts.push_back(takeNotice(engine_->mailbox(), *op, partner, their_tag, told->theirs));
-  op->partners = {partner};
-  op->called = std::move(called);
-  op->memory = told;
-  engine_->post(op, Engine::Who::kCaller);
-  return {partner, op, told};
-}
+// Of all ranks: each says whether it fails.
+struct Accord::Meeting {
+  struct Told {
+    std::byte own;
+    std::vector<std::byte> all;
+  };
+  std::shared_ptr<Op> op;
+  std::shared_ptr<Told> told;
+};
 
-// Nobody waits for that.
-void Accord::tell(const Signature& signature, int partner, int64_t tag, int64_t what,
-                  Deadline deadline) {
-  const auto own = std::make_shared<Notice>(Notice{{.call = what}});
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
-  addSend(engine_->mailbox(), *op, own->to(partner, tag));
-  op->partners = {partner};
-  op->memory = own;
-  engine_->post(op, Engine::Who::kEngine);
-}
-
-// An operation for each partner, so that each can fail alone.
-Agreement Accord::on(const Call& call, Deadline deadline) {
-  const int64_t number = ++calls_;
-  const auto& [partners, destinations] = std::tie(call.edges.partners, call.edges.destinations);
-  Agreement agreement;
-  for (const int rank : call.others) {
-    if (out_of_step_.has(rank)) {
-      agreement.add(raised(call, Cause::kMismatch, rank, kNotInStep));
+class Accord::Turn {
+ public:
+  Turn(Accord& accord, const Call& call) : accord_(accord), lock_(accord.turns_, std::defer_lock) {
+    const std::thread::id self = std::this_thread::get_id();
+    if (accord.owner_ == self) {  // which waits for it, by way of a signal's handler
+      throw std::runtime_error(accord.who(call) + "called inside of another such call");
     }
-  }
-  std::vector<Asked> all;
-  for (size_t i = 0; i < partners.size(); ++i) {
-    if (out_of_step_.has(partners[i])) {
-      agreement.add(raised(call, Cause::kMismatch, partners[i], kNotInStep));
-      if (out_of_step_.isToBeTold(partners[i])) {
-        tell(call.signature, partners[i], kInOrder, kOutOfStep, deadline);
+    while (!lock_.try_lock_for(kBetweenLooks)) {
+      if (accord.frontend_.interrupt) {
+        accord.frontend_.interrupt();
       }
-      continue;
     }
-    Notice own{{.call = number, .limit_ms = deadline.limit().count()}};
-    if (i < destinations.size()) {
-      own.weight = destinations[i].weight;
-      own.data.rows = call.rows.empty() ? 0 : call.rows[i];
-    }
-    all.push_back(ask(call.signature, call.called, deadline, partners[i], own, kInOrder, kInOrder));
-    log_.add(call.title, all.back().op, call.inputs, {});
+    accord.owner_ = self;
   }
-  const auto give_up = [&](int partner) {
-    tell(kVerdict, partner, number, kGivenUp, Deadline::in(deadline.limit()));
+  ~Turn() { accord_.owner_ = std::thread::id(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Accord& accord_;
+  std::unique_lock<std::timed_mutex> lock_;
+};
+
+Accord::WorkPtr Accord::exchanged(const Call& call, Deadline deadline,
+                                  const std::function<WorkPtr(Deal&)>& exchange) {
+  const Turn turn(*this, call);
+  Deal deal([&] { return agree(call, deadline); });
+  const auto is_open = [&deal] { return deal.agreement() && !deal.isConcluded(); };
+  std::exception_ptr failure;
+  WorkPtr work;
+  try {
+    work = exchange(deal);
+  } catch (c10::Error& error) {
+    if (is_open()) {
+      error.add_context(who(call) + "failed in the exchange; make a new group");
+    }
+    failure = std::current_exception();
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    if (is_open()) {
+      failure = std::make_exception_ptr(std::runtime_error(
+          who(call) + "failed in the exchange: " + error.what() + "; make a new group"));
+    }
+  }
+  if (failure && is_open()) {
+    for (const auto& [partner, told] : deal.agreement()->told()) {
+      out_of_step_.insert(partner);
+    }
+    out_of_step_.insert(call.others.begin(), call.others.end());
+  }
+  if (deal.agreement() && deal.agreement()->error()) {
+    std::rethrow_exception(deal.agreement()->error());
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  return work;
+}
+
+Agreement Accord::agree(const Call& call, Deadline deadline) {
+  return call.is_of_all ? agreeWithAll(call, deadline) : agreeWithPartners(call, deadline);
+}
+
+// They meet before, where who calls something else is found at once, and after, where each says
+// whether it lacks a partner: then none goes on.
+Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
+  const auto meet_after = [&](bool fails, Engine::Who who) {
+    return meet(call, 2, fails, endOfAll(deadline), who);
+  };
+  // Ctrl-C: the others may have met this rank, and its partners wait for it.
+  const auto leave_early = [&] {
+    const std::exception_ptr why = std::current_exception();
+    try {
+      (void)meet_after(true, Engine::Who::kEngine);
+    } catch (const Error&) {
+      // the group has ended
+    }
+    std::rethrow_exception(why);
   };
   try {
+    (void)whoFails(meet(call, 1, false, deadline, Engine::Who::kCaller));
+  } catch (...) {
+    ++calls_;
+    for (const int partner : call.edges.partners) {
+      answer(call, partner, kGivenUp, deadline);
+    }
+    leave_early();
+  }
+  std::optional<Agreement> agreement;
+  try {
+    agreement = agreeWithPartners(call, deadline);
+  } catch (...) {
+    leave_early();
+  }
+  std::vector<int> failed;
+  try {
+    failed = whoFails(meet_after(agreement->error() != nullptr, Engine::Who::kCaller));
+  } catch (...) {  // others may have heard that this rank goes on
+    out_of_step_.insert(call.edges.partners.begin(), call.edges.partners.end());
+    out_of_step_.insert(call.others.begin(), call.others.end());
+    throw;
+  }
+  if (agreement->error()) {
+    std::rethrow_exception(agreement->error());
+  }
+  if (!failed.empty()) {
+    std::rethrow_exception(raised(call, Cause::kMismatch, failed,
+                                  "and partners on other machines do not agree on this call: "
+                                  "there its error says why"));
+  }
+  return *agreement;
+}
+
+// Those of a call differ: who has left one early does not take one for the other.
+Accord::Meeting Accord::meet(const Call& call, uint64_t phase, bool fails, Deadline deadline,
+                             Engine::Who who) {
+  Signature signature = call.signature;
+  signature.detail ^= phase;
+  const auto ranks = static_cast<size_t>(engine_.members().size);
+  const auto told = std::make_shared<Meeting::Told>(
+      Meeting::Told{std::byte(fails), std::vector<std::byte>(ranks)});
+  std::vector<std::byte*> places;
+  for (std::byte& place : told->all) {
+    places.push_back(&place);
+  }
+  const auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline);
+  op->scripts.push_back(allgather(engine_.board(), engine_.returns(), *op, &told->own,
+                                  std::move(places), std::vector<size_t>(ranks, 1)));
+  op->memory = told;
+  engine_.post(op, who);
+  log_.add(call.title, op, call.inputs, {});
+  return {op, told};
+}
+
+std::vector<int> Accord::whoFails(const Meeting& meeting) {
+  engine_.wait(*meeting.op, Deadline::never());
+  if (meeting.op->error) {
+    std::rethrow_exception(frontend_.raised(meeting.op->error));
+  }
+  std::vector<int> failed;
+  for (size_t rank = 0; rank < meeting.told->all.size(); ++rank) {
+    if (meeting.told->all[rank] != std::byte{0}) {
+      failed.push_back(static_cast<int>(rank));
+    }
+  }
+  return failed;
+}
+
+Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
+  const int64_t number = ++calls_;
+  Agreement agreement;
+  const std::vector<Asked> all = askAll(call, number, deadline, agreement);
+  try {
     for (const Asked& asked : all) {
-      engine_->wait(*asked.op, Deadline::never());
+      engine_.wait(*asked.op, Deadline::never());
       if (asked.op->error) {
         agreement.add(frontend_.raised(asked.op->error));
-        give_up(asked.partner);
-      } else if (asked.told->theirs.data.call == kOutOfStep) {
-        out_of_step_.add(asked.partner);
-        agreement.add(raised(call, Cause::kMismatch, asked.partner, kNotInStep));
+        giveUp(asked.partner, number, deadline);
+      } else if (asked.told->theirs.data.call == kRefused) {
+        out_of_step_.insert(asked.partner);
+        agreement.add(notInStep(call, asked.partner));
+      } else if (asked.told->theirs.data.call == kGivenUp) {
+        agreement.add(givenUp(call, asked.partner));
       } else {
         agreement.add(asked.partner, asked.told->theirs);
       }
     }
   } catch (...) {  // Ctrl-C
     for (const Asked& asked : all) {
-      give_up(asked.partner);
+      giveUp(asked.partner, number, deadline);
     }
     throw;
   }
@@ -128,8 +225,65 @@ Agreement Accord::on(const Call& call, Deadline deadline) {
   return agreement;
 }
 
-Deadline Accord::endOf(Deadline deadline) {
-  return Deadline::in(2 * (deadline.limit() + kSlack));
+Accord::Asked Accord::ask(const Signature& signature, std::string called, Deadline deadline,
+                          int partner, const Notice& own, int64_t tag, int64_t their_tag) {
+  const auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
+  const auto told = std::make_shared<Asked::Told>(Asked::Told{own, {}});
+  addSend(engine_.mailbox(), *op, told->own.to(partner, tag));
+  op->scripts.push_back(takeNotice(engine_.mailbox(), *op, partner, their_tag, told->theirs));
+  op->partners = {partner};
+  op->called = std::move(called);
+  op->memory = told;
+  return {partner, op, told};
+}
+
+// An operation for each partner, so that each can fail alone. With whom this rank is not in step it
+// does not agree.
+std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Deadline deadline,
+                                          Agreement& agreement) {
+  for (const int rank : call.others) {
+    if (isOutOfStep(rank)) {
+      agreement.add(notInStep(call, rank));
+    }
+  }
+  std::vector<Asked> all;
+  for (size_t i = 0; i < call.edges.partners.size(); ++i) {
+    const int partner = call.edges.partners[i];
+    if (isOutOfStep(partner)) {
+      agreement.add(notInStep(call, partner));
+      answer(call, partner, kRefused, deadline);
+      continue;
+    }
+    Notice own{{.call = number, .limit_ms = deadline.limit().count()}};
+    if (i < call.edges.destinations.size()) {
+      own.weight = call.edges.destinations[i].weight;
+      own.data.rows = call.rows.empty() ? 0 : call.rows[i];
+    }
+    all.push_back(ask(call.signature, call.called, deadline, partner, own, kInOrder, kInOrder));
+    engine_.post(all.back().op, Engine::Who::kCaller);
+    log_.add(call.title, all.back().op, call.inputs, {});
+  }
+  return all;
+}
+
+// Nobody waits for that. It takes what the partner sends about its call, as any call of it does.
+void Accord::answer(const Call& call, int partner, int64_t what, Deadline deadline) {
+  const Asked asked =
+      ask(call.signature, call.called, deadline, partner, {{.call = what}}, kInOrder, kInOrder);
+  asked.op->is_service = true;
+  engine_.post(asked.op, Engine::Who::kEngine);
+}
+
+// Nor for that.
+void Accord::giveUp(int partner, int64_t number, Deadline deadline) {
+  const auto own = std::make_shared<Notice>(Notice{{.call = kGivenUp}});
+  const auto op =
+      std::make_shared<Op>(Op::Kind::kMessage, kVerdict, Deadline::in(deadline.limit()));
+  addSend(engine_.mailbox(), *op, own->to(partner, number));
+  op->partners = {partner};
+  op->memory = own;
+  op->is_service = true;
+  engine_.post(op, Engine::Who::kEngine);
 }
 
 void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
@@ -138,88 +292,72 @@ void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
     const std::chrono::milliseconds theirs(told.data.limit_ms);
     all.push_back(ask(kVerdict, call.name(), Deadline::in(theirs + kSlack), partner,
                       {{.call = told.data.call}}, number, told.data.call));
+    engine_.post(all.back().op, Engine::Who::kCaller);
     log_.add(call.title, all.back().op, call.inputs, {});
   }
   try {
     for (const Asked& asked : all) {
-      engine_->wait(*asked.op, Deadline::never());
+      engine_.wait(*asked.op, Deadline::never());
       const int64_t theirs = asked.told->theirs.data.call;
       if (asked.op->error) {
-        drop(call, agreement, asked);
+        dropFailed(call, agreement, asked);
       } else if (theirs == kGivenUp) {
-        agreement.drop(asked.partner, raised(call, Cause::kTimeout, asked.partner,
-                                             "had given up this call before this rank came"));
+        const bool is_this_call = agreement.told().at(asked.partner).data.call == number;
+        dropGivenUp(call, agreement, asked.partner, is_this_call);
       } else if (theirs != number) {
-        out_of_step_.add(asked.partner);
-        agreement.drop(asked.partner, raised(call, Cause::kMismatch, asked.partner, kNotInStep));
+        out_of_step_.insert(asked.partner);
+        agreement.drop(asked.partner, notInStep(call, asked.partner));
       }
     }
   } catch (...) {  // Ctrl-C
     for (const Asked& asked : all) {
-      out_of_step_.add(asked.partner);
+      out_of_step_.insert(asked.partner);
     }
     throw;
   }
 }
 
 // Who has heard that this rank goes on, and lives, may exchange.
-void Accord::drop(const Call& call, Agreement& agreement, const Asked& asked) {
+void Accord::dropFailed(const Call& call, Agreement& agreement, const Asked& asked) {
   const std::optional<Error> error = errorIn(asked.op->error);
   if (!error || error->cause() != Cause::kPeerFailed) {
-    out_of_step_.add(asked.partner);
+    out_of_step_.insert(asked.partner);
   }
   const bool is_late = error && error->cause() == Cause::kTimeout;
-  agreement.drop(asked.partner, is_late ? raised(call, Cause::kTimeout, asked.partner,
+  agreement.drop(asked.partner, is_late ? raised(call, Cause::kTimeout, {asked.partner},
                                                  "has come, and then has not gone on")
                                         : frontend_.raised(asked.op->error));
 }
 
-Accord::WorkPtr Accord::exchanged(const Call& call, const std::function<Agreement()>& settle,
-                                  const std::function<WorkPtr(const Agree&)>& exchange) {
-  std::unique_lock turn(turns_, std::defer_lock);
-  awaitTurn(turn);
-  std::optional<Agreement> agreement;
-  std::exception_ptr failure;
-  WorkPtr work;
-  try {
-    work = exchange([&]() -> const Agreement& { return agreement.emplace(settle()); });
-  } catch (c10::Error& error) {
-    if (agreement) {
-      error.add_context(who(call) + "so the accelerator's backend says; make a new group");
-    }
-    failure = std::current_exception();
-  } catch (const std::exception& error) {
-    failure = !agreement ? std::current_exception()
-                         : std::make_exception_ptr(std::runtime_error(
-                               who(call) + "the accelerator's backend says: " + error.what() +
-                               "; make a new group"));
+// Of another call than this one: then they will not meet in the next one either.
+void Accord::dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call) {
+  if (is_this_call) {
+    agreement.drop(partner, givenUp(call, partner));
+  } else {
+    out_of_step_.insert(partner);
+    agreement.drop(partner, notInStep(call, partner));
   }
-  if (agreement && failure) {
-    for (const auto& [partner, told] : agreement->told()) {
-      out_of_step_.add(partner);
-    }
-    for (const int rank : call.others) {
-      out_of_step_.add(rank);
-    }
-  }
-  if (agreement && agreement->error()) {
-    std::rethrow_exception(agreement->error());
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-  return work;
 }
 
-std::exception_ptr Accord::raised(const Call& call, Cause cause, int partner,
-                                  const char* what) const {
-  const int global = engine_->members().global(partner);
-  const std::string text = who(call) + rankList({global}) + " " + what;
-  return frontend_.raised(std::make_exception_ptr(Error(cause, {global}, text)));
+std::exception_ptr Accord::raised(const Call& call, Cause cause, std::vector<int> ranks,
+                                  const std::string& what) const {
+  ranks = engine_.members().global(ranks);
+  const std::string text = who(call) + rankList(ranks) + " " + what;
+  return frontend_.raised(std::make_exception_ptr(Error(cause, std::move(ranks), text)));
+}
+
+std::exception_ptr Accord::notInStep(const Call& call, int rank) const {
+  return raised(call, Cause::kMismatch, {rank},
+                "and this one may not have exchanged equally often, since a call that one of them "
+                "has broken off, or not made; make a new group");
+}
+
+std::exception_ptr Accord::givenUp(const Call& call, int rank) const {
+  return raised(call, Cause::kTimeout, {rank}, "had given up this call before this rank came");
 }
 
 std::string Accord::who(const Call& call) const {
-  return engine_->members().who() + " " + call.name() + ": ";
+  return engine_.members().who() + " " + call.name() + ": ";
 }
 
 }  // namespace bluefog

@@ -3,20 +3,21 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/Frontend.hpp"
-#include "process_group/accelerator/Agreement.hpp"
-#include "process_group/accelerator/OutOfStep.hpp"
+#include "process_group/accelerator/Deal.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
@@ -37,44 +38,55 @@ class Accord {
     const Edges& edges;
     std::string called = {};         // where that is not what the signature says
     std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
-    std::vector<int> others = {};    // with whom it exchanges, too, and agrees by other means
+    bool is_of_all = false;          // every rank takes part, or none
+    std::vector<int> others = {};    // then: with whom it exchanges beside its partners
 
     std::string name() const { return called.empty() ? bluefog::name(signature.kind) : called; }
   };
 
-  Accord(std::shared_ptr<Engine> engine, const Frontend& frontend, FlightLog& log)
-      : engine_(std::move(engine)), frontend_(frontend), log_(log) {}
+  // Which live as long as this.
+  Accord(Engine& engine, const Frontend& frontend, FlightLog& log)
+      : engine_(engine), frontend_(frontend), log_(log) {}
 
-  // Throws where that is interrupted.
-  Agreement on(const Call& call, Deadline deadline);
-  // When on() has ended on a rank that begins it now, too.
-  static Deadline endOf(Deadline deadline);
-  // After on(): with none of them it is known who exchanges.
-  void giveUpOn(const Call& call);
-  // What `exchange` gives; or throws what there is to raise. It calls what it is given, which is
-  // `settle`, when it has all the memory that it needs, and exchanges with those who then agree:
-  // where it throws after that, nobody knows how often they have exchanged.
-  WorkPtr exchanged(const Call& call, const std::function<Agreement()>& settle,
-                    const std::function<WorkPtr(const Agree&)>& exchange);
+  // What `exchange` gives, which is among those who agree; or throws what there is to raise.
+  WorkPtr exchanged(const Call& call, Deadline deadline,
+                    const std::function<WorkPtr(Deal&)>& exchange);
 
  private:
   struct Asked;
+  struct Meeting;
+  class Turn;
 
-  void awaitTurn(std::unique_lock<std::timed_mutex>& turn) const;
+  Agreement agree(const Call& call, Deadline deadline);
+  Agreement agreeWithAll(const Call& call, Deadline deadline);
+  Agreement agreeWithPartners(const Call& call, Deadline deadline);
+  Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
+  std::vector<int> whoFails(const Meeting& meeting);
+
   Asked ask(const Signature& signature, std::string called, Deadline deadline, int partner,
             const Notice& own, int64_t tag, int64_t their_tag);
-  void tell(const Signature& signature, int partner, int64_t tag, int64_t what, Deadline deadline);
+  std::vector<Asked> askAll(const Call& call, int64_t number, Deadline deadline,
+                            Agreement& agreement);
+  void answer(const Call& call, int partner, int64_t what, Deadline deadline);
+  void giveUp(int partner, int64_t number, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement, int64_t number);
-  void drop(const Call& call, Agreement& agreement, const Asked& asked);
-  std::exception_ptr raised(const Call& call, Cause cause, int partner, const char* what) const;
+  void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
+  void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
+
+  bool isOutOfStep(int rank) const { return out_of_step_.count(rank) > 0; }
+  std::exception_ptr raised(const Call& call, Cause cause, std::vector<int> ranks,
+                            const std::string& what) const;
+  std::exception_ptr notInStep(const Call& call, int rank) const;
+  std::exception_ptr givenUp(const Call& call, int rank) const;
   std::string who(const Call& call) const;
 
-  const std::shared_ptr<Engine> engine_;
+  Engine& engine_;
   const Frontend& frontend_;
   FlightLog& log_;
-  std::timed_mutex turns_;  // of the calls, and of all below
+  std::timed_mutex turns_;              // of the calls, and of all below
+  std::atomic<std::thread::id> owner_;  // of the turn
   int64_t calls_ = 0;
-  OutOfStep out_of_step_;
+  std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
 };
 
 }  // namespace bluefog

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <exception>
-#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -52,8 +51,5 @@ class Agreement {
   std::map<int, Notice> told_;
   std::exception_ptr error_;
 };
-
-// Has the ranks agree on a call: what an exchange calls before it begins.
-using Agree = std::function<const Agreement&()>;
 
 }  // namespace bluefog

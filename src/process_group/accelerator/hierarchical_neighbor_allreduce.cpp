@@ -11,8 +11,8 @@ namespace bluefog {
 // its place on other machines, and hands it out.
 Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
-                                                                const Edges& between,
-                                                                const Agree& agree, bool async_op) {
+                                                                const Edges& between, Deal& deal,
+                                                                bool async_op) {
   const at::NoGradGuard no_grad;
   const int rank = backend_->getRank();
   const auto n = static_cast<int64_t>(locals.size());
@@ -38,7 +38,7 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
     const Exchange::Rooms shares = Exchange::roomsFor(own, within);
     const at::Tensor part = at::empty_like(own);
     const Exchange::Rooms parts = Exchange::roomsFor(part, between);
-    const Edges agreed = agree().among(between);
+    const Edges agreed = deal.agree().among(between);
 
     Exchange inward(*this);
     forEachOther([&](int64_t i, int other) {
@@ -59,6 +59,7 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
       hand_out.receive(partOf(whole, i), other);
     });
     hand_out.run();
+    deal.conclude();
   });
 }
 

@@ -56,7 +56,7 @@ at::Tensor inputOf(const Pack& pack, const Tensors& inputs) {
 }  // namespace
 
 Accelerator::WorkPtr Accelerator::neighborAllreduce(const Tensors& inputs, const Edges& edges,
-                                                    const Agree& agree, bool async_op) {
+                                                    Deal& deal, bool async_op) {
   const at::NoGradGuard no_grad;
   std::vector<Pack> packs = packsOf(inputs);
   Tensors outputs = outputsOf(inputs, packs);
@@ -70,12 +70,13 @@ Accelerator::WorkPtr Accelerator::neighborAllreduce(const Tensors& inputs, const
       Sum& sum = sums.emplace_back(Sum{inputOf(pack, inputs), {}});
       sum.received = Exchange::roomsFor(sum.own, edges);
     }
-    const Edges agreed = agree().among(edges);
+    const Edges agreed = deal.agree().among(edges);
     Exchange exchange(*this);
     for (const Sum& sum : sums) {
       exchange.swap(sum.own, agreed, sum.received);
     }
     exchange.run();
+    deal.conclude();
     for (size_t i = 0; i < packs.size(); ++i) {
       sumOverEdges(*plugin_, packs[i].output, agreed, backend_->getRank(), sums[i].own,
                    sums[i].received);

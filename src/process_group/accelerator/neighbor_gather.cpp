@@ -18,9 +18,19 @@ at::Tensor room(const at::Tensor& like, int64_t rows) {
 }  // namespace
 
 Accelerator::WorkPtr Accelerator::neighborGather(const at::Tensor& like, const Tensors& inputs,
-                                                 const Edges& edges,
-                                                 const std::vector<int64_t>& rows, bool in_one,
+                                                 const Edges& edges, Deal& deal, bool in_one,
                                                  bool async_op) {
+  const at::NoGradGuard no_grad;
+  Tensors used{like};
+  for (const at::Tensor& input : inputs) {
+    used.push_back(Flat::input(input).tensor());
+  }
+  const Agreement& agreement = deal.agree();
+  const Edges agreed = agreement.among(edges);
+  std::vector<int64_t> rows;
+  for (const WeightedRank& source : agreed.sources) {
+    rows.push_back(agreement.rowsFrom(source.rank));
+  }
   Tensors parts;
   Tensors outputs;
   if (in_one) {
@@ -32,17 +42,18 @@ Accelerator::WorkPtr Accelerator::neighborGather(const at::Tensor& like, const T
     }
     parts = outputs;
   }
-  Tensors used = inputs;
-  used.push_back(like);
   return run(used, std::move(outputs), async_op, [&] {
     Exchange exchange(*this);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      exchange.send(Flat::input(inputs[i]).tensor(), edges.destinations[i].rank);
+      if (agreement.isWith(edges.destinations[i].rank)) {
+        exchange.send(used[i + 1], edges.destinations[i].rank);
+      }
     }
     for (size_t i = 0; i < parts.size(); ++i) {
-      exchange.receive(parts[i], edges.sources[i].rank);
+      exchange.receive(parts[i], agreed.sources[i].rank);
     }
     exchange.run();
+    deal.conclude();
   });
 }
 
