@@ -114,37 +114,20 @@ Agreement Accord::agree(const Call& call, Deadline deadline) {
 // They meet before, where who calls something else is found at once, and after, where each says
 // whether it lacks a partner: then none goes on.
 Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
-  const auto meet_after = [&](bool fails, Engine::Who who) {
-    return meet(call, 2, fails, endOfAll(deadline), who);
-  };
-  // Ctrl-C: the others may have met this rank, and its partners wait for it.
-  const auto leave_early = [&] {
-    const std::exception_ptr why = std::current_exception();
-    try {
-      (void)meet_after(true, Engine::Who::kEngine);
-    } catch (const Error&) {
-      // the group has ended
-    }
-    std::rethrow_exception(why);
-  };
+  std::optional<Agreement> agreement;
+  bool has_asked = false;
   try {
     (void)whoFails(meet(call, 1, false, deadline, Engine::Who::kCaller));
-  } catch (...) {
-    ++calls_;
-    for (const int partner : call.edges.partners) {
-      answer(call, partner, kGivenUp, deadline);
-    }
-    leave_early();
-  }
-  std::optional<Agreement> agreement;
-  try {
+    has_asked = true;
     agreement = agreeWithPartners(call, deadline);
-  } catch (...) {
-    leave_early();
+  } catch (...) {  // Ctrl-C
+    leaveAll(call, has_asked, deadline);
+    throw;
   }
   std::vector<int> failed;
   try {
-    failed = whoFails(meet_after(agreement->error() != nullptr, Engine::Who::kCaller));
+    const bool fails = agreement->error() != nullptr;
+    failed = whoFails(meet(call, 2, fails, endOfAll(deadline), Engine::Who::kCaller));
   } catch (...) {  // others may have heard that this rank goes on
     out_of_step_.insert(call.edges.partners.begin(), call.edges.partners.end());
     out_of_step_.insert(call.others.begin(), call.others.end());
@@ -159,6 +142,22 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
                                   "there its error says why"));
   }
   return *agreement;
+}
+
+// Others may have met this rank: its partners get their answer, and all hear of it when they meet
+// again.
+void Accord::leaveAll(const Call& call, bool has_asked, Deadline deadline) {
+  try {
+    if (!has_asked) {
+      ++calls_;
+      for (const int partner : call.edges.partners) {
+        answer(call, partner, kGivenUp, deadline);
+      }
+    }
+    (void)meet(call, 2, true, endOfAll(deadline), Engine::Who::kEngine);
+  } catch (const Error&) {
+    // the group has ended
+  }
 }
 
 // Those of a call differ: who has left one early does not take one for the other.

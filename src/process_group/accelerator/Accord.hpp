@@ -59,6 +59,7 @@ class Accord {
 
   Agreement agree(const Call& call, Deadline deadline);
   Agreement agreeWithAll(const Call& call, Deadline deadline);
+  void leaveAll(const Call& call, bool has_asked, Deadline deadline);
   Agreement agreeWithPartners(const Call& call, Deadline deadline);
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
   std::vector<int> whoFails(const Meeting& meeting);
