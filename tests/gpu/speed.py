@@ -19,9 +19,9 @@ PLAN: tuple[tuple[Callable[..., list[speeds.Figure]], int, str | int], ...] = (
     (speeds.weighted_sums, 1, 64 << 20),
     (speeds.messages, 1, 64 << 20),
     (speeds.puts, 2, 64 << 20),
-    (speeds.all_reduces, 1, "nccl"),
+    (speeds.collectives, 1, "nccl"),
     (speeds.ddp_steps, 1, "nccl"),
-    (speeds.all_reduces, 2, "nccl"),
+    (speeds.collectives, 2, "nccl"),
     (speeds.ddp_steps, 2, "nccl"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,26 +99,36 @@ def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
 
 
 SIZES = {"4 KiB": 4096, "4 MiB": 4 * MIB, "64 MiB": BIG}
+Call = Callable[[torch.Tensor, torch.Tensor, dist.ProcessGroup], Any]
+# In a group of one each gives as much as it takes.
+CALLS: dict[str, Call] = {
+    "all_reduce": lambda _, x, group: dist.all_reduce(x, group=group),
+    "all_gather": lambda out, x, group: dist.all_gather_into_tensor(out, x, group=group),
+    "reduce_scatter": lambda out, x, group: dist.reduce_scatter_tensor(out, x, group=group),
+    "broadcast": lambda _, x, group: dist.broadcast(x, 0, group=group),
+    "all_to_all": lambda out, x, group: dist.all_to_all_single(out, x, group=group),
+}
 
 
-def all_reduces(_rank: int, world: int, device: str, other: str) -> list[Figure]:
+def collectives(_rank: int, world: int, device: str, other: str) -> list[Figure]:
     """Over groups that are made anew, now the one's first and now the other's: two of NCCL's
     communicators differ by some percent, whose ever they are."""
     # A rank alone has nothing to wait for: what is left is the way of the call.
     pairs, rounds = (6, 50) if world == 1 else (2, 5)
     turns = {"64 MiB": 2} if world > 1 else {}
-    found: dict[str, list[Figure]] = {text: [] for text in SIZES}
+    measured = [("all_reduce", text) for text in SIZES]
+    measured += [(name, "4 MiB") for name in CALLS if name != "all_reduce" and world == 1]
+    found: dict[tuple[str, str], list[Figure]] = {each: [] for each in measured}
     for pair in range(pairs):
         names = ["bluefog", other][:: -1 if pair % 2 else 1]
         groups = {name: dist.new_group(backend=name) for name in names}
-        for text, size in SIZES.items():
-            x = torch.zeros(size // 4, device=device)
+        for call, text in measured:
+            out, x = torch.zeros(2, SIZES[text] // 4, device=device)
             ours, theirs = (
-                lambda x=x, group=groups[name]: dist.all_reduce(x, group=group)
-                for name in ("bluefog", other)
+                functools.partial(CALLS[call], out, x, groups[name]) for name in ("bluefog", other)
             )
-            what = f"all_reduce of {text}, ranks: {world}, bluefog over {other}"
-            found[text].append(compare(what, ours, theirs, rounds, turns.get(text, 20)))
+            what = f"{call} of {text}, ranks: {world}, bluefog over {other}"
+            found[call, text].append(compare(what, ours, theirs, rounds, turns.get(text, 20)))
         for group in groups.values():
             dist.destroy_process_group(group)
     return [median_of(same, NEAR) for same in found.values()]
