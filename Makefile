@@ -38,11 +38,11 @@ test: dev test-cpp ## Run the Python and the C++ tests
 	pytest
 	BLUEFOG_ACCELERATOR=cpu:gloo pytest $(NEIGHBOR_TESTS) tests/test_optim_algorithms.py
 	BLUEFOG_TEST_DEVICE=simulated pytest $(WINDOW_TESTS)
-	BLUEFOG_TRANSPORT=mpi pytest tests/test_collectives.py tests/test_covering.py tests/test_neighbor.py tests/test_point_to_point.py tests/test_windows.py tests/test_window_faults.py
+	BLUEFOG_TRANSPORT=mpi pytest tests/test_collectives.py tests/test_covering.py tests/test_neighbor.py tests/test_point_to_point.py tests/test_windows.py tests/test_window_making.py tests/test_window_faults.py
 
 NEIGHBOR_TESTS = $(addprefix tests/test_,neighbor.py neighbor_gather.py neighbor_lists.py neighbor_autograd.py pair_gossip.py hierarchical.py)
 
-WINDOW_TESTS = $(addprefix tests/test_,windows.py window_tensors.py window_faults.py window_hosts.py window_histories.py)
+WINDOW_TESTS = $(addprefix tests/test_,windows.py window_making.py window_tensors.py window_faults.py window_hosts.py window_histories.py)
 
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -80,6 +81,12 @@ class Cuda:
 
 
 DEVICES = {"simulated": Simulated, "cuda": Cuda}
+
+
+def simulated_alone(device: str, why: str) -> None:
+    """Skips a test of what no GPU can be brought to."""
+    if device != "simulated":
+        pytest.skip(f"of the simulated device: {why}")
 
 
 def run(

@@ -14,6 +14,7 @@ import pytest
 
 import harness
 import windows_on_device
+from on_device import simulated_alone
 
 pytestmark = harness.only_bluefog
 Run = Callable[..., list[Any]]
@@ -39,8 +40,8 @@ WAYS: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
     """What the ranks' topology names goes by the device alone, if it can be opened."""
-    if device == "cuda" and way.startswith("not"):
-        pytest.skip("of the simulated device, which can be told so")
+    if way.startswith("not"):
+        simulated_alone(device, "it can be told so")
     is_by_host = way != "device"
     for rank, told in enumerate(run(windows_on_device.reached, 4, **WAYS[way])):
         got, mean, where, along, beside, logged = told
@@ -98,8 +99,7 @@ def test_optimizers(run: Run, communication: str, env: dict[str, str]) -> None:
 
 
 def test_a_device_without_room(run: Run, device: str) -> None:
-    if device == "cuda":
-        pytest.skip("of the simulated device, which can be told so")
+    simulated_alone(device, "it can be told so")
     first, second = run(windows_on_device.without_room, 2)
     harness.raised(first, "RuntimeError", text="[bluefog] rank 0/2 win_create 'w': ")
     harness.raised(first, "RuntimeError", text="bytes of the device's memory")
@@ -108,8 +108,7 @@ def test_a_device_without_room(run: Run, device: str) -> None:
 
 def test_a_device_that_fails(run: Run, device: str) -> None:
     """Who asks hears of it, and nobody is taken for dead."""
-    if device == "cuda":
-        pytest.skip("of the simulated device, which can be told so")
+    simulated_alone(device, "it can be told so")
     asked, _, failed, _ = run(windows_on_device.failing, 4)
     harness.raised(asked[0], "RuntimeError", text="rank 2 could not do it: its device has failed")
     assert asked[1] == 3.0

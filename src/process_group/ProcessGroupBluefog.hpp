@@ -220,6 +220,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
+
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,

@@ -2,9 +2,9 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "process_group/Call.hpp"
 #include "process_group/Signatures.hpp"
@@ -103,8 +103,8 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   const Tensors inputs{input};
   Accord::Call call{onDevice(signatureOf(kind, input), opts.tag), profilingTitle(kind), inputs,
                     between};
-  call.is_of_all = true;
-  std::remove_copy(locals.begin(), locals.end(), std::back_inserter(call.others), rank_);
+  call.of_all_with = locals;
+  std::erase(*call.of_all_with, rank_);
   ++issued_;
   return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
     return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, deal, opts.async_op);

@@ -64,9 +64,12 @@ def several_at_once() -> list[str]:
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
 
+WINDOWS = "windows", "window_making", "window_tensors", "window_faults"
+
+
 def tests_of_cpus_windows() -> Stage:
     """Once more, of tensors on the GPU."""
-    files = [f"tests/test_{name}.py" for name in ("windows", "window_tensors", "window_faults")]
+    files = [f"tests/test_{name}.py" for name in WINDOWS]
     command = pytest("cpus_windows", *several_at_once(), "-k", "not hosts", *files)
     return Stage("cpus_windows", 120, ["env", "BLUEFOG_TEST_DEVICE=cuda", *command])
 
@@ -87,15 +90,16 @@ def speed_figures() -> list[dict[str, Any]]:
 
 
 def stages(capability: str) -> list[Stage]:
-    gpu, many = "tests/gpu/test_{}.py".format, several_at_once()
+    on, gpu = "tests/test_{}.py".format, "tests/gpu/test_{}.py".format
+    many = several_at_once()
     return [
         Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
         tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
-        tests("on_device", 150, *many, "tests/test_on_device.py", "-k", "cuda"),
+        tests("on_device", 150, *many, on("on_device"), on("agreement_on_device"), "-k", "cuda"),
         tests("training", 100, *many, gpu("training"), gpu("nccl")),
         tests("alone", 100, gpu("memory"), gpu("handles"), gpu("mishaps")),
         tests("graphs", 60, *many, gpu("graphs")),
-        tests("windows", 150, *many, "tests/test_windows_on_device.py", "-k", "cuda"),
+        tests("windows", 150, *many, on("windows_on_device"), "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(
             "speed", 120, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],

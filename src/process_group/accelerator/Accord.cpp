@@ -94,9 +94,11 @@ Accord::WorkPtr Accord::exchanged(const Call& call, Deadline deadline,
   }
   if (failure && is_open()) {
     for (const auto& [partner, told] : deal.agreement()->told()) {
-      out_of_step_.insert(partner);
+      loseStepWith(partner);
     }
-    out_of_step_.insert(call.others.begin(), call.others.end());
+    for (const int other : call.others()) {
+      loseStepWith(other);
+    }
   }
   if (deal.agreement() && deal.agreement()->error()) {
     std::rethrow_exception(deal.agreement()->error());
@@ -108,7 +110,7 @@ Accord::WorkPtr Accord::exchanged(const Call& call, Deadline deadline,
 }
 
 Agreement Accord::agree(const Call& call, Deadline deadline) {
-  return call.is_of_all ? agreeWithAll(call, deadline) : agreeWithPartners(call, deadline);
+  return call.of_all_with ? agreeWithAll(call, deadline) : agreeWithPartners(call, deadline);
 }
 
 // They meet before, where who calls something else is found at once, and after, where each says
@@ -129,8 +131,12 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
     const bool fails = agreement->error() != nullptr;
     failed = whoFails(meet(call, 2, fails, endOfAll(deadline), Engine::Who::kCaller));
   } catch (...) {  // others may have heard that this rank goes on
-    out_of_step_.insert(call.edges.partners.begin(), call.edges.partners.end());
-    out_of_step_.insert(call.others.begin(), call.others.end());
+    for (const int partner : call.edges.partners) {
+      loseStepWith(partner);
+    }
+    for (const int other : call.others()) {
+      loseStepWith(other);
+    }
     throw;
   }
   if (agreement->error()) {
@@ -198,28 +204,21 @@ std::vector<int> Accord::whoFails(const Meeting& meeting) {
 Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
   const int64_t number = ++calls_;
   Agreement agreement;
-  const std::vector<Asked> all = askAll(call, number, deadline, agreement);
-  try {
-    for (const Asked& asked : all) {
-      engine_.wait(*asked.op, Deadline::never());
-      if (asked.op->error) {
-        agreement.add(frontend_.raised(asked.op->error));
-        giveUp(asked.partner, number, deadline);
-      } else if (asked.told->theirs.data.call == kRefused) {
-        out_of_step_.insert(asked.partner);
-        agreement.add(notInStep(call, asked.partner));
-      } else if (asked.told->theirs.data.call == kGivenUp) {
-        agreement.add(givenUp(call, asked.partner));
-      } else {
-        agreement.add(asked.partner, asked.told->theirs);
-      }
+  const auto giveUpWith = [&](int partner) { giveUp(partner, number, deadline); };
+  const auto judge = [&](const Asked& asked) {
+    if (asked.op->error) {
+      agreement.add(frontend_.raised(asked.op->error));
+      giveUpWith(asked.partner);
+    } else if (asked.told->theirs.data.call == kRefused) {
+      loseStepWith(asked.partner);
+      agreement.add(notInStep(call, asked.partner));
+    } else if (asked.told->theirs.data.call == kGivenUp) {
+      agreement.add(givenUp(call, asked.partner));
+    } else {
+      agreement.add(asked.partner, asked.told->theirs);
     }
-  } catch (...) {  // Ctrl-C
-    for (const Asked& asked : all) {
-      giveUp(asked.partner, number, deadline);
-    }
-    throw;
-  }
+  };
+  hear(askAll(call, number, deadline, agreement), judge, giveUpWith);
   confirm(call, agreement, number);
   return agreement;
 }
@@ -240,7 +239,7 @@ Accord::Asked Accord::ask(const Signature& signature, std::string called, Deadli
 // does not agree.
 std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Deadline deadline,
                                           Agreement& agreement) {
-  for (const int rank : call.others) {
+  for (const int rank : call.others()) {
     if (isOutOfStep(rank)) {
       agreement.add(notInStep(call, rank));
     }
@@ -263,6 +262,22 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Dead
     log_.add(call.title, all.back().op, call.inputs, {});
   }
   return all;
+}
+
+// Judges what each has told; where Ctrl-C falls in between, leaves all of them.
+void Accord::hear(const std::vector<Asked>& all, const std::function<void(const Asked&)>& judge,
+                  const std::function<void(int)>& leave) {
+  try {
+    for (const Asked& asked : all) {
+      engine_.wait(*asked.op, Deadline::never());
+      judge(asked);
+    }
+  } catch (...) {
+    for (const Asked& asked : all) {
+      leave(asked.partner);
+    }
+    throw;
+  }
 }
 
 // Nobody waits for that. It takes what the partner sends about its call, as any call of it does.
@@ -294,33 +309,26 @@ void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
     engine_.post(all.back().op, Engine::Who::kCaller);
     log_.add(call.title, all.back().op, call.inputs, {});
   }
-  try {
-    for (const Asked& asked : all) {
-      engine_.wait(*asked.op, Deadline::never());
-      const int64_t theirs = asked.told->theirs.data.call;
-      if (asked.op->error) {
-        dropFailed(call, agreement, asked);
-      } else if (theirs == kGivenUp) {
-        const bool is_this_call = agreement.told().at(asked.partner).data.call == number;
-        dropGivenUp(call, agreement, asked.partner, is_this_call);
-      } else if (theirs != number) {
-        out_of_step_.insert(asked.partner);
-        agreement.drop(asked.partner, notInStep(call, asked.partner));
-      }
+  const auto judge = [&](const Asked& asked) {
+    const int64_t theirs = asked.told->theirs.data.call;
+    if (asked.op->error) {
+      dropFailed(call, agreement, asked);
+    } else if (theirs == kGivenUp) {
+      const bool is_this_call = agreement.told().at(asked.partner).data.call == number;
+      dropGivenUp(call, agreement, asked.partner, is_this_call);
+    } else if (theirs != number) {
+      loseStepWith(asked.partner);
+      agreement.drop(asked.partner, notInStep(call, asked.partner));
     }
-  } catch (...) {  // Ctrl-C
-    for (const Asked& asked : all) {
-      out_of_step_.insert(asked.partner);
-    }
-    throw;
-  }
+  };
+  hear(all, judge, [this](int partner) { loseStepWith(partner); });
 }
 
 // Who has heard that this rank goes on, and lives, may exchange.
 void Accord::dropFailed(const Call& call, Agreement& agreement, const Asked& asked) {
   const std::optional<Error> error = errorIn(asked.op->error);
   if (!error || error->cause() != Cause::kPeerFailed) {
-    out_of_step_.insert(asked.partner);
+    loseStepWith(asked.partner);
   }
   const bool is_late = error && error->cause() == Cause::kTimeout;
   agreement.drop(asked.partner, is_late ? raised(call, Cause::kTimeout, {asked.partner},
@@ -333,7 +341,7 @@ void Accord::dropGivenUp(const Call& call, Agreement& agreement, int partner, bo
   if (is_this_call) {
     agreement.drop(partner, givenUp(call, partner));
   } else {
-    out_of_step_.insert(partner);
+    loseStepWith(partner);
     agreement.drop(partner, notInStep(call, partner));
   }
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -38,9 +39,10 @@ class Accord {
     const Edges& edges;
     std::string called = {};         // where that is not what the signature says
     std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
-    bool is_of_all = false;          // every rank takes part, or none
-    std::vector<int> others = {};    // then: with whom it exchanges beside its partners
+    // Where every rank takes part, or none: with whom this one exchanges beside its partners.
+    std::optional<std::vector<int>> of_all_with = {};
 
+    std::vector<int> others() const { return of_all_with.value_or(std::vector<int>()); }
     std::string name() const { return called.empty() ? bluefog::name(signature.kind) : called; }
   };
 
@@ -68,6 +70,8 @@ class Accord {
             const Notice& own, int64_t tag, int64_t their_tag);
   std::vector<Asked> askAll(const Call& call, int64_t number, Deadline deadline,
                             Agreement& agreement);
+  void hear(const std::vector<Asked>& all, const std::function<void(const Asked&)>& judge,
+            const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
   void giveUp(int partner, int64_t number, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement, int64_t number);
@@ -75,6 +79,7 @@ class Accord {
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
   bool isOutOfStep(int rank) const { return out_of_step_.count(rank) > 0; }
+  void loseStepWith(int rank) { out_of_step_.insert(rank); }
   std::exception_ptr raised(const Call& call, Cause cause, std::vector<int> ranks,
                             const std::string& what) const;
   std::exception_ptr notInStep(const Call& call, int rank) const;
