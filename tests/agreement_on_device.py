@@ -168,8 +168,47 @@ def out_of_step(device: Any, rank: int, world: int) -> list[Any]:
     if rank == 0:
         interrupt_in(1.0)
     if rank == 2:
-        pause(3.0)
+        pause(6.0)
     told += [inrank.catch(bluefog_pg.neighbor_allreduce, x) for _ in range(3)]
+    inrank.meet("done", world)
+    return told
+
+
+def interrupted_late(device: Any, rank: int, world: int) -> list[Any]:
+    """Of a line: rank 0 has agreed on the second call, and is interrupted while rank 1 waits for
+    rank 2, which comes soon after."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(nx.path_graph(world).to_directed())
+    told = []
+    for step in range(4):
+        if step == 1:
+            inrank.meet("second", world)
+            if rank == 0:
+                interrupt_in(1.0)
+            if rank == 2:
+                pause(1.0)
+                time.sleep(0.3)
+        told.append(averaged(torch.full((4,), 3.0 * step, device=device.name)))
+    return told
+
+
+def beside_a_waiting_thread(device: Any, rank: int, world: int) -> list[Any]:
+    """A thread of rank 0 calls to rank 1, which does not come; behind it one to rank 2, which has
+    come."""
+    x = torch.full((4,), float(rank), device=device.name)
+    averaged(x, **towards(*{0: [1, 2], 1: [0], 2: [0]}[rank]))
+    hurry(2.0)
+    told: list[Any] = []
+    if rank == 0:
+        late = threading.Thread(target=lambda: told.append(averaged(x, **towards(1))))
+        late.start()
+        pause(1.5)
+        told.append(averaged(x, **towards(2)))
+        late.join()
+    if rank == 2:
+        pause(1.5)
+        told.append(averaged(x, **towards(0)))
     inrank.meet("done", world)
     return told
 
@@ -247,24 +286,28 @@ def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
     import bluefog_pg
 
     bluefog_pg.set_topology()
-    x = torch.full((4,), float(rank), device=device.name)
-    rows = torch.full((4, 3), float(rank), device=device.name).t()
-    calls: list[Callable[[], Any]] = [
-        lambda: bluefog_pg.neighbor_allreduce([x, x]),
-        lambda: bluefog_pg.neighbor_alltoall([rows]),
+    calls: list[Callable[[torch.Tensor], Any]] = [
+        lambda x: bluefog_pg.neighbor_allreduce([x, x]),
+        lambda x: bluefog_pg.neighbor_alltoall([x.expand(4, 3).t()]),
     ]
     told = []
     for call, most in zip(calls, (5, 1), strict=True):
-        call()
+        call(torch.zeros(3, device=device.name))
         for number in range(1, most + 1):
+            x = torch.full((3,), 10.0 * number + rank, device=device.name)
             error = None
             if rank == 0:
                 os.environ["SIMULATED_FULL"] = str(number)
-                error = inrank.catch(call)
+                error = inrank.catch(lambda: told.append((None, last(call(x)))))  # noqa: B023
                 del os.environ["SIMULATED_FULL"]
-            out = call()[-1].cpu().flatten()[0].item() if rank or error else None
-            told.append((error, out))
+            if rank or error:
+                told.append((error, last(call(x))))
     return told
+
+
+def last(outs: Any) -> float:
+    value: float = outs[-1].cpu().flatten()[0].item()
+    return value
 
 
 def begun_again(device: Any, _rank: int, _world: int) -> list[Any]:

@@ -85,8 +85,22 @@ def test_a_device_that_is_full_for_once(run: Run, device: str) -> None:
     assert len(errors) >= 4  # results, what is sent as one, what comes; and a copy
     for error in errors:
         assert harness.raised(error, "OutOfMemoryError").text.startswith("the simulated")
-    for mine, theirs in zip(first, second, strict=True):
-        assert mine[1] in (None, *(0.5, 1.0)) and theirs[1] in (0.5, 0.0), (mine, theirs)
+    averages = [10.0 * number + 0.5 for number in range(1, 6)]
+    assert [got for _, got in first] == [*averages, 11.0]
+    assert [got for _, got in second] == [*averages, 10.0]
+
+
+def test_ctrl_c_when_others_rely_on_the_rank(run: Run) -> None:
+    first, *others = run(agreement_on_device.interrupted_late, 3)
+    harness.raised(first.pop(1), "KeyboardInterrupt")
+    assert first == [0.0, 6.0, 9.0]
+    assert others == [[0.0, 3.0, 6.0, 9.0]] * 2
+
+
+def test_a_call_has_its_time_when_it_has_its_turn(run: Run) -> None:
+    (late, in_time), _, (theirs,) = run(agreement_on_device.beside_a_waiting_thread, 3)
+    harness.raised(late, "CollectiveTimeout", ranks=[1])
+    assert [in_time, theirs] == [2.0, 2.0]
 
 
 def test_edges_that_one_rank_alone_names(run: Run) -> None:

@@ -98,6 +98,13 @@ def test_optimizers(run: Run, communication: str, env: dict[str, str]) -> None:
     assert max(run(windows_on_device.averaged, 4, communication, 40, **env)) < 1e-3
 
 
+@pytest.mark.parametrize("env", [{}, HOSTS], ids=["here", "hosts"])
+def test_the_current_device_stays(run: Run, device: str, env: dict[str, str]) -> None:
+    simulated_alone(device, "one GPU was lent, and no other to have a window on")
+    for told in run(windows_on_device.on_the_other_device, 2, **env):
+        assert told == [0, 0, 0, f"{device}:1", 0]
+
+
 def test_a_device_without_room(run: Run, device: str) -> None:
     simulated_alone(device, "it can be told so")
     first, second = run(windows_on_device.without_room, 2)

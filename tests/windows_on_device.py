@@ -106,6 +106,30 @@ def refused(device: Any, rank: int, world: int) -> dict[str, Any]:
     return told
 
 
+def on_the_other_device(device: Any, rank: int, world: int) -> list[Any]:
+    """Of windows on a device that is not the current one, which no call changes."""
+    import gc
+
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    current = getattr(torch, device.name).current_device
+    told = [current()]
+    window = bluefog_pg.Window(torch.ones(4, device=f"{device.name}:1"), "w")
+    told.append(current())
+    window.put()
+    dist.barrier()
+    window.get()
+    dist.barrier()  # in which this thread answers requests
+    told.append(current())
+    window.update()
+    told.append(str(window.tensor.device))
+    window.free()
+    del window
+    gc.collect()
+    return [*told, current()]
+
+
 def ring_after_free(device: Any) -> Any:
     import bluefog_pg
 

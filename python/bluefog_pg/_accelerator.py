@@ -108,7 +108,11 @@ def _useless(device: str, backend: str | None) -> str:
 
 
 def make(
-    accelerator: Accelerator, seat: _DistributedBackendOptions, options: Any = None
+    accelerator: Accelerator,
+    seat: _DistributedBackendOptions,
+    options: Any = None,
+    *,
+    splits: bool = False,
 ) -> Backend:
     """Torch's backend, as torch makes it in `init_process_group`.
 
@@ -116,13 +120,15 @@ def make(
         accelerator: which.
         seat: what torch tells a creator: of this rank, in a group that is being made.
         options: of that backend's class, or None.
+        splits: all ranks of the default group know of this one, so that its communicator can be
+            split, which takes them all.
     """
     if accelerator.backend == "gloo":
         return dist.ProcessGroupGloo(
             seat.store, seat.group_rank, seat.group_size, timeout=seat.timeout
         )
     if accelerator.backend == "nccl":
-        return _nccl(seat, options)
+        return _nccl(seat, options, _split_source() if splits else None)
     if accelerator.backend == "xccl":
         options = options or dist.ProcessGroupXCCL.Options()
         _describe(options, seat)
@@ -136,12 +142,12 @@ def options_class(accelerator: Accelerator) -> type | None:
     return getattr(dist, name).Options if name else None
 
 
-def _nccl(seat: _DistributedBackendOptions, options: Any) -> Backend:
+def _nccl(seat: _DistributedBackendOptions, options: Any, source: Any) -> Backend:
     options = options or dist.ProcessGroupNCCL.Options()
     _describe(options, seat)
     if seat.timeout == default_pg_timeout:
         options._timeout = default_pg_nccl_timeout
-    if source := _split_source():
+    if source:
         options.split_from = source
         options.split_color = distributed_c10d._process_group_color(seat.global_ranks_in_group)
     backend = dist.ProcessGroupNCCL(seat.store, seat.group_rank, seat.group_size, options)
@@ -157,14 +163,14 @@ def _describe(options: Any, seat: _DistributedBackendOptions) -> None:
 
 def _split_source() -> Any:
     """The default group's backend, where its communicator is there already: then all ranks split
-    it, those that are left out by `perform_nocolor_split`."""
+    it, those that are left out by `perform_nocolor_split`, which torch has them call once: where
+    the default group has torch's own backend beside ours, that one's group splits it."""
     if not distributed_c10d.is_initialized():
         return None
     default = distributed_c10d._get_default_group()
     if not default.bound_device_id:
         return None
-    source = distributed_c10d._get_split_source(default)
-    return getattr(source, "accelerator_backend", source)
+    return getattr(distributed_c10d._get_split_source(default), "accelerator_backend", None)
 
 
 def _plugin(name: str, seat: _DistributedBackendOptions, options: Any) -> Backend:

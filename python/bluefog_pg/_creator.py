@@ -41,8 +41,9 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
     try:
         group = make(
-            opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options
-        )
+            opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options,
+            splits=True,
+        )  # fmt: skip
     except BaseException:
         _forget_failed_default_group()
         raise
@@ -58,8 +59,13 @@ def make(
     options: ProcessGroupBluefog.Options,
     accelerator: Accelerator | None,
     inner_options: Any = None,
+    *,
+    splits: bool = False,
 ) -> ProcessGroupBluefog:
-    """A member of a group that meets in that store; with an accelerator, of both backends."""
+    """A member of a group that meets in that store; with an accelerator, of both backends.
+
+    `splits`: see `_accelerator.make`.
+    """
     from torch._C._distributed_c10d import _DistributedBackendOptions
 
     from bluefog_pg import _accelerator
@@ -78,7 +84,7 @@ def make(
     seat.timeout = options._timeout
     seat.group_id = options.group_name
     seat.global_ranks_in_group = options.global_ranks_in_group
-    inner = _accelerator.make(accelerator, seat, inner_options)
+    inner = _accelerator.make(accelerator, seat, inner_options, splits=splits)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
     return group
 

@@ -155,8 +155,7 @@ void ProcessGroupBluefog::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 Deadline ProcessGroupBluefog::deadline(std::chrono::milliseconds timeout) const {
-  return Deadline::in(timeout.count() > 0 ? timeout
-                                          : std::chrono::milliseconds(timeout_ms_.load()));
+  return Deadline::in(timeout.count() > 0 ? timeout : groupsTimeout());
 }
 
 void ProcessGroupBluefog::checkProcess(const char* op) const {
@@ -272,7 +271,7 @@ WindowBluefog::Means ProcessGroupBluefog::windowMeans(const at::Tensor& tensor) 
           is_on_device || !hosts.elsewhere().empty() ? reception_ : nullptr,
           device,
           frontend_.interrupt,
-          std::chrono::milliseconds(timeout_ms_.load())};
+          groupsTimeout()};
 }
 
 std::vector<int> ProcessGroupBluefog::othersHere() const {

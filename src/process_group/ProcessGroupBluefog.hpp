@@ -245,6 +245,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,
                   const char* profiling_title);
   static const char* profilingTitle(OpKind kind);
+  std::chrono::milliseconds groupsTimeout() const {
+    return std::chrono::milliseconds(timeout_ms_.load());
+  }
   Deadline deadline(std::chrono::milliseconds timeout) const;
   void checkProcess(const char* op) const;
 

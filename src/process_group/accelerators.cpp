@@ -61,7 +61,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
   const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.tag), profilingTitle(kind),
                           inputs, edges};
   ++issued_;
-  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
     return accelerator_->neighborAllreduce(inputs, edges, deal, opts.async_op);
   });
 }
@@ -87,7 +87,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
     call.rows.push_back(input.size(0));
   }
   ++issued_;
-  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
     return accelerator_->neighborGather(like, inputs, edges, deal, opts.in_one, opts.async_op);
   });
 }
@@ -106,7 +106,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   call.of_all_with = locals;
   std::erase(*call.of_all_with, rank_);
   ++issued_;
-  return accord_->exchanged(call, deadline(c10d::kUnsetTimeout), [&](Deal& deal) {
+  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
     return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, deal, opts.async_op);
   });
 }

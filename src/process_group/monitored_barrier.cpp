@@ -122,8 +122,7 @@ void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, boo
   const Validate validate(engine_->members(), "monitored_barrier");
   // Of a call without time, too: the others count it.
   const Round round{*engine_, log_, -1 - static_cast<int64_t>(monitored_barriers_++)};
-  const auto timeout =
-      opts.timeout == c10d::kUnsetTimeout ? Milliseconds(timeout_ms_.load()) : opts.timeout;
+  const auto timeout = opts.timeout == c10d::kUnsetTimeout ? groupsTimeout() : opts.timeout;
   if (timeout.count() <= 0) {
     throw Error(Cause::kTimeout, {},
                 validate.who() + "Rank " + std::to_string(rank_) +

@@ -184,7 +184,7 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   const NeighborAtOnce::Call call{signatureOf(kind, input),
                                   tag,
                                   Deadline::Clock::now(),
-                                  std::chrono::milliseconds(timeout_ms_.load()),
+                                  groupsTimeout(),
                                   edges.self_weight,
                                   edges.sources,
                                   edges.destinations,

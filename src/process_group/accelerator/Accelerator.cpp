@@ -18,7 +18,6 @@ Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend>
 }
 
 c10::Stream Accelerator::streamOn(c10::Device device) {
-  const std::lock_guard lock(mutex_);
   const auto known = streams_.find(device.index());
   if (known != streams_.end()) {
     return known->second;
@@ -31,10 +30,14 @@ std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
   TORCH_CHECK(plugin_->api() != nullptr, "[bluefog] the tensor is on ", device,
               ", and there are no kernels for that: ", plugin_->reason(),
               "; make the window of tensor.cpu()");
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(heaps_mutex_);
   std::shared_ptr<DeviceHeap>& heap = heaps_[device.index()];
   if (heap == nullptr) {
-    heap = std::make_shared<DeviceHeap>(std::make_shared<Device>(plugin_, device.index()));
+    // The program's current device stays what it is, also in the engine's callbacks in its threads.
+    const Device::Around around = [device] {
+      return std::shared_ptr<void>(std::make_shared<c10::DeviceGuard>(device));
+    };
+    heap = std::make_shared<DeviceHeap>(std::make_shared<Device>(plugin_, device.index(), around));
   }
   return heap;
 }
@@ -56,16 +59,17 @@ Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bo
   c10::Event ready(type_);
   ready.record(impl.getStream(device));
   ready.block(own);
+  // Now: what fails in the middle has put work there, too.
+  for (const Tensors* tensors : {&inputs, &std::as_const(outputs)}) {
+    for (const at::Tensor& tensor : *tensors) {
+      impl.recordDataPtrOnStream(tensor.storage().data_ptr(), own);
+    }
+  }
   c10::Event done(type_);
   {
     const c10::StreamGuard guard(own);
     issue();
     done.record(own);
-  }
-  for (const Tensors* tensors : {&inputs, &std::as_const(outputs)}) {
-    for (const at::Tensor& tensor : *tensors) {
-      impl.recordDataPtrOnStream(tensor.storage().data_ptr(), own);
-    }
   }
   return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::move(done));
 }

@@ -48,8 +48,8 @@ class Accelerator {
     return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
   }
 
-  // As ProcessGroupBluefog's of these names. They agree when the memory for all of the edges is
-  // there; but gathers' results have the sizes that the sources then tell.
+  // As ProcessGroupBluefog's of these names, one at a time. They agree when the memory for all of
+  // the edges is there; but gathers' results have the sizes that the sources then tell.
   WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, Deal& deal, bool async_op);
   WorkPtr neighborGather(const at::Tensor& like, const Tensors& inputs, const Edges& edges,
                          Deal& deal, bool in_one, bool async_op);
@@ -70,9 +70,9 @@ class Accelerator {
   const c10::DeviceType type_;
   const c10::intrusive_ptr<c10d::Backend> backend_;
   const std::shared_ptr<const Plugin> plugin_;
-  std::mutex mutex_;  // of the backend's batch, and of the streams
-  std::map<c10::DeviceIndex, c10::Stream> streams_;
+  std::mutex heaps_mutex_;
   std::map<c10::DeviceIndex, std::shared_ptr<DeviceHeap>> heaps_;
+  std::map<c10::DeviceIndex, c10::Stream> streams_;
   std::set<c10::DeviceIndex> met_;  // on which there has been a batch
   std::atomic<uint64_t> bytes_sent_{0};
 };

@@ -19,6 +19,8 @@ constexpr int64_t kInOrder = 0;  // the tag of what matches by nothing else
 // A partner has told that it calls, and how long it waits for its other partners from then on.
 constexpr std::chrono::milliseconds kSlack{5000};
 constexpr std::chrono::milliseconds kBetweenLooks{20};
+// After Ctrl-C, for others who already rely on this rank.
+constexpr std::chrono::milliseconds kPatience{2000};
 
 // When a rank has agreed with its partners that begins that now, too.
 Deadline endOfAll(Deadline deadline) {
@@ -71,9 +73,10 @@ class Accord::Turn {
   std::unique_lock<std::timed_mutex> lock_;
 };
 
-Accord::WorkPtr Accord::exchanged(const Call& call, Deadline deadline,
+Accord::WorkPtr Accord::exchanged(const Call& call, std::chrono::milliseconds timeout,
                                   const std::function<WorkPtr(Deal&)>& exchange) {
   const Turn turn(*this, call);
+  const Deadline deadline = Deadline::in(timeout);
   Deal deal([&] { return agree(call, deadline); });
   const auto is_open = [&deal] { return deal.agreement() && !deal.isConcluded(); };
   std::exception_ptr failure;
@@ -100,11 +103,11 @@ Accord::WorkPtr Accord::exchanged(const Call& call, Deadline deadline,
       loseStepWith(other);
     }
   }
-  if (deal.agreement() && deal.agreement()->error()) {
-    std::rethrow_exception(deal.agreement()->error());
-  }
   if (failure) {
     std::rethrow_exception(failure);
+  }
+  if (deal.agreement() && deal.agreement()->error()) {
+    std::rethrow_exception(deal.agreement()->error());
   }
   return work;
 }
@@ -119,17 +122,21 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
   std::optional<Agreement> agreement;
   bool has_asked = false;
   try {
-    (void)whoFails(meet(call, 1, false, deadline, Engine::Who::kCaller));
+    const Meeting meeting = meet(call, 1, false, deadline, Engine::Who::kCaller);
+    await(*meeting.op);
+    raiseErrorOf(*meeting.op);
     has_asked = true;
     agreement = agreeWithPartners(call, deadline);
-  } catch (...) {  // Ctrl-C
+  } catch (...) {  // Ctrl-C, or who has not come to the first meeting
     leaveAll(call, has_asked, deadline);
     throw;
   }
   std::vector<int> failed;
   try {
     const bool fails = agreement->error() != nullptr;
-    failed = whoFails(meet(call, 2, fails, endOfAll(deadline), Engine::Who::kCaller));
+    const Meeting meeting = meet(call, 2, fails, endOfAll(deadline), Engine::Who::kCaller);
+    settle(*meeting.op, *agreement);
+    failed = whoFails(meeting);
   } catch (...) {  // others may have heard that this rank goes on
     for (const int partner : call.edges.partners) {
       loseStepWith(partner);
@@ -139,13 +146,12 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
     }
     throw;
   }
-  if (agreement->error()) {
-    std::rethrow_exception(agreement->error());
-  }
   if (!failed.empty()) {
-    std::rethrow_exception(raised(call, Cause::kMismatch, failed,
-                                  "and partners on other machines do not agree on this call: "
-                                  "there its error says why"));
+    std::rethrow_exception(agreement->error()
+                               ? agreement->error()
+                               : raised(call, Cause::kMismatch, failed,
+                                        "and partners on other machines do not agree on this "
+                                        "call: there its error says why"));
   }
   return *agreement;
 }
@@ -187,11 +193,14 @@ Accord::Meeting Accord::meet(const Call& call, uint64_t phase, bool fails, Deadl
   return {op, told};
 }
 
-std::vector<int> Accord::whoFails(const Meeting& meeting) {
-  engine_.wait(*meeting.op, Deadline::never());
-  if (meeting.op->error) {
-    std::rethrow_exception(frontend_.raised(meeting.op->error));
+void Accord::raiseErrorOf(const Op& op) const {
+  if (op.error) {
+    std::rethrow_exception(frontend_.raised(op.error));
   }
+}
+
+std::vector<int> Accord::whoFails(const Meeting& meeting) const {
+  raiseErrorOf(*meeting.op);
   std::vector<int> failed;
   for (size_t rank = 0; rank < meeting.told->all.size(); ++rank) {
     if (meeting.told->all[rank] != std::byte{0}) {
@@ -218,7 +227,9 @@ Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
       agreement.add(asked.partner, asked.told->theirs);
     }
   };
-  hear(askAll(call, number, deadline, agreement), judge, giveUpWith);
+  hear(
+      askAll(call, number, deadline, agreement), agreement, [this](const Op& op) { await(op); },
+      judge, giveUpWith);
   confirm(call, agreement, number);
   return agreement;
 }
@@ -264,17 +275,38 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Dead
   return all;
 }
 
-// Judges what each has told; where Ctrl-C falls in between, leaves all of them.
-void Accord::hear(const std::vector<Asked>& all, const std::function<void(const Asked&)>& judge,
+// Others may exchange, since they have heard that this rank goes on. So it does even after Ctrl-C,
+// if what is left to be heard comes soon.
+void Accord::settle(const Op& op, Agreement& agreement) {
+  if (!agreement.patience()) {
+    try {
+      await(op);
+    } catch (...) {
+      agreement.interrupt(std::current_exception(), Deadline::in(kPatience));
+    }
+  }
+  if (agreement.patience() && !engine_.wait(op, *agreement.patience())) {
+    std::rethrow_exception(agreement.error());
+  }
+}
+
+// Judges what each has told; where Ctrl-C falls in between, leaves all but those with whom there is
+// nothing any more.
+void Accord::hear(const std::vector<Asked>& all, const Agreement& agreement,
+                  const std::function<void(const Op&)>& wait,
+                  const std::function<void(const Asked&)>& judge,
                   const std::function<void(int)>& leave) {
+  size_t judged = 0;
   try {
-    for (const Asked& asked : all) {
-      engine_.wait(*asked.op, Deadline::never());
-      judge(asked);
+    for (; judged < all.size(); ++judged) {
+      wait(*all[judged].op);
+      judge(all[judged]);
     }
   } catch (...) {
-    for (const Asked& asked : all) {
-      leave(asked.partner);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i >= judged || agreement.isWith(all[i].partner)) {
+        leave(all[i].partner);
+      }
     }
     throw;
   }
@@ -321,7 +353,9 @@ void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
       agreement.drop(asked.partner, notInStep(call, asked.partner));
     }
   };
-  hear(all, judge, [this](int partner) { loseStepWith(partner); });
+  hear(
+      all, agreement, [&](const Op& op) { settle(op, agreement); }, judge,
+      [this](int partner) { loseStepWith(partner); });
 }
 
 // Who has heard that this rank goes on, and lives, may exchange.

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -51,7 +52,8 @@ class Accord {
       : engine_(engine), frontend_(frontend), log_(log) {}
 
   // What `exchange` gives, which is among those who agree; or throws what there is to raise.
-  WorkPtr exchanged(const Call& call, Deadline deadline,
+  // Its time begins with its turn.
+  WorkPtr exchanged(const Call& call, std::chrono::milliseconds timeout,
                     const std::function<WorkPtr(Deal&)>& exchange);
 
  private:
@@ -64,14 +66,18 @@ class Accord {
   void leaveAll(const Call& call, bool has_asked, Deadline deadline);
   Agreement agreeWithPartners(const Call& call, Deadline deadline);
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
-  std::vector<int> whoFails(const Meeting& meeting);
+  std::vector<int> whoFails(const Meeting& meeting) const;
+  void raiseErrorOf(const Op& op) const;
 
   Asked ask(const Signature& signature, std::string called, Deadline deadline, int partner,
             const Notice& own, int64_t tag, int64_t their_tag);
   std::vector<Asked> askAll(const Call& call, int64_t number, Deadline deadline,
                             Agreement& agreement);
-  void hear(const std::vector<Asked>& all, const std::function<void(const Asked&)>& judge,
-            const std::function<void(int)>& leave);
+  void await(const Op& op) { engine_.wait(op, Deadline::never()); }
+  void settle(const Op& op, Agreement& agreement);
+  void hear(const std::vector<Asked>& all, const Agreement& agreement,
+            const std::function<void(const Op&)>& wait,
+            const std::function<void(const Asked&)>& judge, const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
   void giveUp(int partner, int64_t number, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement, int64_t number);

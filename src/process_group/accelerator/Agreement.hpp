@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,18 @@ class Agreement {
     add(std::move(error));
   }
 
+  // By Ctrl-C, which is raised before all else; who waits on, for others, does so until then.
+  void interrupt(std::exception_ptr error, Deadline patience) {
+    error_ = std::move(error);
+    patience_ = patience;
+  }
+
   const std::map<int, Notice>& told() const { return told_; }
   bool isWith(int rank) const { return told_.count(rank) > 0; }
   int64_t rowsFrom(int rank) const { return told_.at(rank).data.rows; }
-  // Of a partner that does not agree; null where all do.
+  // Of a partner that does not agree, or Ctrl-C; null where there is nothing to raise.
   const std::exception_ptr& error() const { return error_; }
+  const std::optional<Deadline>& patience() const { return patience_; }
 
   // Those edges on which both agree, with the weights that the sources have told.
   Edges among(const Edges& edges) const {
@@ -50,6 +58,7 @@ class Agreement {
  private:
   std::map<int, Notice> told_;
   std::exception_ptr error_;
+  std::optional<Deadline> patience_;
 };
 
 }  // namespace bluefog

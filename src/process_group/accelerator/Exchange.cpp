@@ -92,7 +92,6 @@ Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend
     return issue(backend);
   }
   const c10::Device device = (sent_.empty() ? received_ : sent_).front().second.front().device();
-  const std::lock_guard lock(accelerator_.mutex_);  // a backend has one batch
   if (accelerator_.met_.count(device.index()) > 0) {
     return asBatch(backend);
   }

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <atomic>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "transport/device/Device.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "core/Reduce.hpp"
@@ -13,37 +14,54 @@ constexpr size_t kStaging = size_t{4} << 20;
 
 }  // namespace
 
-Device::Device(std::shared_ptr<const Plugin> plugin, int index)
-    : plugin_(std::move(plugin)), index_(index) {
-  const bluefog_device_api& api = use();
-  check(api.stream_create(&stream_), "making a stream");
-  for (std::byte*& memory : staging_) {  // now: it may wait for all that the device has to do
-    void* block = nullptr;
-    check(api.allocate_host(&block, kStaging), "page-locked memory of the host");
-    memory = static_cast<std::byte*>(block);
+Device::Device(std::shared_ptr<const Plugin> plugin, int index, Around around)
+    : plugin_(std::move(plugin)), index_(index), around_(std::move(around)) {
+  const Use api = use();
+  try {
+    check(api->stream_create(&stream_), "making a stream");
+    for (std::byte*& memory : staging_) {  // now: it may wait for all that the device has to do
+      void* block = nullptr;
+      check(api->allocate_host(&block, kStaging), "page-locked memory of the host");
+      memory = static_cast<std::byte*>(block);
+    }
+  } catch (...) {
+    giveUpOwn();
+    throw;
   }
 }
 
-// In a forked child the device is not there; when the process ends it may be gone before.
 Device::~Device() {
-  if (process_.isForked()) {
-    return;
-  }
-  const bluefog_device_api& api = *plugin_->api();
-  api.set_device(index_);
-  for (std::byte* memory : staging_) {
-    if (memory != nullptr) {
-      api.release_host(memory);
+  giveUpOwn();
+}
+
+void Device::giveUpOwn() noexcept {
+  whileItIsThere([this](const Use& api) {
+    for (std::byte* memory : staging_) {
+      if (memory != nullptr) {
+        api->release_host(memory);
+      }
     }
-  }
-  api.stream_destroy(stream_);
+    if (stream_ != nullptr) {
+      api->stream_destroy(stream_);
+    }
+  });
 }
 
 // Each thread has a current device of its own.
-const bluefog_device_api& Device::use() const {
-  const bluefog_device_api& api = *plugin_->api();
-  check(api.set_device(index_), "choosing the device");
-  return api;
+Device::Use::Use(const Device& device) : api_(*device.plugin_->api()), around_(device.around_()) {
+  device.check(api_.set_device(device.index_), "choosing the device");
+}
+
+// In a forked child the device is not there; when the process ends it may be gone before.
+void Device::whileItIsThere(const std::function<void(const Use& api)>& call) noexcept {
+  if (process_.isForked()) {
+    return;
+  }
+  try {
+    call(use());
+  } catch (const std::exception&) {
+    // and with it all that is in it
+  }
 }
 
 void Device::check(int error, const char* what) const {
@@ -59,20 +77,17 @@ std::byte* Device::allocate(size_t bytes) {
   const std::string what = std::to_string(bytes) +
                            " bytes of the device's memory (torch.cuda.empty_cache() gives back "
                            "what torch keeps)";
-  check(use().allocate(&block, bytes), what.c_str());
+  check(use()->allocate(&block, bytes), what.c_str());
   return static_cast<std::byte*>(block);
 }
 
 void Device::release(std::byte* block) noexcept {
-  if (!process_.isForked()) {
-    plugin_->api()->set_device(index_);
-    plugin_->api()->release(block);
-  }
+  whileItIsThere([block](const Use& api) { api->release(block); });
 }
 
 std::optional<bluefog_handle> Device::share(std::byte* block, std::string& why) {
   bluefog_handle handle{};
-  if (const int error = use().share(block, &handle)) {
+  if (const int error = use()->share(block, &handle)) {
     why = plugin_->api()->error_text(error);
     return std::nullopt;
   }
@@ -81,7 +96,7 @@ std::optional<bluefog_handle> Device::share(std::byte* block, std::string& why) 
 
 std::byte* Device::open(const bluefog_handle& handle, std::string& why) {
   void* block = nullptr;
-  if (const int error = use().open(&handle, &block)) {
+  if (const int error = use()->open(&handle, &block)) {
     why = plugin_->api()->error_text(error);
     return nullptr;
   }
@@ -89,26 +104,23 @@ std::byte* Device::open(const bluefog_handle& handle, std::string& why) {
 }
 
 void Device::close(std::byte* block) noexcept {
-  if (!process_.isForked()) {
-    plugin_->api()->set_device(index_);
-    plugin_->api()->close(block);
-  }
+  whileItIsThere([block](const Use& api) { api->close(block); });
 }
 
 void Device::copy(void* to, const void* from, size_t bytes) {
-  check(use().copy(to, from, bytes, stream_), "copying");
+  check(use()->copy(to, from, bytes, stream_), "copying");
   finish();
 }
 
 void Device::zero(void* memory, size_t bytes) {
-  check(use().zero(memory, bytes, stream_), "zeroing");
+  check(use()->zero(memory, bytes, stream_), "zeroing");
   finish();
 }
 
 void Device::weightedSum(void* out, const std::vector<const void*>& inputs,
                          const std::vector<double>& weights, size_t count, bluefog_type type) {
-  check(use().weighted_sum(out, inputs.data(), weights.data(), static_cast<int>(inputs.size()), 1,
-                           count, type, stream_),
+  check(use()->weighted_sum(out, inputs.data(), weights.data(), static_cast<int>(inputs.size()), 1,
+                            count, type, stream_),
         "a weighted sum");
   finish();
 }
@@ -125,7 +137,7 @@ void Device::toHost(std::byte* to, const void* from, size_t bytes) {
     std::optional<Parcel> now;
     if (at < bytes) {
       now = parcel(at, bytes);
-      check(use().copy(now->memory, source + at, now->bytes, stream_), "copying to the host");
+      check(use()->copy(now->memory, source + at, now->bytes, stream_), "copying to the host");
     }
     if (before) {
       copyBytes(to + before->at, before->memory, before->bytes);
@@ -142,14 +154,14 @@ void Device::fromHost(void* to, const std::byte* from, size_t bytes) {
     const Parcel now = parcel(at, bytes);
     copyBytes(now.memory, from + at, now.bytes);
     finish();
-    check(use().copy(target + at, now.memory, now.bytes, stream_), "copying from the host");
+    check(use()->copy(target + at, now.memory, now.bytes, stream_), "copying from the host");
   }
   finish();
 }
 
 bool Device::isCapturing(bluefog_stream stream) const {
   int is_capturing = 0;
-  check(use().stream_is_capturing(stream, &is_capturing), "asking whether a stream is captured");
+  check(use()->stream_is_capturing(stream, &is_capturing), "asking whether a stream is captured");
   return is_capturing != 0;
 }
 

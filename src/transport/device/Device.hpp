@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,8 +18,12 @@ namespace bluefog {
 // done when it returns; errors are std::runtime_error. Any thread may use it.
 class Device {
  public:
+  // For as long as what it gives is there, this device is the thread's current one; then again the
+  // one before. May throw.
+  using Around = std::function<std::shared_ptr<void>()>;
+
   // The plugin must have an api().
-  Device(std::shared_ptr<const Plugin> plugin, int index);
+  Device(std::shared_ptr<const Plugin> plugin, int index, Around around);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -52,13 +57,27 @@ class Device {
     std::byte* memory;
   };
 
-  const bluefog_device_api& use() const;
+  // The api, while the device is the current one.
+  class Use {
+   public:
+    explicit Use(const Device& device);
+    const bluefog_device_api* operator->() const { return &api_; }
+
+   private:
+    const bluefog_device_api& api_;
+    const std::shared_ptr<void> around_;
+  };
+
+  Use use() const { return Use(*this); }
+  void whileItIsThere(const std::function<void(const Use& api)>& call) noexcept;
+  void giveUpOwn() noexcept;
   void check(int error, const char* what) const;
   void finish() const;
   Parcel parcel(size_t at, size_t bytes) const;
 
   const std::shared_ptr<const Plugin> plugin_;
   const int index_;
+  const Around around_;
   const OwnProcess process_;
   bluefog_stream stream_ = nullptr;
   std::mutex staging_mutex_;
