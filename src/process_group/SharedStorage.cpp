@@ -1,8 +1,5 @@
 #include "process_group/SharedStorage.hpp"
 
-#include <c10/core/DeviceGuard.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -15,17 +12,11 @@ struct SharedStorage::Block {
   std::shared_ptr<Heap> heap;
   std::byte* data;
   size_t bytes;
-  c10::Device device;
-  pid_t process = ::getpid();  // in a forked child there is no device
   at::DataPtr before = {};
   std::atomic<int> windows = 0;
 
   static void end(void* block) {
     const std::unique_ptr<Block> ended(static_cast<Block*>(block));
-    c10::OptionalDeviceGuard guard;  // by whatever thread lets go of it
-    if (!ended->device.is_cpu() && ended->process == ::getpid()) {
-      guard.reset_device(ended->device);
-    }
     ended->heap->giveBack(ended->data, ended->bytes);
   }
 };
@@ -63,7 +54,7 @@ void SharedStorage::move(std::shared_ptr<Heap> heap, bool is_fresh, const std::s
   std::byte* to = heap->take(bytes);
   TORCH_CHECK(to != nullptr, who, "no room for ", bytes, " bytes beside the other windows");
   heap->copy(to, static_cast<const std::byte*>(storage_.data()), bytes);
-  block_ = std::make_unique<Block>(std::move(heap), to, bytes, storage_.device()).release();
+  block_ = std::make_unique<Block>(std::move(heap), to, bytes).release();
   at::DataPtr before =
       storage_.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, storage_.device()});
   if (!is_fresh) {

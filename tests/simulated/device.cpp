@@ -39,10 +39,6 @@ constexpr c10::DeviceIndex kDevices = 2;  // whose streams are the same
 int64_t currentId() {
   return current_id;
 }
-void setCurrentDevice(int index) {
-  current_device = static_cast<c10::DeviceIndex>(index);
-}
-
 int64_t exchangeCurrentId(int64_t id) {
   return std::exchange(current_id, id);
 }

@@ -1,4 +1,5 @@
 // The simulated accelerator's kernels: what libbluefog_cuda.so is for CUDA.
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -66,7 +67,8 @@ int versions(int* runtime, int* driver) {
   return *runtime = *driver = 0;
 }
 int setDevice(int device) {
-  simulated::setCurrentDevice(device);
+  constexpr auto kType = c10::DeviceType::PrivateUse1;
+  c10::impl::VirtualGuardImpl(kType).setDevice({kType, static_cast<c10::DeviceIndex>(device)});
   return 0;
 }
 

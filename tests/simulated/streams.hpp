@@ -101,8 +101,6 @@ Stream& stream(int64_t id);
 // The calling thread's.
 int64_t currentId();
 int64_t exchangeCurrentId(int64_t id);
-// Of the calling thread, as what torch knows of it.
-void setCurrentDevice(int index);
 inline Stream& current() {
   return stream(currentId());
 }

@@ -95,15 +95,11 @@ Accord::WorkPtr Accord::exchanged(const Call& call, std::chrono::milliseconds ti
           who(call) + "failed in the exchange: " + error.what() + "; make a new group"));
     }
   }
-  if (failure && is_open()) {
-    for (const auto& [partner, told] : deal.agreement()->told()) {
-      loseStepWith(partner);
-    }
-    for (const int other : call.others()) {
-      loseStepWith(other);
-    }
-  }
   if (failure) {
+    if (is_open()) {
+      loseStepWith(deal.agreement()->ranks());
+      loseStepWith(call.others());
+    }
     std::rethrow_exception(failure);
   }
   if (deal.agreement() && deal.agreement()->error()) {
@@ -138,12 +134,8 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
     settle(*meeting.op, *agreement);
     failed = whoFails(meeting);
   } catch (...) {  // others may have heard that this rank goes on
-    for (const int partner : call.edges.partners) {
-      loseStepWith(partner);
-    }
-    for (const int other : call.others()) {
-      loseStepWith(other);
-    }
+    loseStepWith(call.edges.partners);
+    loseStepWith(call.others());
     throw;
   }
   if (!failed.empty()) {
@@ -219,7 +211,7 @@ Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
       agreement.add(frontend_.raised(asked.op->error));
       giveUpWith(asked.partner);
     } else if (asked.told->theirs.data.call == kRefused) {
-      loseStepWith(asked.partner);
+      loseStepWith({asked.partner});
       agreement.add(notInStep(call, asked.partner));
     } else if (asked.told->theirs.data.call == kGivenUp) {
       agreement.add(givenUp(call, asked.partner));
@@ -349,20 +341,20 @@ void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
       const bool is_this_call = agreement.told().at(asked.partner).data.call == number;
       dropGivenUp(call, agreement, asked.partner, is_this_call);
     } else if (theirs != number) {
-      loseStepWith(asked.partner);
+      loseStepWith({asked.partner});
       agreement.drop(asked.partner, notInStep(call, asked.partner));
     }
   };
   hear(
       all, agreement, [&](const Op& op) { settle(op, agreement); }, judge,
-      [this](int partner) { loseStepWith(partner); });
+      [this](int partner) { loseStepWith({partner}); });
 }
 
 // Who has heard that this rank goes on, and lives, may exchange.
 void Accord::dropFailed(const Call& call, Agreement& agreement, const Asked& asked) {
   const std::optional<Error> error = errorIn(asked.op->error);
   if (!error || error->cause() != Cause::kPeerFailed) {
-    loseStepWith(asked.partner);
+    loseStepWith({asked.partner});
   }
   const bool is_late = error && error->cause() == Cause::kTimeout;
   agreement.drop(asked.partner, is_late ? raised(call, Cause::kTimeout, {asked.partner},
@@ -375,7 +367,7 @@ void Accord::dropGivenUp(const Call& call, Agreement& agreement, int partner, bo
   if (is_this_call) {
     agreement.drop(partner, givenUp(call, partner));
   } else {
-    loseStepWith(partner);
+    loseStepWith({partner});
     agreement.drop(partner, notInStep(call, partner));
   }
 }

@@ -85,7 +85,9 @@ class Accord {
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
   bool isOutOfStep(int rank) const { return out_of_step_.count(rank) > 0; }
-  void loseStepWith(int rank) { out_of_step_.insert(rank); }
+  void loseStepWith(const std::vector<int>& ranks) {
+    out_of_step_.insert(ranks.begin(), ranks.end());
+  }
   std::exception_ptr raised(const Call& call, Cause cause, std::vector<int> ranks,
                             const std::string& what) const;
   std::exception_ptr notInStep(const Call& call, int rank) const;

@@ -33,6 +33,13 @@ class Agreement {
   }
 
   const std::map<int, Notice>& told() const { return told_; }
+  std::vector<int> ranks() const {
+    std::vector<int> ranks;
+    for (const auto& [rank, told] : told_) {
+      ranks.push_back(rank);
+    }
+    return ranks;
+  }
   bool isWith(int rank) const { return told_.count(rank) > 0; }
   int64_t rowsFrom(int rank) const { return told_.at(rank).data.rows; }
   // Of a partner that does not agree, or Ctrl-C; null where there is nothing to raise.
