@@ -194,8 +194,8 @@ def interrupted_late(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def beside_a_waiting_thread(device: Any, rank: int, world: int) -> list[Any]:
-    """A thread of rank 0 calls to rank 1, which does not come; behind it one to rank 2, which has
-    come."""
+    """A thread of rank 0 calls to rank 1, which does not come; behind it one to rank 2, which comes
+    when the first one has given up."""
     x = torch.full((4,), float(rank), device=device.name)
     averaged(x, **towards(*{0: [1, 2], 1: [0], 2: [0]}[rank]))
     hurry(2.0)
@@ -203,11 +203,11 @@ def beside_a_waiting_thread(device: Any, rank: int, world: int) -> list[Any]:
     if rank == 0:
         late = threading.Thread(target=lambda: told.append(averaged(x, **towards(1))))
         late.start()
-        pause(1.5)
+        pause(0.2)
         told.append(averaged(x, **towards(2)))
         late.join()
     if rank == 2:
-        pause(1.5)
+        pause(3.0)
         told.append(averaged(x, **towards(0)))
     inrank.meet("done", world)
     return told
