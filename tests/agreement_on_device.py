@@ -281,8 +281,103 @@ def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
     return told
 
 
+def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
+    """In the second call the last rank does something else, in the third ranks average unequal
+    numbers of elements."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
+    average = bluefog_pg.neighbor_allreduce
+    calls: dict[str, Callable[[torch.Tensor], Any]] = {
+        "gathers": bluefog_pg.neighbor_allgather,
+        "gathers on the CPU": lambda x: bluefog_pg.neighbor_allgather(x.cpu()),
+        "averages on the CPU": lambda x: average(x.cpu()),
+        "averages by another name": lambda x: average(x, name="odd"),
+        "averages two": lambda x: average([x, x])[0],
+    }
+    told = []
+    for step in range(6):
+        if step == 1:
+            hurry(2.0)
+        is_odd = step == 1 and rank == world - 1
+        n = 3 * (rank + 1) if step == 2 else 6
+        x = torch.full((n,), 10.0 * step + rank, device=device.name)
+        outs = list[Any]()
+        error = inrank.catch(lambda: outs.append((calls[how] if is_odd else average)(x)))  # noqa: B023
+        told.append(error or outs[0].cpu().tolist())
+    return told
+
+
+def beside_the_cpu(device: Any, rank: int, _world: int, how: str) -> list[Any]:
+    """In the first call one rank's tensor is on the CPU and the other one's is not; the later ones
+    average on the CPU."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    hurry(2.0)
+    there = torch.full((4,), 1.0, device=device.name)
+    along = {
+        "self_weight": 1.0,
+        "src_weights": {0: 1.0} if rank else {},
+        "dst_weights": [] if rank else [1],
+    }
+    first = {
+        "one sends on the CPU": lambda: averaged(there if rank else there.cpu(), **along),
+        "one receives on the CPU": lambda: averaged(there.cpu() if rank else there, **along),
+        "by a name": lambda: averaged(there if rank else there.cpu(), name="w"),
+    }
+    told = [first[how]()]
+    name = {"name": "w"} if how == "by a name" else {}
+    told += [averaged(torch.full((4,), 10.0 * step + rank), **name) for step in range(1, 5)]
+    inrank.meet("done", 2)
+    return told
+
+
+class Two(torch.nn.Module):
+    """Parameters near 0, and as many near 1000."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.low = torch.nn.Parameter(torch.full((100,), float(rank)))
+        self.high = torch.nn.Parameter(torch.full((100,), 1000.0 + rank))
+
+    def forward(self) -> torch.Tensor:
+        return (self.low * 0 + self.high * 0).sum()
+
+
+def late_for_a_step(device: Any, rank: int, world: int, communication: str) -> list[Any]:
+    """Of a ring rank 0 is late for one step of an optimizer that has two buckets."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    net = Two(rank).to(device.name)
+    optimizer = bluefog_pg.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.0),
+        net,
+        communication=communication,
+        bucket_bytes=400,
+    )
+    told = []
+    for step in range(6):
+        if step == 1:
+            inrank.meet("second", world)
+            hurry(2.0)
+            pause(3.0 if rank == 0 else 0.0)
+
+        def train() -> None:
+            optimizer.zero_grad()
+            net().backward()
+            optimizer.step()
+
+        error = inrank.catch(train)
+        told.append((error, net.low.max().item(), net.high.min().item()))
+    inrank.meet("done", world)
+    optimizer.close()
+    return told
+
+
 def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
-    """Rank 0's device is full at one allocation after the other; each time it calls again."""
+    """Rank 0's device is full at one allocation after the other."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -295,13 +390,12 @@ def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
         call(torch.zeros(3, device=device.name))
         for number in range(1, most + 1):
             x = torch.full((3,), 10.0 * number + rank, device=device.name)
-            error = None
             if rank == 0:
                 os.environ["SIMULATED_FULL"] = str(number)
-                error = inrank.catch(lambda: told.append((None, last(call(x)))))  # noqa: B023
-                del os.environ["SIMULATED_FULL"]
-            if rank or error:
-                told.append((error, last(call(x))))
+            outs = list[float]()
+            error = inrank.catch(lambda: outs.append(last(call(x))))  # noqa: B023
+            os.environ.pop("SIMULATED_FULL", None)
+            told.append((error or outs[0], last(call(x))))
     return told
 
 

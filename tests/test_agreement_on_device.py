@@ -13,6 +13,7 @@ import pytest
 
 import agreement_on_device
 import harness
+import inrank
 from on_device import simulated_alone
 
 pytestmark = harness.only_bluefog
@@ -78,16 +79,49 @@ def test_named_averages_of_two_threads_are_none_of_each_other(run: Run) -> None:
 
 
 def test_a_device_that_is_full_for_once(run: Run, device: str) -> None:
-    """Nobody relies on the rank before it has its memory."""
+    """Nobody relies on the rank before it has its memory; the others hear that it has none."""
     simulated_alone(device, "it can be told to be full")
     first, second = run(agreement_on_device.full_for_once, 2)
-    errors = [error for error, _ in first if error]
-    assert len(errors) >= 4  # results, what is sent as one, what comes; and a copy
-    for error in errors:
-        assert harness.raised(error, "OutOfMemoryError").text.startswith("the simulated")
     averages = [10.0 * number + 0.5 for number in range(1, 6)]
-    assert [got for _, got in first] == [*averages, 11.0]
-    assert [got for _, got in second] == [*averages, 10.0]
+    assert [after for _, after in first] == [*averages, 11.0]
+    assert [after for _, after in second] == [*averages, 10.0]
+    failed = 0
+    for (error, after), (theirs, _) in zip(first, second, strict=True):
+        if error != after:
+            failed += 1
+            assert harness.raised(error, "OutOfMemoryError").text.startswith("the simulated")
+            harness.raised(theirs, "CollectiveTimeout", ranks=[0], text="had given up this call")
+    assert failed >= 4  # results, what is sent as one, what comes; and a copy
+
+
+HOW = ["gathers", "gathers on the CPU", "averages on the CPU", "averages by another name"]
+
+
+@pytest.mark.parametrize("how", [*HOW, "averages two"])
+def test_calls_that_do_not_fit_and_those_after_them(run: Run, how: str) -> None:
+    for first, second, third, *later in run(agreement_on_device.unlike, 3, how):
+        assert first == [1.0] * 6
+        harness.raised(second, "Mismatch")
+        harness.raised(third, "Mismatch")
+        assert later == [[10.0 * step + 1.0] * 6 for step in (3, 4, 5)]
+
+
+@pytest.mark.parametrize("how", ["one sends on the CPU", "one receives on the CPU", "by a name"])
+def test_averages_on_the_cpu_after_one_that_was_on_a_device_elsewhere(run: Run, how: str) -> None:
+    """They are right, or raise."""
+    both = run(agreement_on_device.beside_the_cpu, 2, how)
+    assert any(isinstance(first, inrank.Raised) for first, *_ in both)
+    for _, *later in both:
+        for step, told in enumerate(later, 1):
+            assert isinstance(told, inrank.Raised) or told == 10.0 * step + 0.5, both
+
+
+@pytest.mark.parametrize("communication", ["neighbor_allreduce", "push_sum"])
+def test_a_step_that_one_is_late_for_mixes_no_buckets(run: Run, communication: str) -> None:
+    told = run(agreement_on_device.late_for_a_step, 4, communication)
+    assert sum(error is not None for steps in told for error, *_ in steps) >= 2
+    for steps in told:
+        assert all(low < 500.0 < high for _, low, high in steps), told
 
 
 def test_ctrl_c_when_others_rely_on_the_rank(run: Run) -> None:
@@ -110,7 +144,7 @@ def test_edges_that_one_rank_alone_names(run: Run) -> None:
     assert own == 1.0
     for rank, errors in enumerate((first, second)):
         for error in errors:
-            harness.raised(error, "Mismatch", ranks=[1 - rank], text="or not made; make a new")
+            harness.raised(error, "Mismatch", ranks=[1 - rank], text="make a new group")
 
 
 @pytest.mark.parametrize("world", [2, 4])

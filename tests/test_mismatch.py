@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -279,6 +280,84 @@ def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
         text = "ranks did not agree on the matching" if rank == 1 else f"rank {rank} called"
         harness.raised(first, "Mismatch", text=text)
         assert last is None
+
+
+def unlike(rank: int, world: int, how: str) -> list[Any]:
+    """In the second call the last rank does something else; the later ones are averages of all."""
+    import bluefog_pg
+
+    group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
+    bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world), group=group)
+    average = bluefog_pg.neighbor_allreduce
+    calls: dict[str, Callable[[torch.Tensor], Any]] = {
+        "gathers": lambda x: bluefog_pg.neighbor_allgather(x, group=group),
+        "averages two": lambda x: average([x, x], group=group),
+        "has another name": lambda x: average(x, name="odd", group=group),
+    }
+    told = list[Any]()
+    for step in range(6):
+        x = torch.full((4,), 10.0 * step + rank)
+        is_odd = step == 1 and rank == world - 1
+        call = calls[how] if is_odd else lambda x: average(x, group=group)
+        outs = list[Any]()
+        told.append(inrank.catch(lambda: outs.append(call(x))) or outs[0].tolist())  # noqa: B023
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return told
+
+
+@pytest.mark.parametrize("how", ["gathers", "averages two"])
+def test_unlike_calls_of_neighbours_meet_and_those_after_them(pool: harness.Pool, how: str) -> None:
+    for first, second, *later in pool.run(unlike, how, world=WORLD):
+        assert first == [1.0] * 4
+        assert harness.raised(second, "Mismatch").took() < harness.WITHIN
+        assert later == [[10.0 * step + 1.0] * 4 for step in range(2, 6)]
+
+
+def test_what_may_belong_to_another_call_is_no_value(pool: harness.Pool) -> None:
+    """Names that differ do not meet: from then on the ranks have made unequal numbers of calls of
+    the other name."""
+    for _, second, third, *later in pool.run(unlike, "has another name", world=WORLD):
+        harness.raised(second, "CollectiveTimeout")
+        harness.raised(third, "Mismatch", text="make a new group")
+        for step, told in enumerate(later, 3):
+            assert isinstance(told, inrank.Raised) or told == [10.0 * step + 1.0] * 4
+
+
+def late_among_names(rank: int, world: int) -> list[Any]:
+    """Names in another order on each rank; then one is late for a call, and all go on."""
+    import bluefog_pg
+
+    group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
+    bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world), group=group)
+    told = list[Any]()
+    for step in range(5):
+        if step == 1 and rank == 0:
+            time.sleep(3.0 * harness.SLOW)
+        works = {
+            name: bluefog_pg.neighbor_allreduce(
+                torch.full((4,), 10.0 * step + rank), name=name, group=group, async_op=True
+            )
+            for name in ("ab" if (rank + step) % 2 else "ba")
+        }
+        for name in "ab":
+            error = inrank.catch(works[name].wait)
+            told.append(error or works[name].result()[0].tolist())
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return told
+
+
+def test_names_in_another_order_and_a_late_rank(pool: harness.Pool) -> None:
+    for rank, told in enumerate(pool.run(late_among_names, world=2)):
+        late = told[2:4]
+        right = [[10.0 * step + 0.5] * 4 for step in range(5) for _ in "ab"]
+        assert told[:2] + told[4:] == right[:2] + right[4:]
+        if rank:
+            for error in late:
+                harness.raised(error, "CollectiveTimeout", ranks=[0])
+        else:
+            assert late == right[2:4]  # what the other one has sent
 
 
 def unequal_messages(rank: int, world: int, n: int, dtype: str) -> inrank.Raised | None:

@@ -110,7 +110,7 @@ def test_both_get_the_same_bits(pool: harness.Pool) -> None:
 
 
 def mixed(rank: int, world: int) -> list[float]:
-    """Between the same two, in the order issued; averages with neighbours do not come between."""
+    """Between the same two, in the order issued; what has no name does not come between."""
     import bluefog_pg
 
     peer = rank ^ 1
@@ -119,10 +119,10 @@ def mixed(rank: int, world: int) -> list[float]:
     for i in range(12):
         x = torch.full((40_000 if i % 3 else 3,), float(100 * i + rank))
         calls = [
-            lambda x=x: bluefog_pg.pair_gossip(x, peer, async_op=True),
+            lambda x=x: bluefog_pg.pair_gossip(x, peer, name="pairs", async_op=True),
             lambda x=x: bluefog_pg.neighbor_allreduce(x, **dynamic, async_op=True),
         ]
-        # The two kinds match apart from each other, so their order may differ.
+        # They match apart from each other, so their order may differ.
         works += [call() for call in (calls if rank % 2 else calls[::-1])][:: 1 if rank % 2 else -1]
     for work in works:
         work.wait()
@@ -130,7 +130,7 @@ def mixed(rank: int, world: int) -> list[float]:
 
 
 @harness.of_the_cpus_engine("calls match by their order alone")
-def test_matches_apart_from_averaging(pool: harness.Pool) -> None:
+def test_a_name_matches_apart_from_what_has_none(pool: harness.Pool) -> None:
     for rank, got in enumerate(pool.run(mixed)):
         peer = rank ^ 1
         both = [[100 * i + (rank + peer) / 2, 100.0 * i + peer] for i in range(12)]

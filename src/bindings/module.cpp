@@ -20,6 +20,7 @@
 #include "bootstrap/mpi/World.hpp"
 #include "bootstrap/pmix/Client.hpp"
 #include "core/Deadline.hpp"
+#include "core/Interruption.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
@@ -36,6 +37,8 @@ using bluefog::WorkBluefog;
 
 namespace {
 
+class Interrupted : public py::error_already_set, public bluefog::Interruption {};
+
 // Lets Ctrl-C end a wait. Whether something else in this process may still help it to its end:
 // another Python thread, or an operation of another group, which may have a callback.
 bool checkSignals() {
@@ -45,7 +48,7 @@ bool checkSignals() {
   const bool others = bluefog::registry::busy() > 1;
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) {
-    throw py::error_already_set();
+    throw Interrupted();
   }
   return others ||
          PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;

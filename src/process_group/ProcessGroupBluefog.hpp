@@ -209,6 +209,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
   std::vector<int> othersHere() const;
   Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
+  WorkPtr exchanged(const Accord::Call& call, bool async_op,
+                    const std::function<WorkPtr(Deal&)>& exchange);
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
   WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,

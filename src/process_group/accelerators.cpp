@@ -2,12 +2,16 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/Interruption.hpp"
 #include "process_group/Call.hpp"
 #include "process_group/Signatures.hpp"
+#include "process_group/accelerator/FailedWork.hpp"
 
 namespace bluefog {
 
@@ -49,6 +53,23 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   return validate;
 }
 
+// As with CPU tensors, what fails after a call has begun is told by its Work. Who begins several,
+// and waits then, so begins as many as the other ranks.
+WorkPtr ProcessGroupBluefog::exchanged(const Accord::Call& call, bool async_op,
+                                       const std::function<WorkPtr(Deal&)>& exchange) {
+  ++issued_;
+  try {
+    return accord_->exchanged(call, groupsTimeout(), exchange);
+  } catch (const Interruption&) {
+    throw;
+  } catch (...) {
+    if (!async_op) {
+      throw;
+    }
+    return c10::make_intrusive<FailedWork>(rank_, std::current_exception());
+  }
+}
+
 WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& inputs,
                                                     const Edges& edges,
                                                     const MessageOptions& opts) {
@@ -60,8 +81,7 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
   validate.onOneDevice(inputs);
   const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.tag), profilingTitle(kind),
                           inputs, edges};
-  ++issued_;
-  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
+  return exchanged(call, opts.async_op, [&](Deal& deal) {
     return accelerator_->neighborAllreduce(inputs, edges, deal, opts.async_op);
   });
 }
@@ -86,8 +106,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   for (const at::Tensor& input : inputs) {
     call.rows.push_back(input.size(0));
   }
-  ++issued_;
-  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
+  return exchanged(call, opts.async_op, [&](Deal& deal) {
     return accelerator_->neighborGather(like, inputs, edges, deal, opts.in_one, opts.async_op);
   });
 }
@@ -105,8 +124,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
                     between};
   call.of_all_with = locals;
   std::erase(*call.of_all_with, rank_);
-  ++issued_;
-  return accord_->exchanged(call, groupsTimeout(), [&](Deal& deal) {
+  return exchanged(call, opts.async_op, [&](Deal& deal) {
     return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, deal, opts.async_op);
   });
 }

@@ -341,9 +341,10 @@ Failure Agenda::late(const Op& message) const {
   Failure failure = timedOut(members_, message, missing);
   for (int peer : missing) {
     if (const std::optional<Signature> sent = mailbox_.uncalledFrom(peer)) {
-      failure.reason += "; rank " + std::to_string(members_.global(peer)) + " has sent " +
-                        name(*sent) + details(*sent) + ", which this rank has not called" +
-                        (sent->kind == message.signature.kind ? " by that name or tag" : "");
+      failure.reason +=
+          "; rank " + std::to_string(members_.global(peer)) + " has sent " + name(*sent) +
+          details(*sent) + ", which this rank has not called" +
+          (lineOf(sent->kind) == lineOf(message.signature.kind) ? " by that name or tag" : "");
     }
   }
   return failure;

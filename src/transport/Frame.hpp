@@ -40,6 +40,11 @@ enum class OpKind : uint8_t {
 const char* name(OpKind kind);
 // Whether ranks name each other in its calls, as edges of a graph.
 bool isBetweenNeighbors(OpKind kind);
+// Messages of one line match by their order: unlike calls between neighbours meet, and are told.
+constexpr OpKind kNeighborsLine = OpKind::kNeighborAllReduce;
+inline OpKind lineOf(OpKind kind) {
+  return isBetweenNeighbors(kind) ? kNeighborsLine : kind;
+}
 
 // Which end of a point-to-point message a rank is.
 enum class End : uint8_t { kNone, kSend, kReceive, kReceiveFromAny };
@@ -95,10 +100,11 @@ constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, uint32_t phase) 
 constexpr uint64_t operationOf(uint64_t id) {
   return id / kPhases / kCalls;
 }
-// Whether it was sent before its rank made so many.
-constexpr bool isOfEarlierCall(uint64_t id, uint64_t calls) {
-  const uint64_t later = (calls - id / kPhases) % kCalls;
-  return later > 0 && later < kCalls / 2;
+// How many more of them its rank had made when it was sent than so many.
+constexpr int64_t callsAhead(uint64_t id, uint64_t calls) {
+  const auto ahead = static_cast<int64_t>((id / kPhases - calls) % kCalls);
+  const auto all = static_cast<int64_t>(kCalls);
+  return ahead < all / 2 ? ahead : ahead - all;
 }
 
 // Of a clock that the processes of a host share, in quarters of a second. Goes round in 4.5 hours.

@@ -8,16 +8,16 @@
 namespace bluefog {
 
 void Lines::add(std::shared_ptr<Inbound> message) {
-  auto& line = lines_[{message->kind, message->tag, message->source}];
+  auto& line = lines_[{message->line, message->tag, message->source}];
   line.push_back({added_++, std::move(message)});
 }
 
 void Lines::putBack(std::shared_ptr<Inbound> message) {
-  auto& line = lines_[{message->kind, message->tag, message->source}];
+  auto& line = lines_[{message->line, message->tag, message->source}];
   line.push_front({0, std::move(message)});
 }
 
-std::shared_ptr<Inbound> Lines::take(int source, OpKind kind, int64_t tag) {
+std::shared_ptr<Inbound> Lines::take(int source, OpKind line_of, int64_t tag) {
   auto first = lines_.end();
   const auto consider = [&](auto line) {
     if (first == lines_.end() || line->second.front().number < first->second.front().number) {
@@ -25,13 +25,13 @@ std::shared_ptr<Inbound> Lines::take(int source, OpKind kind, int64_t tag) {
     }
   };
   if (source == kAnySource) {
-    const auto end = lines_.upper_bound({kind, tag, std::numeric_limits<int>::max()});
-    for (auto line = lines_.lower_bound({kind, tag, kAnySource}); line != end; ++line) {
+    const auto end = lines_.upper_bound({line_of, tag, std::numeric_limits<int>::max()});
+    for (auto line = lines_.lower_bound({line_of, tag, kAnySource}); line != end; ++line) {
       consider(line);
     }
   } else {
     for (const int goes_with : {source, kAnySource}) {
-      if (const auto line = lines_.find({kind, tag, goes_with}); line != lines_.end()) {
+      if (const auto line = lines_.find({line_of, tag, goes_with}); line != lines_.end()) {
         consider(line);
       }
     }

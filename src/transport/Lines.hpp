@@ -29,7 +29,7 @@ struct Inbound {
   uint64_t receiver = 0;  // sequence number of the operation that expects it
   uint64_t calls = 0;     // that one's
   int source = kAnySource;
-  OpKind kind = OpKind::kPointToPoint;
+  OpKind line = OpKind::kPointToPoint;  // see lineOf
   int64_t tag = 0;
   State state = State::kExpected;
   std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
@@ -63,16 +63,15 @@ class Lines {
   void add(std::shared_ptr<Inbound> message);
   // Before all others that go with the same.
   void putBack(std::shared_ptr<Inbound> message);
-  // The first one added of that kind and tag that goes with this source, taken out; null if there
-  // is none.
-  std::shared_ptr<Inbound> take(int source, OpKind kind, int64_t tag);
+  // The first one added to that line that goes with this source, taken out; null if there is none.
+  std::shared_ptr<Inbound> take(int source, OpKind line, int64_t tag);
   // One from that source, which stays; null if there is none.
   const Inbound* from(int source) const;
   // One of those of which that is true, if there is any.
   std::shared_ptr<Inbound> takeOne(const std::function<bool(const Inbound&)>& wanted);
 
  private:
-  using Key = std::tuple<OpKind, int64_t, int>;  // kind, tag, source
+  using Key = std::tuple<OpKind, int64_t, int>;  // line, tag, source
   struct Place {
     uint64_t number;
     std::shared_ptr<Inbound> message;

@@ -16,6 +16,7 @@
 #include "transport/Failure.hpp"
 #include "transport/Lines.hpp"
 #include "transport/Op.hpp"
+#include "transport/Pace.hpp"
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -228,7 +229,8 @@ class Mailbox {
   Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
-  // Throws a mismatch, and tells the sender, where it called something else than `op`.
+  // Throws a mismatch, and tells the sender, where it called something else than `op`, or may have
+  // sent it for another call.
   void requireSame(Inbound& message, const Op& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
@@ -364,6 +366,7 @@ class Mailbox {
     std::optional<Mapping> heap;  // the peer's, once it was looked for
     size_t unexpected_bytes = 0;
     size_t abandoned = 0;    // messages that nobody waits for, and that have not come
+    Pace pace;               // of calls between neighbours
     bool is_gone = false;    // the peer: nothing comes, and nobody hears
     size_t uncredited = 0;   // bytes taken
     size_t outstanding = 0;  // bytes sent
@@ -380,7 +383,7 @@ class Mailbox {
   void noteLateRefusal(int peer, const Grant& grant);
   // Whether it is not for the call of this number: it was sent too long ago, or its sender has
   // waited in vain.
-  bool isUncalled(const Frame& frame, uint64_t calls,
+  bool isUncalled(int peer, const Frame& frame, uint64_t calls,
                   const std::optional<GivenUp>& broken_off) const;
   void throwAway(int peer, const Frame& frame);
   void leave(const Inbound& message);
@@ -410,6 +413,13 @@ class Mailbox {
   // Of an operation whose message that peer has broken off.
   Failure failureOf(int peer, const GivenUp& theirs) const;
   void abandon(Inbound& message);
+  // Order alone is no proof any more.
+  void doubtPaceOf(int source);
+  bool hasLostPaceIn(OpKind line, int source);
+  // Whether the message may be of that call of this rank.
+  bool meets(const Inbound& message, uint64_t calls);
+  // Neither taken nor wanted any more.
+  void refuse(Inbound& message, const Grant& answer);
   void popLane(int peer);
 
   const Membership& members_;

@@ -132,13 +132,13 @@ void Mailbox::tellLater(LateRefusal refusal) {
   }
 }
 
-// Where all ranks make the same calls, their numbers tell what belongs together, however late: what
-// has a smaller one was meant for an earlier call. What is told of a device's calls has none; its
-// sender says whether it has given the call up.
-bool Mailbox::isUncalled(const Frame& frame, uint64_t calls,
+// Where ranks make their calls together, the numbers tell what belongs together, however late: what
+// has a smaller one was meant for an earlier call. Who tells of a device's call also tells whether
+// it has given that up.
+bool Mailbox::isUncalled(int peer, const Frame& frame, uint64_t calls,
                          const std::optional<GivenUp>& broken_off) const {
   if (!isBetweenNeighbors(frame.signature.kind) || frame.signature.where == Where::kDevice ||
-      !isOfEarlierCall(frame.id, calls)) {
+      !lanes_[static_cast<size_t>(peer)].pace.isBehind(callsAhead(frame.id, calls))) {
     return false;
   }
   if (broken_off && broken_off->why == Cause::kTimeout) {
@@ -150,7 +150,7 @@ bool Mailbox::isUncalled(const Frame& frame, uint64_t calls,
 
 void Mailbox::giveUpUncalled() {
   const auto is_old = [this](const Inbound& message) {
-    return isUncalled(message.frame(), calls_ + 1, message.broken_off);
+    return isUncalled(message.source, message.frame(), calls_ + 1, message.broken_off);
   };
   while (const std::shared_ptr<Inbound> message = unexpected_.takeOne(is_old)) {
     leave(*message);
@@ -160,7 +160,7 @@ void Mailbox::giveUpUncalled() {
 
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
-  const bool is_none_of_calls = message == nullptr || message->kind == OpKind::kAgreement;
+  const bool is_none_of_calls = message == nullptr || message->line == OpKind::kAgreement;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
 }
 

@@ -91,7 +91,8 @@ Accord::WorkPtr Accord::exchanged(const Call& call, std::chrono::milliseconds ti
   } catch (const std::exception& error) {
     failure = std::current_exception();
     if (is_open()) {
-      failure = std::make_exception_ptr(std::runtime_error(
+      failure = std::make_exception_ptr(c10::DistBackendError(
+          {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
           who(call) + "failed in the exchange: " + error.what() + "; make a new group"));
     }
   }
@@ -99,6 +100,8 @@ Accord::WorkPtr Accord::exchanged(const Call& call, std::chrono::milliseconds ti
     if (is_open()) {
       loseStepWith(deal.agreement()->ranks());
       loseStepWith(call.others());
+    } else if (!deal.isBegun()) {
+      leave(call, Progress::kNone, deadline);
     }
     std::rethrow_exception(failure);
   }
@@ -116,15 +119,15 @@ Agreement Accord::agree(const Call& call, Deadline deadline) {
 // whether it lacks a partner: then none goes on.
 Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
   std::optional<Agreement> agreement;
-  bool has_asked = false;
+  auto progress = Progress::kMeets;
   try {
     const Meeting meeting = meet(call, 1, false, deadline, Engine::Who::kCaller);
     await(*meeting.op);
     raiseErrorOf(*meeting.op);
-    has_asked = true;
+    progress = Progress::kAsks;
     agreement = agreeWithPartners(call, deadline);
   } catch (...) {  // Ctrl-C, or who has not come to the first meeting
-    leaveAll(call, has_asked, deadline);
+    leave(call, progress, deadline);
     throw;
   }
   std::vector<int> failed;
@@ -148,17 +151,21 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
   return *agreement;
 }
 
-// Others may have met this rank: its partners get their answer, and all hear of it when they meet
-// again.
-void Accord::leaveAll(const Call& call, bool has_asked, Deadline deadline) {
+// Its partners get their answer; where all of the group meet, all hear of it when they meet again.
+void Accord::leave(const Call& call, Progress progress, Deadline deadline) {
   try {
-    if (!has_asked) {
-      ++calls_;
+    if (call.of_all_with && progress == Progress::kNone) {
+      (void)meet(call, 1, true, deadline, Engine::Who::kEngine);
+    }
+    if (progress < Progress::kAsks) {
+      engine_.countCall();
       for (const int partner : call.edges.partners) {
         answer(call, partner, kGivenUp, deadline);
       }
     }
-    (void)meet(call, 2, true, endOfAll(deadline), Engine::Who::kEngine);
+    if (call.of_all_with) {
+      (void)meet(call, 2, true, endOfAll(deadline), Engine::Who::kEngine);
+    }
   } catch (const Error&) {
     // the group has ended
   }
@@ -203,7 +210,7 @@ std::vector<int> Accord::whoFails(const Meeting& meeting) const {
 }
 
 Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
-  const int64_t number = ++calls_;
+  const auto number = static_cast<int64_t>(engine_.countCall());
   Agreement agreement;
   const auto giveUpWith = [&](int partner) { giveUp(partner, number, deadline); };
   const auto judge = [&](const Asked& asked) {

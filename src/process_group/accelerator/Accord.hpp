@@ -60,10 +60,11 @@ class Accord {
   struct Asked;
   struct Meeting;
   class Turn;
+  enum class Progress { kNone, kMeets, kAsks };  // what its partners know of a call
 
   Agreement agree(const Call& call, Deadline deadline);
   Agreement agreeWithAll(const Call& call, Deadline deadline);
-  void leaveAll(const Call& call, bool has_asked, Deadline deadline);
+  void leave(const Call& call, Progress progress, Deadline deadline);
   Agreement agreeWithPartners(const Call& call, Deadline deadline);
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
   std::vector<int> whoFails(const Meeting& meeting) const;
@@ -99,7 +100,6 @@ class Accord {
   FlightLog& log_;
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
-  int64_t calls_ = 0;
   std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
 };
 
