@@ -19,12 +19,11 @@ from typing import Any
 import collectives
 import hosts_report
 import launch
+import places
 
 BACKENDS = ("bluefog", "gloo", "mpi", "wire")
 RATES = ("1gbit", "100mbit", "unlimited")
 SIZES = {"unlimited": "4,64,1K,4K", "1gbit": "1M,16M,64M"}
-RESULTS = Path(__file__).parent / "results" / "across_hosts.json"
-QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "across_hosts.json"
 
 
 def parse_args() -> argparse.Namespace:
@@ -43,7 +42,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one network")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.out = args.out or (QUICK_RESULTS if args.quick else RESULTS)
+    args.out = args.out or places.place_of("across_hosts", args, parser)
     args.rounds = args.rounds or (1 if args.quick else 5)
     args.rates = args.rates or ("1gbit,unlimited" if args.quick else ",".join(RATES))
     args.hosts = args.hosts or ("2" if args.quick else "2,4,8")

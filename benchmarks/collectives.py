@@ -20,6 +20,7 @@ from typing import Any
 
 import cases
 import launch
+import places
 import probes
 import report
 import torch
@@ -29,8 +30,6 @@ BACKENDS = {
     "cuda": ("bluefog", "nccl", "memcpy"),
 }
 SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M"
-RESULTS = Path(__file__).parent / "results" / "collectives.json"
-QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "collectives.json"
 
 
 def parse_size(text: str) -> int:
@@ -61,11 +60,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
     parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
     args = parser.parse_args()
+    out = places.place_of("collectives", args, parser)
     args.ranks = [int(n) for n in args.ranks.split(",")]
     args.sizes = args.sizes or ("4,4K,1M" if args.quick else SIZES)
     args.sizes = [parse_size(text) for text in args.sizes.split(",")]
     require_device(parser, args.device)
-    out = QUICK_RESULTS if args.quick else RESULTS
     args.out = args.out or (out if args.device == "cpu" else out.with_stem("collectives_cuda"))
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]

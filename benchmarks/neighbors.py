@@ -22,6 +22,7 @@ import cases
 import collectives
 import launch
 import neighbors_report
+import places
 import raw_mpi
 
 BACKENDS = {
@@ -29,8 +30,6 @@ BACKENDS = {
     "cuda": ("bluefog", "nccl", "torch.add", "memcpy"),
 }
 SIZES = "4,16K,1M,4M,64M"
-RESULTS = Path(__file__).parent / "results" / "neighbors.json"
-QUICK_RESULTS = Path(__file__).parent.parent / "build" / "bench" / "neighbors.json"
 
 
 def parse_args() -> argparse.Namespace:
@@ -48,6 +47,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
     parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
     args = parser.parse_args()
+    out = places.place_of("neighbors", args, parser)
     args.ranks = [int(n) for n in args.ranks.split(",")]
     args.sizes = args.sizes or ("4,16K,1M" if args.quick else SIZES)
     args.sizes = [collectives.parse_size(text) for text in args.sizes.split(",")]
@@ -56,7 +56,6 @@ def parse_args() -> argparse.Namespace:
     collectives.require_device(parser, args.device)
     if args.device == "cuda":
         args.scaling = []  # of ranks that share cores
-    out = QUICK_RESULTS if args.quick else RESULTS
     args.out = args.out or (out if args.device == "cpu" else out.with_stem("neighbors_cuda"))
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]
