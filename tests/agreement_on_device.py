@@ -175,8 +175,8 @@ def out_of_step(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def interrupted_late(device: Any, rank: int, world: int) -> list[Any]:
-    """Of a line: rank 0 has agreed on the second call, and is interrupted while rank 1 waits for
-    rank 2, which comes soon after."""
+    """Of a line: rank 0 has agreed on the second call, and is interrupted, twice, while rank 1 waits
+    for rank 2, which comes soon after."""
     import bluefog_pg
 
     bluefog_pg.set_topology(nx.path_graph(world).to_directed())
@@ -186,6 +186,7 @@ def interrupted_late(device: Any, rank: int, world: int) -> list[Any]:
             inrank.meet("second", world)
             if rank == 0:
                 interrupt_in(1.0)
+                interrupt_in(1.1)
             if rank == 2:
                 pause(1.0)
                 time.sleep(0.3)
@@ -324,11 +325,9 @@ def beside_the_cpu(device: Any, rank: int, _world: int, how: str) -> list[Any]:
     first = {
         "one sends on the CPU": lambda: averaged(there if rank else there.cpu(), **along),
         "one receives on the CPU": lambda: averaged(there.cpu() if rank else there, **along),
-        "by a name": lambda: averaged(there if rank else there.cpu(), name="w"),
     }
     told = [first[how]()]
-    name = {"name": "w"} if how == "by a name" else {}
-    told += [averaged(torch.full((4,), 10.0 * step + rank), **name) for step in range(1, 5)]
+    told += [averaged(torch.full((4,), 10.0 * step + rank)) for step in range(1, 5)]
     inrank.meet("done", 2)
     return told
 
@@ -373,6 +372,23 @@ def late_for_a_step(device: Any, rank: int, world: int, communication: str) -> l
         told.append((error, net.low.max().item(), net.high.min().item()))
     inrank.meet("done", world)
     optimizer.close()
+    return told
+
+
+def late_after_pairs(device: Any, rank: int, world: int) -> list[Any]:
+    """Ranks 0 and 1 have made a call more when rank 2 is late for one of all."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
+    told = list[Any]()
+    for step in range(6):
+        x = torch.full((4,), 10.0 * step + rank, device=device.name)
+        if step == 2:
+            hurry(2.0)
+            pause(3.0 if rank == 2 else 0.0)
+        told.append(averaged(x))
+        if step == 0 and rank < 2:
+            bluefog_pg.pair_gossip(x, 1 - rank)
     return told
 
 

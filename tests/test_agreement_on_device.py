@@ -106,7 +106,7 @@ def test_calls_that_do_not_fit_and_those_after_them(run: Run, how: str) -> None:
         assert later == [[10.0 * step + 1.0] * 6 for step in (3, 4, 5)]
 
 
-@pytest.mark.parametrize("how", ["one sends on the CPU", "one receives on the CPU", "by a name"])
+@pytest.mark.parametrize("how", ["one sends on the CPU", "one receives on the CPU"])
 def test_averages_on_the_cpu_after_one_that_was_on_a_device_elsewhere(run: Run, how: str) -> None:
     """They are right, or raise."""
     both = run(agreement_on_device.beside_the_cpu, 2, how)
@@ -122,6 +122,12 @@ def test_a_step_that_one_is_late_for_mixes_no_buckets(run: Run, communication: s
     assert sum(error is not None for steps in told for error, *_ in steps) >= 2
     for steps in told:
         assert all(low < 500.0 < high for _, low, high in steps), told
+
+
+def test_unequal_numbers_of_calls_and_a_late_rank(run: Run) -> None:
+    for told in run(agreement_on_device.late_after_pairs, 3):
+        harness.raised(told.pop(2), "CollectiveTimeout")
+        assert told == [10.0 * step + 1.0 for step in (0, 1, 3, 4, 5)]
 
 
 def test_ctrl_c_when_others_rely_on_the_rank(run: Run) -> None:

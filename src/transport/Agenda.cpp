@@ -87,7 +87,8 @@ void Agenda::add(std::shared_ptr<Op> op) {
 
 // What the next call has to tell of earlier ones.
 std::optional<Failure> Agenda::reproach() {
-  while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal()) {
+  const auto has_ended = [this](const LateRefusal& it) { return !isUnderWay(it); };
+  while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(has_ended)) {
     if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
       return std::move(refusal->failure);
     }
@@ -228,6 +229,7 @@ void Agenda::tick(Time now) {
   next_tick_ = now + kLongestRest;
   watchDeadlines(now);
   watchStrays();  // before it is judged that who told so has left
+  watchRefusals();
   watchPeers();
   mailbox_.giveUpUncalled();
   bells_.ring();
@@ -308,6 +310,21 @@ void Agenda::watchStrays() {
       finish(found->second, mismatch(members_, *found->second, peer, told->called));
       messages_.erase(found);
     }
+  }
+}
+
+bool Agenda::isUnderWay(const LateRefusal& refusal) const {
+  const auto found = messages_.find(refusal.sequence);
+  return found != messages_.end() && !found->second->is_remainder;
+}
+
+// An operation that still waits for others need not do so.
+void Agenda::watchRefusals() {
+  const auto is_under_way = [this](const LateRefusal& it) { return isUnderWay(it); };
+  while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(is_under_way)) {
+    const auto found = messages_.find(refusal->sequence);
+    finish(found->second, refusal->failure);
+    messages_.erase(found);
   }
 }
 

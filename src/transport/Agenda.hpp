@@ -100,6 +100,8 @@ class Agenda {
   Failure late(const Op& message) const;
   void watchPeers();
   void watchStrays();
+  void watchRefusals();
+  bool isUnderWay(const LateRefusal& refusal) const;
   // Finishes the messages of which `why` gives a failure.
   template <class Why>
   void endMessages(const Why& why);

@@ -109,11 +109,6 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   }
 }
 
-uint64_t Engine::countCall() {
-  const std::lock_guard lock(mutex_);
-  return ++calls_issued_;
-}
-
 Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   Buried dropped;  // released after the lock is free
   std::unique_lock lock(mutex_);

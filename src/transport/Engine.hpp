@@ -67,9 +67,6 @@ class Engine {
   // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at
   // once.
   void post(const std::shared_ptr<Op>& op, Who who);
-  // Of this rank with its neighbours, one that is made of several operations: they belong to it.
-  // Its number.
-  uint64_t countCall();
   // Runs it in this thread, unless something is in the way: then nothing has been done. Where its
   // peers let it wait, the rest of it is posted as by post(), to be waited for.
   struct Attempt {

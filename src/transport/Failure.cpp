@@ -79,15 +79,6 @@ Failure mismatch(const Membership& members, const Op& op, int peer, const Signat
   return {Cause::kMismatch, {low, high}, "ranks do not agree on the operation: " + reason};
 }
 
-Failure outOfStep(const Membership& members, int peer) {
-  const int who = members.global(peer);
-  return {Cause::kMismatch,
-          {who},
-          "rank " + std::to_string(who) +
-              " and this one may not have made equally many calls, since one that this rank has "
-              "given up, or that did not fit; make a new group"};
-}
-
 Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, size_t bytes,
                     size_t expected) {
   const int sender = members.global(from);

@@ -38,8 +38,6 @@ struct Failure {
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing);
 // `theirs` is what `peer` called where this rank called `op`.
 Failure mismatch(const Membership& members, const Op& op, int peer, const Signature& theirs);
-// What `peer` sent may be of another call than `op`.
-Failure outOfStep(const Membership& members, int peer);
 // Rank `from` of the group sends `bytes` to rank `to`, which expects `expected`.
 Failure sizesDiffer(const Membership& members, const Op& op, int from, int to, size_t bytes,
                     size_t expected);

@@ -100,6 +100,8 @@ constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, uint32_t phase) 
 constexpr uint64_t operationOf(uint64_t id) {
   return id / kPhases / kCalls;
 }
+// What has no name has a smaller tag: see neighbors/_arguments.py.
+constexpr int64_t kNames = kPhases * 16;
 // How many more of them its rank had made when it was sent than so many.
 constexpr int64_t callsAhead(uint64_t id, uint64_t calls) {
   const auto ahead = static_cast<int64_t>((id / kPhases - calls) % kCalls);

@@ -50,6 +50,7 @@ struct Inbound {
   Frame frame() const {
     Frame frame;
     frame.id = id;
+    frame.tag = tag;
     frame.sent = sent;
     frame.signature = signature;
     return frame;

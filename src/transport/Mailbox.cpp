@@ -34,11 +34,6 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   const OpKind line = lineOf(op.signature.kind);
-  if (hasLostPaceIn(line, source)) {
-    const Failure failure = outOfStep(members_, source);
-    why_ = givenUpFor(failure);
-    throw failure;
-  }
   while (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
     leave(*early);
     if (!isUncalled(source, early->frame(), op.calls, early->broken_off)) {
@@ -62,9 +57,6 @@ void Mailbox::abandon(Inbound& message) {
     case Inbound::State::kExpected:
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
       ++(message.source == kAnySource ? abandoned_by_any_ : lane(message.source).abandoned);
-      if (message.line == kNeighborsLine) {
-        doubtPaceOf(message.source);
-      }
       break;
     case Inbound::State::kAnnounced:
     case Inbound::State::kStreaming:
@@ -96,45 +88,18 @@ void Mailbox::credit(int source, size_t charged) {
 }
 
 void Mailbox::requireSame(Inbound& message, const Op& op) {
-  std::optional<Failure> failure;
-  if (message.signature != op.signature) {
-    refuse(message, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature});
-    failure = mismatch(members_, op, message.source, message.signature);
-    if (message.line == kNeighborsLine) {
-      doubtPaceOf(message.source);
+  if (message.signature == op.signature) {
+    if (op.isCall()) {
+      lane(message.source).pace.note(callsAhead(message.id, op.calls));
     }
-  } else if (!meets(message, op.calls)) {
-    failure = outOfStep(members_, message.source);
-    refuse(message,
-           {.id = message.id, .answer = Grant::kWithdrawn, .given_up = givenUpFor(*failure)});
+    return;
   }
-  if (failure) {
-    why_ = givenUpFor(*failure);  // of what the caller's script still expects
-    throw *failure;
-  }
-}
-
-// Then nothing that comes is for any call.
-bool Mailbox::hasLostPaceIn(OpKind line, int source) {
-  return line == kNeighborsLine && lane(source).pace.isLost();
-}
-
-void Mailbox::refuse(Inbound& message, const Grant& answer) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
-  this->answer(message.source, answer);
-}
-
-void Mailbox::doubtPaceOf(int source) {
-  Pace& pace = lane(source).pace;
-  if (pace.isEven()) {
-    pace.doubt();
-  }
-}
-
-bool Mailbox::meets(const Inbound& message, uint64_t calls) {
-  return message.line != kNeighborsLine ||
-         lane(message.source).pace.meet(callsAhead(message.id, calls));
+  answer(message.source, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature});
+  const Failure failure = mismatch(members_, op, message.source, message.signature);
+  why_ = givenUpFor(failure);  // of what the caller's script still expects
+  throw failure;
 }
 
 void Mailbox::requireSame(Inbound& message, const Op& op, size_t bytes) {
@@ -218,7 +183,8 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   if (const auto message = expected_.take(peer, lineOf(frame.signature.kind), frame.tag)) {
     const auto ended = lane(peer).broken_off.find(frame.id);
     const bool is_broken_off = ended != lane(peer).broken_off.end();
-    if (isUncalled(peer, frame, message->calls,
+    if (!message->abandoned &&
+        isUncalled(peer, frame, message->calls,
                    is_broken_off ? std::optional(ended->second) : std::nullopt)) {
       expected_.putBack(message);
       lane(peer).unseen_from = frame.id + 1;
@@ -234,10 +200,6 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     credit(peer, charge(*message));
     if (message->abandoned) {
       --abandoned;
-      if (message->line == kNeighborsLine) {
-        meets(*message, message->calls);
-        doubtPaceOf(peer);  // of what comes after it
-      }
       abandon(*message);
     }
     return true;
@@ -250,12 +212,6 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   message->line = lineOf(frame.signature.kind);
   message->tag = frame.tag;
   fill(message, peer, frame, payload);
-  if (hasLostPaceIn(message->line, peer)) {
-    message->abandoned = givenUpFor(outOfStep(members_, peer));
-    credit(peer, charge(*message));
-    abandon(*message);
-    return true;
-  }
   from.unexpected_bytes += charge(*message);
   unexpected_.add(std::move(message));
   return true;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,7 +41,7 @@ struct Elsewhere {
   Signature called;  // the other one
 };
 
-// Of a message whose operation had already ended here.
+// Of a message that had already been sent.
 struct LateRefusal {
   uint64_t sequence;
   Failure failure;
@@ -229,8 +230,7 @@ class Mailbox {
   Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
-  // Throws a mismatch, and tells the sender, where it called something else than `op`, or may have
-  // sent it for another call.
+  // Throws a mismatch, and tells the sender, where it called something else than `op`.
   void requireSame(Inbound& message, const Op& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
@@ -285,8 +285,8 @@ class Mailbox {
   // Sequence numbers of operations for which something has come, or whose turn it is, since the
   // last time.
   std::vector<uint64_t> takeStirred() { return std::exchange(stirred_, {}); }
-  // The oldest one that was not taken yet.
-  std::optional<LateRefusal> takeLateRefusal();
+  // The oldest such one that was not taken yet.
+  std::optional<LateRefusal> takeLateRefusal(const std::function<bool(const LateRefusal&)>& wanted);
   void tellLater(LateRefusal refusal);
   // Of this rank, with its neighbours: its limit is how long they may be late.
   void noteCall(uint64_t calls, std::chrono::milliseconds limit) {
@@ -413,13 +413,6 @@ class Mailbox {
   // Of an operation whose message that peer has broken off.
   Failure failureOf(int peer, const GivenUp& theirs) const;
   void abandon(Inbound& message);
-  // Order alone is no proof any more.
-  void doubtPaceOf(int source);
-  bool hasLostPaceIn(OpKind line, int source);
-  // Whether the message may be of that call of this rank.
-  bool meets(const Inbound& message, uint64_t calls);
-  // Neither taken nor wanted any more.
-  void refuse(Inbound& message, const Grant& answer);
   void popLane(int peer);
 
   const Membership& members_;

@@ -30,13 +30,15 @@ Failure Mailbox::withdrawn(const Departing& message) const {
   return failureOf(message->destination, message->answer.given_up);
 }
 
-std::optional<LateRefusal> Mailbox::takeLateRefusal() {
-  if (late_refusals_.empty()) {
+std::optional<LateRefusal> Mailbox::takeLateRefusal(
+    const std::function<bool(const LateRefusal&)>& wanted) {
+  const auto first = std::find_if(late_refusals_.begin(), late_refusals_.end(), wanted);
+  if (first == late_refusals_.end()) {
     return std::nullopt;
   }
-  const LateRefusal first = late_refusals_.front();
-  late_refusals_.pop_front();
-  return first;
+  LateRefusal refusal = std::move(*first);
+  late_refusals_.erase(first);
+  return refusal;
 }
 
 void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
@@ -133,11 +135,12 @@ void Mailbox::tellLater(LateRefusal refusal) {
 }
 
 // Where ranks make their calls together, the numbers tell what belongs together, however late: what
-// has a smaller one was meant for an earlier call. Who tells of a device's call also tells whether
-// it has given that up.
+// has a smaller one was meant for an earlier call. By names they may call in another order, and who
+// tells of a device's call also tells whether it has given that up.
 bool Mailbox::isUncalled(int peer, const Frame& frame, uint64_t calls,
                          const std::optional<GivenUp>& broken_off) const {
   if (!isBetweenNeighbors(frame.signature.kind) || frame.signature.where == Where::kDevice ||
+      frame.tag >= kNames ||
       !lanes_[static_cast<size_t>(peer)].pace.isBehind(callsAhead(frame.id, calls))) {
     return false;
   }

@@ -2,11 +2,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <utility>
+
+#include "core/Interruption.hpp"
 
 namespace bluefog {
 namespace {
@@ -15,7 +18,10 @@ constexpr Signature kVerdict{.kind = OpKind::kAgreement, .dtype = Dtype::kUInt8,
 // In the place of a call's number: of one that is given up, and of one that is refused for ever.
 constexpr int64_t kGivenUp = -1;
 constexpr int64_t kRefused = -2;
-constexpr int64_t kInOrder = 0;  // the tag of what matches by nothing else
+// The tags of what is told along an edge, where a CPU's message would be, and of what is told
+// against one, where none would be.
+constexpr int64_t kAlong = 0;
+constexpr int64_t kAgainst = -1;
 // A partner has told that it calls, and how long it waits for its other partners from then on.
 constexpr std::chrono::milliseconds kSlack{5000};
 constexpr std::chrono::milliseconds kBetweenLooks{20};
@@ -158,7 +164,7 @@ void Accord::leave(const Call& call, Progress progress, Deadline deadline) {
       (void)meet(call, 1, true, deadline, Engine::Who::kEngine);
     }
     if (progress < Progress::kAsks) {
-      engine_.countCall();
+      ++calls_;
       for (const int partner : call.edges.partners) {
         answer(call, partner, kGivenUp, deadline);
       }
@@ -210,9 +216,8 @@ std::vector<int> Accord::whoFails(const Meeting& meeting) const {
 }
 
 Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
-  const auto number = static_cast<int64_t>(engine_.countCall());
   Agreement agreement;
-  const auto giveUpWith = [&](int partner) { giveUp(partner, number, deadline); };
+  const auto giveUpWith = [&](int partner) { giveUp(partner, deadline); };
   const auto judge = [&](const Asked& asked) {
     if (asked.op->error) {
       agreement.add(frontend_.raised(asked.op->error));
@@ -227,9 +232,9 @@ Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
     }
   };
   hear(
-      askAll(call, number, deadline, agreement), agreement, [this](const Op& op) { await(op); },
-      judge, giveUpWith);
-  confirm(call, agreement, number);
+      askAll(call, deadline, agreement), agreement, [this](const Op& op) { await(op); }, judge,
+      giveUpWith);
+  confirm(call, agreement);
   return agreement;
 }
 
@@ -245,15 +250,28 @@ Accord::Asked Accord::ask(const Signature& signature, std::string called, Deadli
   return {partner, op, told};
 }
 
+// Ranks that do not agree on the edge's directions do not meet.
+Accord::Asked Accord::askAbout(const Call& call, int partner, const Notice& own,
+                               Deadline deadline) {
+  const auto tagWhere = [partner](const std::vector<WeightedRank>& edges) {
+    const bool is_there = std::any_of(edges.begin(), edges.end(),
+                                      [partner](const auto& edge) { return edge.rank == partner; });
+    return is_there ? kAlong : kAgainst;
+  };
+  return ask(call.signature, call.called, deadline, partner, own, tagWhere(call.edges.destinations),
+             tagWhere(call.edges.sources));
+}
+
 // An operation for each partner, so that each can fail alone. With whom this rank is not in step it
 // does not agree.
-std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Deadline deadline,
+std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
                                           Agreement& agreement) {
   for (const int rank : call.others()) {
     if (isOutOfStep(rank)) {
       agreement.add(notInStep(call, rank));
     }
   }
+  ++calls_;
   std::vector<Asked> all;
   for (size_t i = 0; i < call.edges.partners.size(); ++i) {
     const int partner = call.edges.partners[i];
@@ -262,12 +280,12 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Dead
       answer(call, partner, kRefused, deadline);
       continue;
     }
-    Notice own{{.call = number, .limit_ms = deadline.limit().count()}};
+    Notice own{{.call = calls_, .limit_ms = deadline.limit().count()}};
     if (i < call.edges.destinations.size()) {
       own.weight = call.edges.destinations[i].weight;
       own.data.rows = call.rows.empty() ? 0 : call.rows[i];
     }
-    all.push_back(ask(call.signature, call.called, deadline, partner, own, kInOrder, kInOrder));
+    all.push_back(askAbout(call, partner, own, deadline));
     engine_.post(all.back().op, Engine::Who::kCaller);
     log_.add(call.title, all.back().op, call.inputs, {});
   }
@@ -275,17 +293,22 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, int64_t number, Dead
 }
 
 // Others may exchange, since they have heard that this rank goes on. So it does even after Ctrl-C,
-// if what is left to be heard comes soon.
+// if what is left to be heard comes soon, however often it is pressed.
 void Accord::settle(const Op& op, Agreement& agreement) {
-  if (!agreement.patience()) {
+  while (true) {
     try {
-      await(op);
-    } catch (...) {
-      agreement.interrupt(std::current_exception(), Deadline::in(kPatience));
+      if (!engine_.wait(op, agreement.patience().value_or(Deadline::never()))) {
+        std::rethrow_exception(agreement.error());
+      }
+      return;
+    } catch (const Interruption&) {
+      if (agreement.patience() && agreement.patience()->passed()) {
+        throw;
+      }
+      if (!agreement.patience()) {
+        agreement.interrupt(std::current_exception(), Deadline::in(kPatience));
+      }
     }
-  }
-  if (agreement.patience() && !engine_.wait(op, *agreement.patience())) {
-    std::rethrow_exception(agreement.error());
   }
 }
 
@@ -313,43 +336,44 @@ void Accord::hear(const std::vector<Asked>& all, const Agreement& agreement,
 
 // Nobody waits for that. It takes what the partner sends about its call, as any call of it does.
 void Accord::answer(const Call& call, int partner, int64_t what, Deadline deadline) {
-  const Asked asked =
-      ask(call.signature, call.called, deadline, partner, {{.call = what}}, kInOrder, kInOrder);
+  const Asked asked = askAbout(call, partner, {{.call = what}}, deadline);
   asked.op->is_service = true;
   engine_.post(asked.op, Engine::Who::kEngine);
 }
 
 // Nor for that.
-void Accord::giveUp(int partner, int64_t number, Deadline deadline) {
+void Accord::giveUp(int partner, Deadline deadline) {
   const auto own = std::make_shared<Notice>(Notice{{.call = kGivenUp}});
   const auto op =
       std::make_shared<Op>(Op::Kind::kMessage, kVerdict, Deadline::in(deadline.limit()));
-  addSend(engine_.mailbox(), *op, own->to(partner, number));
+  addSend(engine_.mailbox(), *op, own->to(partner, calls_));
   op->partners = {partner};
   op->memory = own;
   op->is_service = true;
   engine_.post(op, Engine::Who::kEngine);
 }
 
-void Accord::confirm(const Call& call, Agreement& agreement, int64_t number) {
+void Accord::confirm(const Call& call, Agreement& agreement) {
   std::vector<Asked> all;
   for (const auto& [partner, told] : agreement.told()) {
     const std::chrono::milliseconds theirs(told.data.limit_ms);
     all.push_back(ask(kVerdict, call.name(), Deadline::in(theirs + kSlack), partner,
-                      {{.call = told.data.call}}, number, told.data.call));
+                      {{.call = told.data.call}}, calls_, told.data.call));
     engine_.post(all.back().op, Engine::Who::kCaller);
     log_.add(call.title, all.back().op, call.inputs, {});
   }
   const auto judge = [&](const Asked& asked) {
-    const int64_t theirs = asked.told->theirs.data.call;
+    const int64_t ours = asked.told->theirs.data.call;
+    const int64_t ahead = agreement.told().at(asked.partner).data.call - calls_;
     if (asked.op->error) {
       dropFailed(call, agreement, asked);
-    } else if (theirs == kGivenUp) {
-      const bool is_this_call = agreement.told().at(asked.partner).data.call == number;
-      dropGivenUp(call, agreement, asked.partner, is_this_call);
-    } else if (theirs != number) {
+    } else if (ours == kGivenUp) {
+      dropGivenUp(call, agreement, asked.partner, ahead == ahead_[asked.partner]);
+    } else if (ours != calls_) {
       loseStepWith({asked.partner});
       agreement.drop(asked.partner, notInStep(call, asked.partner));
+    } else {
+      ahead_[asked.partner] = ahead;
     }
   };
   hear(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,16 +73,16 @@ class Accord {
 
   Asked ask(const Signature& signature, std::string called, Deadline deadline, int partner,
             const Notice& own, int64_t tag, int64_t their_tag);
-  std::vector<Asked> askAll(const Call& call, int64_t number, Deadline deadline,
-                            Agreement& agreement);
+  Asked askAbout(const Call& call, int partner, const Notice& own, Deadline deadline);
+  std::vector<Asked> askAll(const Call& call, Deadline deadline, Agreement& agreement);
   void await(const Op& op) { engine_.wait(op, Deadline::never()); }
   void settle(const Op& op, Agreement& agreement);
   void hear(const std::vector<Asked>& all, const Agreement& agreement,
             const std::function<void(const Op&)>& wait,
             const std::function<void(const Asked&)>& judge, const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
-  void giveUp(int partner, int64_t number, Deadline deadline);
-  void confirm(const Call& call, Agreement& agreement, int64_t number);
+  void giveUp(int partner, Deadline deadline);
+  void confirm(const Call& call, Agreement& agreement);
   void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
@@ -100,7 +101,9 @@ class Accord {
   FlightLog& log_;
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
-  std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
+  int64_t calls_ = 0;
+  std::map<int, int64_t> ahead_;  // by how many each rank was in the last call with it
+  std::set<int> out_of_step_;     // these may have exchanged once less, or more, than this rank
 };
 
 }  // namespace bluefog

@@ -16,6 +16,7 @@ class FailedWork : public c10d::Work {
     finish(std::move(error));
   }
 
+  void synchronize() override { std::rethrow_exception(exception()); }
   std::vector<at::Tensor> result() override { std::rethrow_exception(exception()); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     auto future =
