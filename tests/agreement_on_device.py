@@ -175,7 +175,7 @@ def out_of_step(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def interrupted_late(device: Any, rank: int, world: int) -> list[Any]:
-    """Of a line: rank 0 has agreed on the second call, and is interrupted, twice, while rank 1 waits
+    """Of a line: rank 0 has agreed on the second call, and is interrupted twice while rank 1 waits
     for rank 2, which comes soon after."""
     import bluefog_pg
 
