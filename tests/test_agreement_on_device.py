@@ -108,12 +108,21 @@ def test_calls_that_do_not_fit_and_those_after_them(run: Run, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["one sends on the CPU", "one receives on the CPU"])
 def test_averages_on_the_cpu_after_one_that_was_on_a_device_elsewhere(run: Run, how: str) -> None:
-    """They are right, or raise."""
-    both = run(agreement_on_device.beside_the_cpu, 2, how)
-    assert any(isinstance(first, inrank.Raised) for first, *_ in both)
-    for _, *later in both:
-        for step, told in enumerate(later, 1):
-            assert isinstance(told, inrank.Raised) or told == 10.0 * step + 0.5, both
+    """Who had sent that one on the CPU hears of it in one of the next."""
+    (sent, *first), (received, *second) = run(agreement_on_device.beside_the_cpu, 2, how)
+    right = [10.0 * step + 0.5 for step in range(1, 5)]
+    harness.raised(received, "Mismatch")
+    assert second == right
+    if how == "one receives on the CPU":
+        harness.raised(sent, "Mismatch", text="could not take this rank's message")
+        assert first == right
+    else:
+        assert sent == 1.0
+        (late,) = (told for told in first if isinstance(told, inrank.Raised))
+        harness.raised(late, "Mismatch", text="could not take this rank's message")
+        assert [told for told in first if told is not late] == [
+            mean for told, mean in zip(first, right, strict=True) if told is not late
+        ]
 
 
 @pytest.mark.parametrize("communication", ["neighbor_allreduce", "push_sum"])
