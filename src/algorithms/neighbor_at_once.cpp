@@ -14,7 +14,7 @@ bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
 
 void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) {
   calls_ = calls;
-  mailbox.noteCall(calls, call_.limit);
+  mailbox.notePatience(call_.limit);
   const size_t bytes = call_.signature.bytes();
   Frame frame;
   frame.type = FrameType::kEager;

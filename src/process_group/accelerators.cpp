@@ -66,7 +66,7 @@ WorkPtr ProcessGroupBluefog::exchanged(const Accord::Call& call, bool async_op,
     if (!async_op) {
       throw;
     }
-    return c10::make_intrusive<FailedWork>(rank_, std::current_exception());
+    return c10::make_intrusive<FailedWork>(rank_, frontend_.raised(std::current_exception()));
   }
 }
 

@@ -64,7 +64,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   if (op->isCall()) {
-    mailbox_.noteCall(op->calls, op->deadline.limit());
+    mailbox_.notePatience(op->deadline.limit());
   }
   if (!op->is_service && op->signature.kind != OpKind::kAgreement) {  // which is half of a call
     op->reproach = reproach();
@@ -231,7 +231,6 @@ void Agenda::tick(Time now) {
   watchStrays();  // before it is judged that who told so has left
   watchRefusals();
   watchPeers();
-  mailbox_.giveUpUncalled();
   bells_.ring();
 }
 

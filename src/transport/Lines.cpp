@@ -12,11 +12,6 @@ void Lines::add(std::shared_ptr<Inbound> message) {
   line.push_back({added_++, std::move(message)});
 }
 
-void Lines::putBack(std::shared_ptr<Inbound> message) {
-  auto& line = lines_[{message->line, message->tag, message->source}];
-  line.push_front({0, std::move(message)});
-}
-
 std::shared_ptr<Inbound> Lines::take(int source, OpKind line_of, int64_t tag) {
   auto first = lines_.end();
   const auto consider = [&](auto line) {
@@ -47,13 +42,6 @@ const Inbound* Lines::from(int source) const {
     return std::get<int>(line.first) == source;
   });
   return found == lines_.end() ? nullptr : found->second.front().message.get();
-}
-
-std::shared_ptr<Inbound> Lines::takeOne(const std::function<bool(const Inbound&)>& wanted) {
-  const auto found = std::find_if(lines_.begin(), lines_.end(), [&](const auto& line) {
-    return wanted(*line.second.front().message);
-  });
-  return found == lines_.end() ? nullptr : takeFront(found);
 }
 
 std::shared_ptr<Inbound> Lines::takeFront(Map::iterator line) {

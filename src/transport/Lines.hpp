@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -27,7 +26,6 @@ struct Inbound {
   };
 
   uint64_t receiver = 0;  // sequence number of the operation that expects it
-  uint64_t calls = 0;     // that one's
   int source = kAnySource;
   OpKind line = OpKind::kPointToPoint;  // see lineOf
   int64_t tag = 0;
@@ -62,14 +60,10 @@ class Lines {
  public:
   bool isEmpty() const { return lines_.empty(); }
   void add(std::shared_ptr<Inbound> message);
-  // Before all others that go with the same.
-  void putBack(std::shared_ptr<Inbound> message);
   // The first one added to that line that goes with this source, taken out; null if there is none.
   std::shared_ptr<Inbound> take(int source, OpKind line, int64_t tag);
   // One from that source, which stays; null if there is none.
   const Inbound* from(int source) const;
-  // One of those of which that is true, if there is any.
-  std::shared_ptr<Inbound> takeOne(const std::function<bool(const Inbound&)>& wanted);
 
  private:
   using Key = std::tuple<OpKind, int64_t, int>;  // line, tag, source

@@ -34,17 +34,13 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
   const OpKind line = lineOf(op.signature.kind);
-  while (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
+  if (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
     leave(*early);
-    if (!isUncalled(source, early->frame(), op.calls, early->broken_off)) {
-      early->receiver = op.sequence;
-      return {*this, std::move(early)};
-    }
-    throwAway(source, early->frame());
+    early->receiver = op.sequence;
+    return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
   message->receiver = op.sequence;
-  message->calls = op.calls;
   message->source = source;
   message->line = line;
   message->tag = tag;
@@ -88,16 +84,26 @@ void Mailbox::credit(int source, size_t charged) {
 }
 
 void Mailbox::requireSame(Inbound& message, const Op& op) {
-  if (message.signature == op.signature) {
-    if (op.isCall()) {
-      lane(message.source).pace.note(callsAhead(message.id, op.calls));
-    }
+  const int peer = message.source;
+  if (message.signature != op.signature) {
+    refuse(message, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature},
+           mismatch(members_, op, peer, message.signature));
+  }
+  if (!op.isCall()) {
     return;
   }
+  const bool is_uncalled = isUncalled(peer, message.frame(), op.calls, message.broken_off);
+  lane(peer).pace.note(callsAhead(message.id, op.calls));
+  if (is_uncalled) {
+    refuse(message, {.id = message.id, .answer = Grant::kUncalled, .signature = op.signature},
+           uncalled(peer, rank(), message.signature));
+  }
+}
+
+void Mailbox::refuse(Inbound& message, const Grant& grant, const Failure& failure) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
-  answer(message.source, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature});
-  const Failure failure = mismatch(members_, op, message.source, message.signature);
+  answer(message.source, grant);
   why_ = givenUpFor(failure);  // of what the caller's script still expects
   throw failure;
 }
@@ -181,19 +187,6 @@ bool Mailbox::drainLane(int peer) {
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
   if (const auto message = expected_.take(peer, lineOf(frame.signature.kind), frame.tag)) {
-    const auto ended = lane(peer).broken_off.find(frame.id);
-    const bool is_broken_off = ended != lane(peer).broken_off.end();
-    if (!message->abandoned &&
-        isUncalled(peer, frame, message->calls,
-                   is_broken_off ? std::optional(ended->second) : std::nullopt)) {
-      expected_.putBack(message);
-      lane(peer).unseen_from = frame.id + 1;
-      if (frame.type == FrameType::kEager) {
-        credit(peer, charge(frame.bytes));
-      }
-      throwAway(peer, frame);
-      return true;
-    }
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);

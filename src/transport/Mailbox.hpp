@@ -230,7 +230,8 @@ class Mailbox {
   Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
-  // Throws a mismatch, and tells the sender, where it called something else than `op`.
+  // Throws a mismatch, and tells the sender, where it called something else than `op`, or for an
+  // earlier call.
   void requireSame(Inbound& message, const Op& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
@@ -288,14 +289,8 @@ class Mailbox {
   // The oldest such one that was not taken yet.
   std::optional<LateRefusal> takeLateRefusal(const std::function<bool(const LateRefusal&)>& wanted);
   void tellLater(LateRefusal refusal);
-  // Of this rank, with its neighbours: its limit is how long they may be late.
-  void noteCall(uint64_t calls, std::chrono::milliseconds limit) {
-    patience_ = limit;
-    calls_ = calls;
-  }
-  // Throws away what neighbours have sent and nothing here has called for in that time: this rank
-  // and the sender hear of it, each in its next operation.
-  void giveUpUncalled();
+  // How long neighbours may be late.
+  void notePatience(std::chrono::milliseconds limit) { patience_ = limit; }
   // What that rank has called that this one has not.
   std::optional<Signature> uncalledFrom(int peer) const;
   // Nothing is owed to those any more, nor waited for in vain.
@@ -381,11 +376,11 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
-  // Whether it is not for the call of this number: it was sent too long ago, or its sender has
-  // waited in vain.
+  // Whether it was meant for an earlier call than that of this number: it was sent too long ago, or
+  // its sender has waited in vain.
   bool isUncalled(int peer, const Frame& frame, uint64_t calls,
                   const std::optional<GivenUp>& broken_off) const;
-  void throwAway(int peer, const Frame& frame);
+  [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
   void leave(const Inbound& message);
   Failure uncalled(int from, int to, const Signature& sent) const;
   bool sendAnswers(int peer);
@@ -428,7 +423,6 @@ class Mailbox {
   GivenUp why_;
   bool is_silent_ = false;
   std::chrono::milliseconds patience_ = std::chrono::milliseconds::max();
-  uint64_t calls_ = 0;  // so far
   Passage passage_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> read_{0};

@@ -151,27 +151,10 @@ bool Mailbox::isUncalled(int peer, const Frame& frame, uint64_t calls,
   return age - Quarters(1) > patience_;
 }
 
-void Mailbox::giveUpUncalled() {
-  const auto is_old = [this](const Inbound& message) {
-    return isUncalled(message.source, message.frame(), calls_ + 1, message.broken_off);
-  };
-  while (const std::shared_ptr<Inbound> message = unexpected_.takeOne(is_old)) {
-    leave(*message);
-    throwAway(message->source, message->frame());
-  }
-}
-
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
   const bool is_none_of_calls = message == nullptr || message->line == OpKind::kAgreement;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
-}
-
-void Mailbox::throwAway(int peer, const Frame& frame) {
-  lane(peer).coming.erase(frame.id);
-  lane(peer).broken_off.erase(frame.id);
-  answer(peer, {.id = frame.id, .answer = Grant::kUncalled, .signature = frame.signature});
-  tellLater({0, uncalled(peer, rank(), frame.signature)});
 }
 
 Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {

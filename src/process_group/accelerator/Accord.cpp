@@ -172,8 +172,8 @@ void Accord::leave(const Call& call, Progress progress, Deadline deadline) {
     if (call.of_all_with) {
       (void)meet(call, 2, true, endOfAll(deadline), Engine::Who::kEngine);
     }
-  } catch (const Error&) {
-    // the group has ended
+  } catch (...) {
+    // the group has ended, or there is no memory for that either: they time out
   }
 }
 
