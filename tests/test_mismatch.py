@@ -349,8 +349,8 @@ def test_names_in_another_order_and_a_late_rank(pool: harness.Pool) -> None:
             assert late == right[2:4]  # what the other one has sent
 
 
-def late_after_pairs(rank: int, world: int, n: int) -> list[Any]:
-    """Ranks 0 and 1 have made a call more when rank 2 is late for one of all."""
+def late_after_pairs(rank: int, world: int, n: int, late: int) -> list[Any]:
+    """Ranks 0 and 1 have made a call more when one is late for one of all."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
@@ -360,7 +360,7 @@ def late_after_pairs(rank: int, world: int, n: int) -> list[Any]:
     dist.barrier()
     told = list[Any]()
     for step in range(5):
-        if step == 0 and rank == 2:
+        if step == 0 and rank == late:
             time.sleep(3.0 * harness.SLOW)
         x = torch.full((n,), 10.0 * step + rank)
         outs = list[Any]()
@@ -372,11 +372,12 @@ def late_after_pairs(rank: int, world: int, n: int) -> list[Any]:
     return told
 
 
+@pytest.mark.parametrize("late", [0, 2])
 @pytest.mark.parametrize("n", [4, 1_000_000])
-def test_unequal_numbers_of_calls_and_a_late_rank(pool: harness.Pool, n: int) -> None:
-    for rank, (late, *later) in enumerate(pool.run(late_after_pairs, n, world=WORLD)):
-        if rank < 2:
-            harness.raised(late, "CollectiveTimeout", ranks=[2])
+def test_unequal_numbers_of_calls_and_a_late_rank(pool: harness.Pool, n: int, late: int) -> None:
+    for rank, (first, *later) in enumerate(pool.run(late_after_pairs, n, late, world=WORLD)):
+        if rank != late:
+            harness.raised(first, "CollectiveTimeout", ranks=[late])
         assert later == [(10.0 * step + 1.0, 10.0 * step + 1.0) for step in range(1, 5)]
 
 

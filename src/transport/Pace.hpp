@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace bluefog {
 
@@ -10,14 +11,14 @@ namespace bluefog {
 class Pace {
  public:
   void note(int64_t ahead) {
-    is_even_ = is_even_ && ahead == ahead_;
+    is_even_ = is_even_ && ahead == ahead_.value_or(ahead);
     ahead_ = ahead;
   }
   // Whether a call of the peer's, so far ahead, was meant for an earlier one of ours.
-  bool isBehind(int64_t ahead) const { return is_even_ && ahead < ahead_; }
+  bool isBehind(int64_t ahead) const { return is_even_ && ahead_ && ahead < *ahead_; }
 
  private:
-  int64_t ahead_ = 0;
+  std::optional<int64_t> ahead_;
   bool is_even_ = true;
 };
 
