@@ -97,17 +97,6 @@ def barrier(group: Any) -> Any:
     return dist.barrier(group=group)
 
 
-def gossip(x: torch.Tensor) -> Call:
-    """Of a pair."""
-
-    def call(group: Any) -> Any:
-        import bluefog_pg
-
-        return bluefog_pg.pair_gossip(x, 1 - dist.get_rank(group), group=group)
-
-    return call
-
-
 def average(x: torch.Tensor, name: str | None = None) -> Call:
     """Of a pair, half and half."""
 
