@@ -135,12 +135,10 @@ void Mailbox::tellLater(LateRefusal refusal) {
 }
 
 // Where ranks make their calls together, the numbers tell what belongs together, however late: what
-// has a smaller one was meant for an earlier call. By names they may call in another order, and who
-// tells of a device's call also tells whether it has given that up.
+// has a smaller one was meant for an earlier call. By names they may call in another order.
 bool Mailbox::isUncalled(int peer, const Frame& frame, uint64_t calls,
                          const std::optional<GivenUp>& broken_off) const {
-  if (!isBetweenNeighbors(frame.signature.kind) || frame.signature.where == Where::kDevice ||
-      frame.tag >= kNames ||
+  if (frame.tag >= kNames ||
       !lanes_[static_cast<size_t>(peer)].pace.isBehind(callsAhead(frame.id, calls))) {
     return false;
   }
