@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import collectives
 import launch
 import numpy as np
+import places
 from training import verdict
 
-RESULTS = Path(__file__).parent / "results" / "algorithms.json"
 RANKS = 5
 H = np.linspace(0.5, 1.5, RANKS)
 C = np.arange(RANKS, dtype=float) ** 2
@@ -201,7 +200,8 @@ def main() -> None:
     print(verdict("farthest from where theory says", "<= 1e-10", farthest, farthest <= 1e-10))
     print(verdict("farthest of exact methods from the solution", "<= 1e-10", exact, exact <= 1e-10))
     print(verdict("largest difference of rates", "<= 0.02", rates, rates <= 0.02))
-    RESULTS.write_text(json.dumps({"machine": collectives.machine(), "rows": rows}, indent=1))
+    found = {"machine": collectives.machine(), "rows": rows}
+    places.result("algorithms").write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

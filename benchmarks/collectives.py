@@ -65,7 +65,7 @@ def parse_args() -> argparse.Namespace:
     args.sizes = args.sizes or ("4,4K,1M" if args.quick else SIZES)
     args.sizes = [parse_size(text) for text in args.sizes.split(",")]
     require_device(parser, args.device)
-    args.out = args.out or (out if args.device == "cpu" else out.with_stem("collectives_cuda"))
+    args.out = args.out or out
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]
     args.no_probes = args.no_probes or args.device == "cuda"  # which are of CPUs

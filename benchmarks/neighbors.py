@@ -56,7 +56,7 @@ def parse_args() -> argparse.Namespace:
     collectives.require_device(parser, args.device)
     if args.device == "cuda":
         args.scaling = []  # of ranks that share cores
-    args.out = args.out or (out if args.device == "cpu" else out.with_stem("neighbors_cuda"))
+    args.out = args.out or out
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]
     args.ops = args.ops.split(",")

@@ -9,8 +9,17 @@ HERE = Path(__file__).parent
 NARROW_NOTHING = {"device", "deadline", "out"}
 
 
+def named(name: str, device: str) -> str:
+    return f"{name}.json" if device == "cpu" else f"{name}_{device}.json"
+
+
+def result(name: str, device: str = "cpu") -> Path:
+    return HERE / "results" / named(name, device)
+
+
 def place_of(name: str, args: argparse.Namespace, parser: argparse.ArgumentParser) -> Path:
     """Of a JSON file. `args` as parsed, before defaults are filled in."""
     narrowed = {key for key, value in vars(args).items() if value != parser.get_default(key)}
-    folder = HERE.parent / "build" / "bench" if narrowed - NARROW_NOTHING else HERE / "results"
-    return folder / f"{name}.json"
+    if narrowed - NARROW_NOTHING:
+        return HERE.parent / "build" / "bench" / named(name, args.device)
+    return result(name, args.device)

@@ -17,13 +17,12 @@ import argparse
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import collectives
 import launch
+import places
 
-RESULTS = Path(__file__).parent / "results" / "training.json"
 COMPUTING = ("exact", "epochs")  # what is not emulated
 PEERS = {"cpu": "gloo", "cuda": "nccl"}
 
@@ -169,7 +168,7 @@ def main() -> None:
     parts = args.parts.split(",") if args.parts else there
     if unknown := set(parts) - set(there):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
-    out = RESULTS if args.device == "cpu" else RESULTS.with_stem("training_cuda")
+    out = places.result("training", args.device)
     found = json.loads(out.read_text()) if out.exists() else {}
     found["machine"] = collectives.machine()
     for part in parts:

@@ -21,9 +21,9 @@ from typing import Any
 
 import collectives
 import launch
+import places
 import raw_mpi
 
-RESULTS = Path(__file__).parent / "results" / "windows.json"
 # What, of which call, against which, at which sizes, at most so many times its time.
 Goal = tuple[str, str, str, tuple[int, ...], float]
 GOALS: tuple[Goal, ...] = (
@@ -110,8 +110,7 @@ def main() -> None:
         found["across_hosts"] = across_hosts(args.quick)
         report_far(found["across_hosts"])
     if not args.quick:
-        out = RESULTS if of_cpu else RESULTS.with_stem("windows_cuda")
-        out.write_text(json.dumps(found, indent=1))
+        places.result("windows", args.device).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

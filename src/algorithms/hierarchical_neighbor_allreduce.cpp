@@ -6,12 +6,10 @@
 namespace bluefog {
 namespace {
 
-// The messages of the operation to one rank.
-enum Phase : uint32_t { kInward, kBetween, kHandOut };
-
-int64_t tagOf(int64_t tag, Phase phase) {
-  return tag + phase;
-}
+// The messages of the operation: two to each rank of the machine, one to each counterpart.
+constexpr Phase kInward = Phase::kFirst;
+constexpr Phase kBetween = Phase::kOnly;
+constexpr Phase kHandOut = Phase::kSecond;
 
 // The parts of a tensor that the ranks of a machine work on.
 class Shares {
@@ -41,10 +39,14 @@ Script hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::b
   std::vector<int> others = machine.locals;
   others.erase(others.begin() + machine.local_rank);
 
-  Expectations inward = expectFrom(mailbox, op, others, tagOf(tag, kInward));
-  Expectations between =
-      expectFrom(mailbox, op, ranksOf(machine.between.sources), tagOf(tag, kBetween));
-  const Expectations handed_out = expectFrom(mailbox, op, others, tagOf(tag, kHandOut));
+  Expectations inward = expectFrom(mailbox, op, others, tag);
+  Expectations between = expectFrom(mailbox, op, ranksOf(machine.between.sources), tag);
+  co_await mailbox.arrived(inward);
+  Expectations handed_out;
+  for (const Mailbox::Expected& message : inward) {
+    mailbox.requireSame(*message, op);
+    handed_out.push_back(mailbox.expectSecond(*message));
+  }
 
   const Dtype dtype = op.signature.dtype;
   const size_t at = shares.at(self);
@@ -83,8 +85,7 @@ void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std
   const Shares shares(op.signature, hierarchy.locals.size());
   const auto self = static_cast<size_t>(hierarchy.local_rank);
   const auto add = [&](int rank, Phase phase, ConstSpan data, double weight) {
-    addSend(mailbox, op,
-            {rank, tagOf(tag, phase), ConstSpans(data), weight, phase, phase == kInward});
+    addSend(mailbox, op, {rank, tag, ConstSpans(data), weight, phase, phase == kInward});
   };
   for (size_t i = 0; i < hierarchy.locals.size(); ++i) {
     if (i != self) {

@@ -20,7 +20,7 @@ void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) {
   frame.type = FrameType::kEager;
   frame.sent = quartersOf(call_.begin);
   frame.bytes = static_cast<uint32_t>(bytes);
-  frame.id = messageId(sequence, calls, 0);
+  frame.id = messageId(sequence, calls);
   frame.tag = call_.tag;
   frame.signature = call_.signature;
   for (const WeightedRank& destination : call_.destinations) {

@@ -103,7 +103,7 @@ class ProcessGroupBluefog : public c10d::Backend {
 
   // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
   struct MessageOptions {
-    int64_t tag = 0;  // a multiple of kPhases
+    int64_t tag = 0;
     bool async_op = false;
   };
   // Throws where they are none of this rank; to be called once for any number of operations.

@@ -40,7 +40,8 @@ enum class OpKind : uint8_t {
 const char* name(OpKind kind);
 // Whether ranks name each other in its calls, as edges of a graph.
 bool isBetweenNeighbors(OpKind kind);
-// Messages of one line match by their order: unlike calls between neighbours meet, and are told.
+// Messages of one line and tag match by their order: unlike calls between neighbours meet, and are
+// told.
 constexpr OpKind kNeighborsLine = OpKind::kNeighborAllReduce;
 inline OpKind lineOf(OpKind kind) {
   return isBetweenNeighbors(kind) ? kNeighborsLine : kind;
@@ -89,19 +90,26 @@ enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 // In which way, for readers to time it: see Passage.
 enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 
-// A message is known by the operation that sends it, and by which one of its messages to that rank
-// it is. With that goes how many calls between neighbours its rank has made so far, modulo kCalls.
-// (Numbers of operations have the other 40 bits.)
+// Which of its operation's messages to one rank a message is. A second one has its first one's id
+// for a tag: it goes with that alone, whatever that has met.
+enum class Phase : uint8_t { kOnly, kFirst, kSecond };
+
+// A message is known by the operation that sends it and its phase. With that goes how many calls
+// between neighbours its rank has made so far, modulo kCalls. (Numbers of operations have the other
+// 40 bits.)
 constexpr uint64_t kPhases = 4;
 constexpr uint64_t kCalls = uint64_t{1} << 22;
-constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, uint32_t phase) {
-  return (sequence * kCalls + calls % kCalls) * kPhases + phase;
+constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, Phase phase = Phase::kOnly) {
+  return (sequence * kCalls + calls % kCalls) * kPhases + static_cast<uint64_t>(phase);
 }
 constexpr uint64_t operationOf(uint64_t id) {
   return id / kPhases / kCalls;
 }
+constexpr Phase phaseOf(uint64_t id) {
+  return static_cast<Phase>(id % kPhases);
+}
 // What has no name has a smaller tag: see neighbors/_arguments.py.
-constexpr int64_t kNames = kPhases * 16;
+constexpr int64_t kNames = 16;
 // How many more of them its rank had made when it was sent than so many.
 constexpr int64_t callsAhead(uint64_t id, uint64_t calls) {
   const auto ahead = static_cast<int64_t>((id / kPhases - calls) % kCalls);
@@ -132,6 +140,12 @@ struct Frame {
   double weight = 1.0;  // what the sender wants its data scaled by
   Signature signature;
 };
+
+// A second message goes with its first one, not with what waits in the line.
+inline OpKind lineOf(const Frame& frame) {
+  const OpKind kind = frame.signature.kind;
+  return phaseOf(frame.id) == Phase::kSecond ? kind : lineOf(kind);
+}
 
 static_assert(sizeof(Signature) == 24);
 static_assert(sizeof(Frame) == 64);

@@ -32,6 +32,7 @@ struct Inbound {
   State state = State::kExpected;
   std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
   std::optional<GivenUp> broken_off;  // why not all of it will come
+  bool has_second = false;            // of its operation, which nothing expects yet
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called
@@ -50,7 +51,6 @@ struct Inbound {
     frame.id = id;
     frame.tag = tag;
     frame.sent = sent;
-    frame.signature = signature;
     return frame;
   }
 };

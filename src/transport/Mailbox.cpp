@@ -33,14 +33,24 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
 }
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
-  const OpKind line = lineOf(op.signature.kind);
+  return expect(op.sequence, source, lineOf(op.signature.kind), tag);
+}
+
+Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
+  if (!std::exchange(first.has_second, false)) {
+    throw damaged(members_, first.source, "a message");
+  }
+  return expect(first.receiver, first.source, first.signature.kind, static_cast<int64_t>(first.id));
+}
+
+Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, OpKind line, int64_t tag) {
   if (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
     leave(*early);
-    early->receiver = op.sequence;
+    early->receiver = receiver;
     return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
-  message->receiver = op.sequence;
+  message->receiver = receiver;
   message->source = source;
   message->line = line;
   message->tag = tag;
@@ -49,6 +59,9 @@ Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
 }
 
 void Mailbox::abandon(Inbound& message) {
+  if (message.has_second) {
+    expectSecond(message);  // and abandons it
+  }
   switch (message.state) {
     case Inbound::State::kExpected:
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
@@ -186,7 +199,7 @@ bool Mailbox::drainLane(int peer) {
 
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
-  if (const auto message = expected_.take(peer, lineOf(frame.signature.kind), frame.tag)) {
+  if (const auto message = expected_.take(peer, lineOf(frame), frame.tag)) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     stirred_.push_back(message->receiver);
@@ -202,7 +215,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     return false;
   }
   auto message = std::make_shared<Inbound>();
-  message->line = lineOf(frame.signature.kind);
+  message->line = lineOf(frame);
   message->tag = frame.tag;
   fill(message, peer, frame, payload);
   from.unexpected_bytes += charge(*message);
@@ -219,6 +232,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.weight = frame.weight;
   message.sent = frame.sent;
   message.signature = frame.signature;
+  message.has_second = phaseOf(frame.id) == Phase::kFirst;
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {
     message.state = Inbound::State::kAnnounced;

@@ -214,6 +214,8 @@ class Mailbox {
 
   // --- receiving
   Expected expect(const Op& op, int source, int64_t tag);
+  // The second message behind one that has arrived. Who does not ask for it does not get it.
+  Expected expectSecond(Inbound& first);
   Reached arrived(const Inbound& message);
   Reached arrived(const std::vector<Expected>& messages);
   Reached completed(const Inbound& message);
@@ -368,6 +370,7 @@ class Mailbox {
     std::optional<Elsewhere> elsewhere;
   };
 
+  Expected expect(uint64_t receiver, int source, OpKind line, int64_t tag);
   // Null where it cannot be seen from here.
   const Mapping* heapOf(int peer);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }

@@ -17,7 +17,9 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
   announcement_.id = outbound_.id;
-  announcement_.tag = message.tag;
+  announcement_.tag = message.phase == Phase::kSecond
+                          ? static_cast<int64_t>(messageId(op.sequence, op.calls, Phase::kFirst))
+                          : message.tag;
   announcement_.offset = outbound_.bytes;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;

@@ -23,8 +23,8 @@ struct Outgoing {
   int destination = 0;
   int64_t tag = 0;
   ConstSpans data;
-  double weight = 1.0;   // what its receiver multiplies it by, where it sums
-  uint32_t phase = 0;    // tells apart those to one rank
+  double weight = 1.0;  // what its receiver multiplies it by, where it sums
+  Phase phase = Phase::kOnly;
   bool is_ready = true;  // else `data` is still to be made, by the operation itself
   // Where all of `data` lies in this rank's heap, for its receiver to read it there.
   std::optional<uint64_t> offer = std::nullopt;

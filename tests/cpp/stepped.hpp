@@ -46,15 +46,12 @@ class SteppedRank {
     return average(input, output, sources, destinations, heap->placeOf(input.data, input.bytes));
   }
   OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
-                const std::vector<int>& destinations, std::optional<uint64_t> offer) {
-    const auto op = std::make_shared<Op>(
-        Op::Kind::kMessage,
-        signatureOf<float>(OpKind::kNeighborAllReduce, input.bytes / sizeof(float)),
-        Deadline::in(std::chrono::minutes(1)));
-    op->sequence = op->calls = ++issued_;
-    uint32_t phase = 0;
-    for (int rank : destinations) {
-      Outgoing message{rank, 0, ConstSpans(input), 1.0, phase++};
+                const std::vector<int>& destinations, std::optional<uint64_t> offer,
+                Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    const OpPtr op = call(OpKind::kNeighborAllReduce, input.bytes / sizeof(float), deadline);
+    auto phase = static_cast<int>(Phase::kOnly);
+    for (int rank : destinations) {  // one of them twice, in a test
+      Outgoing message{rank, 0, ConstSpans(input), 1.0, static_cast<Phase>(phase++)};
       message.offer = offer;
       addSend(agenda.mailbox(), *op, std::move(message));
     }
@@ -66,6 +63,12 @@ class SteppedRank {
     op->scripts.push_back(
         neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
     agenda.add(op);
+    return op;
+  }
+  // Of floats, without scripts.
+  OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
+    op->sequence = op->calls = ++issued_;
     return op;
   }
   // Two looks: the first sees who is gone, the second ends what needs them.

@@ -60,7 +60,7 @@ def tests(name: str, limit: float, *args: str) -> Stage:
 
 def several_at_once() -> list[str]:
     """For tests that leave the GPU idle most of the time."""
-    at_once = min(4, (os.cpu_count() or 1) // 4)
+    at_once = min(5, (os.cpu_count() or 1) // 3)
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
 
@@ -112,7 +112,7 @@ def stages(capability: str) -> list[Stage]:
 def environment() -> dict[str, str]:
     paths = [SITE, HERE, ROOT / "tests", ROOT / "examples", os.environ.get("PYTHONPATH", "")]
     joined = os.pathsep.join(str(path) for path in paths if str(path))
-    return os.environ | {"PYTHONPATH": joined, "PYTHONUNBUFFERED": "1"}
+    return os.environ | {"PYTHONPATH": joined, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 
 
 def counted(name: str) -> dict[str, int]:

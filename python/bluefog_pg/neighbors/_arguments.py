@@ -12,9 +12,7 @@ import torch
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
 
-# Tags next to each other that belong to one operation (kPhases in Frame.hpp), and to its
-# derivatives.
-_PHASES = 4
+# Tags next to each other that belong to an operation and its derivatives (kNames in Frame.hpp).
 _ORDERS = 16
 
 _USUAL = {torch.Tensor, torch.nn.Parameter}
@@ -26,7 +24,7 @@ def tag_of(name: str) -> int:
     number = int.from_bytes(
         hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=7).digest(), "little"
     )
-    return (number + 1) * _PHASES * _ORDERS
+    return (number + 1) * _ORDERS
 
 
 def named_tag(member: Member, op: str, name: Any) -> int:
@@ -38,8 +36,8 @@ def named_tag(member: Member, op: str, name: Any) -> int:
 
 def tag_of_gradient(tag: int) -> int:
     """Of an operation's gradient, so that this never meets an operation, nor its own gradient."""
-    order = tag // _PHASES % _ORDERS
-    return tag + ((order + 1) % _ORDERS - order) * _PHASES
+    order = tag % _ORDERS
+    return tag - order + (order + 1) % _ORDERS
 
 
 def require_tensor(member: Member, op: str, tensor: Any) -> None:

@@ -103,10 +103,12 @@ def neighbor_allreduce(
             fractions; with `enable_topo_check`, on every rank: ranks that do not agree.
         TypeError: no tensor; a group of another backend.
         Mismatch: a neighbour that sends to this rank called with another number of elements or
-            dtype. Who only sent a small tensor to such a one hears of it at its next call.
+            dtype, or another operation. Who only sent a small tensor to such a one hears of it at
+            its next call.
         PeerFailed: a neighbour that is needed died, or left without sending to this rank.
         CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
             does not list this rank in its `dst_weights`.
+        Where `async_op` is set, wait() raises what is no bad argument.
     """
     member = member_of(group)
     if not isinstance(tensor, (Tensor, list)):
