@@ -18,8 +18,10 @@ def result(name: str, device: str = "cpu") -> Path:
 
 
 def place_of(name: str, args: argparse.Namespace, parser: argparse.ArgumentParser) -> Path:
-    """Of a JSON file. `args` as parsed, before defaults are filled in."""
+    """Of a JSON file, whose folder is made. `args` as parsed, before defaults are filled in."""
     narrowed = {key for key, value in vars(args).items() if value != parser.get_default(key)}
-    if narrowed - NARROW_NOTHING:
-        return HERE.parent / "build" / "bench" / named(name, args.device)
-    return result(name, args.device)
+    if not narrowed - NARROW_NOTHING:
+        return result(name, args.device)
+    place = HERE.parent / "build" / "bench" / named(name, args.device)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place

@@ -168,7 +168,7 @@ def main() -> None:
     parts = args.parts.split(",") if args.parts else there
     if unknown := set(parts) - set(there):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
-    out = places.result("training", args.device)
+    out = places.place_of("training", args, parser)
     found = json.loads(out.read_text()) if out.exists() else {}
     found["machine"] = collectives.machine()
     for part in parts:

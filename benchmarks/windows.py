@@ -109,8 +109,7 @@ def main() -> None:
     if of_cpu:
         found["across_hosts"] = across_hosts(args.quick)
         report_far(found["across_hosts"])
-    if not args.quick:
-        places.result("windows", args.device).write_text(json.dumps(found, indent=1))
+    places.place_of("windows", args, parser).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Simulated:
 
         module = simulated.load()
         self.fill, self.copy, self.is_idle = module.fill, module.copy, module.is_idle
-        self.exchange_stream = module.exchange_stream
+        self.exchange_stream, self.shutdowns = module.exchange_stream, module.shutdowns
 
     @contextlib.contextmanager
     def capture(self) -> Iterator[None]:

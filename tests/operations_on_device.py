@@ -16,6 +16,7 @@ import torch.distributed as dist
 import inrank
 import oracle
 from on_device import PROMPT, SLOW_KERNEL
+from operations import group_of_machines
 
 
 def values(dtype: torch.dtype, n: int, rank: int) -> torch.Tensor:
@@ -183,6 +184,19 @@ def split(device: Any, rank: int, world: int) -> list[Any]:
     x = torch.ones(1, device=own)
     dist.all_reduce(x)
     return [*told, x.item(), parent.comm_split_count()]
+
+
+def shut_down(device: Any, rank: int, world: int) -> list[int]:
+    """How many of the accelerator's backends have ended in order: of a group, and of its machines'
+    own."""
+    from bluefog_pg import collectives
+
+    with group_of_machines(2) as group:
+        x = torch.full((4,), rank + 1.0, device=device.name)
+        got = collectives.allreduce(x, group=group, is_hierarchical_local=True)
+        assert got[0].item() == rank // 2 * 2 + 1.5
+        before = device.shutdowns()
+    return [device.shutdowns() - before]
 
 
 def mixed(device: Any, rank: int, world: int) -> list[Any]:

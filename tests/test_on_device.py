@@ -14,6 +14,7 @@ import torch
 import as_on_cpu
 import harness
 import operations_on_device
+from on_device import simulated_alone
 
 pytestmark = harness.only_bluefog
 Run = Callable[..., list[Any]]
@@ -53,6 +54,11 @@ def test_split_group(run: Run) -> None:
     pairs = [4.0, 2.0] * 6, [6.0, 3.0] * 6
     told = run(operations_on_device.split, 5)
     assert told == [[*pairs[0], 5.0, 3], [*pairs[1], 5.0, 3]] * 2 + [[5.0, 3]]
+
+
+def test_a_machines_own_group_ends_in_order(run: Run, device: str) -> None:
+    simulated_alone(device, "it counts them")
+    assert run(operations_on_device.shut_down, 4) == [[2]] * 4
 
 
 @pytest.mark.parametrize("kind", ["orders", "communications", "compressions", "models"])

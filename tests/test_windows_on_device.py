@@ -58,6 +58,19 @@ def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
             assert f"rank {rank}/4 win_create 'w'" in logged[0]
 
 
+def test_what_one_side_alone_can_open_is_closed(run: Run, device: str) -> None:
+    """Before its owner frees it, as what nobody writes to."""
+    simulated_alone(device, "it can be told so")
+    for blind in (None, 0):
+        (here, here_after), (there, there_after) = run(windows_on_device.opened_by_one, 2, blind)
+        assert bool(set(here) & set(there)) == (blind is None)
+        assert not set(here_after) & set(there_after)
+
+
+def test_calls_under_a_mutex_have_ended_when_it_is_let_go(run: Run) -> None:
+    assert run(windows_on_device.guarded, 2) == [True, True]
+
+
 def test_what_is_refused(run: Run, device: str) -> None:
     for told in run(windows_on_device.refused, 2):
         harness.raised(told["a CPU's"], "ValueError", text="win_put: the tensor is on device cpu")

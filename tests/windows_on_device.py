@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,53 @@ def ring_window(device: Any, world: int, value: float) -> Any:
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world, connect_style=1))
     return bluefog_pg.Window(torch.full((N,), value, device=device.name), "w", zero_init=True)
+
+
+def guarded(device: Any, rank: int, world: int) -> bool:
+    """Rank 0 puts, under a mutex that it holds, what a slow kernel makes, and lets that go: whether
+    it is done then, and rank 1's slot does not change while that holds the mutex."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    window = bluefog_pg.Window(torch.zeros(N, device=device.name), "w", zero_init=True)
+    dist.barrier()
+    if rank == 0:
+        with window.mutex():
+            x = torch.empty(N, device=device.name)
+            device.fill(x, 1.0, SLOW_KERNEL)
+            put, got = window.put(x, async_op=True), window.get(async_op=True)
+            dist.barrier()
+        is_good = put.is_completed() and got.is_completed()
+    else:
+        dist.barrier()
+        with window.mutex(for_self=True):
+            before = window.versions()
+            time.sleep(SLOW_KERNEL * 3e-3)
+            is_good = window.versions() == before == {0: 1}
+    dist.barrier()
+    window.free()
+    return is_good
+
+
+def opened_by_one(device: Any, rank: int, world: int, blind: int | None) -> list[list[int]]:
+    """Which of the device's blocks a process has open, while there is a window, and after it; that
+    rank cannot open any."""
+    import bluefog_pg
+
+    def blocks() -> list[int]:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        return sorted({int(line.split()[4]) for line in maps if "memfd:simulated" in line})
+
+    if rank == blind:
+        os.environ["SIMULATED_NO_OPENING"] = "1"
+    bluefog_pg.set_topology()
+    window = bluefog_pg.Window(torch.zeros(N, device=device.name), "w", zero_init=True)
+    while_there = blocks()
+    window.put(torch.full((N,), rank + 1.0, device=device.name))
+    dist.barrier()
+    assert window.read(1 - rank)[0].item() == 2.0 - rank
+    window.free()
+    return [while_there, blocks()]
 
 
 def messages() -> int:

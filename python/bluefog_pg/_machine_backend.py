@@ -30,6 +30,7 @@ def machine_backend_of(member: Member) -> ProcessGroupBluefog:
     with member.machine_lock:
         if member.machine_backend is None:
             member.machine_backend = _make(member)
+            member.backend.set_part(member.machine_backend)
         return member.machine_backend
 
 

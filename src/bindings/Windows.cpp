@@ -115,8 +115,8 @@ void addWindows(py::module_& module) {
                              })
       .def_property_readonly("tensor", &WindowBluefog::tensor)
       .def_property_readonly("p", &WindowBluefog::p)
-      .def_property_readonly(
-          "ticket", [](const WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
+      .def_property_readonly("ticket",
+                             [](WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
       .def(
           "reach_out",
           [](WindowBluefog& self, const std::vector<std::string>& tickets,
@@ -170,6 +170,7 @@ void addWindows(py::module_& module) {
           "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
           py::arg("op"), Release())
       .def("reopen", &WindowBluefog::reopen, Release())
+      .def("note_opened", &WindowBluefog::noteOpened)
       .def("note_freed", &WindowBluefog::noteFreed)
       .def("abandon", &WindowBluefog::abandon, Release());
 

@@ -212,6 +212,7 @@ PYBIND11_MODULE(_C, module) {
       .def_property_readonly("bytes_written", &ProcessGroupBluefog::bytesWritten)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
       .def_property_readonly("hosts", &ProcessGroupBluefog::hosts)
+      .def("set_part", &ProcessGroupBluefog::setPart, py::arg("part").none(false))
       .def(
           "edges",
           [](const ProcessGroupBluefog& self, double self_weight, const Weights& sources,

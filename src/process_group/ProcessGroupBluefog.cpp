@@ -144,7 +144,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
 }
 
 ProcessGroupBluefog::~ProcessGroupBluefog() {
-  shutdown();
+  leave();
 }
 
 void ProcessGroupBluefog::setTimeout(std::chrono::milliseconds timeout) {
@@ -282,12 +282,22 @@ std::vector<int> ProcessGroupBluefog::othersHere() const {
 
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
+    if (part_) {
+      part_->abort();
+    }
     engine_->stop(aborted("abort() was called on this rank"));
     shutdown();
   }
 }
 
 void ProcessGroupBluefog::shutdown() {
+  if (part_) {
+    part_->shutdown();
+  }
+  leave();
+}
+
+void ProcessGroupBluefog::leave() {
   if (engine_) {
     if (grounds_) {
       grounds_->leave();

@@ -100,6 +100,8 @@ class ProcessGroupBluefog : public c10d::Backend {
     accord_ = std::make_unique<Accord>(*engine_, frontend_, log_);
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
+  // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
+  void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part) { part_ = std::move(part); }
 
   // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
   struct MessageOptions {
@@ -246,6 +248,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,
                   const char* profiling_title);
+  void leave();
   static const char* profilingTitle(OpKind kind);
   std::chrono::milliseconds groupsTimeout() const {
     return std::chrono::milliseconds(timeout_ms_.load());
@@ -269,6 +272,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   Coalescing coalescing_;
   std::shared_ptr<Accelerator> accelerator_;
   std::unique_ptr<Accord> accord_;  // on the accelerator's calls
+  c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;
 

@@ -191,7 +191,7 @@ WorkPtr ProcessGroupComposed::alltoall_base(at::Tensor& output, at::Tensor& inpu
 }
 
 WorkPtr ProcessGroupComposed::barrier(const c10d::BarrierOptions& opts) {
-  return opts.device && opts.device->type() == accelerator()->type()
+  return accelerator() != nullptr && opts.device && opts.device->type() == accelerator()->type()
              ? there().barrier(opts)
              : ProcessGroupBluefog::barrier(opts);
 }

@@ -14,7 +14,7 @@ namespace bluefog {
 // streams and errors come back untouched. All else is ProcessGroupBluefog's.
 class ProcessGroupComposed : public ProcessGroupBluefog {
  public:
-  // An accelerator has to be set before anything else is called.
+  // An accelerator has to be set before anything is called with its tensors, or about it.
   using ProcessGroupBluefog::ProcessGroupBluefog;
   const c10::intrusive_ptr<c10d::Backend>& backend() const {
     TORCH_CHECK(accelerator() != nullptr, who("backend"), "it has no accelerator yet");

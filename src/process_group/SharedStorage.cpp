@@ -53,10 +53,11 @@ void SharedStorage::move(std::shared_ptr<Heap> heap, bool is_fresh, const std::s
   const size_t bytes = storage_.nbytes();
   std::byte* to = heap->take(bytes);
   TORCH_CHECK(to != nullptr, who, "no room for ", bytes, " bytes beside the other windows");
-  heap->copy(to, static_cast<const std::byte*>(storage_.data()), bytes);
-  block_ = std::make_unique<Block>(std::move(heap), to, bytes).release();
-  at::DataPtr before =
-      storage_.unsafeGetStorageImpl()->set_data_ptr({to, block_, &Block::end, storage_.device()});
+  Block* block = std::make_unique<Block>(std::move(heap), to, bytes).release();
+  at::DataPtr moved(to, block, &Block::end, storage_.device());
+  block->heap->copy(to, static_cast<const std::byte*>(storage_.data()), bytes);
+  at::DataPtr before = storage_.unsafeGetStorageImpl()->set_data_ptr(std::move(moved));
+  block_ = block;
   if (!is_fresh) {
     block_->before = std::move(before);
   }

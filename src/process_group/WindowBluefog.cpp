@@ -90,9 +90,8 @@ std::vector<int> WindowBluefog::here(const std::vector<int>& ranks) const {
 // What others may still have open stays until the process ends: to free it would be undefined.
 WindowBluefog::~WindowBluefog() {
   stopHearing();
-  const c10::OptionalDeviceGuard guard = onDevice();
   stream_.reset();
-  if (on_device_ && !is_freed_ && !(direct_.writers.empty() && direct_.owners.empty())) {
+  if (is_open_elsewhere_) {
     on_device_->forsakeSlots();
     (void)std::make_unique<c10::Storage>(storage_).release();
   }
@@ -168,14 +167,12 @@ void WindowBluefog::close(const char* op) {
     is_closed_ = false;
     throw;
   }
-  const c10::OptionalDeviceGuard guard = onDevice();
   if (on_device_) {
     on_device_->closeAll();
   }
 }
 
 void WindowBluefog::reopen() {
-  const c10::OptionalDeviceGuard guard = onDevice();
   if (on_device_) {
     on_device_->openAgain();
     for (const auto& [rank, opened] : opened_) {

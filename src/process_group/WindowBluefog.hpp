@@ -67,7 +67,7 @@ class WindowBluefog {
   WindowPlace place() const { return place_; }
   // Of a tensor on a device: for the others' reachOut(); nothing of another one, or where no other
   // rank is here.
-  std::optional<DeviceGrounds::Ticket> ticket() const;
+  std::optional<DeviceGrounds::Ticket> ticket();
   // Opens what ranks of this host have on the device: with all ranks' tickets and sources. The
   // ranks whose slots it has opened, those whose tensors, and why not the others.
   struct Reached {
@@ -86,6 +86,8 @@ class WindowBluefog {
   // With the places of all ranks, and a number that they give this window alone. Its slots begin
   // with the tensor's values, or empty.
   void open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init, Direct direct);
+  // All ranks have: nobody else has its memory open but those.
+  void noteOpened();
 
   const at::Tensor& tensor() const { return tensor_; }
   using WorkPtr = std::shared_ptr<WindowWork>;
@@ -108,7 +110,7 @@ class WindowBluefog {
   // To others it is as if it had been freed, though its memory stays.
   void abandon();
   // All ranks have closed it: nobody has its memory open any more.
-  void noteFreed() { is_freed_ = true; }
+  void noteFreed() { is_open_elsewhere_ = false; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
   at::Tensor read(int writer, bool require_mutex);
@@ -157,7 +159,7 @@ class WindowBluefog {
   // Begins `what` with each of the ranks that live.
   using What = std::function<Rest(const WeightedRank&)>;
   enum class Pace : uint8_t { kWaits, kReturns, kBegins };  // kBegins: in another thread
-  Pace paceOf(bool async_op, bool require_mutex) const;
+  Pace paceOf(const Ranks& owners, bool async_op, bool require_mutex) const;
   WorkPtr with(const char* op, const Ranks& ranks, Pace pace, What what);
   WorkPtr withLater(const char* op, const Ranks& ranks, What what);
   WindowBegun begin(const char* op, const Ranks& ranks, const What& what);
@@ -189,7 +191,7 @@ class WindowBluefog {
   double alone_p_ = 1;
   std::shared_timed_mutex calls_;  // shared: by each call of a thread
   std::atomic<bool> is_closed_{false};
-  bool is_freed_ = false;
+  bool is_open_elsewhere_ = false;  // its device's memory, or it may be
   std::mutex mutex_;
   std::vector<Rest> under_way_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for

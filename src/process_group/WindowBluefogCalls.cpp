@@ -27,18 +27,6 @@ void noteWritten(const at::Tensor& tensor) {
   }
 }
 
-// A device's error names neither rank nor call.
-template <class Call>
-auto sayingWhoseCall(const WindowLabel& label, const char* op, const Call& call) {
-  try {
-    return call();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(label.who(op) + error.what());
-  }
-}
-
 }  // namespace
 
 WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What& what) {
@@ -65,7 +53,7 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
         return false;
       }
       fail(std::current_exception());
-    } catch (const std::runtime_error&) {  // of a device
+    } catch (const std::exception&) {  // of a device
       fail(std::current_exception());
     }
     return true;
@@ -83,11 +71,17 @@ WindowWork::Means WindowBluefog::worksMeans(const char* op) const {
   return {means_.engine, means_.interrupt, label_.who(op), drops_};
 }
 
-WindowBluefog::Pace WindowBluefog::paceOf(bool async_op, bool require_mutex) const {
+// What another thread does would not be done when this one lets a mutex go.
+WindowBluefog::Pace WindowBluefog::paceOf(const Ranks& owners, bool async_op,
+                                          bool require_mutex) const {
   if (!async_op) {
     return Pace::kWaits;
   }
-  return stream_ && !require_mutex ? Pace::kBegins : Pace::kReturns;
+  const bool is_guarded =
+      require_mutex || std::any_of(owners.begin(), owners.end(), [this](const WeightedRank& owner) {
+        return mutexes_.isMine({owner.rank, label_.members.rank});
+      });
+  return stream_ && !is_guarded ? Pace::kBegins : Pace::kReturns;
 }
 
 WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, Pace pace,
@@ -165,7 +159,7 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
   checkOpen(op);
-  const Pace pace = paceOf(opts.async_op, opts.require_mutex);
+  const Pace pace = paceOf(destinations, opts.async_op, opts.require_mutex);
   const bool waits = !opts.async_op || opts.require_mutex;
   const auto is_far = [this](const WeightedRank& to) {
     return !means_.engine->hosts().isHere(to.rank);
@@ -197,7 +191,7 @@ WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mut
     const bool waits = !async_op || require_mutex;
     return begun(reach(from.rank).get(from.weight, with_p, whoWaits(waits)), require_mutex);
   };
-  return with("win_get", sources, paceOf(async_op, require_mutex), what);
+  return with("win_get", sources, paceOf(sources, async_op, require_mutex), what);
 }
 
 // Where there is no other rank.

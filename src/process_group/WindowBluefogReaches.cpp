@@ -14,13 +14,16 @@ bool has(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() const {
-  return on_device_ ? std::optional(on_device_->ticket()) : std::nullopt;
+std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() {
+  if (!on_device_) {
+    return std::nullopt;
+  }
+  is_open_elsewhere_ = on_device_->ticket().is_shared;
+  return on_device_->ticket();
 }
 
 WindowBluefog::Reached WindowBluefog::reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
                                                const std::vector<std::vector<int>>& sources) {
-  const c10::OptionalDeviceGuard guard = onDevice();
   all_sources_ = sources;
   const int self = label_.members.rank;
   Reached reached;
@@ -49,8 +52,8 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
   window_ = std::make_shared<Window>(members.rank, members.size, number, shape, data,
                                      std::move(room_), spaceFor(direct.writers));
   direct_ = std::move(direct);
-  if (on_device_ && direct_.writers.empty()) {
-    on_device_->giveSlotsBack();
+  if (on_device_) {
+    on_device_->closeOthersThan(direct_.writers, direct_.owners);
   }
   for (int rank = 0; rank < members.size; ++rank) {
     own_mutexes_.push_back(
@@ -65,6 +68,13 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
   }
   if (means_.reception) {
     means_.reception->add(number, *window_);
+  }
+}
+
+void WindowBluefog::noteOpened() {
+  is_open_elsewhere_ = !(direct_.writers.empty() && direct_.owners.empty());
+  if (on_device_ && direct_.writers.empty()) {
+    on_device_->giveSlotsBack();
   }
 }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
+#include <stdexcept>
 #include <string>
 
+#include "core/Error.hpp"
 #include "transport/Failure.hpp"
 
 namespace bluefog {
@@ -13,5 +17,20 @@ struct WindowLabel {
 
   std::string who(const char* op) const { return members.who() + " " + op + " '" + name + "': "; }
 };
+
+// What a device's library, or torch, says of a device that has failed names neither rank nor call.
+template <class Call>
+auto sayingWhoseCall(const WindowLabel& label, const char* op, const Call& call) {
+  try {
+    return call();
+  } catch (const Error&) {
+    throw;
+  } catch (c10::AcceleratorError& error) {
+    error.add_context(label.who(op) + "the device has failed");
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(label.who(op) + error.what());
+  }
+}
 
 }  // namespace bluefog

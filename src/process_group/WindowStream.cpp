@@ -8,21 +8,6 @@
 #include "process_group/WindowSlice.hpp"
 
 namespace bluefog {
-namespace {
-
-// What torch says of a device that has failed, with who has found that.
-template <class Ask>
-auto sayingWhoseDevice(const WindowLabel& label, const char* op, const Ask& ask) {
-  try {
-    return ask();
-  } catch (c10::AcceleratorError& error) {
-    error.add_context(label.who(op) + "the device has failed");
-    throw;
-  }
-}
-
-}  // namespace
-
 WindowStream::~WindowStream() {
   ends_ = true;
   if (process_.isForked()) {
@@ -51,7 +36,7 @@ void WindowStream::await(const char* op, const StreamPoint& point, Deadline dead
 
 void WindowStream::catchUp(const char* op) {
   checkCapture(op);
-  sayingWhoseDevice(means_.label, op, [&] {
+  sayingWhoseCall(means_.label, op, [&] {
     if (!StreamPoint::isReached(means_.device)) {
       await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
             [&] { means_.proceed(op); });
@@ -63,14 +48,14 @@ void WindowStream::catchUp(const char* op) {
 void WindowStream::begin(const char* op, std::function<void()> call,
                          std::function<void(std::exception_ptr)> fail) {
   checkCapture(op);
-  const auto before = sayingWhoseDevice(
-      means_.label, op, [&] { return std::make_shared<StreamPoint>(means_.device); });
+  const auto before = sayingWhoseCall(means_.label, op,
+                                      [&] { return std::make_shared<StreamPoint>(means_.device); });
   const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
   worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {
       const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
       means_.memory->ignoreCaptures();
-      sayingWhoseDevice(means_.label, op, [&] {
+      sayingWhoseCall(means_.label, op, [&] {
         await(op, *before, deadline, [&] {
           TORCH_CHECK(!ends_, means_.label.who(op),
                       "the window has ended before the device came to it");

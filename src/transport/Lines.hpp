@@ -44,15 +44,6 @@ struct Inbound {
   // Where the bytes of a large message go. Null: the script takes the frames from the lane.
   std::byte* sink = nullptr;
   uint64_t received = 0;
-
-  // What its first frame said.
-  Frame frame() const {
-    Frame frame;
-    frame.id = id;
-    frame.tag = tag;
-    frame.sent = sent;
-    return frame;
-  }
 };
 
 // Messages that wait to be matched.

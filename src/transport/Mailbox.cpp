@@ -105,7 +105,9 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
   if (!op.isCall()) {
     return;
   }
-  const bool is_uncalled = isUncalled(peer, message.frame(), op.calls, message.broken_off);
+  const bool is_left = message.broken_off && message.broken_off->why == Cause::kTimeout;
+  const bool is_uncalled = isForEarlierCall(peer, message.tag, message.id, op.calls) &&
+                           (is_left || isOverdue(message.sent));
   lane(peer).pace.note(callsAhead(message.id, op.calls));
   if (is_uncalled) {
     refuse(message, {.id = message.id, .answer = Grant::kUncalled, .signature = op.signature},

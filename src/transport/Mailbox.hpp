@@ -379,10 +379,10 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
-  // Whether it was meant for an earlier call than that of this number: it was sent too long ago, or
-  // its sender has waited in vain.
-  bool isUncalled(int peer, const Frame& frame, uint64_t calls,
-                  const std::optional<GivenUp>& broken_off) const;
+  // Whether such a message was meant for an earlier call than that of this number; and whether its
+  // sender has waited in vain since.
+  bool isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const;
+  bool isOverdue(uint16_t sent) const;
   [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
   void leave(const Inbound& message);
   Failure uncalled(int from, int to, const Signature& sent) const;

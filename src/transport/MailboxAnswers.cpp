@@ -136,16 +136,13 @@ void Mailbox::tellLater(LateRefusal refusal) {
 
 // Where ranks make their calls together, the numbers tell what belongs together, however late: what
 // has a smaller one was meant for an earlier call. By names they may call in another order.
-bool Mailbox::isUncalled(int peer, const Frame& frame, uint64_t calls,
-                         const std::optional<GivenUp>& broken_off) const {
-  if (frame.tag >= kNames ||
-      !lanes_[static_cast<size_t>(peer)].pace.isBehind(callsAhead(frame.id, calls))) {
-    return false;
-  }
-  if (broken_off && broken_off->why == Cause::kTimeout) {
-    return true;
-  }
-  const Quarters age(static_cast<uint16_t>(quartersNow() - frame.sent));
+bool Mailbox::isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const {
+  const Pace& pace = lanes_[static_cast<size_t>(peer)].pace;
+  return tag < kNames && pace.isBehind(callsAhead(id, calls));
+}
+
+bool Mailbox::isOverdue(uint16_t sent) const {
+  const Quarters age(static_cast<uint16_t>(quartersNow() - sent));
   return age - Quarters(1) > patience_;
 }
 

@@ -30,9 +30,10 @@ const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, 
     return nullptr;
   }
   const Frame frame = *front;  // a damaged peer may write into it while it is read
-  const bool fits = frame.type == FrameType::kEager && frame.tag == tag &&
-                    frame.signature == signature && frame.bytes == signature.bytes() &&
-                    !isUncalled(source, frame, calls, std::nullopt);
+  const bool fits =
+      frame.type == FrameType::kEager && frame.tag == tag && frame.signature == signature &&
+      frame.bytes == signature.bytes() &&
+      !(isForEarlierCall(source, frame.tag, frame.id, calls) && isOverdue(frame.sent));
   if (!fits) {
     return nullptr;
   }

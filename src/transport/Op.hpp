@@ -21,7 +21,7 @@ namespace bluefog {
 // One message that an operation sends.
 struct Outgoing {
   int destination = 0;
-  int64_t tag = 0;
+  int64_t tag = 0;  // of none that is second: see Phase
   ConstSpans data;
   double weight = 1.0;  // what its receiver multiplies it by, where it sums
   Phase phase = Phase::kOnly;

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "window/DeviceSpace.hpp"
 #include "window/Slot.hpp"
 
 namespace bluefog {
@@ -19,8 +20,8 @@ DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* 
     return;
   }
   if (!writers_.empty()) {
-    slots_ = heap_->take(bytes_ * writers_.size());
-    const std::optional<bluefog_handle> slots = heap_->share(slots_, reason_);
+    slots_ = DeviceSpace(heap_).make(bytes_ * writers_.size());
+    const std::optional<bluefog_handle> slots = heap_->share(slots_.get(), reason_);
     if (!slots) {
       giveSlotsBack();
       return;
@@ -34,13 +35,10 @@ DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* 
 
 DeviceGrounds::~DeviceGrounds() {
   closeAll();
-  giveSlotsBack();
 }
 
-void DeviceGrounds::giveSlotsBack() {
-  if (std::byte* slots = std::exchange(slots_, nullptr)) {
-    heap_->giveBack(slots, bytes_ * writers_.size());
-  }
+void DeviceGrounds::forsakeSlots() {
+  (void)std::make_unique<std::shared_ptr<std::byte>>(std::move(slots_)).release();
 }
 
 bool DeviceGrounds::open(OpenedOf& all, int rank, const Ticket& ticket,
@@ -64,6 +62,20 @@ bool DeviceGrounds::openTensor(int rank, const Ticket& ticket) {
 
 bool DeviceGrounds::openSlots(int rank, const Ticket& ticket) {
   return open(slots_of_, rank, ticket, ticket.slots, 0);
+}
+
+void DeviceGrounds::closeOthersThan(const std::vector<int>& tensors,
+                                    const std::vector<int>& slots) {
+  for (const auto& [all, kept] : {std::pair(&tensors_, &tensors), std::pair(&slots_of_, &slots)}) {
+    std::erase_if(*all, [&, &ranks = *kept](const auto& entry) {
+      const auto& [rank, opened] = entry;
+      const bool goes = std::find(ranks.begin(), ranks.end(), rank) == ranks.end();
+      if (goes) {
+        heap_->device().close(opened.block);
+      }
+      return goes;
+    });
+  }
 }
 
 void DeviceGrounds::closeAll() {
@@ -90,7 +102,7 @@ void DeviceGrounds::openAgain() {
 
 std::byte* DeviceGrounds::buffers(int writer) const {
   const auto place = std::find(writers_.begin(), writers_.end(), writer) - writers_.begin();
-  return slots_ + bytes_ * static_cast<size_t>(place);
+  return slots_.get() + bytes_ * static_cast<size_t>(place);
 }
 
 std::byte* DeviceGrounds::buffersAt(int rank, size_t place) const {

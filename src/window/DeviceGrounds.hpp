@@ -37,13 +37,15 @@ class DeviceGrounds {
   bool openSlots(int rank, const Ticket& ticket);
   // Why something could not be shared, or opened; empty where all could.
   const std::string& reason() const { return reason_; }
+  // But the tensors and slots of those ranks.
+  void closeOthersThan(const std::vector<int>& tensors, const std::vector<int>& slots);
   // Before their owners free them; and where they don't, again. Throws where that fails.
   void closeAll();
   void openAgain();
 
   // Of the memory of this rank's slots: nobody writes there; others may have it open for ever.
-  void giveSlotsBack();
-  void forsakeSlots() { slots_ = nullptr; }
+  void giveSlotsBack() { slots_.reset(); }
+  void forsakeSlots();
 
   // The buffers of this rank's slot for one of the writers.
   std::byte* buffers(int writer) const;
@@ -67,7 +69,7 @@ class DeviceGrounds {
   const std::shared_ptr<DeviceHeap> heap_;
   const size_t bytes_;  // of a slot's buffers
   const std::vector<int> writers_;
-  std::byte* slots_ = nullptr;
+  std::shared_ptr<std::byte> slots_;
   Ticket ticket_;
   OpenedOf tensors_;
   OpenedOf slots_of_;

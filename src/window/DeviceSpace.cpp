@@ -14,7 +14,9 @@ void DeviceSpace::combine(Dtype dtype, void* out, std::span<const void* const> i
   if (inputs.empty()) {
     device().zero(out, bytes);
   } else if (inputs.size() == 1 && weights.front() == 1) {
-    device().copy(out, inputs.front(), bytes);
+    if (out != inputs.front()) {
+      device().copy(out, inputs.front(), bytes);
+    }
   } else {
     const Dtype part = partOf(dtype);
     device().weightedSum(out, {inputs.begin(), inputs.end()}, {weights.begin(), weights.end()},

@@ -186,7 +186,9 @@ TEST(DevicePlugin, SaysWhyAnotherOneIsNoUse) {
   const std::string path = STUB_PLUGIN;
   EXPECT_EQ(reasonWith("STUB_DRIVER", "13010"), "");
   EXPECT_EQ(reasonWith("STUB_DRIVER", "12080"),
-            "the driver is for version 12.8, and " + path + " needs one for 13.0 or newer");
+            "the driver is for version 12.8, and " + path +
+                " needs one for 13.0 or newer: update the driver, or "
+                "install bluefog_pg with the nvcc of that version");
   EXPECT_EQ(reasonWith("STUB_DRIVER", "0"), "there is no driver");
   EXPECT_EQ(reasonWith("STUB_SIZE", "8"),
             path + " is of another version of bluefog_pg; install it again");

@@ -99,10 +99,11 @@ def stages(capability: str) -> list[Stage]:
         tests("training", 100, *many, gpu("training"), gpu("nccl")),
         tests("alone", 100, gpu("memory"), gpu("handles"), gpu("mishaps")),
         tests("graphs", 60, *many, gpu("graphs")),
+        tests("examples", 60, *many, gpu("examples")),
         tests("windows", 150, *many, on("windows_on_device"), "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(
-            "speed", 120, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],
+            "speed", 140, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],
             figures=speed_figures,
         ),
         memcheck(),

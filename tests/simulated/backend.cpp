@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -87,6 +88,7 @@ class Batches {
   int begun_ = 0;
 };
 thread_local Batches batches;
+std::atomic<int> shutdowns{0};  // of all backends
 
 class SimulatedBackend : public c10d::Backend {
  public:
@@ -164,6 +166,7 @@ class SimulatedBackend : public c10d::Backend {
       return gloo->recv(list, from, tag);
     });
   }
+  void shutdown() override { ++shutdowns; }
   void startCoalescing() override {
     is_coalescing_ = true;
     batches.start();
@@ -265,6 +268,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     c10::impl::VirtualGuardImpl(kType).setDevice({kType, index});
   });
   module.def("exchange_stream", &simulated::exchangeCurrentId);
+  module.def("shutdowns", [] { return shutdowns.load(); });
   module.def("is_idle", [] { return simulated::current().isIdle(); });
   module.def(
       "synchronize", [] { c10::impl::VirtualGuardImpl(kType).synchronizeDevice(0); }, Release());

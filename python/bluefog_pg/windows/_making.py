@@ -106,6 +106,7 @@ def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> 
     has_failed = row.new_empty(member.size)
     all_gather(has_failed, _row([error is not None]), group=member.group)
     _require_all(where, error, has_failed)
+    made.note_opened()
     return made
 
 

@@ -46,7 +46,6 @@ std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
 // itself belongs to the stream where it runs.
 Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bool async_op,
                                       const std::function<void()>& issue) {
-  const at::NoGradGuard no_grad;
   const int rank = backend_->getRank();
   const c10::Device device = inputs.front().device();
   if (!async_op || type_ == c10::kCPU) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "algorithms/Terms.hpp"
+#include "core/RankSet.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/accelerator/Launch.hpp"
 #include "transport/device/PluginsType.hpp"
@@ -21,11 +22,13 @@ at::Tensor asReal(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
+static_assert(kMostRanks <= BLUEFOG_MOST_INPUTS);
+
 // False where the plugin has no kernel for it.
 bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vector<Term>& terms,
                  double divisor) {
   const auto type = pluginsType(dtypeOf(output));
-  if (!type || plugin.api() == nullptr || terms.size() > BLUEFOG_MOST_INPUTS) {
+  if (!type || plugin.api() == nullptr) {
     return false;
   }
   std::vector<const void*> inputs;

@@ -41,7 +41,9 @@ void Plugin::load(const std::string& path) {
     throw std::runtime_error(driver == 0
                                  ? "there is no driver"
                                  : "the driver is for version " + asText(driver) + ", and " + path +
-                                       " needs one for " + asText(runtime) + " or newer");
+                                       " needs one for " + asText(runtime) +
+                                       " or newer: update the driver, or install bluefog_pg "
+                                       "with the nvcc of that version");
   }
 }
 
