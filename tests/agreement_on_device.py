@@ -309,6 +309,20 @@ def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
     return told
 
 
+def along_other_edges(device: Any, rank: int, world: int) -> list[Any]:
+    """In the second call rank 0, which has neighbours 1 and 2, averages with 1 alone."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology(nx.Graph([(0, 1), (0, 2), (2, 3)]).to_directed())
+    told = list[Any]()
+    hurry(2.0)
+    for step in range(8):
+        x = torch.full((4,), 12.0 * step + rank, device=device.name)
+        is_odd = (step, rank) == (1, 0)
+        told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1) if is_odd else averaged(x))
+    return told
+
+
 def beside_the_cpu(device: Any, rank: int, _world: int, how: str) -> list[Any]:
     """In the first call one rank's tensor is on the CPU and the other one's is not; the later ones
     average on the CPU."""

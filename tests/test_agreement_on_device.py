@@ -112,6 +112,18 @@ def test_calls_that_do_not_fit_and_those_after_them(run: Run, how: str) -> None:
         assert later == [[10.0 * step + 1.0] * 6 for step in (3, 4, 5)]
 
 
+def test_nothing_is_averaged_of_two_calls(run: Run) -> None:
+    """Whoever does not know any more what belongs together hears so."""
+    right = {0: 1.0, 1: 0.5, 2: 5 / 3, 3: 2.5}
+    found = run(agreement_on_device.along_other_edges, 4)
+    for rank, told in enumerate(found):
+        for step, got in enumerate(told):
+            is_error = isinstance(got, inrank.Raised)
+            assert is_error or got == pytest.approx(12.0 * step + right[rank]), (step, found)
+    for rank in (0, 2):
+        harness.raised(found[rank][-1], "Mismatch", text="make a new group")
+
+
 @pytest.mark.parametrize("how", ["one sends on the CPU", "one receives on the CPU"])
 def test_averages_on_the_cpu_after_one_that_was_on_a_device_elsewhere(run: Run, how: str) -> None:
     """Who had sent that one on the CPU hears of it in one of the next."""

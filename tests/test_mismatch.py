@@ -354,6 +354,54 @@ def test_averages_of_machines_after_one_that_did_not_meet(pool: harness.Pool, ho
         assert later == [pytest.approx((x, x)) for x in want]
 
 
+def along_other_edges(
+    rank: int, world: int, usual: str, odd: str, n: int, pause: float
+) -> list[Any]:
+    """In the second call rank 0 calls something along other edges; all go on, in a step of `pause`
+    seconds."""
+    import bluefog_pg
+
+    told = list[Any]()
+    with group_of_machines(2, 1.0 * harness.SLOW) as group:
+        bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world), group=group)
+        ring = bluefog_pg.topology_util.RingGraph(2)
+        bluefog_pg.set_machine_topology(ring, group=group)
+        calls: dict[str, Callable[[torch.Tensor], Any]] = {
+            "average": partial(bluefog_pg.neighbor_allreduce, group=group),
+            "machines": partial(bluefog_pg.hierarchical_neighbor_allreduce, group=group),
+            "gossip": partial(bluefog_pg.pair_gossip, target_rank=1, group=group),
+        }
+        for step in range(7):
+            call = calls[odd if (step, rank) == (1, 0) else usual]
+            x, outs, begin = torch.full((n,), 12.0 * step + rank), list[Any](), time.monotonic()
+            error = inrank.catch(lambda: outs.append(call(x)))  # noqa: B023
+            told.append(error or (outs[0].min().item(), outs[0].max().item()))
+            time.sleep(max(0.0, begin + pause - time.monotonic()))
+        dist.barrier()
+    return told
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+@pytest.mark.parametrize("n", [4, 40_000])
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [("average", "gossip"), ("average", "machines"), ("machines", "gossip")],
+)
+def test_nothing_is_averaged_of_two_calls(
+    pool: harness.Pool, usual: str, odd: str, n: int, pause: float
+) -> None:
+    """Whoever does not know any more what belongs together hears so, until there is a new group."""
+    found = pool.run(along_other_edges, usual, odd, n, pause, world=4, timeout=60)
+    harness.raised(found[0][1], "Mismatch")
+    for told in found:
+        assert told[0] == (1.5, 1.5)
+        for step, got in enumerate(told):
+            right = pytest.approx((12.0 * step + 1.5,) * 2)
+            assert isinstance(got, inrank.Raised) or got == right, (step, found)
+    errors = [error for told in found for error in told if isinstance(error, inrank.Raised)]
+    assert any("make a new group" in error.text for error in errors), errors
+
+
 def unequal_messages(rank: int, world: int, n: int, dtype: str) -> inrank.Raised | None:
     group = dist.new_group([0, 1])
     if rank == 0:

@@ -92,12 +92,13 @@ void Board::publish(const Op& op, size_t bytes, int takers) {
 
 void Board::sendOff(const Op& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
-  frame = {.type = FrameType::kCollective,
-           .written = passage_.sendOff(readers),
-           .bytes = static_cast<uint32_t>(bytes),
-           .id = op.sequence,
-           .weight = op.factor,
-           .signature = op.signature};
+  frame = Frame();
+  frame.type = FrameType::kCollective;
+  frame.written = passage_.sendOff(readers);
+  frame.bytes = static_cast<uint32_t>(bytes);
+  frame.id = op.sequence;
+  frame.weight = op.factor;
+  frame.signature = op.signature;
   writer_.publish();
 }
 

@@ -131,9 +131,10 @@ inline uint16_t quartersNow() {
 // whatever it uses as a size.
 struct Frame {
   FrameType type = FrameType::kCollective;
-  Written written = Written::kUntimed;
-  uint16_t sent = 0;    // messages: when, see quartersNow
-  uint32_t bytes = 0;   // payload that follows
+  Written written : 2 = Written::kUntimed;
+  bool is_unsure : 1 = false;  // messages: since the last one, a call has met another one here
+  uint16_t sent = 0;           // messages: when, see quartersNow
+  uint32_t bytes = 0;          // payload that follows
   uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages
   uint64_t offset = 0;  // kData: where in the message the payload belongs; kAnnounce: its length

@@ -25,7 +25,8 @@ struct Inbound {
     kComplete
   };
 
-  uint64_t receiver = 0;  // sequence number of the operation that expects it
+  uint64_t receiver = 0;         // sequence number of the operation that expects it
+  std::optional<uint64_t> call;  // its number among the calls, if it is one
   int source = kAnySource;
   OpKind line = OpKind::kPointToPoint;  // see lineOf
   int64_t tag = 0;
@@ -33,6 +34,7 @@ struct Inbound {
   std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
   std::optional<GivenUp> broken_off;  // why not all of it will come
   bool has_second = false;            // of its operation, which nothing expects yet
+  bool is_unsure = false;             // see Frame
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called

@@ -33,24 +33,32 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
 }
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
-  return expect(op.sequence, source, lineOf(op.signature.kind), tag);
+  const auto call = op.isCall() && tag < kNames ? std::optional(op.calls) : std::nullopt;
+  return expect({op.sequence, call}, source, lineOf(op.signature.kind), tag);
 }
 
 Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
   if (!std::exchange(first.has_second, false)) {
-    throw damaged(members_, first.source, "a message");
+    throw Failure{Cause::kMismatch,
+                  {members_.global(first.source)},
+                  "ranks do not agree on which of them share a machine with rank " +
+                      std::to_string(members_.global(first.source))};
   }
-  return expect(first.receiver, first.source, first.signature.kind, static_cast<int64_t>(first.id));
+  return expect({first.receiver, {}}, first.source, first.signature.kind,
+                static_cast<int64_t>(first.id));
 }
 
-Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, OpKind line, int64_t tag) {
+Mailbox::Expected Mailbox::expect(const Receiver& receiver, int source, OpKind line, int64_t tag) {
   if (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
     leave(*early);
-    early->receiver = receiver;
+    early->receiver = receiver.sequence;
+    early->call = receiver.call;
+    noteMeeting(*early);
     return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
-  message->receiver = receiver;
+  message->receiver = receiver.sequence;
+  message->call = receiver.call;
   message->source = source;
   message->line = line;
   message->tag = tag;
@@ -98,7 +106,11 @@ void Mailbox::credit(int source, size_t charged) {
 
 void Mailbox::requireSame(Inbound& message, const Op& op) {
   const int peer = message.source;
+  if (message.call && isOutOfStep(peer)) {
+    throw outOfStep(peer);
+  }
   if (message.signature != op.signature) {
+    noteMismatch(op, message.signature);
     refuse(message, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature},
            mismatch(members_, op, peer, message.signature));
   }
@@ -113,6 +125,35 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     refuse(message, {.id = message.id, .answer = Grant::kUncalled, .signature = op.signature},
            uncalled(peer, rank(), message.signature));
   }
+}
+
+// Where ranks make their calls together, their numbers tell whether they still do, once one has met
+// another one on either side. (Before, ranks may as well have called without each other.)
+void Mailbox::noteMeeting(Inbound& message) {
+  if (!message.call || !isBetweenNeighbors(message.signature.kind) ||
+      message.signature.where != Where::kHost) {
+    return;
+  }
+  Lane& from = lane(message.source);
+  const bool is_unsure = std::exchange(from.has_unsure_in, false) || message.is_unsure;
+  const int64_t ahead = callsAhead(message.id, *message.call);
+  if (from.is_out_of_step || (is_unsure && !from.pace.isAsBefore(ahead))) {
+    from.is_out_of_step = true;
+    answer(message.source, {.id = message.id, .answer = Grant::kOutOfStep});
+  }
+}
+
+// (A call that is on a device on one side counts on the other side alone.)
+void Mailbox::noteMismatch(const Op& op, const Signature& theirs) {
+  if (op.isCall() && theirs.where == Where::kHost) {
+    for (Lane& lane : lanes_) {
+      lane.has_unsure_in = lane.has_unsure_out = true;
+    }
+  }
+}
+
+bool Mailbox::takeUnsure(int destination, int64_t tag) {
+  return tag < kNames && std::exchange(lane(destination).has_unsure_out, false);
 }
 
 void Mailbox::refuse(Inbound& message, const Grant& grant, const Failure& failure) {
@@ -204,6 +245,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   if (const auto message = expected_.take(peer, lineOf(frame), frame.tag)) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
+    noteMeeting(*message);
     stirred_.push_back(message->receiver);
     credit(peer, charge(*message));
     if (message->abandoned) {
@@ -234,6 +276,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.weight = frame.weight;
   message.sent = frame.sent;
   message.signature = frame.signature;
+  message.is_unsure = frame.is_unsure;
   message.has_second = phaseOf(frame.id) == Phase::kFirst;
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {

@@ -362,15 +362,27 @@ class Mailbox {
     const std::atomic<uint64_t>* their_offers_over;
     std::optional<Mapping> heap;  // the peer's, once it was looked for
     size_t unexpected_bytes = 0;
-    size_t abandoned = 0;    // messages that nobody waits for, and that have not come
-    Pace pace;               // of calls between neighbours
-    bool is_gone = false;    // the peer: nothing comes, and nobody hears
-    size_t uncredited = 0;   // bytes taken
-    size_t outstanding = 0;  // bytes sent
+    size_t abandoned = 0;  // messages that nobody waits for, and that have not come
+    Pace pace;             // of calls between neighbours
+    // Whether a call has met another one here since a message last came, or went: what has come
+    // since may be for another call than what it meets.
+    bool has_unsure_in = false;
+    bool has_unsure_out = false;
+    bool is_out_of_step = false;  // for good
+    bool is_gone = false;         // the peer: nothing comes, and nobody hears
+    size_t uncredited = 0;        // bytes taken
+    size_t outstanding = 0;       // bytes sent
     std::optional<Elsewhere> elsewhere;
   };
 
-  Expected expect(uint64_t receiver, int source, OpKind line, int64_t tag);
+  struct Receiver {
+    uint64_t sequence;
+    std::optional<uint64_t> call;
+  };
+  Expected expect(const Receiver& receiver, int source, OpKind line, int64_t tag);
+  void noteMeeting(Inbound& message);
+  void noteMismatch(const Op& op, const Signature& theirs);
+  bool takeUnsure(int destination, int64_t tag);
   // Null where it cannot be seen from here.
   const Mapping* heapOf(int peer);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
@@ -386,6 +398,8 @@ class Mailbox {
   [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
   void leave(const Inbound& message);
   Failure uncalled(int from, int to, const Signature& sent) const;
+  Failure outOfStep(int peer) const;
+  bool isOutOfStep(int peer) const { return lanes_[static_cast<size_t>(peer)].is_out_of_step; }
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
   // Stirs the operation whose message comes next.

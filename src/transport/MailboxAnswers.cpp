@@ -103,6 +103,7 @@ void Mailbox::hear(int peer, const Grant& grant) {
     default:
       break;
   }
+  from.is_out_of_step |= grant.answer == Grant::kOutOfStep;
   const auto found = from.unanswered.find(grant.id);
   if (found != from.unanswered.end()) {
     found->second->answer = grant;
@@ -114,6 +115,8 @@ void Mailbox::hear(int peer, const Grant& grant) {
     noteLateRefusal(peer, grant);
   } else if (grant.answer == Grant::kUncalled) {
     tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.signature)});
+  } else if (grant.answer == Grant::kOutOfStep) {
+    tellLater({operationOf(grant.id), outOfStep(peer)});
   }
 }
 
@@ -160,6 +163,15 @@ Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {
           "ranks do not agree on the edge " + number(from) + " -> " + number(to) + ": rank " +
               number(from) + " sent along it in " + name(sent) + details(sent) + ", and rank " +
               number(to) + " did not receive from it before the timeout"};
+}
+
+Failure Mailbox::outOfStep(int peer) const {
+  const int who = members_.global(peer);
+  return {Cause::kMismatch,
+          {who},
+          "rank " + std::to_string(who) +
+              " and this one have not made the same calls, since one of them has met another one "
+              "(Mismatch); make a new group"};
 }
 
 void Mailbox::giveUpOn(const RankSet& gone) {

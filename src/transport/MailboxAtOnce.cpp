@@ -20,6 +20,7 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
   Lane& to = lane(destination);
   Frame& slot = *to.out.slot();
   slot = frame;
+  slot.is_unsure = takeUnsure(destination, frame.tag);
   passage_.write(payloadOf(&slot), data.data, data.bytes);
   sendOff(destination, slot);
 }
@@ -30,9 +31,10 @@ const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, 
     return nullptr;
   }
   const Frame frame = *front;  // a damaged peer may write into it while it is read
+  const bool is_unsure = frame.is_unsure || lane(source).has_unsure_in || isOutOfStep(source);
   const bool fits =
-      frame.type == FrameType::kEager && frame.tag == tag && frame.signature == signature &&
-      frame.bytes == signature.bytes() &&
+      !is_unsure && frame.type == FrameType::kEager && frame.tag == tag &&
+      frame.signature == signature && frame.bytes == signature.bytes() &&
       !(isForEarlierCall(source, frame.tag, frame.id, calls) && isOverdue(frame.sent));
   if (!fits) {
     return nullptr;

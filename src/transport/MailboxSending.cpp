@@ -24,6 +24,7 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
   announcement_.sent = quartersNow();
+  announcement_.is_unsure = op.isCall() && mailbox.takeUnsure(message.destination, message.tag);
 }
 
 Mailbox::Departing::~Departing() {

@@ -7,7 +7,11 @@
 namespace bluefog {
 
 bool Mailbox::Answered::await_resume() const {
+  if (message_->answer.answer == Grant::kOutOfStep) {
+    throw mailbox_.outOfStep(peer_);
+  }
   if (message_->answer.answer == Grant::kRefused) {
+    mailbox_.noteMismatch(op_, message_->answer.signature);
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
   if (message_->answer.answer == Grant::kUncalled) {
@@ -41,6 +45,11 @@ std::vector<int> Mailbox::Reached::missing() const {
 }
 
 std::optional<Failure> Mailbox::Reached::brokenOff() const {
+  for (const Inbound* message : messages_) {
+    if (message->call && mailbox_.isOutOfStep(message->source)) {
+      return mailbox_.outOfStep(message->source);
+    }
+  }
   for (const Inbound* message : messages_) {
     if (message->state != Inbound::State::kComplete && message->broken_off) {
       return mailbox_.failureOf(message->source, *message->broken_off);

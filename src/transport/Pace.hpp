@@ -14,6 +14,7 @@ class Pace {
     is_even_ = is_even_ && ahead == ahead_.value_or(ahead);
     ahead_ = ahead;
   }
+  bool isAsBefore(int64_t ahead) const { return ahead == ahead_.value_or(0); }
   // Whether a call of the peer's, so far ahead, was meant for an earlier one of ours.
   bool isBehind(int64_t ahead) const { return is_even_ && ahead_ && ahead < *ahead_; }
 

@@ -27,6 +27,7 @@ struct Grant {
     kAccepted,
     kRefused,    // the receiver called something else: `signature`
     kUncalled,   // the receiver has called nothing that takes it, for as long as its timeout is
+    kOutOfStep,  // the receiver does not know any more which of the calls belong together
     kTaken,      // the receiver has read what was offered
     kWithdrawn,  // the receiver's operation has ended without it
     // Not answers, but said the same way:

@@ -58,9 +58,9 @@ def tests(name: str, limit: float, *args: str) -> Stage:
     return Stage(name, limit, pytest(name, *args))
 
 
-def several_at_once() -> list[str]:
+def several_at_once(most: int = 6) -> list[str]:
     """For tests that leave the GPU idle most of the time."""
-    at_once = min(5, (os.cpu_count() or 1) // 3)
+    at_once = min(most, (os.cpu_count() or 1) // 2)
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
 
@@ -96,10 +96,11 @@ def stages(capability: str) -> list[Stage]:
         Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
         tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
         tests("on_device", 150, *many, on("on_device"), on("agreement_on_device"), "-k", "cuda"),
-        tests("training", 100, *many, gpu("training"), gpu("nccl")),
+        tests(
+            "programs", 150, *several_at_once(8),
+            *map(gpu, ("training", "nccl", "graphs", "examples")),
+        ),
         tests("alone", 100, gpu("memory"), gpu("handles"), gpu("mishaps")),
-        tests("graphs", 60, *many, gpu("graphs")),
-        tests("examples", 60, *many, gpu("examples")),
         tests("windows", 150, *many, on("windows_on_device"), "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(

@@ -84,8 +84,9 @@ def neighbor_allreduce(
         dst_weights: makes the graph of this call dynamic: this rank sends to these group ranks and
             receives from those of `src_weights`, whatever the topology says; the ranks must agree
             edge by edge. A mapping scales what is sent to each; a list is a mapping to 1.
-        enable_topo_check: first ask all ranks of the group whether they agree on the edges of this
-            call. Then each of them must make it; for finding an error, it costs an all_gather.
+        enable_topo_check: with `dst_weights`, first ask all ranks of the group whether they agree
+            on the edges of this call (whether they have one topology is not asked). Then each of
+            them must make it; for finding an error, it costs an all_gather.
         name: calls match by edge, name and order; one name must not be in flight twice.
         group: the process group; None, the default one.
         async_op: return a Work at once; after its wait() the average is `work.result()[0]`, or, of

@@ -129,6 +129,7 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
   try {
     const Meeting meeting = meet(call, 1, false, deadline, Engine::Who::kCaller);
     await(*meeting.op);
+    has_mismatch_ |= meeting.op->error != nullptr;
     raiseErrorOf(*meeting.op);
     progress = Progress::kAsks;
     agreement = agreeWithPartners(call, deadline);
@@ -220,6 +221,8 @@ Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
   const auto giveUpWith = [&](int partner) { giveUp(partner, deadline); };
   const auto judge = [&](const Asked& asked) {
     if (asked.op->error) {
+      const std::optional<Error> error = errorIn(asked.op->error);
+      has_mismatch_ |= error && error->cause() == Cause::kMismatch;
       agreement.add(frontend_.raised(asked.op->error));
       giveUpWith(asked.partner);
     } else if (asked.told->theirs.data.call == kRefused) {
@@ -272,6 +275,7 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
     }
   }
   ++calls_;
+  mismatches_ += std::exchange(has_mismatch_, false) ? 1 : 0;
   std::vector<Asked> all;
   for (size_t i = 0; i < call.edges.partners.size(); ++i) {
     const int partner = call.edges.partners[i];
@@ -280,7 +284,9 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
       answer(call, partner, kRefused, deadline);
       continue;
     }
-    Notice own{{.call = calls_, .limit_ms = deadline.limit().count()}};
+    Notice own{{.call = calls_,
+                .limit_ms = deadline.limit().count(),
+                .is_unsure = isUnsureOf(partner) ? 1 : 0}};
     if (i < call.edges.destinations.size()) {
       own.weight = call.edges.destinations[i].weight;
       own.data.rows = call.rows.empty() ? 0 : call.rows[i];
@@ -364,16 +370,19 @@ void Accord::confirm(const Call& call, Agreement& agreement) {
   }
   const auto judge = [&](const Asked& asked) {
     const int64_t ours = asked.told->theirs.data.call;
-    const int64_t ahead = agreement.told().at(asked.partner).data.call - calls_;
+    const Notice::Data& theirs = agreement.told().at(asked.partner).data;
+    const int64_t ahead = theirs.call - calls_;
+    const bool is_as_before = ahead == steps_[asked.partner].ahead;
+    const bool is_unsure = theirs.is_unsure != 0 || isUnsureOf(asked.partner);
     if (asked.op->error) {
       dropFailed(call, agreement, asked);
     } else if (ours == kGivenUp) {
-      dropGivenUp(call, agreement, asked.partner, ahead == ahead_[asked.partner]);
-    } else if (ours != calls_) {
+      dropGivenUp(call, agreement, asked.partner, is_as_before);
+    } else if (ours != calls_ || (is_unsure && !is_as_before)) {
       loseStepWith({asked.partner});
       agreement.drop(asked.partner, notInStep(call, asked.partner));
     } else {
-      ahead_[asked.partner] = ahead;
+      steps_[asked.partner] = {ahead, mismatches_};
     }
   };
   hear(

@@ -86,6 +86,7 @@ class Accord {
   void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
+  bool isUnsureOf(int rank) { return steps_[rank].mismatches != mismatches_; }
   bool isOutOfStep(int rank) const { return out_of_step_.count(rank) > 0; }
   void loseStepWith(const std::vector<int>& ranks) {
     out_of_step_.insert(ranks.begin(), ranks.end());
@@ -102,8 +103,15 @@ class Accord {
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
   int64_t calls_ = 0;
-  std::map<int, int64_t> ahead_;  // by how many each rank was in the last call with it
-  std::set<int> out_of_step_;     // these may have exchanged once less, or more, than this rank
+  int64_t mismatches_ = 0;     // in how many of the calls before
+  bool has_mismatch_ = false;  // in the last one
+  // What was so when a rank and this one last agreed: by how many calls it was ahead.
+  struct Step {
+    int64_t ahead = 0;
+    int64_t mismatches = 0;
+  };
+  std::map<int, Step> steps_;
+  std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
 };
 
 }  // namespace bluefog
