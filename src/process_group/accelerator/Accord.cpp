@@ -370,19 +370,20 @@ void Accord::confirm(const Call& call, Agreement& agreement) {
   }
   const auto judge = [&](const Asked& asked) {
     const int64_t ours = asked.told->theirs.data.call;
-    const Notice::Data& theirs = agreement.told().at(asked.partner).data;
-    const int64_t ahead = theirs.call - calls_;
-    const bool is_as_before = ahead == steps_[asked.partner].ahead;
-    const bool is_unsure = theirs.is_unsure != 0 || isUnsureOf(asked.partner);
+    const Notice& theirs = agreement.told().at(asked.partner);
+    const int64_t ahead = theirs.data.call - calls_;
+    const int64_t in_all = ahead + theirs.ahead_on_host;
+    Step& before = steps_[asked.partner];
+    const bool is_unsure = theirs.data.is_unsure != 0 || isUnsureOf(asked.partner);
     if (asked.op->error) {
       dropFailed(call, agreement, asked);
     } else if (ours == kGivenUp) {
-      dropGivenUp(call, agreement, asked.partner, is_as_before);
-    } else if (ours != calls_ || (is_unsure && !is_as_before)) {
+      dropGivenUp(call, agreement, asked.partner, ahead == before.ahead);
+    } else if (ours != calls_ || (is_unsure && in_all != before.ahead_in_all)) {
       loseStepWith({asked.partner});
       agreement.drop(asked.partner, notInStep(call, asked.partner));
     } else {
-      steps_[asked.partner] = {ahead, mismatches_};
+      before = {ahead, in_all, mismatches_};
     }
   };
   hear(

@@ -105,9 +105,11 @@ class Accord {
   int64_t calls_ = 0;
   int64_t mismatches_ = 0;     // in how many of the calls before
   bool has_mismatch_ = false;  // in the last one
-  // What was so when a rank and this one last agreed: by how many calls it was ahead.
+  // What was so when a rank and this one last agreed: by how many calls it was ahead, and with
+  // those of the host's tensors.
   struct Step {
     int64_t ahead = 0;
+    int64_t ahead_in_all = 0;
     int64_t mismatches = 0;
   };
   std::map<int, Step> steps_;
