@@ -370,7 +370,11 @@ def along_other_edges(
             "average": partial(bluefog_pg.neighbor_allreduce, group=group),
             "machines": partial(bluefog_pg.hierarchical_neighbor_allreduce, group=group),
             "gossip": partial(bluefog_pg.pair_gossip, target_rank=1, group=group),
-        }
+            "ring": partial(
+                bluefog_pg.neighbor_allreduce, self_weight=1.0, src_weights={1: 1.0, 3: 1.0},
+                dst_weights=[1, 3], group=group,
+            ),
+        }  # fmt: skip
         for step in range(7):
             call = calls[odd if (step, rank) == (1, 0) else usual]
             x, outs, begin = torch.full((n,), 12.0 * step + rank), list[Any](), time.monotonic()
@@ -385,7 +389,7 @@ def along_other_edges(
 @pytest.mark.parametrize("n", [4, 40_000])
 @pytest.mark.parametrize(
     ("usual", "odd"),
-    [("average", "gossip"), ("average", "machines"), ("machines", "gossip")],
+    [("average", "gossip"), ("average", "machines"), ("machines", "gossip"), ("machines", "ring")],
 )
 def test_nothing_is_averaged_of_two_calls(
     pool: harness.Pool, usual: str, odd: str, n: int, pause: float

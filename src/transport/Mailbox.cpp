@@ -110,8 +110,15 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     throw outOfStep(peer);
   }
   if (message.signature != op.signature) {
-    noteMismatch(op, message.signature);
-    refuse(message, {.id = message.id, .answer = Grant::kRefused, .signature = op.signature},
+    const bool is_of_calls = op.isCall() && message.signature.where == Where::kHost;
+    if (is_of_calls) {
+      noteMismatch();
+    }
+    refuse(message,
+           {.id = message.id,
+            .answer = Grant::kRefused,
+            .signature = op.signature,
+            .is_of_calls = is_of_calls},
            mismatch(members_, op, peer, message.signature));
   }
   if (!op.isCall()) {
@@ -143,12 +150,9 @@ void Mailbox::noteMeeting(Inbound& message) {
   }
 }
 
-// (A call that is on a device on one side counts on the other side alone.)
-void Mailbox::noteMismatch(const Op& op, const Signature& theirs) {
-  if (op.isCall() && theirs.where == Where::kHost) {
-    for (Lane& lane : lanes_) {
-      lane.has_unsure_in = lane.has_unsure_out = true;
-    }
+void Mailbox::noteMismatch() {
+  for (Lane& lane : lanes_) {
+    lane.has_unsure_in = lane.has_unsure_out = true;
   }
 }
 

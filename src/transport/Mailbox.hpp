@@ -381,7 +381,7 @@ class Mailbox {
   };
   Expected expect(const Receiver& receiver, int source, OpKind line, int64_t tag);
   void noteMeeting(Inbound& message);
-  void noteMismatch(const Op& op, const Signature& theirs);
+  void noteMismatch();
   bool takeUnsure(int destination, int64_t tag);
   // Null where it cannot be seen from here.
   const Mapping* heapOf(int peer);

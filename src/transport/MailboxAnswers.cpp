@@ -104,6 +104,9 @@ void Mailbox::hear(int peer, const Grant& grant) {
       break;
   }
   from.is_out_of_step |= grant.answer == Grant::kOutOfStep;
+  if (grant.is_of_calls) {
+    noteMismatch();
+  }
   const auto found = from.unanswered.find(grant.id);
   if (found != from.unanswered.end()) {
     found->second->answer = grant;

@@ -11,7 +11,6 @@ bool Mailbox::Answered::await_resume() const {
     throw mailbox_.outOfStep(peer_);
   }
   if (message_->answer.answer == Grant::kRefused) {
-    mailbox_.noteMismatch(op_, message_->answer.signature);
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
   if (message_->answer.answer == Grant::kUncalled) {
