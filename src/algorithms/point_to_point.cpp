@@ -10,7 +10,9 @@ class Made final : public Awaitable {
  public:
   Made(const Op& op, size_t index) : op_(op), index_(index) {}
   bool ready() override { return op_.outgoing[index_].is_ready; }
-  bool sleeps() const override { return !op_.outgoing[index_].is_ready; }  // its own script wakes it
+  bool sleeps() const override {
+    return !op_.outgoing[index_].is_ready;
+  }  // its own script wakes it
   std::vector<int> missing() const override { return {}; }
   void await_resume() {}
 
