@@ -347,11 +347,28 @@ def test_averages_of_machines_after_one_that_did_not_meet(pool: harness.Pool, ho
     neighbours = {0: [0, 1, 2], 1: [0, 1, 3], 2: [0, 2, 3], 3: [1, 2, 3]}
     for rank, (first, second, *later) in enumerate(pool.run(among_machines, how, world=4)):
         assert first == (1.5, 1.5)
-        if how != "late" or rank != 0:
+        if how == "of machines" and rank == 3 and not isinstance(second, inrank.Raised):
+            assert second == (14.0, 14.0)  # its neighbours sent before they heard of it
+        elif how != "late" or rank != 0:
             harness.raised(second, "CollectiveTimeout" if how == "late" else "Mismatch")
         mean = sum(neighbours[rank]) / 3 if how == "of machines" else 1.5
         want = [12.0 * step + (mean if step % 2 else 1.5) for step in range(2, 6)]
         assert later == [pytest.approx((x, x)) for x in want]
+
+
+def of_unlike_machines(rank: int, world: int) -> inrank.Raised | None:
+    import bluefog_pg
+
+    each = world if rank == 0 else 2
+    with group_of_machines(each) as group:
+        full = bluefog_pg.topology_util.FullyConnectedGraph(world // each)
+        bluefog_pg.set_machine_topology(full, group=group)
+        return inrank.catch(bluefog_pg.hierarchical_neighbor_allreduce, torch.ones(8), group=group)
+
+
+def test_ranks_that_see_other_machines(pool: harness.Pool) -> None:
+    for error in pool.run(of_unlike_machines, world=4):
+        harness.raised(error, "Mismatch")
 
 
 def along_other_edges(

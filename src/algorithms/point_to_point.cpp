@@ -10,9 +10,8 @@ class Made final : public Awaitable {
  public:
   Made(const Op& op, size_t index) : op_(op), index_(index) {}
   bool ready() override { return op_.outgoing[index_].is_ready; }
-  bool sleeps() const override {
-    return !op_.outgoing[index_].is_ready;
-  }  // its own script wakes it
+  // The operation's own script makes it.
+  bool sleeps() const override { return !op_.outgoing[index_].is_ready; }
   std::vector<int> missing() const override { return {}; }
   void await_resume() {}
 

@@ -33,8 +33,9 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
       Memory{{{Flat::input(input)}, {Flat::output(output)}},
              std::vector<std::byte>(largestPart(static_cast<size_t>(input.numel()), locals.size()) *
                                     input.element_size())});
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf(kind, input),
-                                 deadline(c10d::kUnsetTimeout));
+  Signature signature = signatureOf(kind, input);
+  signature.detail = locals.size();  // else ranks of unlike machines would send unlike parts
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
   Hierarchy hierarchy;
   hierarchy.locals = locals;
   hierarchy.local_rank = static_cast<int>(self - locals.begin());

@@ -39,10 +39,7 @@ Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
 
 Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
   if (!std::exchange(first.has_second, false)) {
-    throw Failure{Cause::kMismatch,
-                  {members_.global(first.source)},
-                  "ranks do not agree on which of them share a machine with rank " +
-                      std::to_string(members_.global(first.source))};
+    throw damaged(members_, first.source, "a message");
   }
   return expect({first.receiver, {}}, first.source, first.signature.kind,
                 static_cast<int64_t>(first.id));
