@@ -58,6 +58,9 @@ class Accord {
                     const std::function<WorkPtr(Deal&)>& exchange);
 
  private:
+  // A partner has told that it calls, and how long it waits for its other partners from then on.
+  static constexpr std::chrono::milliseconds kSlack{5000};
+
   struct Asked;
   struct Meeting;
   class Turn;
@@ -67,6 +70,7 @@ class Accord {
   Agreement agreeWithAll(const Call& call, Deadline deadline);
   void leave(const Call& call, Progress progress, Deadline deadline);
   Agreement agreeWithPartners(const Call& call, Deadline deadline);
+  static Deadline endOfAll(Deadline deadline);
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
   std::vector<int> whoFails(const Meeting& meeting) const;
   void raiseErrorOf(const Op& op) const;
@@ -82,6 +86,7 @@ class Accord {
             const std::function<void(const Asked&)>& judge, const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
   void giveUp(int partner, Deadline deadline);
+  void giveUpAll(const Call& call, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement);
   void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
