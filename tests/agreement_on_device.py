@@ -36,9 +36,7 @@ def averaged(x: torch.Tensor, **edges: Any) -> Any:
     """What comes of a tensor, of one value, or is raised."""
     import bluefog_pg
 
-    outs = list[float]()
-    error = inrank.catch(lambda: outs.append(bluefog_pg.neighbor_allreduce(x, **edges)[0].item()))
-    return error or outs[0]
+    return inrank.outcome(lambda: bluefog_pg.neighbor_allreduce(x, **edges)[0].item())
 
 
 def given_up(device: Any, rank: int, _world: int, how: str) -> list[Any]:

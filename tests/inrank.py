@@ -111,6 +111,12 @@ def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
     return None
 
 
+def outcome(call: Callable[..., Any], *args: Any) -> Any:
+    """What it gives, or has raised."""
+    outs = list[Any]()
+    return catch(lambda: outs.append(call(*args))) or outs[0]
+
+
 @contextlib.contextmanager
 def logged() -> Iterator[list[str]]:
     """What bluefog_pg's logger is told meanwhile."""

@@ -17,6 +17,12 @@ MACHINE_SIZE = "BLUEFOG_NODES_PER_MACHINE"
 Group = Any
 
 
+def extremes(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tuple[float, float]:
+    """The least and the greatest of what it gives for that."""
+    out = call(x)
+    return out.min().item(), out.max().item()
+
+
 @contextmanager
 def group_of_machines(each: int, limit: float = 30) -> Iterator[Group]:
     """Of all ranks, so many of them on each machine. They leave it together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch.distributed as dist
 
 import harness
 import inrank
+from operations import extremes
 
 pytestmark = harness.only_bluefog
 
@@ -70,9 +72,9 @@ def late_after_pairs(rank: int, world: int, n: int, late: int) -> list[Any]:
         if step == 0 and rank == late:
             time.sleep(3.0 * harness.SLOW)
         x = torch.full((n,), 10.0 * step + rank)
-        outs = list[Any]()
-        error = inrank.catch(lambda: outs.append(bluefog_pg.neighbor_allreduce(x, group=group)))  # noqa: B023
-        told.append(error or (outs[0].min().item(), outs[0].max().item()))
+        told.append(
+            inrank.outcome(extremes, partial(bluefog_pg.neighbor_allreduce, group=group), x)
+        )
         if step == 0:
             dist.barrier()
     dist.destroy_process_group(group)

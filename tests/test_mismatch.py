@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from operations import group_of_machines
+from operations import extremes, group_of_machines
 
 pytestmark = harness.only_bluefog
 
@@ -334,9 +334,8 @@ def among_machines(rank: int, world: int, how: str) -> list[Any]:
             if is_odd and how == "late":
                 time.sleep(3.0 * harness.SLOW)
             call = odd if is_odd and how != "late" else (of_machines, usual)[step % 2]
-            x, outs = torch.full((40_000,), 12.0 * step + rank), list[Any]()
-            error = inrank.catch(lambda: outs.append(call(x)))  # noqa: B023
-            told.append(error or (outs[0].min().item(), outs[0].max().item()))
+            x = torch.full((40_000,), 12.0 * step + rank)
+            told.append(inrank.outcome(extremes, call, x))
             if step == 1:
                 dist.barrier()
     return told
@@ -394,9 +393,8 @@ def along_other_edges(
         }  # fmt: skip
         for step in range(7):
             call = calls[odd if (step, rank) == (1, 0) else usual]
-            x, outs, begin = torch.full((n,), 12.0 * step + rank), list[Any](), time.monotonic()
-            error = inrank.catch(lambda: outs.append(call(x)))  # noqa: B023
-            told.append(error or (outs[0].min().item(), outs[0].max().item()))
+            begin = time.monotonic()
+            told.append(inrank.outcome(extremes, call, torch.full((n,), 12.0 * step + rank)))
             time.sleep(max(0.0, begin + pause - time.monotonic()))
         dist.barrier()
     return told

@@ -170,7 +170,7 @@ void addWindows(py::module_& module) {
           "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
           py::arg("op"), Release())
       .def("reopen", &WindowBluefog::reopen, Release())
-      .def("note_opened", &WindowBluefog::noteOpened)
+      .def("note_opened", &WindowBluefog::noteOpened, Release())
       .def("note_freed", &WindowBluefog::noteFreed)
       .def("abandon", &WindowBluefog::abandon, Release());
 

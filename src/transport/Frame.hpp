@@ -74,6 +74,9 @@ struct Signature {
     return agreed(*this) == agreed(other);
   }
   size_t bytes() const { return count * width(dtype); }
+  // A call that all ranks make equally often where they call the same. (Of a device's tensors,
+  // ranks that have more neighbours have more operations.)
+  bool isCall() const { return isBetweenNeighbors(kind) && where == Where::kHost; }
 };
 
 // For Signature::detail, of the sizes that ranks pass.

@@ -107,7 +107,7 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     throw outOfStep(peer);
   }
   if (message.signature != op.signature) {
-    const bool is_of_calls = op.isCall() && message.signature.where == Where::kHost;
+    const bool is_of_calls = op.isCall() && message.signature.isCall();
     if (is_of_calls) {
       noteMismatch();
     }
@@ -134,8 +134,7 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
 // Where ranks make their calls together, their numbers tell whether they still do, once one has met
 // another one on either side. (Before, ranks may as well have called without each other.)
 void Mailbox::noteMeeting(Inbound& message) {
-  if (!message.call || !isBetweenNeighbors(message.signature.kind) ||
-      message.signature.where != Where::kHost) {
+  if (!message.call || !message.signature.isCall()) {
     return;
   }
   Lane& from = lane(message.source);

@@ -391,8 +391,8 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
-  // Whether such a message was meant for an earlier call than that of this number; and whether its
-  // sender has waited in vain since.
+  // Whether a message of that tag and id was meant for an earlier call than that of this number;
+  // and whether who sent it then has waited in vain.
   bool isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const;
   bool isOverdue(uint16_t sent) const;
   [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);

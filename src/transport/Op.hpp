@@ -73,11 +73,7 @@ struct Op {
   // program, by the engine's own.
   std::function<void(Op&)> finished;
 
-  // A call that all ranks make equally often where they call the same. (Of a device's tensors,
-  // ranks that have more neighbours have more operations.)
-  bool isCall() const {
-    return isBetweenNeighbors(signature.kind) && signature.where == Where::kHost;
-  }
+  bool isCall() const { return signature.isCall(); }
   bool hasEnded() const { return done.load(std::memory_order_acquire); }
   // Whether its end may call back into the program. Settled once, by who first asks for a future of
   // it, or finds that it has ended; told to all others.

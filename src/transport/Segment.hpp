@@ -40,7 +40,8 @@ struct Grant {
   Answer answer = kNone;
   GivenUp given_up = {};     // kWithdrawn, kBrokenOff
   Signature signature = {};  // what the receiver called, for the message of a refusal
-  bool is_of_calls = false;  // kRefused: whether both ranks count what has met: see Op::isCall
+  bool is_of_calls =
+      false;  // kRefused: whether both ranks count what has met: see Signature::isCall
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be
