@@ -47,12 +47,13 @@ WINDOW_TESTS = $(addprefix tests/test_,windows.py window_making.py window_tensor
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)
 
-# torch's own distributed tests and more, run against a named backend.
+# torch's own distributed tests and more, run against a named backend. They leave their stores' files behind.
 SUITES ?= ../shared/c10d
 RUN_SUITES = OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt
 suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
-	$(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4
-	$(RUN_SUITES) --suite dist --world 2
+	export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && \
+	$(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 && \
+	$(RUN_SUITES) --suite dist --world 2 && \
 	$(RUN_SUITES) --suite dist --world 3
 
 $(SUITES)/run.py:

@@ -32,6 +32,10 @@ def interrupt_in(seconds: float) -> None:
     threading.Timer(seconds * harness.SLOW, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+def listed(call: Callable[[torch.Tensor], Any], x: torch.Tensor) -> Any:
+    return call(x).cpu().tolist()
+
+
 def averaged(x: torch.Tensor, **edges: Any) -> Any:
     """What comes of a tensor, of one value, or is raised."""
     import bluefog_pg
@@ -249,9 +253,7 @@ def left_early(device: Any, rank: int, world: int) -> list[Any]:
                 interrupt_in(0.5)
             if rank == (1 if world > 2 else 0):
                 pause(1.5)
-        outs = list[Any]()
-        error = inrank.catch(lambda: outs.append(average(x)))  # noqa: B023 (called here)
-        told.append(error or outs[0].cpu().tolist())
+        told.append(inrank.outcome(listed, average, x))
     return told
 
 
@@ -301,9 +303,7 @@ def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
         is_odd = step == 1 and rank == world - 1
         n = 3 * (rank + 1) if step == 2 else 6
         x = torch.full((n,), 10.0 * step + rank, device=device.name)
-        outs = list[Any]()
-        error = inrank.catch(lambda: outs.append((calls[how] if is_odd else average)(x)))  # noqa: B023
-        told.append(error or outs[0].cpu().tolist())
+        told.append(inrank.outcome(listed, calls[how] if is_odd else average, x))
     return told
 
 
@@ -420,15 +420,14 @@ def full_for_once(device: Any, rank: int, _world: int) -> list[Any]:
             x = torch.full((3,), 10.0 * number + rank, device=device.name)
             if rank == 0:
                 os.environ["SIMULATED_FULL"] = str(number)
-            outs = list[float]()
-            error = inrank.catch(lambda: outs.append(last(call(x))))  # noqa: B023
+            outcome = inrank.outcome(last, call, x)
             os.environ.pop("SIMULATED_FULL", None)
-            told.append((error or outs[0], last(call(x))))
+            told.append((outcome, last(call, x)))
     return told
 
 
-def last(outs: Any) -> float:
-    value: float = outs[-1].cpu().flatten()[0].item()
+def last(call: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
+    value: float = call(x)[-1].cpu().flatten()[0].item()
     return value
 
 

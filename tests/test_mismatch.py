@@ -300,9 +300,8 @@ def unlike(rank: int, world: int, how: str) -> list[Any]:
     for step in range(6):
         x = torch.full((4,), 10.0 * step + rank)
         is_odd = step == 1 and rank == world - 1
-        call = calls[how] if is_odd else lambda x: average(x, group=group)
-        outs = list[Any]()
-        told.append(inrank.catch(lambda: outs.append(call(x))) or outs[0].tolist())  # noqa: B023
+        call = calls[how] if is_odd else lambda x: average(x, group=group).tolist()
+        told.append(inrank.outcome(call, x))
     dist.barrier()
     dist.destroy_process_group(group)
     return told

@@ -287,11 +287,7 @@ def uncalled(rank: int, world: int, many: bool) -> list[Any]:
         x = torch.tensor([value])
         weights = {"self_weight": 0.0, "src_weights": dict.fromkeys(of, 1.0), "dst_weights": to}
         call = bluefog_pg.neighbor_allreduce
-        outs = list[float]()
-        error = inrank.catch(
-            lambda: outs.append(call([x, x] if many else x, **weights, group=group)[0].item())
-        )
-        return error or outs[0]
+        return inrank.outcome(lambda: call([x, x] if many else x, **weights, group=group)[0].item())
 
     average(0.0, [1 - rank], [1 - rank])
     told = [average(10.0, [1] if rank == 0 else [], [])]

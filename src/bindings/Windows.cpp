@@ -115,8 +115,7 @@ void addWindows(py::module_& module) {
                              })
       .def_property_readonly("tensor", &WindowBluefog::tensor)
       .def_property_readonly("p", &WindowBluefog::p)
-      .def_property_readonly("ticket",
-                             [](WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
+      .def("ticket", [](WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
       .def(
           "reach_out",
           [](WindowBluefog& self, const std::vector<std::string>& tickets,

@@ -128,7 +128,7 @@ def _reach_out(
 ) -> tuple[_Direct, Exception | None]:
     """Collective. Both sides of an edge must have opened the other's memory."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
-    ticket = torch.frombuffer(bytearray(made.ticket), dtype=torch.uint8)
+    ticket = torch.frombuffer(bytearray(made.ticket()), dtype=torch.uint8)
     tickets = ticket.new_empty(member.size, ticket.numel())
     all_gather(tickets.view(-1), ticket, group=member.group)
     slots: list[int] = []
