@@ -351,3 +351,39 @@ def test_a_fence_waits_for_what_was_interrupted() -> None:
         (error, _), (_, changes) = ranks.values().values()
     harness.raised(error, "KeyboardInterrupt")
     assert changes == 1
+
+
+def interrupted_on_the_way(rank: int, world: int) -> list[Any]:
+    """The others hold the mutexes that rank 0's put requires, when Ctrl-C comes."""
+    import bluefog_pg as bf
+
+    bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
+    window = bf.Window(torch.zeros(4), "w", zero_init=True)
+    error = None
+    if rank == 0:
+        dist.barrier()
+        inrank.mark("begins")
+        error = inrank.catch(window.put, torch.ones(4), require_mutex=True)
+        inrank.mark("interrupted")
+    else:
+        with window.mutex(for_self=True):
+            dist.barrier()
+            inrank.gate("interrupted")
+    window.fence()
+    versions = window.versions()
+    window.free()
+    return [error, sum(versions.values())]
+
+
+@on_one_host_and_several
+def test_ctrl_c_ends_a_call_with_several_ranks(is_apart: bool) -> None:
+    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
+        ranks.start(interrupted_on_the_way, world=3, store="s")
+        ranks.at("begins", 0)
+        time.sleep(0.2)
+        ranks.interrupt(0)
+        ranks.at("interrupted", 0)
+        ranks.open("interrupted")
+        (error, _), *others = ranks.values().values()
+    assert harness.raised(error, "KeyboardInterrupt").took() < harness.WITHIN
+    assert others == [[None, 0]] * 2

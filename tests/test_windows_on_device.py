@@ -67,13 +67,17 @@ def test_what_one_side_alone_can_open_is_closed(run: Run, device: str) -> None:
         assert not set(here_after) & set(there_after)
 
 
-def test_calls_under_a_mutex_have_ended_when_it_is_let_go(run: Run) -> None:
-    assert run(windows_on_device.guarded, 2) == [True, True]
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_under_a_mutex_have_ended_when_it_is_let_go(run: Run, device: str, way: str) -> None:
+    if way.startswith("not"):
+        simulated_alone(device, "it can be told so")
+    assert run(windows_on_device.guarded, 2, **WAYS[way]) == [True, True]
 
 
 def test_what_is_refused(run: Run, device: str) -> None:
     for told in run(windows_on_device.refused, 2):
-        harness.raised(told["a CPU's"], "ValueError", text="win_put: the tensor is on device cpu")
+        text = f"win_put 'w': the tensor is on cpu, the window's on {device}:0"
+        harness.raised(told["a CPU's"], "ValueError", text=text)
         harness.raised(told["freed"], "ValueError", text="the window was freed")
         harness.raised(
             told["devices differ"],

@@ -26,20 +26,23 @@ def ring_window(device: Any, world: int, value: float) -> Any:
 
 
 def guarded(device: Any, rank: int, world: int) -> bool:
-    """Rank 0 puts, under a mutex that it holds, what a slow kernel makes, and lets that go: whether
-    it is done then, and rank 1's slot does not change while that holds the mutex."""
+    """Rank 0 begins calls under a mutex, after a slow kernel, and lets that go: whether they are
+    done then, and rank 1's slot does not change while that holds the mutex."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
     window = bluefog_pg.Window(torch.zeros(N, device=device.name), "w", zero_init=True)
-    dist.barrier()
+    x = torch.empty(N, device=device.name)
     if rank == 0:
         with window.mutex():
-            x = torch.empty(N, device=device.name)
+            dist.barrier()
             device.fill(x, 1.0, SLOW_KERNEL)
             put, got = window.put(x, async_op=True), window.get(async_op=True)
-            dist.barrier()
         is_good = put.is_completed() and got.is_completed()
+        with window.mutex(for_self=True):
+            device.fill(x, 1.0, SLOW_KERNEL)
+            got = window.get(async_op=True)
+        is_good &= got.is_completed()
     else:
         dist.barrier()
         with window.mutex(for_self=True):

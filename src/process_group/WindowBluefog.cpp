@@ -139,9 +139,9 @@ Window& WindowBluefog::opened(const char* op) const {
 }
 
 void WindowBluefog::check(const char* op, const at::Tensor& tensor) const {
-  validate(op).tensor(tensor, "the tensor");
   TORCH_CHECK_VALUE(tensor.device() == tensor_.device(), label_.who(op), "the tensor is on ",
                     tensor.device(), ", the window's on ", tensor_.device());
+  validate(op).tensor(tensor, "the tensor");
   TORCH_CHECK_VALUE(tensor.sizes() == sizes_ && tensor.scalar_type() == tensor_.scalar_type(),
                     label_.who(op), "the tensor is ", typeName(tensor), tensor.sizes(),
                     ", the window's ", typeName(tensor_), at::IntArrayRef(sizes_));

@@ -98,7 +98,7 @@ class WindowBluefog {
     bool async_op;
   };
   // Where it is asynchronous: what may still be under way, with a copy of what is to be sent; ended
-  // where a mutex is required. Otherwise null.
+  // where a mutex is required, or this thread holds one. Otherwise null.
   WorkPtr put(const at::Tensor& tensor, const Ranks& destinations, const PutOptions& opts);
   WorkPtr get(const Ranks& sources, bool require_mutex, bool with_p, bool async_op);
   // Until all that was begun has ended, well or not.
@@ -156,15 +156,21 @@ class WindowBluefog {
   std::optional<Slot> slotAt(int rank, const WindowPart& part) const;
   const std::byte* tensorAt(int rank) const;
   std::unique_ptr<Reach> messagesTo(int rank);
+  struct Way {
+    bool is_async;
+    bool is_guarded;  // each part ends before the next one begins, or the call returns
+
+    bool goesOn() const { return is_async && !is_guarded; }
+    Engine::Who whoWaits() const { return goesOn() ? Engine::Who::kEngine : Engine::Who::kCaller; }
+  };
+  Way wayOf(const Ranks& others, bool async_op, bool require_mutex) const;
   // Begins `what` with each of the ranks that live.
   using What = std::function<Rest(const WeightedRank&)>;
-  enum class Pace : uint8_t { kWaits, kReturns, kBegins };  // kBegins: in another thread
-  Pace paceOf(const Ranks& owners, bool async_op, bool require_mutex) const;
-  WorkPtr with(const char* op, const Ranks& ranks, Pace pace, What what);
+  WorkPtr with(const char* op, const Ranks& ranks, const Way& way, What what);
   WorkPtr withLater(const char* op, const Ranks& ranks, What what);
   WindowBegun begin(const char* op, const Ranks& ranks, const What& what);
   WindowWork::Means worksMeans(const char* op) const;
-  Rest begun(Rest rest, bool is_waited_for);
+  Rest begun(Rest rest, const Way& way);
   SlotMutex* mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
   Validate validate(const char* op) const;

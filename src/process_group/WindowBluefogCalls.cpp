@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/Deadline.hpp"
+#include "core/Interruption.hpp"
 #include "process_group/Flat.hpp"
 #include "process_group/WindowBluefog.hpp"
 #include "process_group/WindowValues.hpp"
@@ -16,10 +17,6 @@ namespace {
 
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
-Engine::Who whoWaits(bool is_caller) {
-  return is_caller ? Engine::Who::kCaller : Engine::Who::kEngine;
-}
-
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
@@ -53,6 +50,8 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
         return false;
       }
       fail(std::current_exception());
+    } catch (const Interruption&) {
+      throw;
     } catch (const std::exception&) {  // of a device
       fail(std::current_exception());
     }
@@ -71,41 +70,39 @@ WindowWork::Means WindowBluefog::worksMeans(const char* op) const {
   return {means_.engine, means_.interrupt, label_.who(op), drops_};
 }
 
-// What another thread does would not be done when this one lets a mutex go.
-WindowBluefog::Pace WindowBluefog::paceOf(const Ranks& owners, bool async_op,
-                                          bool require_mutex) const {
-  if (!async_op) {
-    return Pace::kWaits;
-  }
-  const bool is_guarded =
-      require_mutex || std::any_of(owners.begin(), owners.end(), [this](const WeightedRank& owner) {
-        return mutexes_.isMine({owner.rank, label_.members.rank});
-      });
-  return stream_ && !is_guarded ? Pace::kBegins : Pace::kReturns;
+// What is under way when this thread lets a mutex go would not be guarded by it. (A call that is
+// waited for has ended then.)
+WindowBluefog::Way WindowBluefog::wayOf(const Ranks& others, bool async_op,
+                                        bool require_mutex) const {
+  const auto is_held = [this, self = label_.members.rank](const WeightedRank& other) {
+    return mutexes_.isMine({other.rank, self}) || mutexes_.isMine({self, other.rank});
+  };
+  return {async_op,
+          require_mutex || (async_op && std::any_of(others.begin(), others.end(), is_held))};
 }
 
-WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, Pace pace,
+WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, const Way& way,
                                            What what) {
   const c10::OptionalDeviceGuard guard = onDevice();
-  if (pace == Pace::kBegins) {
+  if (way.goesOn() && stream_) {
     return withLater(op, ranks, std::move(what));
   }
   if (stream_) {
     stream_->catchUp(op);
   }
   WindowBegun begun = begin(op, ranks, what);
-  const bool is_async = pace == Pace::kReturns;
-  if (!is_async && begun.dead.empty() && begun.rests.empty() && !begun.failure) {
+  if (!way.is_async && begun.dead.empty() && begun.rests.empty() && !begun.failure) {
     return nullptr;
   }
-  if (is_async && begun.failure) {
+  if (way.is_async && begun.failure) {
     std::rethrow_exception(begun.failure);
   }
   auto work = std::make_shared<WindowWork>(worksMeans(op), std::move(begun));
-  if (!is_async) {
-    work->wait();
+  if (way.is_async) {
+    return work;
   }
-  return is_async ? work : nullptr;
+  work->wait();
+  return nullptr;
 }
 
 WindowBluefog::WorkPtr WindowBluefog::withLater(const char* op, const Ranks& ranks, What what) {
@@ -120,9 +117,8 @@ WindowBluefog::WorkPtr WindowBluefog::withLater(const char* op, const Ranks& ran
   return work;
 }
 
-// What flush() waits for, also where Ctrl-C ends a wait; and what must have ended before a mutex is
-// let go.
-Rest WindowBluefog::begun(Rest rest, bool is_waited_for) {
+// What flush() waits for, also where Ctrl-C ends a wait.
+Rest WindowBluefog::begun(Rest rest, const Way& way) {
   if (rest) {
     const std::lock_guard lock(mutex_);
     if (under_way_.size() >= most_under_way_) {
@@ -131,7 +127,7 @@ Rest WindowBluefog::begun(Rest rest, bool is_waited_for) {
     }
     under_way_.push_back(rest);
   }
-  if (rest && is_waited_for) {
+  if (rest && way.is_guarded) {
     means_.engine->wait(*rest, Deadline::never());
   }
   return rest;
@@ -159,39 +155,37 @@ WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks&
   const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
   checkOpen(op);
-  const Pace pace = paceOf(destinations, opts.async_op, opts.require_mutex);
-  const bool waits = !opts.async_op || opts.require_mutex;
+  const Way way = wayOf(destinations, opts.async_op, opts.require_mutex);
   const auto is_far = [this](const WeightedRank& to) {
     return !means_.engine->hosts().isHere(to.rank);
   };
-  const bool copies = !waits && (pace == Pace::kBegins ||
-                                 std::any_of(destinations.begin(), destinations.end(), is_far));
+  const bool copies =
+      way.goesOn() && (stream_ || std::any_of(destinations.begin(), destinations.end(), is_far));
   const at::NoGradGuard no_grad;
   const at::Tensor sent = copies ? Flat::copy(tensor).tensor() : tensor;
   const auto values = std::make_shared<WindowValues>(Flat::input(sent), space_);
-  const auto what = [this, op, opts, waits, values, p = this->p()](const WeightedRank& to) {
+  const auto what = [this, op, opts, way, values, p = this->p()](const WeightedRank& to) {
     const Taken taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
     const WindowShape& shape = window_->shape();
     const auto [data, owner] = values->viewFor(reach(to.rank));
     const Contribution contribution{shape.dtype, shape.count, data, to.weight,
                                     opts.with_p ? std::optional(to.weight * p) : std::nullopt};
     ledger_->notePut(to.rank, tensor_.nbytes());
-    return begun(reach(to.rank).put(contribution, opts.into, {whoWaits(waits), owner}),
-                 opts.require_mutex);
+    return begun(reach(to.rank).put(contribution, opts.into, {way.whoWaits(), owner}), way);
   };
-  return with(op, destinations, pace, what);
+  return with(op, destinations, way, what);
 }
 
 WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
                                           bool async_op) {
   const Call call(calls_);
   checkOpen("win_get");
+  const Way way = wayOf(sources, async_op, require_mutex);
   const auto what = [=, this](const WeightedRank& from) {
     const Taken taken(mutexes_, "win_get", {{from.rank, label_.members.rank}}, require_mutex);
-    const bool waits = !async_op || require_mutex;
-    return begun(reach(from.rank).get(from.weight, with_p, whoWaits(waits)), require_mutex);
+    return begun(reach(from.rank).get(from.weight, with_p, way.whoWaits()), way);
   };
-  return with("win_get", sources, paceOf(sources, async_op, require_mutex), what);
+  return with("win_get", sources, way, what);
 }
 
 // Where there is no other rank.

@@ -103,6 +103,7 @@ int allocate(void** out, size_t bytes) {
   return error;
 }
 int release(void* memory) {
+  simulated::stream(0).synchronize();  // as cudaFree, which waits for the device
   const std::lock_guard lock(mutex);
   const auto found = blocks().find(memory);
   if (found == blocks().end()) {

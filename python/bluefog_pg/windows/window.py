@@ -139,7 +139,7 @@ class Window:
             require_mutex: while nobody else holds the slot's mutex (`mutex`).
             async_op: return what `wait()` waits for: it is in its place then. Ranks on other hosts
                 (of a tensor on an accelerator: all) get it meanwhile, from a copy; where a mutex is
-                required it has ended already.
+                required, or this thread holds one of that rank and this, it has ended already.
 
         Raises:
             ValueError: another shape or type than the window's; ranks that are none; a weight that
