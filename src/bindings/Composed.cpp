@@ -46,9 +46,11 @@ void addComposed(py::module_& module, const Frontend& frontend) {
           },
           py::arg("device"), py::arg("backend").none(false), py::arg("plugin"))
       // Why its kernels are not to be had; empty where they are.
-      .def_property_readonly(
-          "plugin_reason",
-          [](const ProcessGroupComposed& self) { return self.accelerator()->plugin().reason(); })
+      .def_property_readonly("plugin_reason",
+                             [](const ProcessGroupComposed& self) {
+                               (void)self.backend();  // or it is said that there is none
+                               return self.accelerator()->plugin().reason();
+                             })
       .def_property_readonly("accelerator_backend",
                              [](const ProcessGroupComposed& self) { return self.backend(); })
       // Of a rank that is no member of a new group that torch makes by split().
@@ -60,6 +62,9 @@ void addComposed(py::module_& module, const Frontend& frontend) {
           py::arg("device"))
       // What only that backend has.
       .def("__getattr__", [](const ProcessGroupComposed& self, const std::string& name) {
+        if (self.accelerator() == nullptr) {
+          throw py::attribute_error(name + ": the group has no accelerator yet");
+        }
         return py::object(py::cast(self.backend()).attr(name.c_str()));
       });
 }

@@ -171,6 +171,7 @@ TEST(DevicePlugin, ThatIsNotThere) {
   const Plugin plugin("/nowhere/libbluefog_cuda.so");
   EXPECT_EQ(plugin.api(), nullptr);
   EXPECT_EQ(plugin.reason().find("/nowhere/libbluefog_cuda.so was not built"), 0U);
+  EXPECT_EQ(Plugin("").reason(), "there is no library with kernels for such devices");
 }
 
 // Of the stub, with one variable of its environment set.

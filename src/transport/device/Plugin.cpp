@@ -13,6 +13,10 @@ std::string asText(int version) {
 }  // namespace
 
 Plugin::Plugin(const std::string& path) {
+  if (path.empty()) {
+    reason_ = "there is no library with kernels for such devices";
+    return;
+  }
   if (!std::filesystem::exists(path)) {
     reason_ =
         path + " was not built (that needs nvcc, 12.8 or newer, when bluefog_pg is installed)";
