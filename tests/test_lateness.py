@@ -14,12 +14,36 @@ import torch.distributed as dist
 
 import harness
 import inrank
-from operations import extremes
+from operations import extremes, group_of_machines
 
 pytestmark = harness.only_bluefog
 
 WORLD = 3
 LARGE = 1 << 19
+
+
+def late_for_its_machine(rank: int, world: int) -> list[Any]:
+    """Rank 1 comes too late to where the ranks of a machine make their part of the group."""
+    from bluefog_pg import collectives
+
+    average = partial(collectives.allreduce, is_hierarchical_local=True)
+    with group_of_machines(2, 2.0 * harness.SLOW) as group:
+        dist.barrier(group)
+        if rank == 1:
+            time.sleep(3.0 * harness.SLOW)
+        xs = (torch.full((4,), 10.0 * step + rank) for step in range(4))
+        told = [inrank.outcome(extremes, partial(average, group=group), x) for x in xs]
+        dist.barrier()
+    return told
+
+
+def test_a_rank_that_is_late_for_its_machine(pool: harness.Pool) -> None:
+    *apart, third, fourth = pool.run(late_for_its_machine, world=4, timeout=60)
+    for (first, *later), kind in zip(apart, ["CollectiveTimeout", "PeerFailed"], strict=True):
+        harness.raised(first, kind)
+        for error in later:
+            harness.raised(error, "DistBackendError", text="make a new group")
+    assert third == fourth == [(10.0 * step + 2.5,) * 2 for step in range(4)]
 
 
 def late_among_names(rank: int, world: int) -> list[Any]:

@@ -24,12 +24,23 @@ def machine_backend_of(member: Member) -> ProcessGroupBluefog:
 
     Raises:
         CollectiveTimeout: a rank of the machine did not ask in time.
+        DistBackendError: that, or an interruption, was so before: ranks that try again would meet
+            in unlike calls.
     """
     if len(member.machines.all) == 1:
         return member.backend
     with member.machine_lock:
+        if member.machine_failure is not None:
+            raise dist.DistBackendError(
+                f"{member.who} the ranks of this machine could not make their part of the group "
+                f"before; make a new group ({member.machine_failure})"
+            )
         if member.machine_backend is None:
-            member.machine_backend = _make(member)
+            try:
+                member.machine_backend = _make(member)
+            except BaseException as error:
+                member.machine_failure = str(error) or type(error).__name__
+                raise
             member.backend.set_part(member.machine_backend)
         return member.machine_backend
 

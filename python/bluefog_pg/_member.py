@@ -45,6 +45,7 @@ class Member:
         self.topology: Topology | None = None
         self.machine_topology: Topology | None = None
         self.machine_backend: ProcessGroupBluefog | None = None
+        self.machine_failure: str | None = None  # why there will be none
         self.machine_lock = threading.Lock()
         # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
         # pair_gossip's by three.

@@ -280,10 +280,20 @@ std::vector<int> ProcessGroupBluefog::othersHere() const {
   return others;
 }
 
+void ProcessGroupBluefog::setPart(c10::intrusive_ptr<ProcessGroupBluefog> part) {
+  const std::lock_guard lock(part_mutex_);
+  part_ = std::move(part);
+}
+
+c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::part() const {
+  const std::lock_guard lock(part_mutex_);
+  return part_;
+}
+
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
-    if (part_) {
-      part_->abort();
+    if (const auto ours = part()) {
+      ours->abort();
     }
     engine_->stop(aborted("abort() was called on this rank"));
     shutdown();
@@ -291,8 +301,8 @@ void ProcessGroupBluefog::abort() {
 }
 
 void ProcessGroupBluefog::shutdown() {
-  if (part_) {
-    part_->shutdown();
+  if (const auto ours = engine_->isForked() ? nullptr : part()) {
+    ours->shutdown();
   }
   leave();
 }

@@ -101,7 +101,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
   // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
-  void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part) { part_ = std::move(part); }
+  void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part);
 
   // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
   struct MessageOptions {
@@ -180,6 +180,8 @@ class ProcessGroupBluefog : public c10d::Backend {
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts);
   const Frontend& frontend() const { return frontend_; }
+  // A forked child has no part in what its backend has under way.
+  bool reachesAccelerator() const { return accelerator_ != nullptr && !engine_->isForked(); }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
   Coalescing& coalescing() { return coalescing_; }
   // The calling thread's.
@@ -188,8 +190,10 @@ class ProcessGroupBluefog : public c10d::Backend {
  private:
   struct Call;
   class Parcels;
+
   using Milliseconds = std::chrono::milliseconds;
 
+  c10::intrusive_ptr<ProcessGroupBluefog> part() const;
   // Of tensors of one type, as one operation.
   Call allreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
                      const c10d::ReduceOp& reduction, Milliseconds timeout);
@@ -227,6 +231,8 @@ class ProcessGroupBluefog : public c10d::Backend {
 
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
+  // Of CPU tensors, still without scripts.
+  std::shared_ptr<Op> neighborsOp(const Signature& signature, int64_t tag);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const std::vector<at::Tensor>& outputs, const Edges& edges,
                                     int64_t tag, Sends sends);
@@ -272,6 +278,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   Coalescing coalescing_;
   std::shared_ptr<Accelerator> accelerator_;
   std::unique_ptr<Accord> accord_;  // on the accelerator's calls
+  mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const Frontend frontend_;
   std::shared_ptr<Engine> engine_;

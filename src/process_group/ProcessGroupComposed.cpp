@@ -279,12 +279,16 @@ void ProcessGroupComposed::enableCollectivesTiming() {
 }
 
 void ProcessGroupComposed::abort() {
-  backend()->abort();
+  if (reachesAccelerator()) {
+    backend()->abort();
+  }
   ProcessGroupBluefog::abort();
 }
 
 void ProcessGroupComposed::shutdown() {
-  backend()->shutdown();
+  if (reachesAccelerator()) {
+    backend()->shutdown();
+  }
   ProcessGroupBluefog::shutdown();
 }
 
