@@ -257,6 +257,34 @@ def left_early(device: Any, rank: int, world: int) -> list[Any]:
     return told
 
 
+def beside_machines(device: Any, rank: int, world: int) -> list[Any]:
+    """In the second call rank 0 averages with its neighbours, the others among machines."""
+    import bluefog_pg
+
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
+    bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
+    bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph))
+    told = []
+    for step in range(3):
+        is_odd = (step, rank) == (1, 0)
+        x = torch.full((4,), 12.0 * step + rank, device=device.name)
+        average = (
+            bluefog_pg.neighbor_allreduce if is_odd else bluefog_pg.hierarchical_neighbor_allreduce
+        )
+        told.append(inrank.outcome(listed, average, x))
+    return told
+
+
+def of_unlike_machines(device: Any, rank: int, world: int) -> inrank.Raised | None:
+    """Rank 0 sees one machine where the others see two."""
+    import bluefog_pg
+
+    os.environ["BLUEFOG_NODES_PER_MACHINE"] = str(world if rank == 0 else 2)
+    bluefog_pg.set_machine_topology(nx.empty_graph(1 if rank == 0 else world // 2, nx.DiGraph))
+    x = torch.ones(8, device=device.name)
+    return inrank.catch(bluefog_pg.hierarchical_neighbor_allreduce, x)
+
+
 def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
     """Named averages, one in each thread, which rank 1 begins in the other order in odd steps."""
     import bluefog_pg
@@ -307,16 +335,18 @@ def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
     return told
 
 
-def along_other_edges(device: Any, rank: int, world: int) -> list[Any]:
-    """In the second call rank 0, which has neighbours 1 and 2, averages with 1 alone."""
+def along_other_edges(device: Any, rank: int, world: int, usual: str, odd: str) -> list[Any]:
+    """In the second call rank 0, which has neighbours 1 and 2, averages with 1 alone. `usual` and
+    `odd`: where the tensors are."""
     import bluefog_pg
 
     bluefog_pg.set_topology(nx.Graph([(0, 1), (0, 2), (2, 3)]).to_directed())
     told = list[Any]()
     hurry(2.0)
     for step in range(8):
-        x = torch.full((4,), 12.0 * step + rank, device=device.name)
         is_odd = (step, rank) == (1, 0)
+        where = odd if is_odd else usual
+        x = torch.full((4,), 12.0 * step + rank, device=where.replace("device", device.name))
         told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1) if is_odd else averaged(x))
     return told
 

@@ -112,10 +112,25 @@ def test_calls_that_do_not_fit_and_those_after_them(run: Run, how: str) -> None:
         assert later == [[10.0 * step + 1.0] * 6 for step in (3, 4, 5)]
 
 
-def test_nothing_is_averaged_of_two_calls(run: Run) -> None:
+def test_ranks_that_see_other_machines(run: Run) -> None:
+    for error in run(agreement_on_device.of_unlike_machines, 4):
+        harness.raised(error, "Mismatch")
+
+
+def test_an_average_of_neighbours_beside_those_of_machines(run: Run) -> None:
+    for first, second, third in run(agreement_on_device.beside_machines, 4):
+        assert first == [1.5] * 4
+        assert harness.raised(second, "Mismatch").took() < 2 * harness.WITHIN
+        harness.raised(third, "Mismatch")  # as after any collective that failed
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"), [("device", "device"), ("device", "cpu"), ("cpu", "device")]
+)
+def test_nothing_is_averaged_of_two_calls(run: Run, usual: str, odd: str) -> None:
     """Whoever does not know any more what belongs together hears so."""
     right = {0: 1.0, 1: 0.5, 2: 5 / 3, 3: 2.5}
-    found = run(agreement_on_device.along_other_edges, 4)
+    found = run(agreement_on_device.along_other_edges, 4, usual, odd)
     for rank, told in enumerate(found):
         for step, got in enumerate(told):
             is_error = isinstance(got, inrank.Raised)

@@ -121,8 +121,8 @@ struct Notice {
   };
   Data data;
   double weight = 1.0;  // what its receiver multiplies it by, where it sums
-  // As taken: how many more calls of the host's tensors that rank has made.
-  int64_t ahead_on_host = 0;
+  // As taken: how many more calls that rank has made, with those of the host's tensors.
+  int64_t ahead_in_all = 0;
 
   Outgoing to(int destination, int64_t tag) const {
     const auto* bytes = reinterpret_cast<const std::byte*>(&data);

@@ -37,6 +37,7 @@ class NeighborAtOnce final : public AtOnce {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
   }
 
+  bool isNamed() const override { return call_.tag >= kNames; }
   bool maySend(Mailbox& mailbox) const override;
   void send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) override;
   bool receive(Mailbox& mailbox) override;

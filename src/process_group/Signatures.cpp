@@ -32,6 +32,12 @@ Signature signatureOfAll(OpKind kind, const Tensors& tensors) {
   return signature;
 }
 
+Signature signatureAmongMachines(const at::Tensor& tensor, size_t ranks) {
+  Signature signature = signatureOf(OpKind::kHierarchicalNeighborAllReduce, tensor);
+  signature.detail = digest(std::vector{ranks});
+  return signature;
+}
+
 Signature signatureOfRows(OpKind kind, const at::Tensor& like) {
   std::vector<size_t> sizes;
   Signature signature = signatureOf(kind, like);

@@ -120,8 +120,8 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
   const Tensors inputs{input};
-  Accord::Call call{onDevice(signatureOf(kind, input), opts.tag), profilingTitle(kind), inputs,
-                    between};
+  Accord::Call call{onDevice(signatureAmongMachines(input, locals.size()), opts.tag),
+                    profilingTitle(kind), inputs, between};
   call.of_all_with = locals;
   std::erase(*call.of_all_with, rank_);
   return exchanged(call, opts.async_op, [&](Deal& deal) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "process_group/Call.hpp"
+#include "process_group/Signatures.hpp"
 
 namespace bluefog {
 
@@ -33,9 +34,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
       Memory{{{Flat::input(input)}, {Flat::output(output)}},
              std::vector<std::byte>(largestPart(static_cast<size_t>(input.numel()), locals.size()) *
                                     input.element_size())});
-  Signature signature = signatureOf(kind, input);
-  signature.detail = locals.size();  // else ranks of unlike machines would send unlike parts
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  auto op = neighborsOp(signatureAmongMachines(input, locals.size()), opts.tag);
   Hierarchy hierarchy;
   hierarchy.locals = locals;
   hierarchy.local_rank = static_cast<int>(self - locals.begin());

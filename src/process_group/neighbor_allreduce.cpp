@@ -90,6 +90,12 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
   return outputs_.placeOf(to, data.bytes());
 }
 
+std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature, int64_t tag) {
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  op->is_named = tag >= kNames;
+  return op;
+}
+
 std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
                                                        const Tensors& outputs, const Edges& edges,
                                                        int64_t tag, Sends sends) {
@@ -106,8 +112,7 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
   for (const at::Tensor& output : outputs) {
     kept->keep(output);
   }
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOfAll(kind, inputs),
-                                 deadline(c10d::kUnsetTimeout));
+  auto op = neighborsOp(signatureOfAll(kind, inputs), tag);
   if (sends == Sends::kAll) {
     const std::optional<uint64_t> offer = offerTo(edges.destinations, data, *kept);
     for (const WeightedRank& destination : edges.destinations) {

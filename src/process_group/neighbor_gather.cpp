@@ -68,7 +68,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
   validate.rows(like);
   const Signature signature = signatureOfRows(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  auto op = neighborsOp(signature, opts.tag);
   op->called = opts.is_of_all ? called : "";
   auto buffers = std::make_shared<Buffers>();
   Tensors distinct;

@@ -27,6 +27,14 @@ constexpr milliseconds kLingering{2000};
 // So long two ranks must have waited for each other in different operations.
 constexpr milliseconds kStrayed{300};
 
+// A call of a device's tensors has an operation for each partner.
+bool areOfOneCall(const Op& one, const Op& other) {
+  const bool has_several =
+      one.signature.where == Where::kDevice && isBetweenNeighbors(one.signature.kind);
+  return &one == &other || (has_several && one.signature == other.signature &&
+                            one.calls == other.calls && !other.is_service && !other.is_remainder);
+}
+
 // What the collectives after the failed one are told.
 Failure inheritedFrom(const Ruling& ruling) {
   Failure failure = ruling.failure;
@@ -235,20 +243,29 @@ void Agenda::tick(Time now) {
 }
 
 void Agenda::standStill() {
-  if (!collectives_.empty() || messagesCalled() != 1) {
+  if (!collectives_.empty()) {
     return;
   }
-  const Op& op = *std::find_if(messages_.begin(), messages_.end(), [](const auto& entry) {
-                    return !entry.second->is_remainder && !entry.second->is_service;
-                  })->second;
-  if (op.partners.empty()) {
-    return;
+  std::optional<Standing::Wait> wait;
+  const Op* first = nullptr;
+  for (const auto& [number, op] : messages_) {
+    if (op->is_remainder || op->is_service) {
+      continue;
+    }
+    if (op->partners.empty() || (first != nullptr && !areOfOneCall(*first, *op))) {
+      return;
+    }
+    if (first == nullptr) {
+      first = op.get();
+      wait = {op->signature, number, {}};
+    }
+    for (int rank : missingFor(*op)) {
+      wait->lacking.add(rank);
+    }
   }
-  Standing::Wait wait{op.signature, op.sequence, {}};
-  for (int rank : missingFor(op)) {
-    wait.lacking.add(rank);
+  if (wait) {
+    segment_.standing(members_.rank).set(*wait);
   }
-  segment_.standing(members_.rank).set(wait);
 }
 
 void Agenda::moveOn() {
@@ -305,10 +322,14 @@ void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<Elsewhere> told = mailbox_.takeElsewhere(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
-    if (found != messages_.end() && !found->second->is_remainder) {
-      finish(found->second, mismatch(members_, *found->second, peer, told->called));
-      messages_.erase(found);
+    if (found == messages_.end() || found->second->is_remainder) {
+      continue;
     }
+    const std::shared_ptr<Op> waits = found->second;
+    endMessages([&](const std::shared_ptr<Op>& op) {
+      return areOfOneCall(*waits, *op) ? std::optional(mismatch(members_, *op, peer, told->called))
+                                       : std::nullopt;
+    });
   }
 }
 

@@ -12,6 +12,8 @@ struct Op;
 // is under way and the peers are not far behind. Used by the driving thread.
 class AtOnce {
  public:
+  // See Op.
+  virtual bool isNamed() const = 0;
   // Whether all that it sends could go now.
   virtual bool maySend(Mailbox& mailbox) const = 0;
   // The numbers are the operation's that it stands for.

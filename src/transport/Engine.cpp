@@ -109,6 +109,11 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   }
 }
 
+void Engine::noteCall() {
+  const std::lock_guard lock(mutex_);
+  ++calls_issued_;
+}
+
 Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   Buried dropped;  // released after the lock is free
   std::unique_lock lock(mutex_);
@@ -116,7 +121,8 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
       !exchange.maySend(agenda_.mailbox())) {
     return {};
   }
-  Attempt attempt{++messages_issued_, ++calls_issued_, nullptr};
+  calls_issued_ += exchange.isNamed() ? 0 : 1;
+  Attempt attempt{++messages_issued_, calls_issued_, nullptr};
   driving_ = true;
   lock.unlock();
   const auto stopDriving = [&] {

@@ -75,6 +75,8 @@ class Engine {
     std::shared_ptr<Op> rest;
   };
   Attempt tryAtOnce(AtOnce& exchange);
+  // One that is made of several operations, before the first of them: see Op::calls.
+  void noteCall();
   // False when the limit passed first. Does not throw the operation's error.
   bool wait(const Op& op, Deadline limit);
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and

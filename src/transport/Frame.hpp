@@ -74,8 +74,7 @@ struct Signature {
     return agreed(*this) == agreed(other);
   }
   size_t bytes() const { return count * width(dtype); }
-  // A call that all ranks make equally often where they call the same. (Of a device's tensors,
-  // ranks that have more neighbours have more operations.)
+  // A call of its own. (Of a device's tensors a call has an operation for each neighbour.)
   bool isCall() const { return isBetweenNeighbors(kind) && where == Where::kHost; }
 };
 
@@ -98,8 +97,8 @@ enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 enum class Phase : uint8_t { kOnly, kFirst, kSecond };
 
 // A message is known by the operation that sends it and its phase. With that goes how many calls
-// between neighbours its rank has made so far, modulo kCalls. (Numbers of operations have the other
-// 40 bits.)
+// between neighbours its rank has made so far, but the host's by names, modulo kCalls. (Numbers of
+// operations have the other 40 bits.)
 constexpr uint64_t kPhases = 4;
 constexpr uint64_t kCalls = uint64_t{1} << 22;
 constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, Phase phase = Phase::kOnly) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -42,6 +43,17 @@ const Inbound* Lines::from(int source) const {
     return std::get<int>(line.first) == source;
   });
   return found == lines_.end() ? nullptr : found->second.front().message.get();
+}
+
+std::vector<uint64_t> Lines::receiversFrom(int source) const {
+  std::vector<uint64_t> receivers;
+  for (const auto& [key, line] : lines_) {
+    if (std::get<int>(key) == source) {
+      std::transform(line.begin(), line.end(), std::back_inserter(receivers),
+                     [](const Place& place) { return place.message->receiver; });
+    }
+  }
+  return receivers;
 }
 
 std::shared_ptr<Inbound> Lines::takeFront(Map::iterator line) {

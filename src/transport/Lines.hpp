@@ -57,6 +57,8 @@ class Lines {
   std::shared_ptr<Inbound> take(int source, OpKind line, int64_t tag);
   // One from that source, which stays; null if there is none.
   const Inbound* from(int source) const;
+  // Of all from that source.
+  std::vector<uint64_t> receiversFrom(int source) const;
 
  private:
   using Key = std::tuple<OpKind, int64_t, int>;  // line, tag, source

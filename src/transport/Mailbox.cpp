@@ -107,7 +107,8 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
     throw outOfStep(peer);
   }
   if (message.signature != op.signature) {
-    const bool is_of_calls = op.isCall() && message.signature.isCall();
+    const bool is_of_calls = message.tag < kNames && isBetweenNeighbors(op.signature.kind) &&
+                             isBetweenNeighbors(message.signature.kind);
     if (is_of_calls) {
       noteMismatch();
     }
@@ -141,12 +142,21 @@ void Mailbox::noteMeeting(Inbound& message) {
   const bool is_unsure = std::exchange(from.has_unsure_in, false) || message.is_unsure;
   const int64_t ahead = callsAhead(message.id, *message.call);
   if (from.is_out_of_step || (is_unsure && !from.pace.isAsBefore(ahead))) {
-    from.is_out_of_step = true;
-    answer(message.source, {.id = message.id, .answer = Grant::kOutOfStep});
+    turnDown(message, {.id = message.id, .answer = Grant::kOutOfStep});
+    loseStepWith(message.source);
+  }
+}
+
+// So does every operation that waits for that rank.
+void Mailbox::loseStepWith(int peer) {
+  if (!std::exchange(lane(peer).is_out_of_step, true)) {
+    const std::vector<uint64_t> receivers = expected_.receiversFrom(peer);
+    stirred_.insert(stirred_.end(), receivers.begin(), receivers.end());
   }
 }
 
 void Mailbox::noteMismatch() {
+  mismatches_.fetch_add(1, std::memory_order_relaxed);
   for (Lane& lane : lanes_) {
     lane.has_unsure_in = lane.has_unsure_out = true;
   }
@@ -156,10 +166,15 @@ bool Mailbox::takeUnsure(int destination, int64_t tag) {
   return tag < kNames && std::exchange(lane(destination).has_unsure_out, false);
 }
 
-void Mailbox::refuse(Inbound& message, const Grant& grant, const Failure& failure) {
+// Nothing more of it comes, nor does its sender hear anything else.
+void Mailbox::turnDown(Inbound& message, const Grant& grant) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
   answer(message.source, grant);
+}
+
+void Mailbox::refuse(Inbound& message, const Grant& grant, const Failure& failure) {
+  turnDown(message, grant);
   why_ = givenUpFor(failure);  // of what the caller's script still expects
   throw failure;
 }
@@ -245,9 +260,9 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   if (const auto message = expected_.take(peer, lineOf(frame), frame.tag)) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
+    credit(peer, charge(*message));
     noteMeeting(*message);
     stirred_.push_back(message->receiver);
-    credit(peer, charge(*message));
     if (message->abandoned) {
       --abandoned;
       abandon(*message);

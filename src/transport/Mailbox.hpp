@@ -329,6 +329,8 @@ class Mailbox {
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
   uint64_t bytesRead() const { return read_.load(std::memory_order_relaxed); }
   uint64_t bytesWritten() const { return written_.load(std::memory_order_relaxed); }
+  // How often one of the calls that count has met another one. Readable from any thread.
+  uint64_t mismatches() const { return mismatches_.load(std::memory_order_relaxed); }
   static size_t payload() { return Segment::laneShape().payload; }
 
  private:
@@ -381,6 +383,7 @@ class Mailbox {
   };
   Expected expect(const Receiver& receiver, int source, OpKind line, int64_t tag);
   void noteMeeting(Inbound& message);
+  void loseStepWith(int peer);
   void noteMismatch();
   bool takeUnsure(int destination, int64_t tag);
   // Null where it cannot be seen from here.
@@ -395,6 +398,7 @@ class Mailbox {
   // and whether who sent it then has waited in vain.
   bool isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const;
   bool isOverdue(uint16_t sent) const;
+  void turnDown(Inbound& message, const Grant& grant);
   [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
   void leave(const Inbound& message);
   Failure uncalled(int from, int to, const Signature& sent) const;
@@ -441,6 +445,7 @@ class Mailbox {
   bool is_silent_ = false;
   std::chrono::milliseconds patience_ = std::chrono::milliseconds::max();
   Passage passage_;
+  std::atomic<uint64_t> mismatches_{0};
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> read_{0};
   std::atomic<uint64_t> written_{0};

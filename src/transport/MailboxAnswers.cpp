@@ -103,7 +103,9 @@ void Mailbox::hear(int peer, const Grant& grant) {
     default:
       break;
   }
-  from.is_out_of_step |= grant.answer == Grant::kOutOfStep;
+  if (grant.answer == Grant::kOutOfStep) {
+    loseStepWith(peer);
+  }
   if (grant.is_of_calls) {
     noteMismatch();
   }
@@ -170,11 +172,13 @@ Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {
 
 Failure Mailbox::outOfStep(int peer) const {
   const int who = members_.global(peer);
-  return {Cause::kMismatch,
-          {who},
-          "rank " + std::to_string(who) +
-              " and this one have not made the same calls, since one of them has met another one "
-              "(Mismatch); make a new group"};
+  return {
+      Cause::kMismatch,
+      {who},
+      "rank " + std::to_string(who) +
+          " and this one have not made equally many calls since they last met, and one of their "
+          "calls has met another one (Mismatch), so that it is not known which belong together; "
+          "make a new group"};
 }
 
 void Mailbox::giveUpOn(const RankSet& gone) {

@@ -31,7 +31,9 @@ const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, 
     return nullptr;
   }
   const Frame frame = *front;  // a damaged peer may write into it while it is read
-  const bool is_unsure = frame.is_unsure || lane(source).has_unsure_in || isOutOfStep(source);
+  const bool is_named = tag >= kNames;
+  const bool is_unsure =
+      !is_named && (frame.is_unsure || lane(source).has_unsure_in || isOutOfStep(source));
   const bool fits =
       !is_unsure && frame.type == FrameType::kEager && frame.tag == tag &&
       frame.signature == signature && frame.bytes == signature.bytes() &&
@@ -39,7 +41,9 @@ const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, 
   if (!fits) {
     return nullptr;
   }
-  lane(source).pace.note(callsAhead(frame.id, calls));
+  if (!is_named) {
+    lane(source).pace.note(callsAhead(frame.id, calls));
+  }
   lane(source).elsewhere.reset();
   lane(source).unseen_from = frame.id + 1;
   passage_.look(frame.written, payloadOf(front), frame.bytes);

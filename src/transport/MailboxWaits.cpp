@@ -45,7 +45,8 @@ std::vector<int> Mailbox::Reached::missing() const {
 
 std::optional<Failure> Mailbox::Reached::brokenOff() const {
   for (const Inbound* message : messages_) {
-    if (message->call && mailbox_.isOutOfStep(message->source)) {
+    // What has been accepted may still come.
+    if (state_ == Inbound::State::kHere && message->call && mailbox_.isOutOfStep(message->source)) {
       return mailbox_.outOfStep(message->source);
     }
   }

@@ -44,7 +44,7 @@ struct Op {
   const Signature signature;
   const Deadline deadline;
   uint64_t sequence = 0;
-  uint64_t calls = 0;  // of this rank with its neighbours, with this one if it is one
+  uint64_t calls = 0;  // of this rank with its neighbours, but the host's by names, with this one
   using Time = Deadline::Clock::time_point;
   Time issued{};
   Time ended{};         // written before `done`
@@ -58,7 +58,8 @@ struct Op {
   bool is_remainder = false;
   // What this rank does for others, without its program: it counts for no call of that.
   bool is_service = false;
-  size_t kept = 0;  // bytes that it has copied
+  bool is_named = false;  // matched by its name, in any order
+  size_t kept = 0;        // bytes that it has copied
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;
   std::shared_ptr<void> memory;  // owns what the scripts read and write
@@ -73,7 +74,7 @@ struct Op {
   // program, by the engine's own.
   std::function<void(Op&)> finished;
 
-  bool isCall() const { return signature.isCall(); }
+  bool isCall() const { return signature.isCall() && !is_named; }
   bool hasEnded() const { return done.load(std::memory_order_acquire); }
   // Whether its end may call back into the program. Settled once, by who first asks for a future of
   // it, or finds that it has ended; told to all others.

@@ -40,8 +40,7 @@ struct Grant {
   Answer answer = kNone;
   GivenUp given_up = {};     // kWithdrawn, kBrokenOff
   Signature signature = {};  // what the receiver called, for the message of a refusal
-  bool is_of_calls =
-      false;  // kRefused: whether both ranks count what has met: see Signature::isCall
+  bool is_of_calls = false;  // kRefused: whether what has met are calls that count: see Op
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be

@@ -11,9 +11,9 @@
 
 namespace bluefog {
 
-// What the one message operation of a rank lacks, while its caller sleeps and nothing else of it
-// is under way. Read by a peer whose collective lacks that rank: if it lacks the peer in turn,
-// neither can ever go on. In shared memory, with one writer.
+// What the one call of a rank that is made of messages lacks, while its caller sleeps and nothing
+// else of it is under way. Read by a peer whose collective lacks that rank: if it lacks the peer in
+// turn, neither can ever go on. In shared memory, with one writer.
 class alignas(64) Standing {
  public:
   struct Wait {

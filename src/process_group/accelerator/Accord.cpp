@@ -110,13 +110,17 @@ void Accord::raiseErrorOf(const Op& op) const {
   }
 }
 
+void Accord::noteMismatch(const Op& op) {
+  const std::optional<Error> error = errorIn(op.error);
+  other_mismatches_ += error && error->cause() == Cause::kMismatch ? 1 : 0;
+}
+
 Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
   Agreement agreement;
   const auto giveUpWith = [&](int partner) { giveUp(partner, deadline); };
   const auto judge = [&](const Asked& asked) {
     if (asked.op->error) {
-      const std::optional<Error> error = errorIn(asked.op->error);
-      has_mismatch_ |= error && error->cause() == Cause::kMismatch;
+      noteMismatch(*asked.op);
       agreement.add(frontend_.raised(asked.op->error));
       giveUpWith(asked.partner);
     } else if (asked.told->theirs.data.call == kRefused) {
@@ -168,8 +172,8 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
       agreement.add(notInStep(call, rank));
     }
   }
-  ++calls_;
-  mismatches_ += std::exchange(has_mismatch_, false) ? 1 : 0;
+  countCall();
+  mismatches_ = engine_.mailbox().mismatches() + other_mismatches_;
   std::vector<Asked> all;
   for (size_t i = 0; i < call.edges.partners.size(); ++i) {
     const int partner = call.edges.partners[i];
@@ -241,8 +245,13 @@ void Accord::answer(const Call& call, int partner, int64_t what, Deadline deadli
   engine_.post(asked.op, Engine::Who::kEngine);
 }
 
-void Accord::giveUpAll(const Call& call, Deadline deadline) {
+void Accord::countCall() {
   ++calls_;
+  engine_.noteCall();
+}
+
+void Accord::giveUpAll(const Call& call, Deadline deadline) {
+  countCall();
   for (const int partner : call.edges.partners) {
     answer(call, partner, kGivenUp, deadline);
   }
@@ -273,18 +282,17 @@ void Accord::confirm(const Call& call, Agreement& agreement) {
     const int64_t ours = asked.told->theirs.data.call;
     const Notice& theirs = agreement.told().at(asked.partner);
     const int64_t ahead = theirs.data.call - calls_;
-    const int64_t in_all = ahead + theirs.ahead_on_host;
     Step& before = steps_[asked.partner];
     const bool is_unsure = theirs.data.is_unsure != 0 || isUnsureOf(asked.partner);
     if (asked.op->error) {
       dropFailed(call, agreement, asked);
     } else if (ours == kGivenUp) {
       dropGivenUp(call, agreement, asked.partner, ahead == before.ahead);
-    } else if (ours != calls_ || (is_unsure && in_all != before.ahead_in_all)) {
+    } else if (ours != calls_ || (is_unsure && theirs.ahead_in_all != before.ahead_in_all)) {
       loseStepWith({asked.partner});
       agreement.drop(asked.partner, notInStep(call, asked.partner));
     } else {
-      before = {ahead, in_all, mismatches_};
+      before = {ahead, theirs.ahead_in_all, mismatches_};
     }
   };
   hear(
@@ -323,8 +331,9 @@ std::exception_ptr Accord::raised(const Call& call, Cause cause, std::vector<int
 
 std::exception_ptr Accord::notInStep(const Call& call, int rank) const {
   return raised(call, Cause::kMismatch, {rank},
-                "and this one may not have exchanged equally often, since a call that one of them "
-                "has broken off, or not made; make a new group");
+                "and this one have not made equally many calls since they last agreed, or one has "
+                "broken off an exchange, so that it is not known which belong together; make a new "
+                "group");
 }
 
 std::exception_ptr Accord::givenUp(const Call& call, int rank) const {

@@ -74,6 +74,7 @@ class Accord {
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
   std::vector<int> whoFails(const Meeting& meeting) const;
   void raiseErrorOf(const Op& op) const;
+  void noteMismatch(const Op& op);
 
   Asked ask(const Signature& signature, std::string called, Deadline deadline, int partner,
             const Notice& own, int64_t tag, int64_t their_tag);
@@ -86,6 +87,7 @@ class Accord {
             const std::function<void(const Asked&)>& judge, const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
   void giveUp(int partner, Deadline deadline);
+  void countCall();
   void giveUpAll(const Call& call, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement);
   void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
@@ -108,14 +110,14 @@ class Accord {
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
   int64_t calls_ = 0;
-  int64_t mismatches_ = 0;     // in how many of the calls before
-  bool has_mismatch_ = false;  // in the last one
+  uint64_t mismatches_ = 0;        // when the last one began
+  uint64_t other_mismatches_ = 0;  // that the mailbox may not know of
   // What was so when a rank and this one last agreed: by how many calls it was ahead, and with
   // those of the host's tensors.
   struct Step {
     int64_t ahead = 0;
     int64_t ahead_in_all = 0;
-    int64_t mismatches = 0;
+    uint64_t mismatches = 0;
   };
   std::map<int, Step> steps_;
   std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
