@@ -192,7 +192,7 @@ def test_edges_that_one_rank_alone_names(run: Run) -> None:
     assert own == 1.0
     for rank, errors in enumerate((first, second)):
         for error in errors:
-            harness.raised(error, "Mismatch", ranks=[1 - rank], text="make a new group")
+            harness.raised(error, "Mismatch", ranks=[1 - rank], text="or one has broken off")
 
 
 @pytest.mark.parametrize("world", [2, 4])

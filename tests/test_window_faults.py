@@ -250,16 +250,24 @@ def freeing_interrupted(rank: int, world: int) -> list[Any]:
     return [error, after, got]
 
 
-@on_one_host_and_several
-def test_freeing_that_is_interrupted(is_apart: bool) -> None:
-    with machines(2, is_apart) as names, Ranks(2, hosts=names) as ranks:
-        ranks.start(freeing_interrupted, world=2, store="s")
+def of_an_interrupted_rank(
+    body: Callable[[int, int], list[Any]], world: int, is_apart: bool
+) -> dict[int, Any]:
+    """What ranks give, of which rank 0 gets a Ctrl-C in what it has marked that it begins, and the
+    others go on when that has ended."""
+    with machines(world, is_apart) as names, Ranks(world, hosts=names) as ranks:
+        ranks.start(body, world=world, store="s")
         ranks.at("begins", 0)
         time.sleep(0.2)
         ranks.interrupt(0)
         ranks.at("interrupted", 0)
         ranks.open("interrupted")
-        told = ranks.values()
+        return ranks.values()
+
+
+@on_one_host_and_several
+def test_freeing_that_is_interrupted(is_apart: bool) -> None:
+    told = of_an_interrupted_rank(freeing_interrupted, 2, is_apart)
     harness.raised(told[0][0], "KeyboardInterrupt")
     for _, after, got in told.values():
         harness.raised(after, "ValueError", text="the window was freed")
@@ -377,13 +385,6 @@ def interrupted_on_the_way(rank: int, world: int) -> list[Any]:
 
 @on_one_host_and_several
 def test_ctrl_c_ends_a_call_with_several_ranks(is_apart: bool) -> None:
-    with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
-        ranks.start(interrupted_on_the_way, world=3, store="s")
-        ranks.at("begins", 0)
-        time.sleep(0.2)
-        ranks.interrupt(0)
-        ranks.at("interrupted", 0)
-        ranks.open("interrupted")
-        (error, _), *others = ranks.values().values()
+    (error, _), *others = of_an_interrupted_rank(interrupted_on_the_way, 3, is_apart).values()
     assert harness.raised(error, "KeyboardInterrupt").took() < harness.WITHIN
     assert others == [[None, 0]] * 2

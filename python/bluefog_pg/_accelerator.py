@@ -93,9 +93,9 @@ def _detected() -> Accelerator | None:
 
 
 def _own_plugin(device: str) -> str:
-    return (
-        str(Path(str(load().__file__)).with_name("libbluefog_cuda.so")) if device == "cuda" else ""
-    )
+    if device != "cuda":
+        return ""
+    return str(Path(str(load().__file__)).with_name("libbluefog_cuda.so"))
 
 
 def _useless(device: str, backend: str | None) -> str:

@@ -190,7 +190,6 @@ class ProcessGroupBluefog : public c10d::Backend {
  private:
   struct Call;
   class Parcels;
-
   using Milliseconds = std::chrono::milliseconds;
 
   c10::intrusive_ptr<ProcessGroupBluefog> part() const;

@@ -17,6 +17,7 @@ namespace {
 
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
+
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
