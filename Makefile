@@ -36,13 +36,9 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging;
 
 test: dev test-cpp ## Run the Python and the C++ tests
 	pytest
-	BLUEFOG_ACCELERATOR=cpu:gloo pytest $(NEIGHBOR_TESTS) tests/test_optim_algorithms.py
-	BLUEFOG_TEST_DEVICE=simulated pytest $(WINDOW_TESTS)
-	BLUEFOG_TRANSPORT=mpi pytest tests/test_collectives.py tests/test_covering.py tests/test_neighbor.py tests/test_point_to_point.py tests/test_windows.py tests/test_window_making.py tests/test_window_faults.py
-
-NEIGHBOR_TESTS = $(addprefix tests/test_,neighbor.py neighbor_gather.py neighbor_lists.py neighbor_autograd.py pair_gossip.py hierarchical.py)
-
-WINDOW_TESTS = $(addprefix tests/test_,windows.py window_making.py window_tensors.py window_faults.py window_hosts.py window_histories.py)
+	BLUEFOG_ACCELERATOR=cpu:gloo pytest -m gloo
+	BLUEFOG_TEST_DEVICE=simulated pytest -m device
+	BLUEFOG_TRANSPORT=mpi pytest -m mpi
 
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	$(call ctest,build/cpp,Release,)
@@ -60,7 +56,7 @@ $(SUITES)/run.py:
 	@echo "torch's suites are not part of this repository: SUITES must name their folder ($(SUITES) has no run.py)"; exit 1
 
 soak: dev ## Kill ranks at a thousand random instants: a dozen minutes
-	OMP_NUM_THREADS=1 python3 tests/soak.py --rounds 1000
+	OMP_NUM_THREADS=1 python3 -m tests.failures.soak --rounds 1000
 
 asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
 	$(call ctest,build/asan,RelWithDebInfo,address)
@@ -72,7 +68,7 @@ ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitize
 	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
 
 gpu: ## Build, test and time what needs a GPU, on one, without a network: 9 minutes; build/gpu/summary.md
-	$(CALLERS) tests/gpu/run.py
+	$(CALLERS) -m tests.gpu.run
 
 bench: dev ## Compare the collectives with gloo and MPI
 	$(BENCH_NEEDS)

@@ -24,11 +24,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from devices import own_device
 
-import hosts as network
+from tests.support import hosts as network
 
 # Shared memory only, and no pinning: four ranks may share two cores.
 MPIRUN = (

@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-import harness
-import hosts
-import on_device
-import simulated
+from tests.support import harness, hosts, on_device, simulated
 
 
 @pytest.hookimpl(hookwrapper=True)

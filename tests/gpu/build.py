@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tomllib
 
-import machine
+from tests.gpu import machine
 
 ROOT = Path(__file__).parents[2]
 

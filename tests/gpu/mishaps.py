@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import bluefog_pg
-import inrank
+from tests.support import inrank
 
 MIB = 1 << 20
 

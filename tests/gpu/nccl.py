@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import bluefog_pg
-import inrank
+from tests.support import inrank
 
 DEVICE = torch.device("cuda", 0)
 

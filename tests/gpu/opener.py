@@ -7,7 +7,7 @@ from ctypes import byref
 
 import torch
 
-from kernels import DEVICE, Handle, kernels, stream
+from tests.gpu.kernels import DEVICE, Handle, kernels, stream
 
 
 def main() -> None:

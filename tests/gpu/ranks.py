@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-import harness
-import inrank
-import on_device
+from tests.support import harness, inrank, on_device
 
-HERE = Path(__file__).parent
 DEVICE = "cuda"
 
 
@@ -27,9 +22,7 @@ def run(
     **settings: str,
 ) -> list[Any]:
     """`body(rank, world, *args)` on each rank, with `settings` in its environment."""
-    paths = (str(harness.HERE), str(HERE), os.environ.get("PYTHONPATH", ""))
-    env = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "GLOO_SOCKET_IFNAME": "lo"}
-    env |= settings
+    env = {"GLOO_SOCKET_IFNAME": "lo", **settings}
     with harness.Ranks(world, env=env) as ranks:
         ranks.start(within, backend, body.__module__, body.__qualname__, args)
         return [outcome.value for outcome in ranks.join(limit)]

@@ -1,7 +1,7 @@
 """`make gpu`: build, test and time all that needs a GPU, on one, in less than nine minutes.
 
-python tests/gpu/run.py              all stages
-python tests/gpu/run.py build speed  some of them
+python -m tests.gpu.run              all stages
+python -m tests.gpu.run build speed  some of them
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import machine
+from tests.gpu import machine
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build/gpu"
 SITE = OUT / "site"
 BUDGET = 530.0  # seconds, of all stages
@@ -64,12 +63,12 @@ def several_at_once(most: int = 6) -> list[str]:
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
 
-WINDOWS = "windows", "window_making", "window_tensors", "window_faults"
+WINDOWS = "put_get_update", "create_free", "tensors", "dead_ranks"
 
 
 def tests_of_cpus_windows() -> Stage:
     """Once more, of tensors on the GPU."""
-    files = [f"tests/test_{name}.py" for name in WINDOWS]
+    files = [f"tests/windows/test_{name}.py" for name in WINDOWS]
     command = pytest("cpus_windows", *several_at_once(), "-k", "not hosts", *files)
     return Stage("cpus_windows", 120, ["env", "BLUEFOG_TEST_DEVICE=cuda", *command])
 
@@ -90,21 +89,21 @@ def speed_figures() -> list[dict[str, Any]]:
 
 
 def stages(capability: str) -> list[Stage]:
-    on, gpu = "tests/test_{}.py".format, "tests/gpu/test_{}.py".format
+    on, gpu = "tests/device/test_{}.py".format, "tests/gpu/test_{}.py".format
     many = several_at_once()
     return [
-        Stage("build", 240, [PYTHON, str(HERE / "build.py"), str(SITE), capability]),
+        Stage("build", 240, [PYTHON, "-m", "tests.gpu.build", str(SITE), capability]),
         tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
-        tests("on_device", 150, *many, on("on_device"), on("agreement_on_device"), "-k", "cuda"),
+        tests("on_device", 150, *many, on("operations"), on("agreement"), "-k", "cuda"),
         tests(
             "programs", 150, *several_at_once(8),
             *map(gpu, ("training", "nccl", "graphs", "examples")),
         ),
         tests("alone", 100, gpu("memory"), gpu("handles"), gpu("mishaps")),
-        tests("windows", 150, *many, on("windows_on_device"), "-k", "cuda"),
+        tests("windows", 150, *many, on("windows"), "-k", "cuda"),
         tests_of_cpus_windows(),
         Stage(
-            "speed", 140, [PYTHON, str(HERE / "speed.py"), str(OUT / "speed.json")],
+            "speed", 140, [PYTHON, "-m", "tests.gpu.speed", str(OUT / "speed.json")],
             figures=speed_figures,
         ),
         memcheck(),
@@ -112,7 +111,7 @@ def stages(capability: str) -> list[Stage]:
 
 
 def environment() -> dict[str, str]:
-    paths = [SITE, HERE, ROOT / "tests", ROOT / "examples", os.environ.get("PYTHONPATH", "")]
+    paths = [SITE, ROOT, ROOT / "examples", os.environ.get("PYTHONPATH", "")]
     joined = os.pathsep.join(str(path) for path in paths if str(path))
     return os.environ | {"PYTHONPATH": joined, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 

@@ -1,6 +1,6 @@
 """Speed on one GPU: each figure a ratio of medians, of two things that took turns.
 
-python tests/gpu/speed.py build/gpu/speed.json, with examples/ in PYTHONPATH
+python -m tests.gpu.speed build/gpu/speed.json, with examples/ in PYTHONPATH
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import ranks
-import speeds
+from tests.gpu import ranks, speeds
 
 PLAN: tuple[tuple[Callable[..., list[speeds.Figure]], int, str | int], ...] = (
     (speeds.weighted_sums, 1, 64 << 20),

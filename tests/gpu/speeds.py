@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import bluefog_pg
-import inrank
-import kernels
 from bluefog_pg.optim.messages import Forms, Formulas, forms_of
+from tests.gpu import kernels
+from tests.support import inrank
 
 MIB = 1 << 20
 BIG = 64 * MIB

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import kernels
 from bluefog_pg.optim.compression import Cast, Int8, TopK
-from kernels import DEVICE, FLOATS, misaligned, same_bits
+from tests.gpu import kernels
+from tests.gpu.kernels import DEVICE, FLOATS, misaligned, same_bits
 
 pytestmark = kernels.on_cuda
 RAGGED = (1, 7, 255, 256, 1003, 40_001)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import harness
-import kernels
-from programs import run_script
-from ranks import DEVICE
+from tests.gpu import kernels
+from tests.gpu.ranks import DEVICE
+from tests.support import harness
+from tests.support.programs import run_script
 
 pytestmark = kernels.on_cuda
-EXAMPLES = harness.HERE.parent / "examples"
+EXAMPLES = harness.ROOT / "examples"
 # To NCCL each rank is on a host of its own.
 APART = 'export NCCL_HOSTID=$RANK; exec "$0" "$@"'
 CALLS = {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import graphs
-import kernels
-import ranks
+from tests.gpu import graphs, kernels, ranks
 
 pytestmark = kernels.on_cuda
 

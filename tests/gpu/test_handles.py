@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import kernels
-from kernels import DEVICE
+from tests.gpu import kernels
+from tests.gpu.kernels import DEVICE
 
 pytestmark = kernels.on_cuda
 OPENER = Path(__file__).with_name("opener.py")

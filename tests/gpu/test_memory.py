@@ -9,8 +9,8 @@ from ctypes import byref, c_void_p
 import pytest
 import torch
 
-import kernels
-from kernels import DEVICE
+from tests.gpu import kernels
+from tests.gpu.kernels import DEVICE
 
 pytestmark = kernels.on_cuda
 BYTES = 3_000_001

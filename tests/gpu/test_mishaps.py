@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import harness
-import kernels
-import mishaps
-import ranks
+from tests.gpu import kernels, mishaps, ranks
+from tests.support import harness
 
 pytestmark = kernels.on_cuda
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import kernels
-import nccl
-import ranks
+from tests.gpu import kernels, nccl, ranks
 
 pytestmark = kernels.on_cuda
 

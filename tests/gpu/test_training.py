@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import kernels
-import models
-import ranks
+from tests.gpu import kernels, models, ranks
 
 pytestmark = kernels.on_cuda
 

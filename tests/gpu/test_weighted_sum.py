@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import kernels
-from kernels import DEVICE, FLOATS, INTEGERS, misaligned, same_bits
+from tests.gpu import kernels
+from tests.gpu.kernels import DEVICE, FLOATS, INTEGERS, misaligned, same_bits
 
 pytestmark = kernels.on_cuda
 RAGGED = (1, 7, 16, 1003, 40_001)

@@ -1,0 +1,126 @@
+"""More than 2^31 bytes at once: every value of every call is looked at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.support import harness, hosts, inrank
+
+RANKS = 2
+N = (1 << 31) + 8
+PRIME = 251  # the values' period: what lies 2^k bytes too far is wrong
+BLOCK = PRIME << 14
+
+
+def block(*factors: int) -> torch.Tensor:
+    i = torch.arange(BLOCK) % PRIME
+    return torch.stack([i * f % PRIME for f in factors]).amax(0).to(torch.uint8)
+
+
+def fill(t: torch.Tensor, values: torch.Tensor) -> None:
+    for part in t.split(BLOCK):
+        part.copy_(values[: part.numel()])
+
+
+def wrong(what: str, t: torch.Tensor, values: torch.Tensor) -> list[str]:
+    for i, part in enumerate(t.split(BLOCK)):
+        want = values[: part.numel()].numpy()
+        if not np.array_equal(part.numpy(), want):  # ten times as fast as torch.equal
+            return [f"{what}: wrong at {i * BLOCK + int((part.numpy() != want).argmax())}"]
+    return []
+
+
+def beyond(rank: int, world: int) -> list[str]:
+    """In one memory of 4 GiB per rank, whose pages are touched once only: where the machine is a
+    virtual one that may take minutes, which no operation's timeout is for."""
+    own, other, most = block(rank + 2), block(3 - rank), block(2, 3)
+    both = torch.ones(2 * N, dtype=torch.uint8)
+    first, second = both[:N], both[N:]
+
+    group = dist.new_group(timeout=timedelta(seconds=120))
+    fill(first, own)
+    dist.all_reduce(first, dist.ReduceOp.MAX, group)
+    bad = wrong("all_reduce", first, most)
+
+    mine = (first, second)[rank]
+    fill(mine, own)
+    dist.all_gather_into_tensor(both, mine, group)
+    for r, part in enumerate((first, second)):
+        bad += wrong(f"all_gather_into_tensor, part {r}", part, own if r == rank else other)
+
+    # 8 bytes stay; all others go.
+    sent = [8, N - 8] if rank == 0 else [N - 8, 8]
+    for part in first.split(sent):
+        fill(part, own)
+    second.zero_()
+    dist.all_to_all_single(second, first, sent, sent, group)
+    for r, part in enumerate(second.split(sent)):
+        bad += wrong(f"all_to_all_single, from {r}", part, own if r == rank else other)
+
+    second.zero_()
+    fill(first, own)
+    if rank == 0:
+        dist.send(first, 1, group)
+        dist.recv(second, 1, group)
+    else:
+        dist.recv(second, 0, group)
+        dist.send(first, 0, group)
+    dist.destroy_process_group(group)
+    return bad + wrong("recv", second, other)
+
+
+def window_beyond(rank: int, world: int) -> list[str]:
+    """Rank 0 puts more than 4 GiB into rank 1, which makes it its own; and what no room is for."""
+    import bluefog_pg as bf
+
+    values = block(3)
+    tensor = torch.zeros((1 << 32) + 8, dtype=torch.uint8)
+    window = bf.Window(tensor, "w", zero_init=True)
+    if rank == 0:
+        fill(tensor, values)
+        window.put(dst_weights=[1])
+    dist.barrier()
+    bad = []
+    if rank == 1:
+        window.update(self_weight=0.0, neighbor_weights={0: 1.0}, reset=True)
+        bad = wrong("put", tensor, values)
+    window.free()
+    error = inrank.catch(bf.Window, torch.empty(20 << 30, dtype=torch.uint8), "v")
+    if error is None or "no room" not in error.text:
+        bad.append(f"20 GiB: {error}")
+    return bad
+
+
+def available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB of free memory")
+
+
+@enough_memory
+def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
+    assert pool.run(beyond, timeout=400) == [[], []]
+
+
+@pytest.mark.skipif(available() < 18 << 30, reason="needs 18 GiB of free memory")
+@harness.only_bluefog
+def test_a_window_of_more_than_four_gigabytes(pool: harness.Pool) -> None:
+    assert pool.run(window_beyond, world=2, timeout=200) == [[], []]
+
+
+@enough_memory
+@harness.only_bluefog
+def test_more_than_two_gigabytes_between_hosts() -> None:
+    with hosts.network(RANKS) as pair, harness.Ranks(RANKS, hosts=pair, destroy=True) as ranks:
+        ranks.start(beyond, world=RANKS, store="s")
+        assert ranks.values(400) == {0: [], 1: []}

@@ -1,0 +1,58 @@
+"""What every call refuses: expanded outputs, reductions without meaning; and the group lives on."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from tests.support import harness, inrank
+from tests.support.attempts import CALLS, NAMED, Attempt, sparse_all_reduce
+from tests.support.pairwise import Case
+
+
+def refusals(rank: int, world: int, changes: list[tuple[str, Case]]) -> list[str]:
+    """The errors of these calls; after them, the group is as good as before."""
+    told = []
+    for name, change in changes:
+        case = {"dtype": torch.float32, "size": "1024", "op": "SUM", "async": False}
+        case |= {"layout": "contiguous", "form": CALLS[NAMED[name]].get("form", ("",))[0]}
+        error = inrank.catch(NAMED[name], Attempt(rank, world, 0, case | change))
+        told.append(f"{name}: {error.kind if error else 'nothing'}")
+    t = torch.ones(5)
+    dist.all_reduce(t)
+    assert t.tolist() == [world] * 5
+    return told
+
+
+@harness.only_bluefog
+def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
+    """Alone, where every call has an output; and by all of several ranks."""
+    changes = [
+        (name, {"out" if "out" in CALLS[call] else "layout": "expanded"})
+        for name, call in NAMED.items()
+        if call is not sparse_all_reduce
+    ]
+    assert pool.run(refusals, changes, world=1) == [[f"{n}: ValueError" for n, _ in changes]]
+    rooted = {"broadcast", "reduce", "gather"}
+    changes = [c for c in changes if c[0] not in rooted]
+    assert pool.run(refusals, changes, world=3) == [[f"{n}: ValueError" for n, _ in changes]] * 3
+
+
+UNREDUCIBLE = [
+    ("AVG", torch.bool), ("PREMUL_SUM", torch.uint8), ("PREMUL_SUM", torch.int64),
+    ("BAND", torch.float32), ("BXOR", torch.bfloat16), ("SUM", torch.uint16),
+    ("MAX", torch.float8_e5m2), ("PRODUCT", torch.complex64), ("MIN", torch.complex128),
+]  # fmt: skip
+
+
+@harness.only_bluefog
+def test_reductions_without_meaning_are_refused(pool: harness.Pool) -> None:
+    changes = [
+        (name, {"op": op, "dtype": dtype})
+        for name, call in NAMED.items()
+        for op, dtype in UNREDUCIBLE
+        if "op" in CALLS[call]
+    ]
+    for told in pool.run(refusals, changes, world=2):
+        kinds = [f"{c} {line}" for c, line in zip(changes, told, strict=True)]
+        assert not [k for k in kinds if not k.endswith((": ValueError", ": TypeError"))]

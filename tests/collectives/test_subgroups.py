@@ -1,0 +1,229 @@
+"""Subgroups: side by side, overlapping, in any order of ranks, made and destroyed over and over."""
+
+from __future__ import annotations
+
+import gc
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.support import harness, inrank
+
+
+def total(value: float, group: Any = None, n: int = 1000) -> float:
+    t = torch.full((n,), float(value))
+    dist.all_reduce(t, group=group)
+    assert (t == t[0]).all()
+    return t[0].item()
+
+
+def halves(rank: int, world: int) -> list[float]:
+    low, high = dist.new_group([0, 1]), dist.new_group([2, 3])
+    mine = low if rank < 2 else high
+    got = [total(rank + i, mine, n) for i, n in enumerate((1, 100, 300_000))] + [total(rank)]
+    dist.destroy_process_group(mine)
+    return got
+
+
+def test_two_halves_side_by_side(pool: harness.Pool) -> None:
+    assert pool.run(halves) == [[1, 3, 5, 6]] * 2 + [[5, 7, 9, 6]] * 2
+
+
+def overlapping(rank: int, world: int) -> list[float]:
+    groups = [dist.new_group([i, (i + 1) % world]) for i in range(world)]
+    mine = [groups[rank], groups[(rank - 1) % world]]
+    a, b = torch.tensor([float(rank)]), torch.tensor([float(rank)])
+    works = [dist.all_reduce(t, group=g, async_op=True) for t, g in zip((a, b), mine, strict=True)]
+    for work in reversed(works):
+        work.wait()
+    for group in mine:
+        dist.destroy_process_group(group)
+    return [a.item(), b.item()]
+
+
+def test_overlapping(pool: harness.Pool) -> None:
+    assert pool.run(overlapping) == [[1, 3], [3, 1], [5, 3], [3, 5]]
+
+
+def unsorted(rank: int, world: int) -> list[Any]:
+    group = dist.new_group([2, 0, 3], sort_ranks=False)
+    if rank == 1:
+        return []
+    parts = [torch.zeros(1) for _ in range(3)]
+    dist.all_gather(parts, torch.tensor([float(rank)]), group=group)
+    root = torch.tensor([float(rank)])
+    dist.broadcast(root, group_src=0, group=group)
+    got = [dist.get_rank(group), [p.item() for p in parts], root.item()]
+    dist.destroy_process_group(group)
+    return got
+
+
+def test_unsorted_ranks_keep_their_order(pool: harness.Pool) -> None:
+    told = pool.run(unsorted)
+    assert told == [[1, [2, 0, 3], 2], [], [0, [2, 0, 3], 2], [2, [2, 0, 3], 2]]
+
+
+def local_only(rank: int, world: int) -> list[float]:
+    """Members alone meet; the two pairs come up in no common order."""
+    ranks = [rank // 2 * 2, rank // 2 * 2 + 1]
+    pair = dist.new_group(ranks, use_local_synchronization=True)
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    got = [total(rank, pair), total(rank, alone)]
+    dist.destroy_process_group(alone)
+    dist.destroy_process_group(pair)
+    return got
+
+
+def test_local_synchronization_and_groups_of_one(pool: harness.Pool) -> None:
+    assert pool.run(local_only) == [[1, 0], [1, 1], [5, 2], [5, 3]]
+
+
+def cycles(rank: int, world: int, rounds: int) -> list[inrank.Footprint]:
+    def once(i: int) -> None:
+        members = [0, 1] if i % 3 == 1 else None
+        group = dist.new_group(members)
+        if members is None or rank in members:
+            want = 2 if members else world
+            assert total(1, group, n=(i * 997) % 5000 + 1) == want
+            dist.destroy_process_group(group)
+
+    for i in range(3):  # what is made once and kept is no leak
+        once(i)
+    gc.collect()
+    dist.barrier()
+    before = inrank.footprint()
+    for i in range(rounds):
+        once(i)
+    gc.collect()
+    dist.barrier()
+    return [before, inrank.footprint()]
+
+
+@harness.only_bluefog
+def test_forty_cycles_leave_nothing(pool: harness.Pool) -> None:
+    for before, after in pool.run(cycles, 40):
+        assert before == after
+
+
+def many_at_once(rank: int, world: int) -> list[Any]:
+    groups = [dist.new_group() for _ in range(12)]
+    tensors = [torch.full((100,), float(i)) for i in range(12)]
+    order = list(range(12)) if rank % 2 else list(reversed(range(12)))
+    works = [dist.all_reduce(tensors[i], group=groups[i], async_op=True) for i in order]
+    for work in works:
+        work.wait()
+    got = [t[0].item() for t in tensors]
+    for group in groups:
+        dist.destroy_process_group(group)
+    return got
+
+
+def test_a_dozen_groups_used_in_opposite_orders(pool: harness.Pool) -> None:
+    assert pool.run(many_at_once) == [[4.0 * i for i in range(12)]] * 4
+
+
+def not_a_member(rank: int, world: int) -> Any:
+    group = dist.new_group([0, 1])
+    t = torch.full((2,), float(rank))
+    got = dist.all_reduce(t, group=group)
+    if rank < 2:
+        dist.destroy_process_group(group)
+    return got, t.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_non_members_are_left_alone(pool: harness.Pool) -> None:
+    assert [t for _, t in pool.run(not_a_member)] == [[1, 1], [1, 1], [2, 2], [3, 3]]
+
+
+def reinit(rank: int, world: int, rounds: int) -> list[float]:
+    """Leave the world and join a new one over the same file: keys of the earlier life are there."""
+    got = []
+    dist.destroy_process_group()
+    for i in range(rounds):
+        inrank.init(f"reinit.{i % 2}", rank, world)
+        got.append(total(rank + i))
+        dist.barrier()
+        dist.destroy_process_group()
+    inrank.init("reinit.last", rank, world)
+    return got
+
+
+def test_destroy_and_init_again(pool: harness.Pool) -> None:
+    assert pool.run(reinit, 5, world=3) == [[3.0 + 3 * i for i in range(5)]] * 3
+
+
+def other_sizes(rank: int, world: int, kind: str, port: int) -> list[float]:
+    """Lives of four, three and four ranks over the very same keys."""
+    dist.destroy_process_group()
+    store: dist.Store = dist.FileStore(str(inrank.directory() / "sizes"))
+    if kind == "tcp":
+        store = dist.TCPStore("127.0.0.1", port, None, rank == 0)
+    got = []
+    for life, size in enumerate((4, 3, 4)):
+        if kind == "file":
+            store = dist.FileStore(str(inrank.directory() / "sizes"))
+        inrank.meet(f"{kind}.{life}", world, 12)
+        if rank < size:
+            dist.init_process_group(
+                inrank.BACKEND, store=store, rank=rank, world_size=size,
+                timeout=timedelta(seconds=4),
+            )  # fmt: skip
+            got.append(total(rank))
+            dist.destroy_process_group()
+    inrank.init(f"sizes.{kind}", rank, world)
+    return got
+
+
+@harness.only_bluefog
+@pytest.mark.parametrize("kind", ["tcp", "file"])
+def test_another_number_of_ranks_over_the_same_store(pool: harness.Pool, kind: str) -> None:
+    told = pool.run(other_sizes, kind, harness.free_port(), timeout=25)
+    assert told == [[6.0, 3.0, 6.0]] * 3 + [[6.0, 6.0]]
+
+
+def leave_at_once(rank: int, world: int, rounds: int) -> int:
+    """A rank that is through with init and leaves must not fail the init of slower ones."""
+    dist.destroy_process_group()
+    for i in range(rounds):
+        inrank.init(f"at_once.{i}", rank, world)
+        dist.destroy_process_group()
+    inrank.init("at_once.last", rank, world)
+    return rounds
+
+
+def test_leaving_right_after_init_hurts_nobody(pool: harness.Pool) -> None:
+    assert pool.run(leave_at_once, 30) == [30] * 4
+
+
+def split_and_merged(rank: int, world: int) -> list[Any]:
+    """What DeviceMesh calls where a device is bound, and merge_remote_group."""
+    pg: Any = dist.distributed_c10d._get_default_group()
+    limit = timedelta(seconds=20)
+    ranks = [2, 0] if rank % 2 == 0 else [1, 3]
+    half = pg.split_group(ranks, limit, None, f"half{rank % 2}", "")
+    x = torch.tensor([float(rank)])
+    half.allreduce([x]).wait()
+    backend = half._get_backend(torch.device("cpu"))
+    told = [half.rank(), x.item(), backend.options.global_ranks_in_group]
+    store = dist.distributed_c10d._get_default_store()
+    whole = pg.merge_remote_group(store, world, limit, f"whole{x.numel()}", "")
+    y = torch.ones(1)
+    whole.allreduce([y]).wait()
+    for group in (half, whole):
+        group.shutdown()
+    return [*told, y.item()]
+
+
+@harness.only_bluefog
+def test_split_and_merge() -> None:
+    told = harness.run_ranks(split_and_merged, 4)
+    assert told == [
+        [0, 2.0, [0, 2], 4.0],
+        [0, 4.0, [1, 3], 4.0],
+        [1, 2.0, [0, 2], 4.0],
+        [1, 4.0, [1, 3], 4.0],
+    ]

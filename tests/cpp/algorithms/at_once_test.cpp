@@ -1,0 +1,153 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "algorithms/NeighborAtOnce.hpp"
+#include "support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+using Floats = std::vector<float>;
+using Weighted = std::vector<WeightedRank>;
+
+// A rank's call: the sum of its own and its sources' tensors.
+class Sum {
+ public:
+  Sum(Rank& me, Weighted sources, Weighted destinations, size_t count, float value)
+      : me_(me),
+        sources_(std::move(sources)),
+        destinations_(std::move(destinations)),
+        input_(count, value),
+        output_(count, -1) {}
+
+  Engine::Attempt tryAtOnce() {
+    const NeighborAtOnce::Call call{signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
+                                    0,
+                                    Deadline::Clock::now(),
+                                    std::chrono::seconds(10),
+                                    1.0,
+                                    sources_,
+                                    destinations_,
+                                    1.0,
+                                    bytesOf(input_),
+                                    bytesOf(output_)};
+    NeighborAtOnce exchange(call, [this] { return operation({}); });
+    return NeighborAtOnce::isPossible(call) ? me_.engine.tryAtOnce(exchange) : Engine::Attempt();
+  }
+  // In whatever way it goes.
+  const Floats& run() {
+    const Engine::Attempt attempt = tryAtOnce();
+    if (attempt.rest) {
+      me_.finish(attempt.rest);
+    } else if (attempt.sequence == 0) {
+      me_.run(operation(destinations_));
+    }
+    return output_;
+  }
+  const Floats& output() const { return output_; }
+
+ private:
+  OpPtr operation(const Weighted& destinations) {
+    return me_.neighborSum(input_, 1.0, sources_, 1.0, output_, destinations);
+  }
+
+  Rank& me_;
+  Weighted sources_;
+  Weighted destinations_;
+  Floats input_;
+  Floats output_;
+};
+
+Sum ringSum(Rank& me, size_t count, float value) {
+  return {me,
+          {{(me.self + me.size - 1) % me.size, 1.0}},
+          {{(me.self + 1) % me.size, 1.0}},
+          count,
+          value};
+}
+
+bool holdsOnly(const Floats& data, float value) {
+  return holds(data, [&](size_t) { return value; });
+}
+
+TEST(AtOnceTest, SumsAreRightInWhateverWayTheyGo) {
+  for (int n : {1, 2, 3, 5}) {
+    runRanks(n, [n](Rank& me) {
+      for (int round = 0; round < 500; ++round) {
+        const size_t count = round % 50 == 49 ? kMuch : static_cast<size_t>(round % 7);
+        Sum sum =
+            n == 1 ? Sum(me, {}, {}, count, 1) : ringSum(me, count, static_cast<float>(round));
+        const float expected = n == 1 ? 1.0f : 2.0f * static_cast<float>(round);
+        EXPECT_TRUE(holdsOnly(sum.run(), expected)) << round;
+      }
+    });
+  }
+}
+
+TEST(AtOnceTest, WhatLetsItWaitBecomesAnOperation) {
+  runRanks(2, [](Rank& me) {
+    Sum sum = ringSum(me, 3, 1);
+    me.synchronize();
+    if (me.self == 1) {
+      std::this_thread::sleep_for(50ms);
+      EXPECT_TRUE(holdsOnly(sum.run(), 2));
+      return;
+    }
+    const Engine::Attempt attempt = sum.tryAtOnce();
+    ASSERT_NE(attempt.rest, nullptr);
+    EXPECT_EQ(attempt.rest->sequence, attempt.sequence);
+    me.finish(attempt.rest);
+    EXPECT_TRUE(holdsOnly(sum.output(), 2));
+  });
+}
+
+TEST(AtOnceTest, NothingIsDoneBesideAnotherOperation) {
+  runRanks(2, [](Rank& me) {
+    Floats got(1);
+    const OpPtr receive = me.start(me.receive(got, 1 - me.self));
+    EXPECT_EQ(ringSum(me, 3, 1).tryAtOnce().sequence, 0u);
+    me.synchronize();  // or the other rank's receive could already have ended when it tries
+    me.run(me.send(Floats{4}, 1 - me.self));
+    me.finish(receive);
+    EXPECT_TRUE(holdsOnly(ringSum(me, 3, 1).run(), 2));
+  });
+}
+
+TEST(AtOnceTest, AMismatchIsToldOnBothSides) {
+  runRanks(2, [](Rank& me) {
+    Sum sum = ringSum(me, me.self == 0 ? 3 : 4, 1);
+    EXPECT_EQ(failureOf([&] { sum.run(); }).cause(), Cause::kMismatch);
+  });
+}
+
+TEST(AtOnceTest, ManyThreadsOfARankTakeTurns) {
+  runRanks(2, [](Rank& me) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&me] {
+        for (int round = 0; round < 200; ++round) {
+          EXPECT_TRUE(holdsOnly(ringSum(me, 2, 1).run(), 2));
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  });
+}
+
+// Of what its receiver takes without an operation, too, the sender hears in time.
+TEST(AtOnceTest, CreditComesBack) {
+  runRanks(2, [](Rank& me) {
+    const size_t count = Mailbox::payload() / sizeof(float);
+    for (int round = 0; round < 600; ++round) {
+      EXPECT_TRUE(holdsOnly(ringSum(me, count, 1).run(), 2));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

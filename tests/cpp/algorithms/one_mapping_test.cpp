@@ -1,0 +1,122 @@
+// The algorithms without engines, all ranks on one mapping of the memory: there, unlike between two
+// mappings, ThreadSanitizer sees a rank that reads what another is still writing.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "algorithms/Algorithms.hpp"
+#include "support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+// Drives one script after the other, as an engine with nothing else to do would.
+class BareRank {
+ public:
+  BareRank(const Segments& segments, int rank)
+      : members(membership(rank, segments.shared().size())),
+        bells(segments.shared()),
+        board(segments, 0, members, bells),
+        returns(segments, 1, members, bells),
+        mailbox(segments, members, bells) {}
+
+  void drive(std::vector<Script> scripts) {
+    bool done = false;
+    while (!done) {
+      done = true;
+      bool moved = mailbox.drain();
+      for (Script& script : scripts) {
+        moved |= !script.done() && script.advance();
+        done = done && script.done();
+      }
+      bells.ring();
+      if (!moved) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  void drive(Script script) {
+    std::vector<Script> one;
+    one.push_back(std::move(script));
+    drive(std::move(one));
+  }
+
+  const Membership members;
+  Bells bells;
+  Board board;
+  Board returns;
+  Mailbox mailbox;
+};
+
+void onOneMapping(int n, const std::function<void(BareRank&)>& body) {
+  const Segments segments(Segment(Segment::create(n), n), 0);
+  runThreads(n, [&](int rank) {
+    BareRank me(segments, rank);
+    body(me);
+  });
+}
+
+Op opOf(OpKind kind, size_t count, ReduceKind reduce = ReduceKind::kNone) {
+  return {Op::Kind::kCollective, signatureOf<float>(kind, count, reduce), Deadline::never()};
+}
+
+TEST(OneMappingTest, AllreduceHasNoRaces) {
+  onOneMapping(3, [](BareRank& me) {
+    for (size_t count : {10u, 4'000u, 60'000u, 300'000u, 7u}) {
+      std::vector<float> data(count, static_cast<float>(me.members.rank + 1));
+      const Op op = opOf(OpKind::kAllReduce, count, ReduceKind::kSum);
+      me.drive(allreduce(me.board, me.returns, op, Spans(spanOf(data))));
+      EXPECT_TRUE(holds(data, [](size_t) { return 6.0f; }));
+    }
+  });
+}
+
+TEST(OneMappingTest, BroadcastHasNoRaces) {
+  onOneMapping(3, [](BareRank& me) {
+    for (int root = 0; root < 3; ++root) {
+      std::vector<float> data(400'000, static_cast<float>(me.members.rank));
+      Signature signature = signatureOf<float>(OpKind::kBroadcast, data.size());
+      signature.root = static_cast<int16_t>(root);
+      const Op op(Op::Kind::kCollective, signature, Deadline::never());
+      me.drive(broadcast(me.board, me.returns, op, bytesOf(data)));
+      EXPECT_TRUE(holds(data, [&](size_t) { return static_cast<float>(root); }));
+    }
+  });
+}
+
+TEST(OneMappingTest, MessagesHaveNoRaces) {
+  onOneMapping(2, [](BareRank& me) {
+    const int peer = 1 - me.members.rank;
+    for (size_t count : {10u, 300'000u, 11u}) {
+      Op op = opOf(OpKind::kPointToPoint, count);
+      const std::vector<float> sent(count, static_cast<float>(me.members.rank));
+      std::vector<float> got(count, -1);
+      addSend(me.mailbox, op, {peer, 1, spansOf(sent)});
+      op.scripts.push_back(receive(me.mailbox, op, peer, 1, spanOf(got), std::make_shared<int>()));
+      me.drive(std::move(op.scripts));
+      EXPECT_TRUE(holds(got, [&](size_t) { return static_cast<float>(peer); }));
+    }
+  });
+}
+
+TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
+  onOneMapping(3, [](BareRank& me) {
+    Op op = opOf(OpKind::kNeighborAllReduce, 200'000);
+    const std::vector<float> input(200'000, static_cast<float>(me.members.rank));
+    std::vector<float> output(input.size());
+    std::vector<WeightedRank> others;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank != me.members.rank) {
+        others.push_back({rank, 1});
+        addSend(me.mailbox, op, {rank, 0, spansOf(input)});
+      }
+    }
+    op.scripts.push_back(neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
+    me.drive(std::move(op.scripts));
+    EXPECT_TRUE(holds(output, [](size_t) { return 1.0f; }));
+  });
+}
+
+}  // namespace
+}  // namespace bluefog::testing

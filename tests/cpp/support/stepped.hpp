@@ -1,0 +1,90 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "support/processes.hpp"
+#include "support/ranks.hpp"
+#include "transport/SharedHeap.hpp"
+
+namespace bluefog::testing {
+
+// Links of rank 1 of three, whose peers die when the test says so.
+struct LinksOfOne {
+  LinksOfOne() {
+    for (int peer : {0, 2}) {
+      auto [here, there] = socketPair();
+      links.add(peer, std::move(here), ::getpid());
+      lives_[static_cast<size_t>(peer)] = std::move(there);
+    }
+  }
+  void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
+
+  Links links{3};
+
+ private:
+  std::array<Fd, 3> lives_;
+};
+
+// One rank of a group in this process, which the test drives step by step.
+class SteppedRank {
+ public:
+  SteppedRank(const Fd& memory, int rank, int size, Links links)
+      : members(membership(rank, size)),
+        segments(std::make_shared<const Segments>(Segment(memory, size), rank)),
+        heap(SharedHeap::make(segments->shared(), rank)),
+        agenda(segments, members, std::move(links), nullptr) {}
+
+  // The sum of what the sources send. `input` is offered where it lies in the heap.
+  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                const std::vector<int>& destinations) {
+    return average(input, output, sources, destinations, heap->placeOf(input.data, input.bytes));
+  }
+  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                const std::vector<int>& destinations, std::optional<uint64_t> offer,
+                Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    const OpPtr op = call(OpKind::kNeighborAllReduce, input.bytes / sizeof(float), deadline);
+    auto phase = static_cast<int>(Phase::kOnly);
+    for (int rank : destinations) {  // one of them twice, in a test
+      Outgoing message{rank, 0, ConstSpans(input), 1.0, static_cast<Phase>(phase++)};
+      message.offer = offer;
+      addSend(agenda.mailbox(), *op, std::move(message));
+    }
+    std::vector<WeightedRank> weighted;
+    for (int rank : sources) {
+      weighted.push_back({rank, 1});
+    }
+    const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
+    op->scripts.push_back(
+        neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
+    agenda.add(op);
+    return op;
+  }
+  // Of floats, without scripts.
+  OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
+    op->sequence = op->calls = ++issued_;
+    return op;
+  }
+  // Two looks: the first sees who is gone, the second ends what needs them.
+  void tick() {
+    for (int look = 0; look < 2; ++look) {
+      agenda.tick(Deadline::Clock::now());
+    }
+  }
+
+  Membership members;
+  std::shared_ptr<const Segments> segments;
+  std::shared_ptr<SharedHeap> heap;
+  Agenda agenda;
+
+ private:
+  uint64_t issued_ = 0;
+};
+
+}  // namespace bluefog::testing

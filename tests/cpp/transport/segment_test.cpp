@@ -1,0 +1,190 @@
+#include "transport/Segment.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "support/ranks.hpp"
+#include "transport/Verdict.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+off_t sizeOf(const Fd& file) {
+  struct stat status{};
+  EXPECT_EQ(::fstat(file.get(), &status), 0);
+  return status.st_size;
+}
+
+Fd unsealed(off_t size) {
+  Fd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), size), 0);
+  return file;
+}
+
+// On a disk where there is one: not every file system knows seals.
+Fd ordinary(off_t size) {
+  std::string name = "segment-test-XXXXXX";
+  Fd file(::mkstemp(name.data()));
+  EXPECT_TRUE(file.valid());
+  ::unlink(name.c_str());
+  EXPECT_EQ(::ftruncate(file.get(), size), 0);
+  return file;
+}
+
+TEST(SegmentTest, SizeIsSealed) {
+  const Fd memory = Segment::create(3);
+  const off_t size = sizeOf(memory);
+  EXPECT_NE(::ftruncate(memory.get(), size - 4096), 0);
+  EXPECT_NE(::ftruncate(memory.get(), size + 4096), 0);
+  EXPECT_NE(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  EXPECT_EQ(sizeOf(memory), size);
+}
+
+TEST(SegmentTest, MemoryOfAnotherGroupSizeIsRefused) {
+  const Fd memory = Segment::create(3);
+  EXPECT_THROW(Segment(memory, 4), std::runtime_error);
+  EXPECT_THROW(Segment(memory, 2), std::runtime_error);
+}
+
+TEST(SegmentTest, UnsealedMemoryIsRefused) {
+  EXPECT_THROW(Segment(unsealed(sizeOf(Segment::create(2))), 2), std::runtime_error);
+}
+
+TEST(SegmentTest, AnOrdinaryFileIsRefused) {
+  EXPECT_THROW(Segment(ordinary(sizeOf(Segment::create(2))), 2), std::runtime_error);
+}
+
+TEST(SegmentTest, NoFileIsRefused) {
+  EXPECT_THROW(Segment(Fd(), 2), std::runtime_error);
+}
+
+struct Area {
+  const std::byte* begin;
+  size_t bytes;
+  std::string name;
+};
+
+void addPairs(const Segment& segment, int size, std::vector<Area>& areas) {
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const std::string pair = std::to_string(from) + "->" + std::to_string(to);
+      areas.push_back({segment.lane(from, to), Segment::laneShape().bytes(), "lane " + pair});
+      areas.push_back({reinterpret_cast<const std::byte*>(&segment.grants(from, to)),
+                       sizeof(GrantRing), "grants " + pair});
+    }
+  }
+}
+
+std::vector<Area> areasOf(const Segment& segment, int size) {
+  std::vector<Area> areas{
+      {reinterpret_cast<const std::byte*>(&segment.verdict()), sizeof(Verdict), "verdict"}};
+  for (int rank = 0; rank < size; ++rank) {
+    areas.push_back({reinterpret_cast<const std::byte*>(&segment.bell(rank)), sizeof(Bell),
+                     "bell " + std::to_string(rank)});
+    for (int which = 0; which < Segment::kBoards; ++which) {
+      areas.push_back({segment.board(which, rank), segment.boardShape().bytes(),
+                       "board " + std::to_string(which) + " of " + std::to_string(rank)});
+    }
+  }
+  addPairs(segment, size, areas);
+  std::sort(areas.begin(), areas.end(),
+            [](const Area& a, const Area& b) { return a.begin < b.begin; });
+  return areas;
+}
+
+TEST(SegmentTest, AreasDoNotOverlap) {
+  for (int size : {1, 2, 3, 5, 9}) {
+    const Fd memory = Segment::create(size);
+    const Segment segment(memory, size);
+    const std::byte* const start = reinterpret_cast<const std::byte*>(&segment.verdict());
+    const std::byte* end = start;
+    for (const Area& area : areasOf(segment, size)) {
+      EXPECT_GE(area.begin, end) << size << " ranks: " << area.name;
+      EXPECT_EQ((area.begin - start) % 64, 0) << area.name;
+      end = area.begin + area.bytes;
+    }
+    EXPECT_LE(end - start, sizeOf(memory)) << size << " ranks";
+  }
+}
+
+TEST(SegmentTest, EveryMappingShowsTheSameMemory) {
+  const Fd memory = Segment::create(2);
+  const Segment mine(memory, 2);
+  const Segment theirs(memory, 2);
+  mine.board(1, 1)[100] = std::byte{42};
+  mine.grants(1, 0).written.store(7);
+  EXPECT_EQ(theirs.board(1, 1)[100], std::byte{42});
+  EXPECT_EQ(theirs.grants(1, 0).written.load(), 7u);
+}
+
+TEST(SegmentTest, IsZeroAtFirst) {
+  const Segment segment(Segment::create(2), 2);
+  EXPECT_EQ(segment.verdict().state.load(), static_cast<uint32_t>(Verdict::kNone));
+  EXPECT_EQ(cursorAt(segment.board(0, 1), 0).load(), 0u);
+  EXPECT_EQ(segment.bell(1).rings.load(), 0u);
+}
+
+// ---- the verdict, which lives in it
+
+Ruling rulingNaming(int rank) {
+  return {{Cause::kPeerFailed, {rank}, "rank " + std::to_string(rank) + " said it"},
+          static_cast<uint64_t>(rank)};
+}
+
+TEST(VerdictTest, TheFirstFailureIsEverybodys) {
+  for (int round = 0; round < 200; ++round) {
+    const Segment segment(Segment::create(1), 1);
+    std::vector<Ruling> agreed(4);
+    runThreads(4, [&](int thread) {
+      agreed[static_cast<size_t>(thread)] = agreeOn(segment.verdict(), rulingNaming(thread));
+    });
+    for (const Ruling& ruling : agreed) {
+      ASSERT_EQ(ruling.failure.reason, agreed[0].failure.reason);
+      ASSERT_EQ(ruling.failure.ranks, std::vector<int>{static_cast<int>(ruling.sequence)});
+      ASSERT_EQ(ruling.failure.cause, Cause::kPeerFailed);
+    }
+    ASSERT_EQ(readVerdict(segment.verdict())->failure.reason, agreed[0].failure.reason);
+  }
+}
+
+TEST(VerdictTest, KeepsWhatFits) {
+  const Segment segment(Segment::create(1), 1);
+  EXPECT_FALSE(readVerdict(segment.verdict()).has_value());
+  agreeOn(segment.verdict(),
+          {{Cause::kTimeout, std::vector<int>(kMostRanks + 1, 5), std::string(5000, 'x')}, 3});
+  const std::optional<Ruling> read = readVerdict(segment.verdict());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->failure.cause, Cause::kTimeout);
+  EXPECT_EQ(read->failure.ranks, std::vector<int>(kMostRanks, 5));
+  EXPECT_EQ(read->failure.reason, std::string(Verdict::kMostText, 'x'));
+}
+
+TEST(VerdictTest, GarbageIsReadWithinBounds) {
+  const Segment segment(Segment::create(1), 1);
+  Verdict& verdict = segment.verdict();
+  verdict.cause = 0xffffffff;
+  verdict.ranks_n = 0xffffffff;
+  verdict.text_n = 0xffffffff;
+  verdict.state.store(Verdict::kWritten);
+  const std::optional<Ruling> read = readVerdict(verdict);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->failure.ranks.size(), kMostRanks);
+  EXPECT_EQ(read->failure.reason.size(), Verdict::kMostText);
+}
+
+TEST(VerdictTest, AWriterThatWasKilledHoldsUpNobody) {
+  const Segment segment(Segment::create(1), 1);
+  segment.verdict().state.store(Verdict::kBeingWritten);
+  EXPECT_EQ(agreeOn(segment.verdict(), rulingNaming(3)).failure.ranks, std::vector<int>{3});
+}
+
+}  // namespace
+}  // namespace bluefog::testing

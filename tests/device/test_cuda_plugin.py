@@ -1,0 +1,80 @@
+"""What can be said of libbluefog_cuda.so without a GPU: what it needs, what it offers, for which
+devices it has code. (That it computes right is said by `make gpu`, on one.)"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bluefog_pg._loader import load
+
+ROOT = Path(__file__).parents[2]
+MODULE = Path(load().__file__ or "")
+SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libgcc_s.so",
+          "libstdc++.so", "ld-linux")  # fmt: skip
+PTX, MACHINE_CODE = 1, 2
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def needed(library: Path) -> list[str]:
+    named = re.findall(r"NEEDED.*\[(.+?)\]", output("readelf", "-d", str(library)))
+    return [name for name in named if not name.startswith(SYSTEM)]
+
+
+def symbols(library: Path, which: str) -> list[str]:
+    return [line.split()[-1] for line in output("nm", "-D", which, str(library)).splitlines()]
+
+
+def device_code(library: Path) -> set[tuple[int, int]]:
+    """(kind, compute capability) of each part, as the fat binary's headers tell it."""
+    table = output("readelf", "-SW", str(library))
+    place = re.search(r"\.nv_fatbin\s+PROGBITS\s+\w+\s+(\w+)\s+(\w+)", table)
+    if place is None:
+        return set()
+    begin, size = (int(number, 16) for number in place.groups())
+    data, found, at = library.read_bytes()[begin : begin + size], set(), 0
+    while (at := data.find(struct.pack("<I", 0xBA55ED50), at)) >= 0:
+        header, length = struct.unpack_from("<HQ", data, at + 6)
+        part, at = at + header, at + header + length
+        while part < at:
+            kind, _, own_header, own_length = struct.unpack_from("<HHIQ", data, part)
+            found.add((kind, struct.unpack_from("<I", data, part + 28)[0]))
+            part += own_header + own_length
+    return found
+
+
+@pytest.fixture(scope="module")
+def plugin() -> Path:
+    for folder in (MODULE.parent, ROOT / "build/cpp"):
+        if (folder / "libbluefog_cuda.so").exists():
+            return folder / "libbluefog_cuda.so"
+    pytest.skip("libbluefog_cuda.so was not built: no nvcc when bluefog_pg was installed")
+
+
+def test_one_plugin_serves_every_torch(plugin: Path) -> None:
+    assert needed(plugin) == []
+    assert symbols(plugin, "--defined-only") == ["bluefog_device_get"]
+
+
+def test_it_has_code_for_the_devices_that_torch_has(plugin: Path) -> None:
+    found = device_code(plugin)
+    assert {(MACHINE_CODE, sm) for sm in (75, 80, 86, 90, 100, 120)} <= found
+    assert (PTX, 120) in found
+    assert device_code(MODULE) == set()  # the search finds nothing where nothing is
+
+
+def test_one_module_serves_torch_with_and_without_cuda() -> None:
+    wanted = symbols(MODULE, "-u")
+    assert wanted
+    assert not [
+        name for name in wanted if re.match(r"(cuda|cu[A-Z]|nccl)|.*(c104cuda|2at4cuda)", name)
+    ]
+    assert [name for name in needed(MODULE) if "torch" in name]  # it finds what is needed
+    assert not [name for name in needed(MODULE) if "cuda" in name or "nccl" in name]

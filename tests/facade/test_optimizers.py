@@ -1,0 +1,156 @@
+"""BlueFog's optimizers and their helpers, by BlueFog's names."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tests.support import harness, inrank
+
+pytestmark = harness.only_bluefog
+
+FACTORIES = (
+    "DistributedAdaptThenCombineOptimizer",
+    "DistributedAdaptWithCombineOptimizer",
+    "DistributedAllreduceOptimizer",
+    "DistributedBluefogOptimizer",
+    "DistributedGradientAllreduceOptimizer",
+    "DistributedNeighborAllreduceOptimizer",
+    "DistributedPullGetOptimizer",
+    "DistributedPushSumOptimizer",
+    "DistributedWinPutOptimizer",
+)
+
+
+def problem(rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets, and the weights that they come from, of which a rank's data show one."""
+    generator = torch.Generator().manual_seed(0)
+    w = torch.randn(4, 1, generator=generator)
+    x = torch.zeros(64, 4)
+    x[:, rank] = 2 * torch.randn(64, generator=generator.manual_seed(rank + 1))
+    return x, x @ w + 0.01 * torch.randn(64, 1, generator=generator), w
+
+
+def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
+    """How far from the solution, and from each other, the parameters end; and once averaged."""
+    import bluefog_pg.torch as bf
+    from bluefog_pg.optim import consensus_distance
+
+    bf.init()
+    x, y, w = problem(rank)
+    model = nn.Sequential(nn.Linear(4, 1, bias=False))
+    bf.broadcast_parameters(model.state_dict(), root_rank=0)
+    plain = getattr(torch.optim, base)(model.parameters(), lr=0.1 if base == "SGD" else 0.2)
+    bf.broadcast_optimizer_state(plain, root_rank=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        given = model.named_parameters() if name == "DistributedBluefogOptimizer" else model
+        optimizer = getattr(bf, name)(plain, given)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        dist.barrier()  # without, a rank alone may make all its steps before others begin
+    optimizer.close()
+    found = [(model[0].weight.detach().T - w).abs().max().item(), consensus_distance(model)]
+    bf.allreduce_parameters(model.named_parameters())
+    return [*found, consensus_distance(model)]
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("base", ["SGD", "Adam"])
+def test_each_solves_a_linear_problem(pool: harness.Pool, name: str, base: str) -> None:
+    """Which no rank could by itself: the data of each leave three of the four weights open."""
+    for error, apart, averaged in pool.run(trained, name, base):
+        assert error < 0.02
+        assert apart < 0.01
+        assert averaged < 1e-6
+
+
+def turned(rank: int, world: int, path: str) -> list[Any]:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    model = nn.Linear(2, 2)  # a model that is a leaf itself
+    with torch.no_grad():
+        for param in model.parameters():
+            param.fill_(rank)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, model)
+    found: list[Any] = [type(optimizer).__name__, isinstance(optimizer, torch.optim.SGD)]
+
+    def step() -> float:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        return float(model.weight[0, 0])
+
+    optimizer.send_neighbors = [(rank + 1) % world]
+    optimizer.neighbor_weights = {(rank - 1) % world: 0.5}
+    optimizer.self_weight = 0.5
+    found.append(step() == (rank + (rank - 1) % world) / 2)
+    optimizer.communication_type = bf.CommunicationType.allreduce
+    found.append(step() == (world - 1) / 2)
+    error = inrank.catch(setattr, optimizer, "communication_type", "allreduce")
+    found.append(error is not None and error.kind)
+    optimizer.register_step_function(lambda self, p, grad, group: p.fill_(7))
+    found.append(step())
+    return found
+
+
+def test_what_may_be_turned(pool: harness.Pool, tmp_path: Path) -> None:
+    wanted = ["SGD", True, True, True, "AssertionError", 7.0]
+    assert pool.run(turned, str(tmp_path)) == [wanted] * 4
+
+
+def drawn(rank: int, _world: int) -> None:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    model = nn.Sequential(nn.Linear(2, 2))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(sgd, model)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    assert optimizer.turn_off_timeline()
+    model(torch.ones(1, 2))
+    bf.shutdown()
+
+
+def test_timeline(tmp_path: Path) -> None:
+    harness.run_ranks(drawn, 2, env={"BLUEFOG_TIMELINE": f"{tmp_path}/line"})
+    events = json.loads((tmp_path / "line0.json").read_text())
+    names = [event["name"] for event in events if event["ph"] == "B"]
+    assert names.count("FORWARD") == names.count("GRADIENT COMPT.") == 1
+
+
+def synchronized(rank: int, _world: int) -> list[Any]:
+    """Tensors of every form; options that are None, or large; a state that lies nowhere else."""
+    import bluefog_pg
+
+    params = [torch.full((2,), float(rank)), torch.full((1,), rank)]
+    bluefog_pg.allreduce_parameters(params)
+    found: list[Any] = [params[0].tolist(), params[1].item()]
+    bluefog_pg.broadcast_parameters([("b", params[0]), ("a", params[1])], 2)
+    found.append(params[1].item())
+    layer = nn.Linear(2, 1)
+    bluefog_pg.broadcast_parameters(layer.named_parameters(), 1)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.1 + rank, foreach=None)
+    if rank == 1:
+        layer(torch.ones(2)).backward()
+        adam.step()
+    bluefog_pg.broadcast_optimizer_state(adam, 1)
+    found += [adam.param_groups[0]["lr"], adam.state[layer.weight]["step"].item()]
+    error = inrank.catch(bluefog_pg.broadcast_parameters, [3], 0)
+    found.append(error is not None and error.kind)
+    return found
+
+
+def test_states(pool: harness.Pool) -> None:
+    assert pool.run(synchronized) == [[[1.5, 1.5], r, 2, 1.1, 1.0, "TypeError"] for r in range(4)]

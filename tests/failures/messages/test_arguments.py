@@ -1,0 +1,79 @@
+"""What the calls say to bad arguments: bad_*.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+
+from tests.support import harness
+from tests.support.messages import golden
+from tests.support.messages.bad_neighbors import (
+    gatherings,
+    machines,
+    neighbours,
+    of_python,
+    pairs,
+    topologies,
+)
+from tests.support.messages.bad_places import lists, places
+from tests.support.messages.bad_tensors import reductions, tensors
+from tests.support.messages.bodies import Calls, Labelled, caught, group_of, pair, telling
+from tests.support.messages.calls import cpu, options, world_group
+from tests.support.messages.tensors import f, fs
+
+pytestmark = harness.only_bluefog
+
+
+def in_the_world(gloo: Any) -> dict[str, Calls]:
+    b = cpu(world_group())
+    return {
+        "tensors": tensors(b),
+        "reductions": reductions(b),
+        "places": places(b),
+        "lists": lists(b),
+        "neighbours": neighbours(b),
+        "gatherings": gatherings(),
+        "pairs": pairs(),
+        "machines": machines(),
+        "topologies": topologies(),
+        "python": of_python(gloo),
+    }
+
+
+def in_a_pair(group: Any) -> Calls:
+    import bluefog_pg
+
+    b = cpu(group)
+    return {
+        "root 3": lambda: b.broadcast(fs(1), options("Broadcast", rootRank=3)),
+        "gather": lambda: b.gather([fs(2)], fs(1), options("Gather", rootRank=0)),
+        "send to 3": lambda: b.send(fs(1), 3, 0),
+        "neighbours": lambda: bluefog_pg.neighbor_allreduce(
+            f(3), self_weight=0.5, src_weights={3: 0.5}, group=group
+        ),
+        "topology": lambda: bluefog_pg.set_topology([], group=group),
+    }
+
+
+@telling
+def bad_arguments(rank: int, world: int) -> Iterator[Labelled]:
+    """All bad calls are of rank 1, those in a pair of rank 3; then all ranks must still agree."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    with group_of(1, 3, backend="gloo") as gloo, pair() as group:
+        if rank == 1:
+            for kind, calls in in_the_world(gloo).items():
+                yield from caught(calls, f"{kind}, ")
+        if rank == 3:
+            yield from caught(in_a_pair(group), "pair, ")
+    x = f(3)
+    dist.all_reduce(x)
+    dist.all_reduce(bluefog_pg.neighbor_allreduce(x))
+    assert x[0] == world
+
+
+def test_messages(pool: harness.Pool) -> None:
+    golden.agree("arguments", pool.run(bad_arguments))

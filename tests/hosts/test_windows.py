@@ -1,0 +1,176 @@
+"""Windows over two hosts: what is asked of a rank there is done while its program computes."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from tests.support import harness, hosts, inrank, windows
+from tests.support.harness import Ranks
+
+pytestmark = [harness.only_bluefog, pytest.mark.device]
+
+
+def all_of_it(rank: int, world: int) -> list[Any]:
+    """What one host's ranks do; here the ring crosses between the hosts twice."""
+    return [
+        windows.put_and_updated(rank, world),
+        windows.added_and_fetched(rank, world),
+        windows.push_sum(rank, world, 1.0),
+        windows.random_calls(rank, world, 1, 300),
+        windows.bad_calls(rank, world),
+    ]
+
+
+def test_windows_over_two_hosts() -> None:
+    with hosts.network(2) as pair, Ranks(4, hosts=pair, destroy=True) as ranks:
+        ranks.start(all_of_it, world=4, store="s")
+        told = ranks.values(90)
+        assert set(ranks.leave().values()) == {0}
+    for rank, (put, added, summed, _, refused) in told.items():
+        near = windows.near(rank, 4)
+        assert put == []
+        assert added[1] == dict.fromkeys(near, 2)
+        assert added[-1] == [50.0 * other for other in near]
+        assert summed[2:] == [1.0, pytest.approx(1.5, abs=1e-6)]
+        assert all(error is not None for error in refused.values())
+    histories = [history for _, _, _, history, _ in told.values()]
+    assert sum(sent for sent, _, _ in histories) == sum(came for _, came, _ in histories)
+    assert sum(p for _, _, (_, p, _, _), _, _ in told.values()) == pytest.approx(4, abs=1e-9)
+
+
+def into_a_held_gil(rank: int, world: int) -> list[Any]:
+    """Rank 1 sits in C code with the GIL; rank 0 puts into it, and fetches from it."""
+    bf = windows.ring()
+    x = torch.full((1 << 18,), float(rank))
+    window = bf.Window(x, "w", zero_init=True)
+    dist.barrier()
+    begun = time.monotonic()
+    if rank == 1:
+        ctypes.PyDLL(None).usleep(900_000)
+    else:
+        time.sleep(0.1)
+        window.accumulate(torch.ones_like(x))
+        window.accumulate(torch.ones_like(x), require_mutex=True)
+        window.get()
+    took = time.monotonic() - begun
+    dist.barrier()
+    seen = window.read(1 - rank)
+    window.free()
+    return [took < 0.7, seen.unique().tolist()]
+
+
+def test_a_rank_that_holds_its_gil_is_not_waited_for() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(into_a_held_gil, world=2, store="s")
+        told = ranks.values()
+    assert told == {0: [True, [1.0]], 1: [False, [2.0]]}
+
+
+def begun_and_waited_for(rank: int, world: int) -> list[Any]:
+    """Asynchronous: the tensor may change at once, in the order of the calls; a fence ends all."""
+    bf = windows.ring()
+    bf.win_create(torch.zeros(1 << 19), "w", zero_init=True)
+    x = torch.ones(1 << 19)
+    dist.barrier()
+    polled = []
+    if rank == 0:
+        handles = [bf.win_put_nonblocking(x, "w", self_weight=2.0) for _ in range(4)]
+        handles.append(bf.win_accumulate_nonblocking(x, "w"))
+        polled = [bf.win_poll(handle) for handle in handles]
+        x.zero_()
+        for handle in handles[:3]:
+            bf.win_wait(handle)
+    bf.win_fence("w")
+    polled += [bf.win_poll(handle) for handle in handles[3:]] if rank == 0 else []
+    got = bf.win_read_neighbor("w", 1 - rank).unique().tolist()
+    fetched = bf.win_get_nonblocking("w")
+    bf.win_wait(fetched)
+    bf.win_free("w")
+    return [polled, got]
+
+
+def test_asynchronous_calls() -> None:
+    with hosts.network(2, "1gbit") as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(begun_and_waited_for, world=2, store="s")
+        (polled, _), (_, got) = ranks.values().values()
+    assert not all(polled[:5])
+    assert polled[5:] == [True, True]
+    assert got == [8.0 + 16.0]
+
+
+def to_one_that_stands(rank: int, world: int, then: str, factor: float) -> list[Any]:
+    """A put while rank 1 is stopped, and another call when that goes on."""
+    bf = windows.ring()
+    x = torch.ones(1 << 20)
+    window = bf.Window(x.clone(), "w", zero_init=True)
+    dist.barrier()
+    error = None
+    if rank == 0:
+        inrank.mark("begins")
+        inrank.gate("stopped")
+        error = inrank.catch(window.put, x)
+        inrank.mark("late")
+        inrank.gate("again")
+        getattr(window, then)(factor * x)
+    inrank.meet("put", world)
+    return [error, window.read(1 - rank).unique().tolist()]
+
+
+def test_one_that_stands_is_late_and_then_goes_on() -> None:
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(to_one_that_stands, "put", 3.0, world=2, store="s", timeout=2)
+        ranks.at("begins", 0)
+        ranks.stop(1)
+        ranks.open("stopped")
+        ranks.at("late", 0)
+        ranks.cont(1)
+        ranks.open("again")
+        (error, _), (_, seen) = ranks.values().values()
+    harness.raised(error, "CollectiveTimeout", ranks=[1], text="win_put 'w': timeout after 2.0 s")
+    assert seen == [3.0]
+
+
+def freed_while_under_way(rank: int, world: int) -> list[Any]:
+    bf = windows.ring()
+    x = torch.zeros(1 << 20)
+    bf.win_create(x, "w", zero_init=True)
+    dist.barrier()
+    handle = bf.win_put_nonblocking(torch.ones(1 << 20), "w")
+    early = bf.win_poll(handle)
+    bf.win_free("w")
+    late = bf.win_poll(handle)
+    waited = bf.win_wait(handle)
+    bf.win_create(x, "w", zero_init=True)  # another one of this name
+    empty = bf.win_read_neighbor("w", 1 - rank).count_nonzero().item()
+    bf.win_free("w")
+    return [early, late, waited, empty]
+
+
+def test_a_window_is_freed_when_what_is_under_way_has_ended() -> None:
+    with hosts.network(2, "1gbit") as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(freed_while_under_way, world=2, store="s")
+        assert ranks.values() == {rank: [False, True, True, 0] for rank in range(2)}
+
+
+def test_an_interrupted_put_arrives_once_and_in_order() -> None:
+    """Ctrl-C ends the wait; what was put arrives later, before the next one."""
+    with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
+        ranks.start(to_one_that_stands, "accumulate", 1.0, world=2, store="s")
+        ranks.at("begins", 0)
+        ranks.stop(1)
+        ranks.open("stopped")
+        time.sleep(0.5)
+        since = ranks.interrupt(0)
+        ranks.at("late", 0)
+        ranks.cont(1)
+        ranks.open("again")
+        (error, _), (_, seen) = ranks.values().values()
+    harness.raised(error, "KeyboardInterrupt")
+    assert error.took(since) < 1.5 * harness.SLOW
+    assert seen == [2.0]

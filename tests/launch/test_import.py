@@ -1,0 +1,195 @@
+"""What `import torch` and `import bluefog_pg` cost and promise, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+DEADLINE = 60  # seconds
+PACKAGE = Path(__file__).parents[2] / "python" / "bluefog_pg"
+IN_LIST = "'bluefog' in torch.distributed.Backend.backend_list"
+
+
+def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a new interpreter, outside the repository."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **env},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+def check(code: str, **env: str) -> str:
+    """Run `code`, which must succeed and say nothing on stderr; return what it printed."""
+    done = run(code, **env)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture
+def other_package(tmp_path: Path) -> Path:
+    """A copy of the Python package without the compiled module; its parent goes on PYTHONPATH."""
+    # The finder of an editable install stands before the path.
+    (tmp_path / "sitecustomize.py").write_text("""
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "Redirecting" not in repr(finder)]
+""")
+    ignore = shutil.ignore_patterns("__pycache__", "*.so", "_build_info.py")
+    return Path(shutil.copytree(PACKAGE, tmp_path / "bluefog_pg", ignore=ignore))
+
+
+def test_entry_point_is_declared_once() -> None:
+    # A set: an editable install may be listed by two finders.
+    found = {e.value for e in entry_points(group="torch.backends") if e.name == "bluefog"}
+    assert found == {"bluefog_pg._autoload:register"}
+
+
+def test_import_torch_registers_and_loads_nothing_heavy() -> None:
+    assert check(f"import torch; print({IN_LIST})") == "True\n"
+    modules = "import sys, torch; print(*sorted(sys.modules))"
+    with_us = set(check(modules).split())
+    without = set(check(modules, TORCH_DEVICE_BACKEND_AUTOLOAD="0").split())
+    # An editable install brings its path finder with it, autoload or not.
+    ours = {"bluefog_pg", "bluefog_pg._autoload", "bluefog_pg._creator"}
+    assert {m for m in with_us - without if m.startswith(("bluefog_pg", "networkx"))} == ours
+    assert len(with_us - without - ours) < 10
+
+
+def test_registering_takes_milliseconds() -> None:
+    code = """
+import time, torch
+start = time.perf_counter()
+import bluefog_pg
+print(time.perf_counter() - start)
+"""
+    fastest = min(float(check(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")) for _ in range(3))
+    assert fastest < 0.05
+
+
+def test_import_without_autoload_registers() -> None:
+    off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    assert check(f"import torch; print({IN_LIST})", **off) == "False\n"
+    assert check(f"import torch, bluefog_pg; print({IN_LIST})", **off) == "True\n"
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_import_before_torch_registers(autoload: str) -> None:
+    code = f"import bluefog_pg, torch; print({IN_LIST}, callable(bluefog_pg._autoload.register))"
+    assert check(code, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload) == "True True\n"
+
+
+def test_package_does_not_bind_torch() -> None:
+    # bluefog_pg.torch is a submodule's name.
+    assert check("import bluefog_pg; print('torch' in vars(bluefog_pg))") == "False\n"
+
+
+def test_registering_twice_keeps_the_first() -> None:
+    code = """
+import torch, bluefog_pg._autoload
+from torch.distributed import Backend
+first, names = Backend._plugins["BLUEFOG"], list(Backend.backend_list)
+bluefog_pg._autoload.register()
+bluefog_pg._autoload.register.__wrapped__()
+print(Backend._plugins["BLUEFOG"] is first, Backend.backend_list == names)
+"""
+    assert check(code) == "True True\n"
+
+
+def test_gloo_stays_the_default_of_the_cpu() -> None:
+    code = "import torch; print(torch.distributed.get_default_backend_for_device('cpu'))"
+    assert check(code) == "gloo\n"
+
+
+def test_broken_package_warns_and_leaves_torch_alone(other_package: Path) -> None:
+    (other_package / "_creator.py").write_text("raise OSError('disk on fire')\n")
+    done = run("import torch; print(torch.ones(2).sum())", PYTHONPATH=str(other_package.parent))
+    assert (done.returncode, done.stdout) == (0, "tensor(2.)\n")
+    assert done.stderr == 'backend "bluefog" is not available: OSError: disk on fire\n'
+
+
+def test_torch_without_distributed_is_left_alone() -> None:
+    code = """
+import sys, torch.distributed as dist
+dist.is_available = lambda: False
+del dist.Backend
+import bluefog_pg
+print("fine")
+"""
+    assert check(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "fine\n"
+
+
+USE = """
+import torch, bluefog_pg
+try:
+    bluefog_pg.ProcessGroupBluefog
+except ImportError as e:
+    print(e)
+"""
+REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
+
+
+def test_missing_module_is_reported_when_it_is_needed(other_package: Path) -> None:
+    printed = check(USE, PYTHONPATH=str(other_package.parent))
+    assert printed == f"bluefog_pg._C was not built; run in the clone: {REINSTALL}\n"
+
+
+def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path) -> None:
+    (other_package / "_build_info.py").write_text('TORCH_VERSION = "2.12.1"\n')
+    (other_package / "_C.py").write_text("raise SystemError('must not be reached')\n")
+    installed = check("import torch; print(torch.__version__.split('+')[0])").strip()
+    assert check(USE, PYTHONPATH=str(other_package.parent)) == (
+        f"bluefog_pg._C was built for torch 2.12 but torch {installed} is installed; "
+        f"run in the clone: {REINSTALL}\n"
+    )
+
+
+def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> None:
+    (other_package / "_build_info.py").write_text("from torch import __version__ as TORCH_VERSION")
+    (other_package / "_C.py").write_text("def shutdown_all(): print('shut down')\n")
+    code = "from bluefog_pg._loader import load; print(load() is load())"
+    assert check(code, PYTHONPATH=str(other_package.parent)) == "True\nshut down\n"
+
+
+def test_options_of_another_backend_are_refused() -> None:
+    code = """
+import torch.distributed as dist
+try:
+    dist.init_process_group("bluefog", store=dist.HashStore(), rank=0, world_size=1,
+                            pg_options=dist.ProcessGroupGloo._Options())
+except TypeError as e:
+    print(e)
+"""
+    assert "must be bluefog_pg.ProcessGroupBluefog.Options or None, not torch" in check(code)
+
+
+@pytest.mark.parametrize(
+    ("in_options", "in_call", "expected"),
+    [(None, None, 1800), (None, 7, 7), (5, None, 5), (5, 7, 7)],
+)
+def test_timeout_of_the_call_wins_over_the_options(
+    in_options: int | None, in_call: int | None, expected: int
+) -> None:
+    in_options_line = f"options._timeout = timedelta(seconds={in_options})" if in_options else ""
+    argument = f"timeout=timedelta(seconds={in_call})" if in_call else ""
+    code = f"""
+import bluefog_pg, torch, torch.distributed as dist
+from datetime import timedelta
+options = bluefog_pg.ProcessGroupBluefog.Options()
+{in_options_line}
+dist.init_process_group("bluefog", store=dist.HashStore(), rank=0, world_size=1,
+                        pg_options=options, {argument})
+made = dist.group.WORLD._get_backend(torch.device("cpu")).options
+print(made._timeout.total_seconds(), made.global_ranks_in_group, made is options)
+dist.destroy_process_group()
+"""
+    assert check(code).splitlines()[0] == f"{expected:.1f} [0] False"

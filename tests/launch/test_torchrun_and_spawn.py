@@ -1,0 +1,199 @@
+"""However ranks are started on one host: torchrun, spawn, env, tcp, file, a given store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import harness
+from tests.support.harness import BACKEND, free_port
+from tests.support.launching import CHECK, assert_all_fine, write
+from tests.support.programs import finish_script, run_script, start_script
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
+SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"
+
+
+@pytest.mark.parametrize("how", ["standalone", "port"])
+def test_torchrun(how: str, tmp_path: Path) -> None:
+    where = ["--standalone"] if how == "standalone" else ["--master-port", str(free_port())]
+    ran = run_script([*TORCHRUN, *where, "--nproc-per-node", "3", write(tmp_path, SCRIPT)])
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 3)
+
+
+def test_two_agents_on_one_host(tmp_path: Path) -> None:
+    script, port = write(tmp_path, SCRIPT), str(free_port())
+    agents = [
+        start_script(
+            [
+                *TORCHRUN,
+                "--nnodes=2",
+                f"--node-rank={node}",
+                "--nproc-per-node=2",
+                "--master-addr=127.0.0.1",
+                f"--master-port={port}",
+                script,
+            ]
+        )
+        for node in range(2)
+    ]
+    told = [finish_script(a) for a in agents]
+    assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
+    assert_all_fine(told[0].out + told[1].out, 4)
+
+
+@harness.only_bluefog
+def test_restarted_by_torchrun(tmp_path: Path) -> None:
+    """The second attempt finds the first one's keys in the same store."""
+    script = write(
+        tmp_path,
+        INIT + "import os\ncheck()\n"
+        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+        "    dist.barrier()\n"
+        "    os._exit(3) if dist.get_rank() == 1 else dist.all_reduce(torch.ones(1))\n"
+        "dist.destroy_process_group()\n",
+    )
+    ran = run_script(
+        [*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", script]
+    )
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 2, times=2)
+
+
+def test_two_jobs_at_once(tmp_path: Path) -> None:
+    script = write(tmp_path, INIT + "for _ in range(5): check()\ndist.destroy_process_group()\n")
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", script]
+    jobs = [start_script(command) for _ in range(2)]
+    for told in [finish_script(j) for j in jobs]:
+        assert told.code == 0, told.out
+        assert_all_fine(told.out, 2, times=5)
+
+
+SPAWN = """
+def run(rank, world, method):
+    dist.init_process_group("{backend}", init_method=method, rank=rank, world_size=world)
+    check()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(run, (3, "{method}"), nprocs=3)
+"""
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "file"])
+def test_spawn(scheme: str, tmp_path: Path) -> None:
+    method = f"tcp://127.0.0.1:{free_port()}" if scheme == "tcp" else f"file://{tmp_path}/store"
+    text = CHECK + SPAWN.format(backend=BACKEND, method=method)
+    ran = run_script([sys.executable, write(tmp_path, text)])
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 3)
+
+
+def test_plain_processes_with_env(tmp_path: Path) -> None:
+    """RANK and MASTER_ADDR alone; the name in capitals, by device, and once more after destroy."""
+    text = CHECK + "".join(
+        f"dist.init_process_group({name!r}, init_method='env://')\n"
+        "check()\n"
+        "dist.barrier()\n"
+        "dist.destroy_process_group()\n"
+        for name in (BACKEND, BACKEND.upper())
+    )
+    script, port = write(tmp_path, text), str(free_port())
+    base = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    procs = [start_script([sys.executable, script], env={**base, "RANK": str(r)}) for r in range(2)]
+    told = [finish_script(p) for p in procs]
+    assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
+    assert_all_fine(told[0].out + told[1].out, 2, times=2)
+
+
+def test_one_rank_and_given_stores() -> None:
+    """World size 1 over every kind of store, one after the other in one process, quietly."""
+    stores = [
+        "dist.HashStore()",
+        "dist.TCPStore('127.0.0.1', 0, 1, True)",
+        "dist.FileStore(__import__('tempfile').mktemp(), 1)",
+        "dist.PrefixStore('mine', dist.HashStore())",
+    ]
+    text = CHECK + "".join(
+        f"dist.init_process_group('{BACKEND}', store={store}, rank=0, world_size=1)\n"
+        "check()\n"
+        "t = torch.ones(3); dist.broadcast(t, 0); dist.barrier()\n"
+        "dist.destroy_process_group()\n"
+        for store in stores
+    )
+    ran = run_script([sys.executable, "-c", text])
+    assert ran.code == 0, ran.out
+    assert ran.out == "rank 0 of 1 fine\n" * len(stores)
+
+
+def test_a_given_tcp_store(tmp_path: Path) -> None:
+    text = (
+        CHECK
+        + f"""
+import os
+rank = int(os.environ["RANK"])
+store = dist.TCPStore("127.0.0.1", {free_port()}, 2, rank == 0)
+for name in ("a", "b"):  # two lives over one store
+    dist.init_process_group("{BACKEND}", store=dist.PrefixStore(name, store), rank=rank,
+                            world_size=2)
+    check(); dist.barrier(); dist.destroy_process_group()
+"""
+        + (
+            f"""
+for _ in range(2):  # and two with the very same keys
+    dist.init_process_group("{BACKEND}", store=store, rank=rank, world_size=2)
+    check(); dist.barrier(); dist.destroy_process_group()
+"""
+            if BACKEND == "bluefog"
+            else ""
+        )
+        + "store.set(f'end.{rank}', '1'); store.wait(['end.0', 'end.1'])\n"
+    )
+    script = write(tmp_path, text)
+    procs = [start_script([sys.executable, script], env={"RANK": str(r)}) for r in range(2)]
+    told = [finish_script(p) for p in procs]
+    assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
+    assert_all_fine(told[0].out + told[1].out, 2, times=4 if BACKEND == "bluefog" else 2)
+
+
+@harness.only_bluefog
+@pytest.mark.parametrize("autoload", ["1", "0"])
+def test_found_with_and_without_the_entry_point(autoload: str) -> None:
+    text = CHECK.replace("import sys", "import sys\nimport bluefog_pg\nimport sys")
+    text = CHECK if autoload == "1" else text
+    text += (
+        "import os\n"
+        "loaded = [m for m in sys.modules if m.startswith('bluefog_pg')]\n"
+        "assert not any('_C' in m for m in loaded), loaded\n"
+        "dist.init_process_group('bluefog', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "check()\n"
+    )
+    ran = run_script([sys.executable, "-c", text], env={"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload})
+    assert (ran.code, ran.out) == (0, "rank 0 of 1 fine\n")
+
+
+@harness.only_bluefog
+def test_device_names_and_the_debug_wrapper(tmp_path: Path) -> None:
+    """cpu:bluefog, beside a gloo group, and under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    text = INIT.replace("'bluefog')", "'cpu:bluefog,cuda:bluefog')")
+    text = text.replace('assert dist.get_backend() == "bluefog"', "") + (
+        "import bluefog_pg\n"
+        "check()\n"
+        "gloo = dist.new_group(backend='gloo')\n"
+        "t = torch.ones(3); dist.all_reduce(t, group=gloo); assert (t == 2).all()\n"
+        "x = bluefog_pg.neighbor_allreduce(torch.tensor([float(dist.get_rank())]))\n"
+        "assert x.item() == 0.5, x\n"
+        "dist.barrier(); dist.destroy_process_group()\n"
+    )
+    ran = run_script(
+        [*TORCHRUN, "--standalone", "--nproc-per-node", "2", write(tmp_path, text)],
+        env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"},
+    )
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 2)

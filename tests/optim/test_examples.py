@@ -1,0 +1,49 @@
+"""The examples of optimizers, started as a user starts them, but shorter."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.examples import EXAMPLES, run
+
+METHODS = ("exact_diffusion", "gradient_tracking", "push_diging")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_logistic_regression(method: str) -> None:
+    args = ("--method", method, "--steps", "400", "--require-error", "1e-10")
+    out = run("decentralized_optimization.py", *args)
+    errors = [float(error) for error in re.findall(r"= (\S+)$", out, re.MULTILINE)]
+    assert errors[-1] < 1e-10 < errors[0], out
+
+
+@pytest.mark.parametrize("method", ["ExactDiffusion", "GradientTracking"])
+def test_resource_allocation(method: str) -> None:
+    out = run("resource_allocation.py", "--method", method, "--require-error", "1e-10")
+    assert out.count("off by") == 4, out
+
+
+def test_language_model() -> None:
+    out = run("language_model.py", "--steps", "50", "--require-loss", "3.2")
+    assert re.search(r"50: mean loss \S+, \S+ apart, [\d,]+ B a step", out), out
+
+
+@pytest.mark.parametrize("communication", ["allreduce", "neighbor_allreduce"])
+def test_local_steps(communication: str) -> None:
+    pytest.importorskip("sklearn")
+    args = ("--communication", communication, "--epochs", "5", "--require-accuracy", "0.6")
+    out = run("local_sgd.py", *args)
+    assert len(re.findall(r"rank \d: \S+% after 5 exchanges", out)) == 4, out
+
+
+def test_every_example_takes_a_device() -> None:
+    texts = {path.name: path.read_text() for path in EXAMPLES.glob("*.py")}
+    programs = {name: text for name, text in texts.items() if "ArgumentParser(" in text}
+    assert len(programs) == 7
+    assert all('--device", type=own_device' in text for text in programs.values())
+
+
+def test_no_example_is_long() -> None:
+    assert all(len(path.read_text().splitlines()) <= 120 for path in EXAMPLES.glob("*.py"))

@@ -1,0 +1,160 @@
+"""What is recorded of a training, and hooks of stock DistributedDataParallel."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.support import harness, inrank
+from tests.support.optimizers import gathered, step, vector, wrapped
+
+pytestmark = harness.only_bluefog
+
+
+class Scalars:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, float, int]] = []
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        self.seen.append((tag, scalar_value, global_step))
+
+
+LATE = 0.5
+
+
+def late(rank: int) -> None:
+    """Rank 3 is, when the others are about to step."""
+    if rank < 3:
+        inrank.mark("steps")
+        return
+    for other in range(3):
+        inrank.await_file(f"at.steps.{other}")
+    time.sleep(LATE)
+
+
+def recorded(rank: int, _world: int, path: str) -> list[Any]:
+    from bluefog_pg import optim
+
+    model, optimizer = wrapped(rank, topology="ring")
+    file = Path(path) / "run.csv"  # which rank 0 writes
+    recorder, scalars = optim.Recorder(optimizer, file), Scalars()
+    begun, waited = time.monotonic(), list[float]()
+    other = optim.Recorder(optimizer, scalars)
+    for number in range(3):
+        if number == 2:  # for which its neighbours, 0 and 2, have to wait
+            late(rank)
+        step(model, optimizer, rank, number)
+        found = recorder.write(number, distance=number > 0, loss=torch.tensor(0.5))
+        waited.append(found["waited"])
+    other.write(7)
+    x = gathered(vector(model))
+    rows = list(csv.DictReader(file.open()))
+    apart = (x - x.mean(0)).square().sum(1).mean().sqrt().item()
+    size = 2 * vector(model).nbytes
+    return [
+        [row["step"] for row in rows] == ["0", "1", "2"],
+        all(row["loss"] == "0.5" and row["exchanges"] == "1" for row in rows),
+        all(size <= float(row["bytes_sent"]) < size + 600 for row in rows),
+        rows[0]["consensus_distance"] == "",
+        abs(float(rows[-1]["consensus_distance"]) - apart) < 1e-9,
+        ("exchanges", 3.0, 7) in scalars.seen,
+        optimizer.tally.exchanges == 3,
+        abs(sum(waited) - optimizer.tally.waited) < 1e-9,
+        rank > 0 or [float(row["waited"]) for row in rows] == pytest.approx(waited, abs=1e-6),
+        rank % 2 == 1 or LATE / 2 < waited[2] < time.monotonic() - begun,
+    ]
+
+
+def test_recorder(pool: harness.Pool, tmp_path: Path) -> None:
+    assert pool.run(recorded, str(tmp_path)) == [[True] * 10] * 4
+
+
+def aged(rank: int, _world: int) -> list[Any]:
+    """While rank 0 makes no step, its neighbours put three times; later on it makes one."""
+    from bluefog_pg import optim
+
+    begun = time.monotonic()  # before anybody has a window
+    model, optimizer = wrapped(rank, communication="win_put", topology="ring")
+    recorder = optim.Recorder(optimizer, Scalars())
+    for number in range(3 if rank else 0):
+        step(model, optimizer, rank, number)
+    dist.barrier()
+    lags = [recorder.write(0)["lag"]]
+    time.sleep(0.1)  # so old is, on each rank, what another one than rank 0 has put
+    if rank == 0:
+        step(model, optimizer, rank)
+    dist.barrier()
+    found = recorder.write(1)
+    optimizer.close()
+    return [*lags, found["lag"], 0.1 <= found["age"] < time.monotonic() - begun]
+
+
+def test_staleness(pool: harness.Pool) -> None:
+    first, *others = pool.run(aged)
+    assert first == [3, 0, True]
+    assert all(is_old for *_, is_old in others)
+
+
+def hooked(rank: int, world: int, topology: str) -> str:
+    """Each rank's gradient is its number."""
+    from bluefog_pg import ddp_hooks
+
+    model = DistributedDataParallel(nn.Linear(3, 1, bias=False))
+    model.register_comm_hook(ddp_hooks.NeighborState(topology), ddp_hooks.neighbor_average_hook)
+    for number in range(4):
+        model.zero_grad()
+        (rank * model(torch.ones(1, 3))).sum().backward()
+        if topology == "ring":
+            wanted = sum((rank + d) % world for d in (-1, 0, 1)) / 3
+        else:
+            wanted = (rank + (rank - 2 ** (number % 2)) % world) / 2
+        got = model.module.weight.grad
+        if not torch.allclose(got, torch.full_like(got, wanted)):
+            return f"step {number}: {got} instead of {wanted}"
+    return ""
+
+
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exp2"])
+def test_gradients_of_neighbors(pool: harness.Pool, topology: str) -> None:
+    assert pool.run(hooked, topology) == [""] * 4
+
+
+def averaged_now_and_then(rank: int, _world: int) -> list[bool]:
+    """Stock DDP without averages of gradients, and torch's optimizer that averages parameters."""
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
+    from bluefog_pg import ddp_hooks
+
+    model = DistributedDataParallel(nn.Linear(3, 1, bias=False))
+    model.register_comm_hook(None, ddp_hooks.no_average_hook)
+    optimizer = PostLocalSGDOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        ddp_hooks.NeighborAverager(period=2, warmup_steps=1, topology="full"),
+    )
+    agree = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        (rank * model(torch.ones(1, 3))).sum().backward()
+        optimizer.step()
+        agree.append(bool((gathered(model.module.weight.detach()).std(0) < 1e-6).all()))
+    return agree
+
+
+def test_averages_now_and_then(pool: harness.Pool) -> None:
+    assert pool.run(averaged_now_and_then) == [[False, True, False, True]] * 4
+
+
+def test_no_name_of_the_package_is_a_module_of_it() -> None:
+    """Importing that would put the module in the name's place."""
+    import bluefog_pg
+
+    modules = {path.stem for path in Path(bluefog_pg.__file__).parent.glob("*.py")}
+    assert not modules & set(bluefog_pg._HOME)

@@ -1,0 +1,123 @@
+"""The weights of averages, where a distributed optimizer is told them, or its topology has them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch.distributed as dist
+from torch import nn
+
+from tests.support import harness, inrank
+from tests.support.one_weight import GOOD, ONE, alike_weights, sgd
+from tests.support.optimizers import STEPS, expected, step, vector, wrapped
+
+pytestmark = harness.only_bluefog
+
+
+def weighted(rank: int, world: int, communication: str, topology: Any, near: Any) -> float:
+    """The second average of what ranks have, which is their numbers; the first one has no puts."""
+    import bluefog_pg
+
+    model = alike_weights()
+    optimizer = bluefog_pg.DistributedOptimizer(
+        sgd(model, 0.0), model, communication, topology=topology
+    )
+    if near:
+        optimizer.self_weight = 0.5
+        optimizer.src_weights = {(rank - 1) % world: 0.2, (rank + 1) % world: 0.3}
+    for _ in range(2):
+        nn.init.constant_(model.weight, float(rank))
+        dist.barrier()
+        model(ONE).sum().backward()
+        dist.barrier()
+        optimizer.step()
+        dist.barrier()
+    optimizer.close()
+    return model.weight.item()
+
+
+@pytest.mark.parametrize("communication", ["neighbor_allreduce", "win_put", "win_get"])
+def test_weights_count_once(pool: harness.Pool, communication: str) -> None:
+    wanted = [0.5 * r + 0.2 * ((r - 1) % 4) + 0.3 * ((r + 1) % 4) for r in range(4)]
+    found = pool.run(weighted, communication, "ring", True)
+    assert found == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("communication", ["neighbor_allreduce", "win_put", "win_get"])
+def test_a_schedule_of_one_graph(pool: harness.Pool, communication: str) -> None:
+    """Is that graph, and its weights count."""
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from((r, (r + 1) % 4, 0.25) for r in range(4))
+    graph.add_weighted_edges_from((r, r, 0.75) for r in range(4))
+    found = pool.run(weighted, communication, [graph], False)
+    assert found == pytest.approx([0.75, 0.75, 1.75, 2.75], abs=1e-12)
+
+
+def half_said(rank: int, world: int) -> str:
+    """A program that says whom it gets from sends to whom its schedule says."""
+    import bluefog_pg
+
+    model, optimizer = wrapped(rank, topology="one-peer-exp2")
+    sent = bluefog_pg.stats()["bytes_sent"]
+    for number in range(STEPS):
+        optimizer.self_weight = 0.5
+        optimizer.src_weights = {(rank - 2 ** (number % 2)) % world: 0.5}
+        step(model, optimizer, rank, number)
+    sent = bluefog_pg.stats()["bytes_sent"] - sent
+    optimizer.close()
+    wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "one-peer-exp2")[rank]
+    off = (vector(model) - wanted).abs().max().item()
+    size = 8 * vector(model).numel()
+    return "" if off < 1e-12 and sent == STEPS * size else f"off by {off}, {sent} for {size} bytes"
+
+
+def test_what_knobs_do_not_say_the_topology_does(pool: harness.Pool) -> None:
+    assert pool.run(half_said) == GOOD
+
+
+def sent_elsewhere(rank: int, world: int) -> float:
+    """Only whom it sends to is said: the weights are those of the group's topology."""
+    import bluefog_pg
+
+    model = alike_weights(float(rank))
+    optimizer = bluefog_pg.DistributedOptimizer(sgd(model, 0.0), model)
+    optimizer.dst_weights = [(rank + 1) % world, (rank + 2) % world]  # as the topology has it
+    model(ONE).sum().backward()
+    optimizer.step()
+    optimizer.close()
+    return model.weight.item()
+
+
+def test_destinations_alone(pool: harness.Pool) -> None:
+    wanted = [(r + (r - 1) % 4 + (r - 2) % 4) / 3 for r in range(4)]
+    assert pool.run(sent_elsewhere) == pytest.approx(wanted, abs=1e-12)
+
+
+WRONG_KNOBS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "half": ("win_put", {"self_weight": 0.5}, "must be given together"),
+    "other half": ("win_put", {"src_weights": {0: 0.5}}, "must be given together"),
+    "stranger": ("win_put", {"self_weight": 0.5, "src_weights": {99: 0.5}}, "names ranks .99."),
+    "list": ("win_get", {"self_weight": 0.5, "src_weights": [1]}, "must be a dict"),
+    "share": ("push_sum", {"self_weight": 0.5}, "goes with dst_weights"),
+}
+
+
+def turned_wrong(rank: int, _world: int, what: str) -> str:
+    communication, knobs, _ = WRONG_KNOBS[what]
+    model, optimizer = wrapped(rank, communication=communication, topology="ring")
+    for name, value in knobs.items():
+        setattr(optimizer, name, value)
+    error = inrank.catch(step, model, optimizer, rank)
+    for name in knobs:
+        setattr(optimizer, name, None)
+    optimizer.close()
+    return "" if error is None else f"{error.kind} {error.text}"
+
+
+@pytest.mark.parametrize("what", WRONG_KNOBS)
+def test_wrong_knobs_are_refused(pool: harness.Pool, what: str) -> None:
+    for found in pool.run(turned_wrong, what):
+        assert re.match(f"ValueError .bluefog. rank .*{WRONG_KNOBS[what][2]}", found), found

@@ -1,0 +1,106 @@
+"""torch.compile of what communicates: the same numbers as without, from code that g++ compiled."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch._dynamo
+import torch._inductor.config
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.support import harness, stack
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class Compiled:
+    losses: list[float]
+    eager: list[float]
+    distance: float
+    operations: int
+    eager_operations: int
+    graphs: int  # what inductor was given
+
+
+class Own(nn.Module):
+    """Dynamo passes over torch's own modules, such as Sequential, when DDP calls them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = stack.mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Exchanging(Own):
+    """All functional collectives between its layers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        world, group = dist.get_world_size(), dist.group.WORLD
+        mean = funcol.all_reduce(x.detach().mean(0), "sum", group) / world
+        h = torch.tanh(self.layers[0](x - mean))
+        mine = h.detach().chunk(world, 1)[dist.get_rank()].contiguous()
+        all_rows = funcol.all_gather_tensor(mine, 0, group)
+        mixed = funcol.reduce_scatter_tensor(all_rows, "avg", 0, group)
+        swapped = funcol.all_to_all_single(h.detach(), None, None, group)
+        return self.layers[2:](torch.tanh(h + mixed.mean() + swapped.mean()))
+
+
+def counted_inductor(calls: list[int]) -> object:
+    from torch._inductor.compile_fx import compile_fx
+
+    def compiler(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> object:
+        calls.append(len(graph.graph.nodes))
+        return compile_fx(graph, inputs)
+
+    return compiler
+
+
+def train(net: nn.Module, rank: int, world: int) -> list[float]:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x, y = stack.share(step, rank, world)
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def compiled(rank: int, world: int, ddp: bool) -> Compiled:
+    torch._inductor.config.compile_threads = 1  # no workers that outlive the test
+    torch._dynamo.reset()
+    one, other = (Own() if ddp else Exchanging() for _ in range(2))
+    calls: list[int] = []
+    counts = [stack.operations()]
+    eager = train(DistributedDataParallel(one) if ddp else one, rank, world)
+    counts.append(stack.operations())
+    wrapped = DistributedDataParallel(other) if ddp else other
+    quick = torch.compile(wrapped, backend=counted_inductor(calls), fullgraph=not ddp)
+    losses = train(quick, rank, world)
+    counts.append(stack.operations())
+    gap = stack.distance(one.parameters(), other.parameters())
+    torch._dynamo.reset()
+    return Compiled(losses, eager, gap, counts[2] - counts[1], counts[1] - counts[0], len(calls))
+
+
+@pytest.mark.parametrize("ddp", [False, True], ids=["functional_collectives", "ddp"])
+def test_compiled_trains_as_eager(pool: harness.Pool, ddp: bool) -> None:
+    """Inductor compiled it, in one graph; it issued the same number of operations."""
+    for got in pool.run(compiled, ddp, world=2, timeout=120):
+        assert got.graphs >= 1
+        assert got.losses == pytest.approx(got.eager, rel=1e-5)
+        assert got.distance < 1e-5
+        assert got.operations == got.eager_operations

@@ -1,0 +1,30 @@
+"""torchrun restarts a job that lost a rank, and the training goes on as if it had not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tests.support import harness
+from tests.support.programs import run_script
+
+SCRIPT = Path(__file__).parents[1] / "support" / "scripts" / "elastic.py"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+LINE = re.compile(
+    r"round (\d) rank (\d) began at (\d+) same (\w+) loss ([\d.e-]+) operations (\d+)"
+)
+
+
+@harness.only_bluefog  # gloo's second round meets the first one's keys in the store
+def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
+    """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""
+    argv = [*TORCHRUN, "--nproc-per-node=3", "--max-restarts=2", str(SCRIPT), harness.BACKEND]
+    ran = run_script([*argv, str(tmp_path / "checkpoint")], timeout=150)
+    assert ran.code == 0, ran.out
+    told = LINE.findall(ran.out)
+    assert sorted(rank for _, rank, *_ in told) == ["0", "1", "2"], ran.out
+    for attempt, _, first, same, _, operations in told:
+        assert (attempt, first, same) == ("1", "7", "True"), ran.out
+        assert int(operations) > 0
+    assert "rank 1 is killed" in ran.out, ran.out

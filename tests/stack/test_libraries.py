@@ -1,0 +1,59 @@
+"""Libraries that people train with, on bluefog: the script for gloo with another backend's name."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import harness
+from tests.support.programs import run_script
+
+SCRIPTS = Path(__file__).parents[1] / "support" / "scripts"
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+LINE = re.compile(
+    r"rank (\d) of 2 backend (\w+) ddp (\w+) losses (\[.*\]) operations (\d+)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Epochs:
+    backend: str
+    losses: list[float]
+    operations: int
+
+
+def train(argv: list[str], backend: str, tmp_path: Path) -> list[Epochs]:
+    """What both ranks said."""
+    ran = run_script([sys.executable, *argv, backend, str(tmp_path / backend)], timeout=120)
+    # gloo's threads may abort a process that has done its work.
+    assert ran.code == 0 or backend == "gloo", ran.out
+    told = {rank: (name, ddp, *rest) for rank, name, ddp, *rest in LINE.findall(ran.out)}
+    assert sorted(told) == ["0", "1"], ran.out
+    assert all(ddp == "True" for _, ddp, *_ in told.values()), ran.out
+    return [Epochs(name, json.loads(losses), int(ops)) for name, _, losses, ops in told.values()]
+
+
+def check(argv: list[str], tmp_path: Path) -> None:
+    ours, gloo = (train(argv, backend, tmp_path) for backend in (harness.BACKEND, "gloo"))
+    for got, want in zip(ours, gloo, strict=True):
+        assert (got.backend, want.backend) == (harness.BACKEND, "gloo")
+        assert got.losses == pytest.approx(want.losses, rel=1e-5)
+        assert got.losses[-1] < 0.5 * got.losses[0], "learned nothing"
+        assert got.operations > 50 or harness.BACKEND != "bluefog"
+
+
+def test_lightning(tmp_path: Path) -> None:
+    """Fit, validation with a metric over both ranks, checkpoints; every loss is gloo's."""
+    pytest.importorskip("lightning")
+    check([str(SCRIPTS / "train_lightning.py")], tmp_path)
+
+
+def test_accelerate(tmp_path: Path) -> None:
+    """Accumulation, clipping, gathered metrics, save_state and load_state; every loss is gloo's."""
+    pytest.importorskip("accelerate")
+    check([*TORCHRUN, str(SCRIPTS / "train_accelerate.py")], tmp_path)

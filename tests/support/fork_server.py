@@ -1,0 +1,146 @@
+"""Ranks as forks of a process that has imported torch, which takes two seconds.
+
+They are processes of their own all the same: what is forked has no thread, no process group, and
+nothing of bluefog's running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support import hosts, inrank
+
+ANSWER = 64  # bytes at most
+REQUEST = 1 << 17
+
+
+class Fork:
+    """A forked process, as subprocess.Popen tells of one."""
+
+    def __init__(self, line: socket.socket) -> None:
+        """`line`: says its pid, and its exit code when it has one."""
+        self._line = line
+        self.pid = int(line.recv(ANSWER))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._line.settimeout(timeout)
+            try:
+                self.returncode = int(self._line.recv(ANSWER) or -signal.SIGKILL)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("fork", timeout or 0.0) from None
+            self._line.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class Parent:
+    """Of the forks; it ends with this process."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )  # fmt: skip
+
+    def fork(self, env: dict[str, str], fd: int, out: Path, host: str) -> Fork:
+        """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host.
+
+        What torch reads when it is imported is this process's.
+        """
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            request = pickle.dumps((env, str(out), host))
+            socket.send_fds(self._control, [request], [fd, theirs.fileno()])
+        return Fork(ours)
+
+
+class Forking:
+    """The side of the parent."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._events = selectors.DefaultSelector()
+        self._events.register(control, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        """Fork, and tell of ends, until the other side is gone. Returns in each fork, too."""
+        while True:
+            for event, _ in self._events.select():
+                if event.fileobj is not self._control:
+                    self._tell_of_end(event)
+                    continue
+                request, fds, *_ = socket.recv_fds(self._control, REQUEST, 2)
+                if not request:
+                    return
+                line = socket.socket(fileno=fds[1])
+                pid = os.fork()
+                if pid == 0:
+                    line.close()
+                    self._leave()
+                    become(*pickle.loads(request), fds[0])
+                    inrank.main()
+                    return
+                os.close(fds[0])
+                line.send(str(pid).encode())
+                self._events.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, line))
+
+    def _tell_of_end(self, event: selectors.SelectorKey) -> None:
+        pid, line = event.data
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self._events.unregister(event.fileobj)
+        os.close(event.fd)
+        with line, contextlib.suppress(OSError):
+            line.send(str(code).encode())
+
+    def _leave(self) -> None:
+        """What is the parent's alone."""
+        for event in list(self._events.get_map().values()):
+            if event.fileobj is not self._control:
+                os.close(event.fd)
+                event.data[1].close()
+        self._events.close()
+        self._control.close()
+
+
+def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
+    """As if this process had been started like that."""
+    os.setsid()
+    written = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number in (1, 2):
+        os.dup2(written, number)
+    os.close(written)
+    if host:
+        hosts.enter(host)
+    os.environ.clear()
+    os.environ.update(env | {"RANKS_FD": str(fd), "RANKS_PARENT": str(os.getppid())})
+    own = env["PYTHONPATH"].split(os.pathsep)
+    sys.path[:0] = [path for path in own if path not in sys.path]
+    tempfile.tempdir = None
+
+
+if __name__ == "__main__":
+    inrank.die_with(os.getppid())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Forking(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -1,0 +1,404 @@
+"""Real ranks for tests: start them, ship functions to them, signal them, show stacks on a hang.
+
+    pool.run(body, args..., world=3)                 a kept pool: nothing breaks the processes
+    with Ranks(4) as ranks: ranks.start(body); ranks.kill(2); ranks.join()       faults
+
+A body is a module-level function `body(rank, world, *args)`; what it returns comes back by pickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import hosts as network
+from tests.support import inrank, simulated
+from tests.support.fork_server import Fork, Parent
+from tests.support.inrank import Raised, Task
+
+if TYPE_CHECKING:
+    from typing import Self
+
+ROOT = Path(__file__).parents[2]
+BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
+# Set to "mpi", ranks share no memory, as on hosts of their own.
+TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
+# "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
+ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
+# "simulated" or "cuda": tensors for which tests name no device lie there.
+DEVICE = os.environ.get("BLUEFOG_TEST_DEVICE", "")
+# Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
+SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
+WITHIN = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
+# What takes long or needs much memory runs only when asked for.
+FULL = os.environ.get("BLUEFOG_TEST_FULL") == "1"
+LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
+
+only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
+
+
+def of_the_cpus_engine(why: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(ACCELERATOR != "", reason=f"on an accelerator {why}")
+
+
+def of_the_cpus_memory(why: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(DEVICE != "", reason=f"on a device {why}")
+
+
+class RankFailure(AssertionError):
+    """A rank raised or died when it should not have; the text holds every rank's story."""
+
+
+class Hang(RankFailure):
+    """The deadline passed; the text holds the stacks of every rank."""
+
+
+@dataclass
+class Outcome:
+    rank: int
+    value: Any = None
+    error: str | None = None
+    exit: int | None = None  # as Popen's: negative is a signal; None while it lives
+    done: bool = False
+
+
+def simulated_accelerator() -> str:
+    """What BLUEFOG_ACCELERATOR says of it."""
+    simulated.build()
+    return f"simulated:simccl:{simulated.PLUGIN}"
+
+
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
+    for name in ("RANK", "WORLD_SIZE", "GROUP_RANK"):
+        env.pop(name, None)
+    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
+    env |= {"BLUEFOG_TEST_SLOW": str(SLOW)}  # what a rank promises, its test expects
+    env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
+    env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
+    env |= {"RANKS_DEVICE": DEVICE} if DEVICE else {}
+    env |= {"BLUEFOG_ACCELERATOR": simulated_accelerator()} if DEVICE == "simulated" else {}
+    env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
+    return env | (extra or {})
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def stacks(pids: Iterable[int]) -> str:
+    """Python and native stacks from outside, for what the process cannot tell any more."""
+    tools = [
+        ["py-spy", "dump", "--pid"],
+        ["gdb", "-nx", "-batch", "-ex", "thread apply all bt 16", "-p"],
+    ]
+    said = []
+    for pid in pids:
+        for tool in tools:
+            path = shutil.which(tool[0], path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+            if path is None:
+                continue
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                got = subprocess.run(
+                    [path, *tool[1:], str(pid)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                said.append(f"--- {tool[0]} of {pid}\n{got.stdout[-6000:]}")
+    return "\n".join(said)
+
+
+LIVING: set[Ranks] = set()
+
+
+@functools.cache
+def parent() -> Parent:
+    """Of the ranks that are forks, for all tests."""
+    return Parent(environment())
+
+
+class Ranks:
+    """n processes, each with a pipe to us, a log, and a TMPDIR whose leftovers are leaks."""
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        env: dict[str, str] | None = None,
+        destroy: bool = False,
+        hosts: Sequence[str] = (),
+    ) -> None:
+        """`hosts`: network namespaces, which the ranks fill one after the other."""
+        self.n, self.signalled = n, dict[int, float]()
+        self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
+        (self.dir / "tmp").mkdir()
+        self.procs: list[Fork] = []
+        self.conns: list[Connection] = []
+        self.outcomes = [Outcome(r) for r in range(n)]
+        common = {"RANKS_DIR": str(self.dir), "TMPDIR": str(self.dir / "tmp"), "WORLD_SIZE": str(n)}
+        common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        common |= {"RANKS_DESTROY": "1" if destroy else "0", "RANKS_PARENT": str(os.getpid())}
+        self.busy: set[int] = set()
+        LIVING.add(self)
+        for rank in range(n):
+            ours, theirs = socket.socketpair()
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
+            host = network.host_of(hosts, rank, n)
+            own |= {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
+            with theirs:
+                of_rank = environment(common | own | (env or {}))
+                log = self.dir / f"out.{rank}"
+                self.procs.append(parent().fork(of_rank, theirs.fileno(), log, host))
+            self.conns.append(Connection(ours.detach()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- work ------------------------------------------------------------------------------------
+    def start(
+        self,
+        body: Callable[..., Any],
+        *args: Any,
+        world: int = 0,
+        store: str = "",
+        timeout: float = 30,
+    ) -> None:
+        """Ship `body` to the first `world` ranks (0: to all, without a process group)."""
+        task = Task(f"{body.__module__}:{body.__qualname__}", args, world, store, timeout)
+        for rank in range(world or self.n):
+            self.outcomes[rank] = Outcome(rank)
+            self.busy.add(rank)
+            self.conns[rank].send(task)
+
+    def join(
+        self, limit: float = 60, dead: Iterable[int] = (), check: bool = True
+    ) -> list[Outcome]:
+        """Wait for every rank at work; `dead` are those that are meant to die without an answer."""
+        end = time.monotonic() + limit * SLOW
+        while self.busy:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise Hang(self.story(f"ranks {sorted(self.busy)} gave no answer in {limit} s"))
+            wait([self.conns[r] for r in self.busy], min(left, 0.1))
+            for rank in sorted(self.busy):
+                self._collect(rank)
+        if check:
+            self._judge(set(dead))
+        return self.outcomes
+
+    def _collect(self, rank: int) -> None:
+        outcome, code = self.outcomes[rank], self.procs[rank].poll()
+        try:
+            if self.conns[rank].poll():
+                kind, value = self.conns[rank].recv()
+                outcome.done = True
+                outcome.value = value if kind == "value" else None
+                outcome.error = value if kind == "error" else None
+                self.busy.discard(rank)
+                return
+        except (EOFError, ConnectionResetError):
+            code = self.procs[rank].wait()
+        if code is not None:
+            outcome.exit = code
+            self.busy.discard(rank)
+
+    def _judge(self, dead: set[int]) -> None:
+        bad = [
+            o.rank for o in self.outcomes if o.error or (o.exit is not None and o.rank not in dead)
+        ]
+        if bad:
+            raise RankFailure(self.story(f"ranks {bad} failed", native=False))
+
+    def values(self, limit: float = 60, dead: Iterable[int] = ()) -> dict[int, Any]:
+        return {o.rank: o.value for o in self.join(limit, dead) if o.done}
+
+    def answer(self, rank: int, limit: float = 30) -> Any:
+        """One rank's answer alone, as it comes."""
+        end = time.monotonic() + limit * SLOW
+        while rank in self.busy:
+            if time.monotonic() > end:
+                raise Hang(self.story(f"rank {rank} gave no answer in {limit} s"))
+            wait([self.conns[rank]], 0.1)
+            self._collect(rank)
+        return self.outcomes[rank].value
+
+    def dismiss(self, rank: int, limit: float = 10) -> int:
+        """Let one process end by itself; its exit code."""
+        self.conns[rank].send(None)
+        return self.procs[rank].wait(limit * SLOW)
+
+    def leave(self, limit: float = 10) -> dict[int, int]:
+        """Let the processes end by themselves; their exit codes."""
+        self._dismiss_all()
+        end = time.monotonic() + limit * SLOW
+        try:
+            return {r: p.wait(max(0.01, end - time.monotonic())) for r, p in enumerate(self.procs)}
+        except subprocess.TimeoutExpired:
+            alive = [r for r, p in enumerate(self.procs) if p.poll() is None]
+            raise Hang(self.story(f"ranks {alive} did not exit within {limit} s")) from None
+
+    def _dismiss_all(self) -> None:
+        for conn in self.conns:
+            with contextlib.suppress(OSError):
+                conn.send(None)
+            with contextlib.suppress(OSError):
+                conn.close()
+
+    # -- faults ----------------------------------------------------------------------------------
+    def send(self, rank: int, number: int) -> float:
+        """Send it; the instant, on the clock that the ranks read too (CLOCK_MONOTONIC)."""
+        self.signalled[rank] = time.monotonic()
+        self.procs[rank].send_signal(number)
+        return self.signalled[rank]
+
+    kill = functools.partialmethod(send, number=signal.SIGKILL)
+    stop = functools.partialmethod(send, number=signal.SIGSTOP)
+    cont = functools.partialmethod(send, number=signal.SIGCONT)
+    interrupt = functools.partialmethod(send, number=signal.SIGINT)
+
+    def at(self, point: str, *ranks: int, limit: float = 40) -> None:
+        """Wait until `ranks` (default: all) have called `mark(point)`."""
+        end = time.monotonic() + limit * SLOW
+        for rank in ranks or range(self.n):
+            while not (self.dir / f"at.{point}.{rank}").exists():
+                if self.conns[rank].poll() or self.procs[rank].poll() is not None:
+                    self._collect(rank)
+                    if not (self.dir / f"at.{point}.{rank}").exists():
+                        raise RankFailure(self.story(f"rank {rank} ended before point {point!r}"))
+                if time.monotonic() > end:
+                    raise Hang(self.story(f"rank {rank} did not reach {point!r} in {limit} s"))
+                time.sleep(0.002)
+
+    def open(self, gate: str) -> None:
+        (self.dir / f"gate.{gate}").touch()
+
+    # -- telling and cleaning --------------------------------------------------------------------
+    def output(self, rank: int) -> str:
+        return (self.dir / f"out.{rank}").read_text(errors="replace")
+
+    def story(self, headline: str, native: bool = True) -> str:
+        alive = [p for p in self.procs if p.poll() is None]
+        seen = ""
+        if native:
+            for p in alive:
+                p.send_signal(signal.SIGUSR1)
+            time.sleep(0.3)
+            seen = stacks(self.procs[r].pid for r in self.busy if self.procs[r] in alive)
+        parts = [headline]
+        for o in self.outcomes:
+            state = (
+                f"exit {self.procs[o.rank].poll()}"
+                if self.procs[o.rank].poll() is not None
+                else "alive"
+            )
+            parts.append(
+                f"=== rank {o.rank} ({state})\n{o.error or ''}{self.output(o.rank)[-6000:]}"
+            )
+        return "\n".join([*parts, seen])
+
+    def close(self) -> None:
+        self._dismiss_all()
+        for p in self.procs:
+            idle = p.poll() is None and p not in [self.procs[r] for r in self.busy]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if idle:
+                    p.wait(5 * SLOW)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # its workers too: it leads its own session
+                os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+        LIVING.discard(self)
+        left = [f for f in os.listdir(self.dir / "tmp") if f.startswith(LEAK_NAMES)]
+        shutil.rmtree(self.dir, ignore_errors=True)
+        assert not left, f"left in TMPDIR: {left}"
+
+
+class Pool:
+    """Ranks kept over a module; any failure throws them away and the next call starts new ones."""
+
+    def __init__(self, n: int = 4) -> None:
+        self.n, self.lives = n, 0
+        self.ranks: Ranks | None = None
+        self.world, self.store = 0, ""
+
+    def run(
+        self, body: Callable[..., Any], *args: Any, world: int | None = None, timeout: float = 60
+    ) -> list[Any]:
+        world = self.n if world is None else world
+        if self.ranks is None:
+            self.ranks, self.world = Ranks(self.n, destroy=True), 0
+            if TRANSPORT == "mpi":  # whose world is the first group
+                self.ranks.start(inrank.barrier, world=self.n, store="all")
+                self.ranks.join(timeout)
+        if world != self.world:
+            self.lives += 1
+            self.world, self.store = world, f"store.{self.lives}"
+            for conn in self.ranks.conns[world:]:  # those left out must not keep the old group
+                conn.send(Task("tests.support.inrank:destroy"))
+                conn.recv()
+        try:
+            self.ranks.start(body, *args, world=world, store=self.store)
+            return [o.value for o in self.ranks.join(timeout)[:world]]
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        if self.ranks is not None:
+            ranks, self.ranks = self.ranks, None
+            ranks.close()
+
+
+def run_ranks(
+    body: Callable[..., Any], n: int, *args: Any, world: int | None = None, timeout: float = 60,
+    env: dict[str, str] | None = None,
+) -> list[Any]:  # fmt: skip
+    """Fresh processes for one body; raises with every rank's traceback unless all return."""
+    with Ranks(n, env=env) as ranks:
+        ranks.start(body, *args, world=n if world is None else world, store="store")
+        return [o.value for o in ranks.join(timeout)]
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                found |= {int(child)} | descendants(int(child))
+    return found
+
+
+def raised(value: Any, kind: str, *, ranks: Iterable[int] | None = None, text: str = "") -> Raised:
+    """`value` is an error of class `kind` that blames `ranks` and follows the message grammar."""
+    assert isinstance(value, Raised), f"nothing raised: {value!r}"
+    assert kind in value.kinds, f"{value.kind}: {value.text}"
+    if ranks is not None:
+        assert value.ranks is not None, value
+        assert set(value.ranks) == set(ranks), f"blames {value.ranks}: {value.text}"
+    assert text in value.text, value.text
+    return value

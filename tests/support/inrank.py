@@ -1,0 +1,248 @@
+"""The side of the harness inside a rank: it receives functions, marks points, waits at gates."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import logging
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+BACKEND = os.environ.get("RANKS_BACKEND", "bluefog")
+DEVICE = os.environ.get("RANKS_DEVICE", "")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One function for every rank; a new `store` means: leave the old group, join a new one."""
+
+    function: str
+    args: tuple[Any, ...] = ()
+    world: int = 0  # 0: the function initialises the process group itself
+    store: str = ""
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as plain data, so that the parent can judge it without the backend's classes."""
+
+    kind: str
+    kinds: tuple[str, ...]
+    text: str
+    ranks: tuple[int, ...] | None
+    began: float
+    ended: float
+
+    def took(self, since: float | None = None) -> float:
+        return self.ended - (self.began if since is None else max(since, self.began))
+
+
+@dataclass
+class Footprint:
+    """What the process holds: a leak shows as a difference of two of these."""
+
+    threads: int
+    fds: Counter[str] = field(default_factory=Counter)
+    memfd_maps: int = 0
+
+
+def directory() -> Path:
+    return Path(os.environ["RANKS_DIR"])
+
+
+def mark(point: str) -> None:
+    """Tell the parent (and the other ranks) that this rank has reached `point`."""
+    (directory() / f"at.{point}.{os.environ['RANK']}").touch()
+
+
+def await_file(name: str, limit: float = 30.0) -> None:
+    end = time.monotonic() + limit
+    path = directory() / name
+    while not path.exists():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nobody created {name} within {limit} s")
+        time.sleep(0.002)
+
+
+def gate(name: str, limit: float = 30.0) -> None:
+    """Wait until the parent calls `ranks.open(name)`."""
+    await_file(f"gate.{name}", limit)
+
+
+def meet(point: str, world: int, limit: float = 30.0) -> None:
+    """A barrier through the file system: it must not depend on what is under test."""
+    mark(point)
+    for rank in range(world):
+        await_file(f"at.{point}.{rank}", limit)
+
+
+def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
+    began = time.monotonic()
+    try:
+        call(*args, **kwargs)
+    except BaseException as error:
+        ended = time.monotonic()
+        ranks = getattr(error, "ranks", None)
+        return Raised(
+            kind=type(error).__name__,
+            kinds=tuple(c.__name__ for c in type(error).__mro__),
+            text=str(error),
+            ranks=None if ranks is None else tuple(int(r) for r in ranks),
+            began=began,
+            ended=ended,
+        )
+    return None
+
+
+def outcome(call: Callable[..., Any], *args: Any) -> Any:
+    """What it gives, or has raised."""
+    outs = list[Any]()
+    return catch(lambda: outs.append(call(*args))) or outs[0]
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """What bluefog_pg's logger is told meanwhile."""
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("bluefog_pg")
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
+
+
+def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> list[str]:
+    """body(i) in as many threads; what they raised, and who does not end."""
+    bad: list[str] = []
+
+    def guarded(i: int) -> None:
+        error = catch(body, i)
+        if error:
+            bad.append(f"thread {i}: {error.kind}: {error.text}")
+
+    threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
+    for t in threads:
+        t.start()
+    end = time.monotonic() + limit
+    for t in threads:
+        t.join(max(0.0, end - time.monotonic()))
+    return bad + [f"thread {i} hangs" for i, t in enumerate(threads) if t.is_alive()]
+
+
+def init(store: str, rank: int, world: int, timeout: float = 30.0) -> None:
+    dist.init_process_group(
+        f"cpu:{BACKEND},{DEVICE}:{BACKEND}" if DEVICE else BACKEND,
+        init_method=f"file://{directory() / store}",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=timeout),
+    )
+
+
+def footprint() -> Footprint:
+    fds: Counter[str] = Counter()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            fds[os.readlink(f"/proc/self/fd/{fd}").split(":")[0].split(" ")[0]] += 1
+        except OSError:  # the descriptor of listdir itself
+            continue
+    maps = Path("/proc/self/maps").read_text()
+    return Footprint(len(os.listdir("/proc/self/task")), fds, maps.count("/memfd:"))
+
+
+def rss() -> int:
+    """Bytes in memory, without what the heap keeps of freed blocks: up to twice the largest."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def barrier(rank: int, world: int) -> None:
+    dist.barrier()
+
+
+def destroy(_rank: int, _world: int) -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def use_device(kind: str) -> None:
+    from tests.support import on_device
+
+    on_device.DEVICES[kind]()
+    torch.set_default_device(kind)
+
+
+def serve(conn: Connection, rank: int) -> None:
+    if DEVICE:
+        use_device(DEVICE)
+    store = ""
+    while True:
+        try:
+            task: Task | None = conn.recv()
+        except EOFError:
+            return
+        if task is None:
+            return
+        try:
+            if task.world and task.store != store:
+                destroy(rank, task.world)
+                init(task.store, rank, task.world, task.timeout)
+                store = task.store
+            value = resolve(task.function)(rank, task.world or world_size(), *task.args)
+            conn.send(("value", value))
+        except BaseException:
+            conn.send(("error", traceback.format_exc()))
+
+
+def world_size() -> int:
+    return int(os.environ["WORLD_SIZE"])
+
+
+def die_with(parent: int) -> None:
+    """A rank must not outlive the test process, whatever kills that one."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def main() -> None:
+    die_with(int(os.environ["RANKS_PARENT"]))
+    # A shell's background jobs, and with them all tests, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    torch.set_num_threads(1)
+    conn = Connection(int(os.environ["RANKS_FD"]))
+    serve(conn, int(os.environ["RANK"]))
+    if os.environ.get("RANKS_DESTROY") == "1" and dist.is_initialized():
+        dist.destroy_process_group()
+    conn.close()
+
+
+if __name__ == "__main__":
+    main()

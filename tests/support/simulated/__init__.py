@@ -1,0 +1,60 @@
+"""A simulated accelerator: torch's device "simulated", two of them, and its backend "simccl".
+
+Its streams, events and memory behave as a GPU's do, in threads of the process. It says nothing of
+CUDA, of NCCL, or of how fast anything is: only whether our code has them do the right things in the
+right order.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[2]
+_BUILD = _ROOT / "build" / f"simulated-{sys.version_info[0]}{sys.version_info[1]}"
+PLUGIN = _BUILD / "_simulated.so"
+_SOURCES = [
+    str(_HERE / f"{name}.cpp") for name in ("device", "memory", "kernels", "messages", "backend")
+]
+
+
+def build() -> None:
+    """Compile it, where that is to be done: about a minute."""
+    from torch.utils import cpp_extension
+
+    _BUILD.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("MAX_JOBS", "2")
+    cpp_extension.load(
+        "_simulated", _SOURCES, build_directory=str(_BUILD), is_python_module=False,
+        extra_include_paths=[str(_ROOT / "src")], extra_cflags=["-O1", "-std=c++20"],
+    )  # fmt: skip
+
+
+def load() -> Any:
+    """The module, once torch knows the device."""
+    if "_simulated" in sys.modules:
+        return sys.modules["_simulated"]
+    sys.path.insert(0, str(_BUILD))
+    import _simulated
+
+    torch.utils.rename_privateuse1_backend("simulated")
+    device: Any = types.ModuleType("torch.simulated")
+    device.is_available = lambda: True
+    device.device_count = lambda: 2
+    device.current_device = _simulated.current_device
+    device.set_device = _simulated.set_device
+    torch._register_device_module("simulated", device)
+    dist.Backend.register_backend("simccl", _create, devices=["simulated"])
+    return _simulated
+
+
+def _create(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo/", store), rank, size, timeout=timeout)
+    return load().Backend(rank, size, gloo)

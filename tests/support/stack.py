@@ -1,0 +1,81 @@
+"""What the tests of torch's stack share: a small task to learn, groups of two backends, numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from tests.support import inrank
+
+WIDTH = 8
+
+
+def batch(step: int, rows: int) -> tuple[Tensor, Tensor]:
+    """The same on every rank: inputs, and what a fixed net of `tanh` answers."""
+    numbers = torch.Generator().manual_seed(1000 + step)
+    x = torch.randn(rows, WIDTH, generator=numbers)
+    teacher = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(7))
+    return x, torch.tanh(x @ teacher / WIDTH**0.5)
+
+
+def share(step: int, rank: int, world: int, rows: int = 8) -> tuple[Tensor, Tensor]:
+    """This rank's `rows` of the step's batch."""
+    x, y = batch(step, rows * world)
+    return x.chunk(world)[rank], y.chunk(world)[rank]
+
+
+def mlp(hidden: int = 24) -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Linear(WIDTH, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(),
+        nn.Linear(hidden, WIDTH),
+    )  # fmt: skip
+
+
+def momentum(net: nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+
+@contextlib.contextmanager
+def group_of(backend: str) -> Iterator[dist.ProcessGroup]:
+    """A group of all ranks, beside the default one."""
+    group = dist.new_group(backend=backend)
+    try:
+        yield group
+    finally:
+        dist.destroy_process_group(group)
+
+
+def operations() -> int:
+    """What our groups of this process have carried. Other backends do not tell: then 1 more."""
+    if inrank.BACKEND != "bluefog":
+        return next(ASKED)
+    import bluefog_pg
+
+    groups = dist.distributed_c10d._world.pg_map.items()
+    ours = [group for group, (backend, _) in groups if backend == "bluefog"]
+    return sum(bluefog_pg.stats(group)["operations"] for group in ours)
+
+
+ASKED = itertools.count()
+
+
+def full(tensor: Tensor) -> Tensor:
+    """All of a tensor that may be sharded; collective if it is."""
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach()
+
+
+def distance(some: Iterable[Tensor], others: Iterable[Tensor]) -> float:
+    """The largest difference between two lists of tensors of the same shapes; NaN counts."""
+    gaps = [0.0]
+    for a, b in zip(some, others, strict=True):
+        assert full(a).shape == full(b).shape, (a.shape, b.shape)
+        gap = (full(a).double() - full(b).double()).abs().max().item() if a.numel() else 0.0
+        gaps.append(float("inf") if gap != gap else gap)
+    return max(gaps)

