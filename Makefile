@@ -13,6 +13,8 @@ PIP := $(ENV)/bin/python3 -m pip --disable-pip-version-check
 
 # One installation per environment, done again when something that is compiled has changed.
 INSTALLED := build/installed$(subst /,-,$(ENV))
+# Where pip has built the package, and where the C++ tests are built beside it.
+BUILT = build/$$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
 
 # CUDA's compiler: the machine's, or else pip's.
@@ -20,10 +22,12 @@ NVCC := $(or $(shell command -v nvcc),$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc)
 
 export PATH := $(ENV)/bin:$(PATH)
 export PIP_NO_INPUT := 1
+# Ranks and test processes by the thousand read the same modules.
+unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-cpp suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint fmt clean
+.PHONY: help dev demo test test-fast test-all test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,14 +38,29 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging;
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode ddp --require-accuracy 0.95 --out build/demo
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
-test: dev test-cpp ## Run the Python and the C++ tests
-	pytest
-	BLUEFOG_ACCELERATOR=cpu:gloo pytest -m gloo
-	BLUEFOG_TEST_DEVICE=simulated pytest -m device
-	BLUEFOG_TRANSPORT=mpi pytest -m mpi
+test: dev test-cpp ## Run the tests: ten minutes on two idle cores
+	$(PYTEST) -m 'not alone' $(AT_ONCE)
+	$(PYTEST) -m alone
+
+test-fast: dev ## Run a few tests of every room: three minutes
+	$(PYTEST) -m 'not alone and not slow' $(AT_ONCE)
+
+test-all: test ## Run the tests, and once more what also runs over MPI, gloo, or a simulated accelerator
+	BLUEFOG_ACCELERATOR=cpu:gloo $(PYTEST) -m gloo $(AT_ONCE)
+	BLUEFOG_TEST_DEVICE=simulated $(PYTEST) -m device $(AT_ONCE)
+	BLUEFOG_TRANSPORT=mpi $(PYTEST) -m mpi $(AT_ONCE)
+
+PYTEST = pytest --durations=10
+# Tests wait more than they compute: more of them than cores run side by side.
+AT_ONCE ?= -n 6 --dist worksteal
+
+coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on an instrumented build; build/coverage
+	python3 -c 'import coverage, gcovr' 2>/dev/null || $(PIP) install --quiet 'coverage>=7.10' 'gcovr>=8'
+	python3 -m tests.coverage
 
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
-	$(call ctest,build/cpp,Release,)
+	cmake $(BUILT) -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC)
+	$(call ctest,$(BUILT))
 
 # torch's own distributed tests and more, run against a named backend. They leave their stores' files behind.
 SUITES ?= ../shared/c10d
@@ -59,13 +78,13 @@ soak: dev ## Kill ranks at a thousand random instants: a dozen minutes
 	OMP_NUM_THREADS=1 python3 -m tests.failures.soak --rounds 1000
 
 asan: gtest | $(INSTALLED) ## Run the C++ tests under AddressSanitizer
-	$(call ctest,build/asan,RelWithDebInfo,address)
+	$(call sanitized,address,build/asan)
 
 tsan: gtest | $(INSTALLED) ## Run the C++ tests under ThreadSanitizer
-	$(call ctest,build/tsan,RelWithDebInfo,thread)
+	$(call sanitized,thread,build/tsan)
 
 ubsan: gtest | $(INSTALLED) ## Run the C++ tests under UndefinedBehaviorSanitizer
-	$(call ctest,build/ubsan,RelWithDebInfo,undefined)
+	$(call sanitized,undefined,build/ubsan)
 
 gpu: ## Build, test and time what needs a GPU, on one, without a network: 9 minutes; build/gpu/summary.md
 	$(CALLERS) -m tests.gpu.run
@@ -97,11 +116,16 @@ fmt: | $(INSTALLED) ## Format everything
 clean: ## Remove what was built (not .venv)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
 
-# ctest,build folder,build type,sanitizer
+# sanitized,sanitizer,build folder
+define sanitized
+	cmake -S . -B $(2) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSANITIZE=$(1) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=OFF
+	$(call ctest,$(2))
+endef
+
+# ctest,build folder
 define ctest
-	$(if $(3),,CUDACXX=$(NVCC)) cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=$(2) -DSANITIZE=$(3) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=$(if $(3),OFF,ON)
-	cmake --build $(1)
-	$(if $(3),,BLUEFOG_MPI_HOME=$(ENV)) ctest --test-dir $(1) --output-on-failure
+	cmake --build $(1) --target cpp-tests
+	BLUEFOG_MPI_HOME=$(ENV) ctest --test-dir $(1) --output-on-failure --parallel 4
 endef
 
 # pip's, where the machine has none.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def device_code(library: Path) -> set[tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def plugin() -> Path:
-    for folder in (MODULE.parent, ROOT / "build/cpp"):
+    for folder in (MODULE.parent, ROOT / "build" / sys.implementation.cache_tag):
         if (folder / "libbluefog_cuda.so").exists():
             return folder / "libbluefog_cuda.so"
     pytest.skip("libbluefog_cuda.so was not built: no nvcc when bluefog_pg was installed")

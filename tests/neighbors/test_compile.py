@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 
 from tests.support import harness, inrank, oracle, stack
 from tests.support.operations import Group, ready_group
+from tests.support.programs import run_on_ranks
 
 pytestmark = harness.only_bluefog
 
@@ -278,13 +277,10 @@ def run_by_two(tmp_path: Path, program: str, *arguments: str) -> None:
     """With Inductor's files kept beside it."""
     script = tmp_path / "program.py"
     script.write_text(program)
-    env = harness.environment({"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")})
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(script), *arguments],
-        env=env, capture_output=True, text=True, check=False, timeout=240 * harness.SLOW,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kept")}
+    modules = ("torch._inductor.compile_fx",)
+    ran = run_on_ranks(script, *arguments, ranks=2, timeout=240, env=env, modules=modules)
+    assert ran.code == 0, ran.out
 
 
 def test_what_a_compiler_keeps_fits_other_ranks_and_runs(tmp_path: Path) -> None:

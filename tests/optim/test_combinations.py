@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from tests.support import harness, inrank
+from tests.support.examples import OF_DIGITS, ROW, need_digits
 from tests.support.operations import group_of_machines
 from tests.support.optimizers import (
     OPTIMIZERS,
@@ -559,11 +560,8 @@ def by_example(rank: int, _world: int, out: str, ports: list[int]) -> dict[str, 
 
 def test_each_communication_of_the_example(tmp_path: Path) -> None:
     """With any, ranks stay nearer to each other than with none, and all learn."""
-    for needed in ("sklearn", "matplotlib", "tqdm"):
-        pytest.importorskip(needed)
-    from tests.support.examples import ROW
-
-    with harness.Ranks(2) as ranks:
+    need_digits()
+    with harness.Ranks(2, modules=OF_DIGITS) as ranks:
         ranks.start(by_example, str(tmp_path), [harness.free_port() for _ in MODES])
         told = ranks.values()[0]
     distances = {}

@@ -1,4 +1,4 @@
-"""The examples of optimizers, started as a user starts them, but shorter."""
+"""The examples of optimizers, shorter than a user runs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.examples import EXAMPLES, run
+from tests.support.examples import EXAMPLES, OF_DIGITS, need_digits, run
 
 METHODS = ("exact_diffusion", "gradient_tracking", "push_diging")
 
@@ -32,9 +32,9 @@ def test_language_model() -> None:
 
 @pytest.mark.parametrize("communication", ["allreduce", "neighbor_allreduce"])
 def test_local_steps(communication: str) -> None:
-    pytest.importorskip("sklearn")
+    need_digits()
     args = ("--communication", communication, "--epochs", "5", "--require-accuracy", "0.6")
-    out = run("local_sgd.py", *args)
+    out = run("local_sgd.py", *args, modules=OF_DIGITS)
     assert len(re.findall(r"rank \d: \S+% after 5 exchanges", out)) == 4, out
 
 

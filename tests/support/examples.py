@@ -1,22 +1,27 @@
-"""The examples, started as a user starts them."""
+"""The examples, on ranks that have imported what they need before."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
-from tests.support.programs import run_script
+import pytest
+
+from tests.support.programs import run_on_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# What the examples import that load digits and draw.
+OF_DIGITS = ("sklearn.datasets", "matplotlib.figure", "tqdm")
+ROW = re.compile(r"^ +(\d+) +([\d.]+)% +(\d+) +([\d,]+|-)$", re.MULTILINE)
 
 
-def run(example: str, *args: str) -> str:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*torchrun, "--nproc-per-node=4", str(EXAMPLES / example), *args]
-    ran = run_script(command, timeout=120)
+def need_digits() -> None:
+    for module in OF_DIGITS:
+        pytest.importorskip(module)
+
+
+def run(example: str, *args: str, modules: tuple[str, ...] = ()) -> str:
+    """What its four ranks print."""
+    ran = run_on_ranks(EXAMPLES / example, *args, ranks=4, timeout=120, modules=modules)
     assert ran.code == 0, ran.out
     return ran.out
-
-
-ROW = re.compile(r"^ +(\d+) +([\d.]+)% +(\d+) +([\d,]+|-)$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Ranks as forks of a process that has imported torch, which takes two seconds.
+"""Ranks as forks of a process that has imported what they need, which takes them seconds.
 
 They are processes of their own all the same: what is forked has no thread, no process group, and
 nothing of bluefog's running.
@@ -7,6 +7,8 @@ nothing of bluefog's running.
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import os
 import pickle
 import selectors
@@ -15,12 +17,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support import hosts, inrank
 
 ANSWER = 64  # bytes at most
 REQUEST = 1 << 17
+# The first step of any torch.optim.Optimizer imports torch._dynamo, which takes longer than torch.
+# Of bluefog_pg, only what is Python: the compiled module is loaded in each rank.
+WARM = (
+    *("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp"),
+    *("bluefog_pg.functional", "bluefog_pg.optim", "bluefog_pg.windows"),
+)
 
 
 class Fork:
@@ -55,11 +64,12 @@ class Fork:
 class Parent:
     """Of the forks; it ends with this process."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], modules: Sequence[str] = ()) -> None:
+        """`modules`: what is imported before the first fork, besides WARM."""
         self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *WARM, *modules],
                 env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )  # fmt: skip
@@ -143,4 +153,7 @@ def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
 if __name__ == "__main__":
     inrank.die_with(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    gc.freeze()  # or each fork would copy what its garbage collector looks at
     Forking(socket.socket(fileno=int(sys.argv[1]))).serve()

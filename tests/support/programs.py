@@ -1,16 +1,22 @@
-"""Whole programs under a deadline: what users type, rather than functions shipped to ranks."""
+"""Whole programs under a deadline: what users type, rather than functions shipped to ranks.
+
+run_script([sys.executable, "-m", "torch.distributed.run", ...])    what a user types
+run_on_ranks("examples/x.py", "--steps", "4", ranks=4)              the same, without the imports
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import runpy
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.harness import SLOW, Hang, descendants, environment, stacks
+from tests.support.harness import SLOW, Hang, Ranks, descendants, environment, stacks
 
 
 @dataclass
@@ -51,3 +57,37 @@ def run_script(
     cwd: Path | None = None,
 ) -> Ran:
     return finish_script(start_script(argv, env=env, cwd=cwd), timeout)
+
+
+def run_on_ranks(
+    script: Path,
+    *args: str,
+    ranks: int,
+    timeout: float = 60,
+    env: dict[str, str] | None = None,
+    modules: tuple[str, ...] = (),
+) -> Ran:
+    """What torchrun does with a script, on ranks that have imported torch and `modules` before."""
+    began = time.monotonic()
+    given = {"LOCAL_WORLD_SIZE": str(ranks), **(env or {})}
+    with Ranks(ranks, env=given, modules=modules) as those:
+        those.start(as_main, str(script), args)
+        codes = [o.value for o in those.join(timeout)]
+        out = "".join(those.output(rank) for rank in range(ranks))
+    return Ran(next(filter(None, codes), 0), out, time.monotonic() - began)
+
+
+def as_main(_rank: int, _world: int, script: str, args: tuple[str, ...]) -> int:
+    """The exit code of the script, which runs in this process as if Python had been given it."""
+    sys.argv = [script, *args]
+    sys.path.insert(0, str(Path(script).parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0

@@ -1,44 +1,40 @@
-"""The example that `make demo` runs, started as a user starts it, but shorter."""
+"""The example that `make demo` runs, but shorter; once started as a user starts it."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.examples import ROW
-from tests.support.programs import Ran, run_script
+from tests.support.examples import EXAMPLES, OF_DIGITS, ROW, need_digits
+from tests.support.programs import Ran, run_on_ranks, run_script
 
-pytest.importorskip("sklearn")
-pytest.importorskip("matplotlib")
-pytest.importorskip("tqdm")
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train_digits.py"
+need_digits()
+EXAMPLE = EXAMPLES / "train_digits.py"
 
 
-def train(out: Path, mode: str, *args: str, ranks: int = 2) -> Ran:
+def by_torchrun(*args: str) -> Ran:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return run_script(
-        [
-            *torchrun,
-            f"--nproc-per-node={ranks}",
-            str(EXAMPLE),
-            "--mode",
-            mode,
-            "--out",
-            str(out),
-            *args,
-        ],
-        timeout=120,
-    )
+    return run_script([*torchrun, "--nproc-per-node=2", str(EXAMPLE), *args], timeout=120)
 
 
-@pytest.mark.parametrize("mode", ["ddp", "neighbor_allreduce"])
-def test_example_prints_a_row_per_rank_and_draws_the_plot(tmp_path: Path, mode: str) -> None:
-    ran = train(tmp_path, mode, "--epochs", "6", "--require-accuracy", "0.5")
+def on_ranks(*args: str, ranks: int = 2) -> Ran:
+    return run_on_ranks(EXAMPLE, *args, ranks=ranks, timeout=120, modules=OF_DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "train"), [("ddp", on_ranks), ("neighbor_allreduce", by_torchrun)],
+    ids=["ddp", "neighbor_allreduce"],
+)  # fmt: skip
+def test_example_prints_a_row_per_rank_and_draws_the_plot(
+    tmp_path: Path, mode: str, train: Callable[..., Ran]
+) -> None:
+    args = ("--mode", mode, "--out", str(tmp_path), "--epochs", "6", "--require-accuracy", "0.5")
+    ran = train(*args)
     assert ran.code == 0, ran.out
     rows = ROW.findall(ran.out)
     assert [int(rank) for rank, *_ in rows] == [0, 1], ran.out
@@ -52,8 +48,8 @@ def test_example_prints_a_row_per_rank_and_draws_the_plot(tmp_path: Path, mode: 
 
 
 def test_example_fails_below_the_required_accuracy(tmp_path: Path) -> None:
-    args = ("--backend", "gloo", "--epochs", "1", "--require-accuracy", "1.01")
-    ran = train(tmp_path, "ddp", *args, ranks=1)
+    args = ("--mode", "ddp", "--out", str(tmp_path), "--backend", "gloo")
+    ran = on_ranks(*args, "--epochs", "1", "--require-accuracy", "1.01", ranks=1)
     assert ran.code != 0, ran.out
     assert "is below 101.00%" in ran.out, ran.out
     assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes

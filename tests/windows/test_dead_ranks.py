@@ -69,7 +69,7 @@ def outliving(world: int, value: float, on_peer_failure: str = "raise") -> Any:
     dist.barrier()
     inrank.mark("ready")
     inrank.gate("killed")
-    time.sleep(harness.WITHIN)
+    time.sleep(harness.HEARD)
     return window
 
 
@@ -208,7 +208,7 @@ def leaving(rank: int, world: int) -> list[Any] | None:
         inrank.gate("told")
         return [late]
     inrank.gate("left")
-    time.sleep(harness.WITHIN)
+    time.sleep(harness.HEARD)
     return [inrank.catch(window.put), inrank.catch(window.get)]
 
 

@@ -1,12 +1,10 @@
-"""The examples of windows, started as a user starts them, but shorter."""
+"""The examples of windows, shorter than a user runs them."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests.support.examples import run
+from tests.support.examples import OF_DIGITS, need_digits, run
 
 
 def test_consensus_reaches_the_mean_though_one_rank_is_slow() -> None:
@@ -17,9 +15,9 @@ def test_consensus_reaches_the_mean_though_one_rank_is_slow() -> None:
 
 
 def test_training_goes_on_beside_a_slow_rank() -> None:
-    for needed in ("sklearn", "matplotlib", "tqdm"):
-        pytest.importorskip(needed)
-    out = run("async_training.py", "--seconds", "6", "--require-accuracy", "0.5")
+    need_digits()
+    args = ("--seconds", "6", "--require-accuracy", "0.5")
+    out = run("async_training.py", *args, modules=OF_DIGITS)
     rates = sorted(float(n) for n in re.findall(r"rank \d: (\S+) steps/s", out))
     assert len(rates) == 4, out
     assert rates[1] > 2 * rates[0], out
