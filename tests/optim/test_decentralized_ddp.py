@@ -40,7 +40,7 @@ def wrapped(rank: int, **options: Any) -> Any:
     )
 
 
-def trained(rank: int, world: int, topology: str) -> str:
+def trained(rank: int, world: int, topology: str) -> None:
     """As averages during forward and backward, wherever they begin."""
     model = wrapped(rank, topology=topology)
     for step in range(STEPS):
@@ -50,19 +50,20 @@ def trained(rank: int, world: int, topology: str) -> str:
     ).abs()
     grads = [param.grad for param in model.parameters()]
     model.close()
-    return "" if off.max() < 1e-12 and grads == [None] * len(grads) else f"off by {off.max()}"
+    assert off.max() < 1e-12, f"off by {off.max()}"
+    assert all(grad is None for grad in grads), f"gradients are left: {grads}"
 
 
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp2"])
 def test_steps(pool: harness.Pool, topology: str) -> None:
-    assert pool.run(trained, topology) == [""] * 4
+    pool.run(trained, topology)
 
 
 def test_three_ranks(pool: harness.Pool) -> None:
-    assert pool.run(trained, "one-peer-exp2", world=3) == [""] * 3
+    pool.run(trained, "one-peer-exp2", world=3)
 
 
-def averaged(rank: int, world: int, sync: bool) -> list[bool]:
+def averaged(rank: int, world: int, sync: bool) -> None:
     """The distance is what it was, parameters agree, and go on from there."""
     model = wrapped(rank, topology="ring", sync=sync)
     for step in range(3):
@@ -72,22 +73,20 @@ def averaged(rank: int, world: int, sync: bool) -> list[bool]:
     before = gathered(vector(model))
     wanted = (before - before.mean(0)).square().sum(1).mean().sqrt().item()
     distance = model.global_avg()
-    after = vector(model)
-    found = [
-        abs(distance - wanted) < 1e-9 * wanted,
-        bool((gathered(after).std(0) < 1e-12).all()),
-        model.global_avg() < 1e-9,
-    ]
+    apart = gathered(vector(model)).std(0).max().item()
+    again = model.global_avg()
     model.close()
-    return found
+    assert abs(distance - wanted) < 1e-9 * wanted, f"a distance of {distance}, not of {wanted}"
+    assert apart < 1e-12, f"{apart} apart after the average"
+    assert again < 1e-9, f"a distance of {again} after the average"
 
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_global_average(pool: harness.Pool, sync: bool) -> None:
-    assert pool.run(averaged, sync) == [[True] * 3] * 4
+    pool.run(averaged, sync)
 
 
-def alone(rank: int, _world: int) -> str:
+def alone(rank: int, _world: int) -> None:
     model, plain = wrapped(rank), make_model()
     shift(plain, rank)
     own = OPTIMIZERS["sgd"](plain.parameters())
@@ -97,11 +96,12 @@ def alone(rank: int, _world: int) -> str:
         loss_of(plain, rank, step).backward()
         own.step()
     model.global_avg()
-    return "" if torch.equal(vector(model), vector(plain)) else "differs"
+    found, wanted = vector(model), vector(plain)
+    assert torch.equal(found, wanted), f"{found} instead of {wanted}"
 
 
 def test_one_rank(pool: harness.Pool) -> None:
-    assert pool.run(alone, world=1) == [""]
+    pool.run(alone, world=1)
 
 
 def with_extras(rank: int, world: int) -> list[Any]:

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.mpi
 ANY_KIND = (*oracle.DTYPES, torch.complex64)
 
 
-def ring(rank: int, world: int, n: int) -> str:
+def ring(rank: int, world: int, n: int) -> None:
     """Every kind, around the ring, blocking: even ranks send first."""
     right, left = (rank + 1) % world, (rank - 1) % world
+    bad = []
     for seed, dtype in enumerate(ANY_KIND):
         if harness.BACKEND == "gloo" and dtype in (torch.int16, torch.complex64, torch.bfloat16):
             continue
@@ -30,17 +31,18 @@ def ring(rank: int, world: int, n: int) -> str:
         for call in (first, second):
             call(mine, right) if call is dist.send else call(got, left)
         if not torch.equal(got, theirs):
-            return f"rank {rank}, {dtype}[{n}] differs"
-    return ""
+            at = (got != theirs).nonzero().flatten()[:5]
+            bad.append(f"{dtype}[{n}]: {got[at]} instead of {theirs[at]} at {at.tolist()}")
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 @pytest.mark.parametrize("n", [0, 1, 1023, 16385, 262145])
 def test_ring(pool: harness.Pool, n: int, world: int) -> None:
-    assert pool.run(ring, n, world=world) == [""] * world
+    pool.run(ring, n, world=world)
 
 
-def both_ways(rank: int, world: int, n: int) -> list[bool]:
+def both_ways(rank: int, world: int, n: int) -> None:
     """More than any buffer holds, in all directions at once, must not lock up."""
     peers = [r for r in range(world) if r != rank]
     got = {p: torch.zeros(n) for p in peers}
@@ -48,11 +50,12 @@ def both_ways(rank: int, world: int, n: int) -> list[bool]:
     works += [dist.irecv(got[p], p) for p in peers]
     for work in works:
         work.wait()
-    return [bool((got[p] == 10 * p + rank).all()) for p in peers]
+    bad = {p: got[p].unique() for p in peers if not (got[p] == 10 * p + rank).all()}
+    assert not bad, f"rank {rank} got from others {bad}"
 
 
 def test_large_both_ways_at_once(pool: harness.Pool) -> None:
-    assert pool.run(both_ways, 2 << 20) == [[True] * 3] * 4
+    pool.run(both_ways, 2 << 20)
 
 
 def tags(rank: int, world: int) -> list[float]:
@@ -123,7 +126,7 @@ def test_a_message_passes_any_number_that_wait_for_another_tag(pool: harness.Poo
     assert pool.run(flood, 700, world=2, timeout=25)[1] == 700
 
 
-def pile(rank: int, world: int, count: int) -> bool:
+def pile(rank: int, world: int, count: int) -> None:
     tensors = [torch.full((4,), float(i * rank)) for i in range(count)]
     if rank == 0:
         works = [dist.irecv(t, 1) for t in tensors]
@@ -132,12 +135,13 @@ def pile(rank: int, world: int, count: int) -> bool:
         works = [dist.isend(t, 0) for t in tensors]
     for work in works:
         work.wait()
-    return all(t[0].item() == i for i, t in enumerate(tensors))
+    bad = [(i, t[0].item()) for i, t in enumerate(tensors) if t[0].item() != i]
+    assert not bad, f"{len(bad)} differ, of which the first are {bad[:10]}"
 
 
 def test_forty_thousand_at_once(pool: harness.Pool) -> None:
     # When each frame had all of them looked at, this took 40 s, and now 1 s.
-    assert all(pool.run(pile, 40_000, world=2, timeout=25))
+    pool.run(pile, 40_000, world=2, timeout=25)
 
 
 def any_source(rank: int, world: int, n: int) -> list[tuple[int, float]]:

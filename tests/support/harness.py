@@ -256,6 +256,8 @@ class Ranks:
                 raise Hang(self.story(f"rank {rank} gave no answer in {limit} s"))
             wait([self.conns[rank]], 0.1)
             self._collect(rank)
+        if self.outcomes[rank].error:
+            raise RankFailure(self.story(f"rank {rank} failed", native=False))
         return self.outcomes[rank].value
 
     def dismiss(self, rank: int, limit: float = 10) -> int:
