@@ -185,18 +185,17 @@ def test_another_number_of_ranks_over_the_same_store(pool: harness.Pool, kind: s
     assert told == [[6.0, 3.0, 6.0]] * 3 + [[6.0, 6.0]]
 
 
-def leave_at_once(rank: int, world: int, rounds: int) -> int:
+def leave_at_once(rank: int, world: int, rounds: int) -> None:
     """A rank that is through with init and leaves must not fail the init of slower ones."""
     dist.destroy_process_group()
     for i in range(rounds):
         inrank.init(f"at_once.{i}", rank, world)
         dist.destroy_process_group()
     inrank.init("at_once.last", rank, world)
-    return rounds
 
 
 def test_leaving_right_after_init_hurts_nobody(pool: harness.Pool) -> None:
-    assert pool.run(leave_at_once, 30) == [30] * 4
+    pool.run(leave_at_once, 30)
 
 
 def split_and_merged(rank: int, world: int) -> list[Any]:

@@ -56,7 +56,7 @@ def every_async(rank: int, world: int) -> dict[str, Callable[[], Started]]:
     }
 
 
-def contract(rank: int, world: int) -> dict[str, str]:
+def contract(rank: int, world: int) -> None:
     wrong: dict[str, str] = {}
     for name, start in every_async(rank, world).items():
         work, outputs = start()
@@ -79,13 +79,13 @@ def contract(rank: int, world: int) -> dict[str, str]:
         failed = [k for k, fine in checks.items() if not fine]
         if failed:
             wrong[name] = f"{failed}, value {value}"
-    return wrong
+    assert not wrong, wrong
 
 
 @harness.only_bluefog
 @pytest.mark.parametrize("world", [1, 4])
 def test_contract_of_every_operation(pool: harness.Pool, world: int) -> None:
-    assert pool.run(contract, world=world) == [{}] * world
+    pool.run(contract, world=world)
 
 
 def point_to_point(rank: int, world: int) -> list[Any]:
@@ -103,13 +103,14 @@ def test_contract_of_send_and_receive(pool: harness.Pool) -> None:
     assert told[1][2:] == [1, [9.0] * 4]
 
 
-def polled(rank: int, world: int) -> list[bool]:
+def polled(rank: int, world: int) -> None:
     """Nobody waits anywhere, and large ones too become complete."""
     works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (1, 300_000, 2_000_000)]
     end = time.monotonic() + 20
     while not all(w.is_completed() for w in works) and time.monotonic() < end:
         time.sleep(0.005)
-    return [w.is_completed() for w in works]
+    ended = [w.is_completed() for w in works]
+    assert all(ended), ended
 
 
 def early_result(rank: int, world: int) -> list[Any]:
@@ -135,7 +136,7 @@ def test_there_is_no_result_before_the_end() -> None:
 
 
 def test_completion_needs_no_wait(pool: harness.Pool) -> None:
-    assert pool.run(polled) == [[True] * 3] * 4
+    pool.run(polled)
 
 
 def pending_is_incomplete(rank: int, world: int) -> list[Any]:
@@ -354,16 +355,17 @@ def test_callbacks(pool: harness.Pool) -> None:
     assert pool.run(callbacks) == [[[True], True, [4.0] * 5]] * 4
 
 
-def outstanding(rank: int, world: int) -> bool:
+def outstanding(rank: int, world: int) -> None:
     tensors = [torch.full((i % 50 * 400,), float(i)) for i in range(500)]
     works = [dist.all_reduce(t, async_op=True) for t in tensors]
     for work in reversed(works):
         work.wait()
-    return all(bool((t == i * world).all()) for i, t in enumerate(tensors))
+    bad = [f"{i}: {t}" for i, t in enumerate(tensors) if not (t == i * world).all()]
+    assert not bad, bad
 
 
 def test_five_hundred_outstanding(pool: harness.Pool) -> None:
-    assert pool.run(outstanding) == [True] * 4
+    pool.run(outstanding)
 
 
 def kept_alive(rank: int, world: int) -> list[float]:
@@ -384,7 +386,7 @@ def test_operations_keep_their_tensors(pool: harness.Pool) -> None:
     assert pool.run(kept_alive) == [[4.0 * i for i in range(50)] + [4.0]] * 4
 
 
-def a_group_each(rank: int, world: int, rounds: int) -> list[str]:
+def a_group_each(rank: int, world: int, rounds: int) -> None:
     groups = [dist.new_group() for _ in range(4)]
 
     def run(i: int) -> None:
@@ -396,14 +398,14 @@ def a_group_each(rank: int, world: int, rounds: int) -> list[str]:
     bad = inrank.in_threads(4, run)
     for group in groups:
         dist.destroy_process_group(group)
-    return bad
+    assert not bad, bad
 
 
 def test_threads_with_a_group_each(pool: harness.Pool) -> None:
-    assert pool.run(a_group_each, 100) == [[]] * 4
+    pool.run(a_group_each, 100)
 
 
-def a_tag_each(rank: int, world: int) -> list[str]:
+def a_tag_each(rank: int, world: int) -> None:
     def run(tag: int) -> None:
         for j in range(50):
             t = torch.full((j * 211 % 3000 + 1,), float(100 * tag + j))
@@ -412,23 +414,25 @@ def a_tag_each(rank: int, world: int) -> list[str]:
             else:
                 got = torch.zeros_like(t)
                 dist.recv(got, 0, tag=tag)
-                assert torch.equal(got, t)
+                assert torch.equal(got, t), f"tag {tag}, round {j}: {got}, not {t}"
 
-    return inrank.in_threads(6, run)
+    bad = inrank.in_threads(6, run)
+    assert not bad, bad
 
 
 def test_threads_with_a_tag_each(pool: harness.Pool) -> None:
-    assert pool.run(a_tag_each, world=2) == [[]] * 2
+    pool.run(a_tag_each, world=2)
 
 
-def foreign_wait(rank: int, world: int) -> list[Any]:
+def foreign_wait(rank: int, world: int) -> None:
     """One thread posts, others wait, for the same Work and while new ones are posted."""
     works = [dist.all_reduce(torch.ones(5000), async_op=True) for _ in range(50)]
-    return inrank.in_threads(4, lambda i: [w.wait() for w in works[i % 2 :: 2]] and None)
+    bad = inrank.in_threads(4, lambda i: [w.wait() for w in works[i % 2 :: 2]])
+    assert not bad, bad
 
 
 def test_several_threads_wait_for_one_work(pool: harness.Pool) -> None:
-    assert pool.run(foreign_wait) == [[]] * 4
+    pool.run(foreign_wait)
 
 
 def ticks(rank: int, world: int) -> int:

@@ -31,7 +31,7 @@ def finished(bf: Any, handle: int) -> Tensor:
     return result
 
 
-def reduced(rank: int, world: int) -> list[str]:
+def reduced(rank: int, world: int) -> None:
     """Every type: blocking or not, in place or not, of 0 dimensions or not contiguous."""
     import bluefog_pg.torch as bf
 
@@ -65,15 +65,15 @@ def reduced(rank: int, world: int) -> list[str]:
                     assert (tensor.shape, tensor.dtype) == (mine.shape, mine.dtype), how
                     told = oracle.differs(tensor, want, error)
                     bad += [f"{how} {dtype} {shape} {average=}: {told}"] if told else []
-    return bad
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_allreduce(pool: harness.Pool, world: int) -> None:
-    assert pool.run(reduced, world=world) == [[]] * world
+    pool.run(reduced, world=world)
 
 
-def spread(rank: int, world: int) -> list[str]:
+def spread(rank: int, world: int) -> None:
     import bluefog_pg.torch as bf
 
     bad = []
@@ -97,15 +97,15 @@ def spread(rank: int, world: int) -> list[str]:
     things = [rank, "x" * rank]
     bf.broadcast_object_list(things)
     assert things == [0, ""]
-    return bad
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_broadcast(pool: harness.Pool, world: int) -> None:
-    assert pool.run(spread, world=world) == [[]] * world
+    pool.run(spread, world=world)
 
 
-def gathered(rank: int, world: int) -> list[str]:
+def gathered(rank: int, world: int) -> None:
     """Ranks have other numbers of rows, some none."""
     import bluefog_pg.torch as bf
 
@@ -118,7 +118,7 @@ def gathered(rank: int, world: int) -> list[str]:
             for got in (bf.allgather(mine), finished(bf, handle)):
                 told = oracle.moved(got, torch.cat(xs))
                 bad += [f"{dtype} {row}: {told}"] if told or got.shape[1:] != row else []
-    return bad
+    assert not bad, bad
 
 
 def values_of_bits(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> Tensor:
@@ -127,10 +127,10 @@ def values_of_bits(dtype: torch.dtype, shape: tuple[int, ...], rank: int) -> Ten
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_allgather(pool: harness.Pool, world: int) -> None:
-    assert pool.run(gathered, world=world) == [[]] * world
+    pool.run(gathered, world=world)
 
 
-def between_neighbours(rank: int, world: int) -> list[str]:
+def between_neighbours(rank: int, world: int) -> None:
     """The arguments reach bluefog_pg; the operations themselves are tested elsewhere."""
     import bluefog_pg.torch as bf
 
@@ -175,14 +175,19 @@ def between_neighbours(rank: int, world: int) -> list[str]:
             mean(0.25, {pair: 0.5}),
         ),
     }
-    return [what for what, (have, want) in got.items() if not have.allclose(want, rtol=1e-14)]
+    bad = {
+        what: f"{have}, not {want}"
+        for what, (have, want) in got.items()
+        if not have.allclose(want, rtol=1e-14)
+    }
+    assert not bad, bad
 
 
 def test_neighbour_operations(pool: harness.Pool) -> None:
-    assert pool.run(between_neighbours) == [[]] * 4
+    pool.run(between_neighbours)
 
 
-def on_machines(rank: int, world: int, each: int) -> list[str]:
+def on_machines(rank: int, world: int, each: int) -> None:
     """Machines of `each` ranks, the last one of what is left."""
     import bluefog_pg.torch as bf
 
@@ -220,18 +225,18 @@ def on_machines(rank: int, world: int, each: int) -> list[str]:
     bf.shutdown()
     del os.environ["BLUEFOG_NODES_PER_MACHINE"]
     inrank.init(f"machines of {each}", rank, world)  # as the pool expects
-    return bad
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("each", [2, 3])
 def test_machines(pool: harness.Pool, each: int) -> None:
-    assert pool.run(on_machines, each) == [[]] * 4
+    pool.run(on_machines, each)
 
 
 # -- gradients ---------------------------------------------------------------------------------
 
 
-def adjoint(rank: int, world: int, dtype: torch.dtype) -> list[str]:
+def adjoint(rank: int, world: int, dtype: torch.dtype) -> None:
     """Backward is the transpose of forward, and its own backward is forward."""
     import bluefog_pg.torch as bf
 
@@ -276,16 +281,16 @@ def adjoint(rank: int, world: int, dtype: torch.dtype) -> list[str]:
         (again,) = torch.autograd.grad(back, c, vs[rank])
         if not again.allclose(op(vs[rank]), rtol=1e-12):
             bad.append(f"{what}, twice: {again}")
-    return bad
+    assert not bad, bad
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("world", WORLDS)
 def test_gradients(pool: harness.Pool, world: int, dtype: torch.dtype) -> None:
-    assert pool.run(adjoint, dtype, world=world) == [[]] * world
+    pool.run(adjoint, dtype, world=world)
 
 
-def without(rank: int, world: int) -> list[bool]:
+def without(rank: int, world: int) -> None:
     """What is not differentiable is not: no_grad, nonblocking, in place."""
     import bluefog_pg.torch as bf
 
@@ -304,16 +309,18 @@ def without(rank: int, world: int) -> list[bool]:
     stale = inrank.catch(kept.sum().backward)
     parameter = torch.nn.Parameter(torch.full((2,), float(rank)))
     bf.broadcast_(parameter, world - 1)
-    told = [not tensor.requires_grad for tensor in quiet]
-    told.append(stale is not None and "modified by an inplace operation" in stale.text)
-    return [*told, parameter.requires_grad, parameter.tolist() == [world - 1.0] * 2]
+    assert not any(tensor.requires_grad for tensor in quiet), quiet
+    assert stale is not None, "what was changed in place went backward"
+    assert "modified by an inplace operation" in stale.text, stale.text
+    assert parameter.requires_grad, parameter
+    assert parameter.tolist() == [world - 1.0] * 2, parameter
 
 
 def test_without_gradients(pool: harness.Pool) -> None:
-    assert pool.run(without, world=2) == [[True] * 10] * 2
+    pool.run(without, world=2)
 
 
-def compiled(rank: int, world: int) -> bool:
+def compiled(rank: int, world: int) -> None:
     import torch._dynamo
 
     torch._dynamo.reset()
@@ -334,17 +341,18 @@ def compiled(rank: int, world: int) -> bool:
         y.backward()
         got.append((y.detach(), x.grad))
     torch._dynamo.reset()
-    return all(torch.equal(a, b) for a, b in zip(*got, strict=True))
+    for a, b in zip(*got, strict=True):
+        assert torch.equal(a, b), f"{b}, not {a}"
 
 
 def test_compiled(pool: harness.Pool) -> None:
-    assert pool.run(compiled, world=2) == [True] * 2
+    pool.run(compiled, world=2)
 
 
 # -- handles -----------------------------------------------------------------------------------
 
 
-def pending(rank: int, world: int) -> list[Any]:
+def pending(rank: int, world: int) -> None:
     """Many at once, waited for in reverse, whose tensors nobody else holds."""
     import bluefog_pg.torch as bf
     from bluefog_pg.torch import mpi_ops
@@ -360,18 +368,19 @@ def pending(rank: int, world: int) -> list[Any]:
     got = [bf.synchronize(handle) for handle in reversed(handles)][::-1]
     near = (rank + (rank - 1) % world + (rank - 2) % world) / 3
     mean = (world - 1) / 2
-    right = []
     for i in range(20):
         averaged, reduced, rows = got[3 * i : 3 * i + 3]
-        right.append(averaged.allclose(torch.tensor(i + near)))
-        right.append(reduced.allclose(torch.tensor(i + mean)))
-        right.append(rows[::3000].tolist() == [float(i + r) for r in range(world)])
+        assert averaged.allclose(torch.tensor(i + near)), f"{i}: {averaged}, not {i + near}"
+        assert reduced.allclose(torch.tensor(i + mean)), f"{i}: {reduced}, not {i + mean}"
+        assert rows[::3000].tolist() == [float(i + r) for r in range(world)], f"{i}: {rows}"
+    assert len(set(handles)) == 60, handles
+    assert min(handles) > 0, handles
     kept = mpi_ops.handles._issued or mpi_ops.handles._busy
-    return [all(right), len(set(handles)) == 60, min(handles) > 0, not kept]
+    assert not kept, kept
 
 
 def test_many_pending(pool: harness.Pool) -> None:
-    assert pool.run(pending) == [[True] * 4] * 4
+    pool.run(pending)
 
 
 def twice(rank: int, world: int) -> list[Any]:
@@ -450,7 +459,7 @@ def test_interrupted_wait(pool: harness.Pool) -> None:
     assert pool.run(interrupted, world=2) == [["KeyboardInterrupt", 2.0], [None, 2.0]]
 
 
-def at_once(rank: int, world: int) -> list[str]:
+def at_once(rank: int, world: int) -> None:
     """Threads issue and wait at the same time; names keep neighbours' operations apart."""
     import bluefog_pg.torch as bf
 
@@ -460,13 +469,15 @@ def at_once(rank: int, world: int) -> list[str]:
         for step in range(20):
             x = torch.full((50,), float(i * 100 + step))
             handle = bf.neighbor_allreduce_nonblocking(x, name=f"thread {i}")
-            assert torch.equal(bf.synchronize(handle), x), i
+            got = bf.synchronize(handle)
+            assert torch.equal(got, x), f"step {step}: {got}, not {x}"
 
-    return inrank.in_threads(4, body)
+    bad = inrank.in_threads(4, body)
+    assert not bad, bad
 
 
 def test_threads(pool: harness.Pool) -> None:
-    assert pool.run(at_once, world=2) == [[], []]
+    pool.run(at_once, world=2)
 
 
 def listed(rank: int, world: int) -> list[list[float]]:

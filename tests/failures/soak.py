@@ -32,6 +32,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+import bluefog_pg.functional  # or each rank would import them
+import bluefog_pg.windows  # noqa: F401
 from tests.support import harness, hosts, inrank
 from tests.support.stranded_ops import OPERATIONS
 

@@ -220,14 +220,13 @@ def test_one_that_leaves_while_others_need_it(how: str) -> None:
             assert error.ended - left < WITHIN + 0.2
 
 
-def early(rank: int, world: int) -> str:
+def early(rank: int, world: int) -> None:
     if rank:
         inrank.gate("rank 0 is in")
     else:
         inrank.mark("barrier")
     dist.barrier()
     dist.destroy_process_group()
-    return "left in peace"
 
 
 def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
@@ -248,11 +247,11 @@ def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
         gone = [r for r in (1, 2, 3) if r not in ranks.busy]
         assert {ranks.dismiss(r) for r in gone} <= {0}
         ranks.cont(0)
-        assert set(ranks.values(10, dead=gone).values()) == {"left in peace"}
+        assert set(ranks.values(10, dead=gone)) == set(range(4))
         assert [ranks.output(r) for r in range(4)] == [""] * 4
 
 
-def early_cycles(rank: int, world: int) -> int:
+def early_cycles(rank: int, world: int) -> None:
     """The same race many times: the fast ones destroy while the slow one leaves the barrier."""
     dist.destroy_process_group()
     for i in range(25):
@@ -262,8 +261,7 @@ def early_cycles(rank: int, world: int) -> int:
         dist.barrier()
         dist.destroy_process_group()
     inrank.init("early.last", rank, world)
-    return 25
 
 
 def test_destroy_right_after_a_barrier(pool: harness.Pool) -> None:
-    assert pool.run(early_cycles, timeout=90) == [25] * 4
+    pool.run(early_cycles, timeout=90)

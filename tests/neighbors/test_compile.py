@@ -126,36 +126,38 @@ NAMES = (
 )  # fmt: skip
 
 
-def eager(rank: int, world: int) -> dict[str, list[str]]:
+def eager(rank: int, world: int) -> None:
     """By the form that has lists, beside Python's."""
-    told = {}
+    told: dict[str, list[str]] = {}
     with ready_group() as group:
         for name, (form, function) in forms(rank, group).items():
             (one, asked), (other, wanted) = learned(Net(form), rank), learned(Net(function), rank)
             told[name] = [oracle.moved(a, b) for a, b in zip(one, other, strict=True)]
             told[name].append("" if asked == wanted == 6 else f"{asked} and {wanted} operations")
-    return {name: [text for text in bad if text] for name, bad in told.items()}
+    assert set(told) == set(NAMES), sorted(told)
+    bad = [f"{name}: {text}" for name, texts in told.items() for text in texts if text]
+    assert not bad, bad
 
 
 def test_forms_give_what_functions_give(pool: harness.Pool) -> None:
-    assert pool.run(eager) == [{name: [] for name in NAMES}] * 2
+    pool.run(eager)
 
 
-def plain(rank: int, world: int) -> list[Any]:
+def plain(rank: int, world: int) -> None:
     """Without gradients: a result that wants none; nothing is asked backward."""
-    told = []
+    bad = []
     with ready_group() as group:
         for name, (form, _) in forms(rank, group).items():
             out = form(torch.full((2, 2), float(rank)))
             with torch.no_grad():
                 same = form(torch.full((2, 2), float(rank), requires_grad=True))
             if out.requires_grad or same.requires_grad or not torch.equal(out, same):
-                told.append(name)
-    return told
+                bad.append(f"{name}: {out}, {same} without gradients")
+    assert not bad, bad
 
 
 def test_forms_without_gradients(pool: harness.Pool) -> None:
-    assert pool.run(plain) == [[], []]
+    pool.run(plain)
 
 
 def weightless(rank: int, world: int) -> list[Any]:

@@ -29,8 +29,6 @@ from tests.support.optimizers import (
 
 pytestmark = harness.only_bluefog
 
-GOOD = [""] * 4
-
 
 class Fails(torch.autograd.Function):
     """In its backward pass."""
@@ -65,7 +63,7 @@ FAILING = {
 }
 
 
-def skipped(rank: int, _world: int, kind: str) -> str:
+def skipped(rank: int, _world: int, kind: str) -> None:
     """The first batch fails on all ranks; training goes on with the next one."""
     import bluefog_pg
 
@@ -85,28 +83,29 @@ def skipped(rank: int, _world: int, kind: str) -> str:
     model.fails = True
     inputs = torch.full((1, 2), float(rank + 1))
     called = trained if kind == "wrapper" else model
-    if inrank.catch(lambda: called(inputs).sum().backward()) is None:
-        return "did not fail"
+    failure = inrank.catch(lambda: called(inputs).sum().backward())
+    assert failure is not None, "the backward pass did not fail"
     model.fails = False
     for _ in range(2):
         model.zero_grad()
         called(inputs).sum().backward()
         if kind == "gradients":
             grads = gathered(torch.cat([p.grad.flatten() for p in model.parameters()]))
-            return "" if grads.std(0).max() < 1e-6 else "gradients differ"
+            assert grads.std(0).max() < 1e-6, "gradients differ"
+            return
         if kind != "wrapper":
             trained.step()
     apart = gathered(vector(model)).std(0).max().item()
     trained.close()
-    return "" if apart < 1e-6 else f"{apart} apart"
+    assert apart < 1e-6, f"{apart} apart"
 
 
 @pytest.mark.parametrize("kind", FAILING)
 def test_a_backward_pass_that_fails(pool: harness.Pool, kind: str) -> None:
-    assert pool.run(skipped, kind) == GOOD
+    pool.run(skipped, kind)
 
 
-def uncalled(rank: int, world: int) -> str:
+def uncalled(rank: int, world: int) -> None:
     """The loop calls a method of the model, not the model: averages are formed in step()."""
     model, optimizer = wrapped(rank, topology="full")
     with warnings.catch_warnings(record=True) as caught:
@@ -118,16 +117,17 @@ def uncalled(rank: int, world: int) -> str:
     ours = [str(w.message) for w in caught if "no forward pass" in str(w.message)]
     wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "full")[rank]
     off = (vector(model) - wanted).abs().max().item()
-    if len(ours) != 1 or f"rank {rank}/4" not in ours[0]:
-        return f"warned {ours}"
-    return "" if off < 1e-12 and optimizer.tally.exchanges == STEPS else f"off by {off}"
+    assert len(ours) == 1, f"warned {ours}"
+    assert f"rank {rank}/4" in ours[0], ours
+    assert off < 1e-12, f"off by {off}"
+    assert optimizer.tally.exchanges == STEPS, optimizer.tally
 
 
 def test_a_model_that_is_not_called(pool: harness.Pool) -> None:
-    assert pool.run(uncalled) == GOOD
+    pool.run(uncalled)
 
 
-def in_backward(rank: int, world: int) -> str:
+def in_backward(rank: int, world: int) -> None:
     from bluefog_pg import optim
 
     model, optimizer = wrapped(
@@ -137,8 +137,7 @@ def in_backward(rank: int, world: int) -> str:
         step(model, optimizer, rank, number)
     wanted = expected(world, "sgd", "neighbor_allreduce", "atc", "ring")[rank]
     off = (vector(model) - wanted).abs().max().item()
-    if off > 1e-12:
-        return f"off by {off}"
+    assert off < 1e-12, f"off by {off}"
     loss_of(model, rank, 0).backward()
     moved = vector(model)
     twice = inrank.catch(lambda: loss_of(model, rank, 0).backward())
@@ -147,21 +146,21 @@ def in_backward(rank: int, world: int) -> str:
     scaled = inrank.catch(scaler.step, optimizer)
     optimizer.step()
     optimizer.close()
-    if twice is None or "second backward() before step()" not in twice.text:
-        return f"twice: {twice}"
-    if scaled is None or "before the GradScaler" not in scaled.text:
-        return f"scaled: {scaled}"
-    return "" if not torch.equal(moved, vector(model)) else "was not averaged"
+    assert twice is not None, "a second backward pass was accepted"
+    assert "second backward() before step()" in twice.text, twice
+    assert scaled is not None, "a GradScaler was accepted"
+    assert "before the GradScaler" in scaled.text, scaled
+    assert not torch.equal(moved, vector(model)), "was not averaged"
 
 
 def test_updates_in_backward(pool: harness.Pool) -> None:
-    assert pool.run(in_backward) == GOOD
+    pool.run(in_backward)
 
 
 SCALED = ["GradientTracking", "DecentLaM", "QuasiGlobalMomentum", "ExactDiffusion", "LocalSteps"]
 
 
-def scaled(rank: int, _world: int, order: str) -> str:
+def scaled(rank: int, _world: int, order: str) -> None:
     """A scaler changes nothing; rank 1's infinite gradients poison nobody."""
     from bluefog_pg import optim
 
@@ -180,19 +179,18 @@ def scaled(rank: int, _world: int, order: str) -> str:
         scaler.step(optimizer)
         scaler.update()
         step(model, optimizer, rank)
-        if not vector(model).isfinite().all():
-            return "infinite"
+        assert vector(model).isfinite().all(), vector(model)
         optimizer.close()
     off = (ends[0] - ends[1]).abs().max().item()
-    return "" if off < 1e-9 else f"off by {off}"
+    assert off < 1e-9, f"off by {off}"
 
 
 @pytest.mark.parametrize("order", SCALED)
 def test_scalers_and_algorithms(pool: harness.Pool, order: str) -> None:
-    assert pool.run(scaled, order) == GOOD
+    pool.run(scaled, order)
 
 
-def warming(rank: int, _world: int, order: str) -> str:
+def warming(rank: int, _world: int, order: str) -> None:
     """Learning rates 0, 0.05, 0.1."""
     from bluefog_pg import optim
 
@@ -203,15 +201,15 @@ def warming(rank: int, _world: int, order: str) -> str:
         step(model, optimizer, rank, number)
         scheduler.step()
     moved = (vector(model) - before).abs()
-    return "" if moved.isfinite().all() and moved.max() > 0 else f"moved by {moved.max()}"
+    assert moved.isfinite().all() and moved.max() > 0, f"moved by {moved.max()}"
 
 
 @pytest.mark.parametrize("order", SCALED)
 def test_rates_that_begin_at_zero(pool: harness.Pool, order: str) -> None:
-    assert pool.run(warming, order) == GOOD
+    pool.run(warming, order)
 
 
-def loaded(rank: int, _world: int, options: dict[str, Any]) -> str:
+def loaded(rank: int, _world: int, options: dict[str, Any]) -> None:
     """A state that is loaded amid a step stays; windows do not bring back what was before."""
     model, optimizer = wrapped(rank, topology="full", **options)
     state = {name: torch.full_like(value, 42.0) for name, value in model.state_dict().items()}
@@ -228,15 +226,15 @@ def loaded(rank: int, _world: int, options: dict[str, Any]) -> str:
     found = vector(model)
     inrank.barrier(rank, 4)
     optimizer.close()
-    return "" if found.sub(42).abs().max() < 1e-12 else f"{found.min()} to {found.max()}"
+    assert found.sub(42).abs().max() < 1e-12, f"{found.min()} to {found.max()}"
 
 
 @pytest.mark.parametrize("options", [{}, {"communication": "win_put", "order": "atc"}])
 def test_a_state_that_is_loaded_amid(pool: harness.Pool, options: dict[str, Any]) -> None:
-    assert pool.run(loaded, options) == GOOD
+    pool.run(loaded, options)
 
 
-def skipping(rank: int, _world: int) -> str:
+def skipping(rank: int, _world: int) -> None:
     """The average under way is finished first, and is not lost."""
     model, optimizer = wrapped(rank, topology="full")
     mean = gathered(vector(model)).mean(0)
@@ -247,14 +245,14 @@ def skipping(rank: int, _world: int) -> str:
     optimizer.synchronize()
     wanted = mean - 0.1 * (grad + 0.01 * mean)
     off = (vector(model) - wanted).abs().max().item()
-    return "" if off < 1e-12 else f"off by {off}"
+    assert off < 1e-12, f"off by {off}"
 
 
 def test_skip_synchronize(pool: harness.Pool) -> None:
-    assert pool.run(skipping) == GOOD
+    pool.run(skipping)
 
 
-def misspelt(rank: int, _world: int) -> str:
+def misspelt(rank: int, _world: int) -> None:
     """A call that fails leaves the optimizer as it was, and the next one does."""
     import bluefog_pg
 
@@ -263,12 +261,13 @@ def misspelt(rank: int, _world: int) -> str:
     error = inrank.catch(
         lambda: bluefog_pg.DistributedOptimizer(optimizer, model, topolgy="ring")  # type: ignore[call-arg]
     )
-    if error is None or error.kind != "TypeError" or type(optimizer) is not torch.optim.SGD:
-        return f"{error}"
+    assert error is not None, "a misspelt argument was accepted"
+    assert error.kind == "TypeError", error
+    assert type(optimizer) is torch.optim.SGD, optimizer
     optimizer = bluefog_pg.DistributedOptimizer(optimizer, model)
     refused = inrank.catch(setattr, optimizer, "communication", "gossip")
-    if refused is None or optimizer.communication != "neighbor_allreduce":
-        return f"{refused}"
+    assert refused is not None, "an unknown communication was accepted"
+    assert optimizer.communication == "neighbor_allreduce", optimizer.communication
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     optimizer.close()
@@ -276,36 +275,35 @@ def misspelt(rank: int, _world: int) -> str:
     again = bluefog_pg.DistributedOptimizer(optimizer, model)
     model(torch.ones(1, 2)).sum().backward()
     again.step()
-    if closed is None or "was closed" not in closed.text or again.tally.exchanges != 1:
-        return f"{closed}, {again.tally}"
-    return ""
+    assert closed is not None, "a closed optimizer was changed"
+    assert "was closed" in closed.text, closed
+    assert again.tally.exchanges == 1, again.tally
 
 
 def test_calls_that_fail_and_next_ones(pool: harness.Pool) -> None:
-    assert pool.run(misspelt) == GOOD
+    pool.run(misspelt)
 
 
-def copied(rank: int, _world: int) -> str:
+def copied(rank: int, _world: int) -> None:
     """Copies of the model (EMA) tell of no passes; those of the optimizer are plain."""
     model, optimizer = wrapped(rank, topology="full")
     averaged = torch.optim.swa_utils.AveragedModel(model)
     averaged(torch.zeros(1, 1, 4, 4, dtype=torch.float64))
     pickle.loads(pickle.dumps(model))
-    if optimizer.tally.exchanges:
-        return "the copy has told"
+    assert not optimizer.tally.exchanges, "the copy has told of a pass"
     other = copy.deepcopy(optimizer)
-    if type(other) is not torch.optim.SGD or other.param_groups[0]["lr"] != 0.1:
-        return f"{type(other)}"
+    assert type(other) is torch.optim.SGD, type(other)
+    assert other.param_groups[0]["lr"] == 0.1, other
     step(model, optimizer, rank)
     averaged.update_parameters(model)
-    return "" if optimizer.tally.exchanges == 1 else f"{optimizer.tally}"
+    assert optimizer.tally.exchanges == 1, f"{optimizer.tally}"
 
 
 def test_copies(pool: harness.Pool) -> None:
-    assert pool.run(copied) == GOOD
+    pool.run(copied)
 
 
-def dropped(rank: int, _world: int) -> str:
+def dropped(rank: int, _world: int) -> None:
     """An optimizer that nobody holds averages no more."""
     import gc
 
@@ -316,14 +314,14 @@ def dropped(rank: int, _world: int) -> str:
     model.zero_grad()
     loss_of(model, rank, 1).backward()
     grads = gathered(torch.cat([p.grad.flatten() for p in model.parameters()]))
-    return "" if grads.std(0).max() > 1e-3 else "still averaged"
+    assert grads.std(0).max() > 1e-3, "still averaged"
 
 
 def test_an_optimizer_that_is_dropped(pool: harness.Pool) -> None:
-    assert pool.run(dropped) == GOOD
+    pool.run(dropped)
 
 
-def with_iterator(rank: int, world: int) -> str:
+def with_iterator(rank: int, world: int) -> None:
     """Of two buckets, which take the same steps: all ranks agree after two of one-peer exp2."""
     import bluefog_pg
 
@@ -343,14 +341,14 @@ def with_iterator(rank: int, world: int) -> str:
         loss_of(still, rank, number).backward()
     apart = gathered(vector(model)).std(0).max().item()
     still.close()
-    return "" if apart < 1e-12 else f"{apart} apart"
+    assert apart < 1e-12, f"{apart} apart"
 
 
 def test_an_iterator_of_steps_for_all_buckets(pool: harness.Pool) -> None:
-    assert pool.run(with_iterator) == GOOD
+    pool.run(with_iterator)
 
 
-def compressed(rank: int, world: int, kind: str) -> str:
+def compressed(rank: int, world: int, kind: str) -> None:
     """Routes that repeat for one rank and not for another: as without compression."""
     import bluefog_pg
     from bluefog_pg import optim
@@ -378,12 +376,12 @@ def compressed(rank: int, world: int, kind: str) -> str:
         ends.append(vector(model))
         optimizer.close()
     off = (ends[0] - ends[1]).abs().max().item()
-    return "" if off < (1e-2 if kind == "bf16" else 1e-5) else f"{ends}"
+    assert off < (1e-2 if kind == "bf16" else 1e-5), f"{ends}"
 
 
 @pytest.mark.parametrize("kind", ["all", "bf16"])
 def test_compression_where_routes_repeat(pool: harness.Pool, kind: str) -> None:
-    assert pool.run(compressed, kind) == GOOD
+    pool.run(compressed, kind)
 
 
 def of_another_rank(rank: int, _world: int, path: str, order: str) -> float:
@@ -416,7 +414,7 @@ def test_states_of_another_rank_are_begun_anew(
     assert max(pool.run(of_another_rank, str(tmp_path / "state"), order)) < 1e-12
 
 
-def unalike(rank: int, _world: int, what: str) -> str:
+def unalike(rank: int, _world: int, what: str) -> inrank.Raised | None:
     import bluefog_pg
 
     odd = rank == 2
@@ -427,16 +425,17 @@ def unalike(rank: int, _world: int, what: str) -> str:
         model = nn.Linear(4, 9)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     options = {"every": 2 if odd else 1} if what == "every" else {}
-    error = inrank.catch(lambda: bluefog_pg.DistributedOptimizer(optimizer, model, **options))
-    return "" if error is None else f"{error.kind} {error.text}"
+    return inrank.catch(lambda: bluefog_pg.DistributedOptimizer(optimizer, model, **options))
 
 
 @pytest.mark.parametrize("what", ["strides", "shape", "every"])
 def test_ranks_that_are_not_alike(pool: harness.Pool, what: str) -> None:
-    for found in pool.run(unalike, what):
-        assert found.startswith("ValueError [bluefog] rank ")
+    for error in pool.run(unalike, what):
         named = "every: rank 0 has 1, rank 2 2" if what == "every" else "differ in parameters: rank"
-        assert named in found, found
+        assert error is not None, "was accepted"
+        assert error.kind == "ValueError", error
+        assert error.text.startswith("[bluefog] rank "), error
+        assert named in error.text, error
 
 
 def stopped_pairs(rank: int, world: int) -> float:

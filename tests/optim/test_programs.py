@@ -31,7 +31,7 @@ from tests.support.optimizers import (
 pytestmark = harness.only_bluefog
 
 
-def by_windows(rank: int, _world: int, communication: str) -> str:
+def by_windows(rank: int, _world: int, communication: str) -> None:
     """In lockstep they give what averages of neighbours give."""
     ends = []
     for kind in ("neighbor_allreduce", communication):
@@ -45,12 +45,12 @@ def by_windows(rank: int, _world: int, communication: str) -> str:
         ends.append(vector(model))
         optimizer.close()
     off = (ends[0] - ends[1]).abs().max().item()
-    return "" if off < 1e-12 else f"off by {off}"
+    assert off < 1e-12, f"off by {off}"
 
 
 @pytest.mark.parametrize("communication", ["win_put", "win_get"])
 def test_windows(pool: harness.Pool, communication: str) -> None:
-    assert pool.run(by_windows, communication) == [""] * 4
+    pool.run(by_windows, communication)
 
 
 def one_directed(world: int) -> nx.DiGraph:
@@ -61,7 +61,7 @@ def one_directed(world: int) -> nx.DiGraph:
     return graph
 
 
-def by_push_sum(rank: int, world: int) -> str:
+def by_push_sum(rank: int, world: int) -> None:
     graph = one_directed(world)
     model, optimizer = wrapped(rank, communication="push_sum", topology=graph)
     x = gathered(vector(model))
@@ -86,11 +86,12 @@ def by_push_sum(rank: int, world: int) -> str:
         p = share @ p
         step(model, optimizer, rank, number)
     off = (vector(model) - x[rank] / p[rank]).abs().max().item()
-    return "" if off < 1e-12 and p.std() > 0.1 else f"off by {off}, p {p}"
+    assert off < 1e-12, f"off by {off}"
+    assert p.std() > 0.1, p
 
 
 def test_push_sum(pool: harness.Pool) -> None:
-    assert pool.run(by_push_sum) == [""] * 4
+    pool.run(by_push_sum)
 
 
 def in_patterns(rank: int, _world: int, pattern: str, options: dict[str, Any]) -> list[bool]:
@@ -126,7 +127,7 @@ def test_every_third_pass(pool: harness.Pool, order: str, pattern: str, met: lis
     assert pool.run(in_patterns, pattern, {"order": order}) == [met] * 4
 
 
-def accumulated(rank: int, world: int) -> str:
+def accumulated(rank: int, world: int) -> None:
     """The mean of gradients of several passes, and of their sum."""
     model, optimizer = wrapped(0, communication="gradient_allreduce", every=2)
     plain = make_model()
@@ -140,11 +141,11 @@ def accumulated(rank: int, world: int) -> str:
         for mine, wanted in zip(model.parameters(), plain.parameters(), strict=True)
     )
     optimizer.step()
-    return "" if off < 1e-12 else f"off by {off}"
+    assert off < 1e-12, f"off by {off}"
 
 
 def test_gradients_are_accumulated(pool: harness.Pool) -> None:
-    assert pool.run(accumulated) == [""] * 4
+    pool.run(accumulated)
 
 
 class Branched(nn.Module):
@@ -243,7 +244,7 @@ def test_gradient_scaler(pool: harness.Pool, order: str, unscales: bool) -> None
     assert pool.run(scaled, order, unscales) == [[True, True]] * 4
 
 
-def restored(rank: int, _world: int) -> str:
+def restored(rank: int, _world: int) -> None:
     """A state_dict goes to the plain optimizer and back; so does a training."""
     model, optimizer = wrapped(rank, "adam")
     for number in range(3):
@@ -260,14 +261,14 @@ def restored(rank: int, _world: int) -> str:
     for number in range(3, 6):
         step(again, renewed, rank, number)
     off = (vector(model) - vector(again)).abs().max().item()
-    return "" if off == 0 else f"off by {off}"
+    assert off == 0, f"off by {off}"
 
 
 def test_checkpoints(pool: harness.Pool) -> None:
-    assert pool.run(restored) == [""] * 4
+    pool.run(restored)
 
 
-def resumed(rank: int, _world: int, order: str) -> str:
+def resumed(rank: int, _world: int, order: str) -> None:
     """With what the algorithm remembers; and without, in the plain optimizer."""
     from bluefog_pg import optim
 
@@ -287,12 +288,12 @@ def resumed(rank: int, _world: int, order: str) -> str:
         step(model, optimizer, rank, number)
         step(again, renewed, rank, number)
     off = (vector(model) - vector(again)).abs().max().item()
-    return "" if off == 0 else f"off by {off}"
+    assert off == 0, f"off by {off}"
 
 
 @pytest.mark.parametrize("order", ["ExactDiffusion", "GradientTracking", "QuasiGlobalMomentum"])
 def test_algorithms_are_resumed(pool: harness.Pool, order: str) -> None:
-    assert pool.run(resumed, order) == [""] * 4
+    pool.run(resumed, order)
 
 
 def saved(rank: int, world: int, path: str) -> list[float]:
@@ -422,7 +423,7 @@ def test_tied_weights_and_closures(pool: harness.Pool) -> None:
     assert pool.run(tied) == [[True] * 7] * 4
 
 
-def turned(rank: int, world: int) -> str:
+def turned(rank: int, world: int) -> None:
     """Weights of one step, as BlueFog's programs set them; and another communication."""
     model, optimizer = wrapped(rank, topology="ring")
     for group in optimizer.param_groups:
@@ -437,14 +438,15 @@ def turned(rank: int, world: int) -> str:
     spread = gathered(vector(model)).std(0).max().item()
     with optimizer.skip_synchronize():
         optimizer.step()
-    return "" if first < 1e-12 and spread < 1e-12 else f"{first} {spread}"
+    assert first < 1e-12, f"off by {first}"
+    assert spread < 1e-12, f"{spread} apart"
 
 
 def test_what_is_set_between_steps(pool: harness.Pool) -> None:
-    assert pool.run(turned) == [""] * 4
+    pool.run(turned)
 
 
-def alone(rank: int, world: int, communication: str) -> str:
+def alone(rank: int, world: int, communication: str) -> None:
     model, optimizer = wrapped(rank, communication=communication)
     plain = make_model()
     own = OPTIMIZERS["sgd"](plain.parameters())
@@ -452,17 +454,17 @@ def alone(rank: int, world: int, communication: str) -> str:
         step(model, optimizer, rank, number)
         step(plain, own, rank, number)
     optimizer.close()
-    return "" if torch.equal(vector(model), vector(plain)) else "differs"
+    assert torch.equal(vector(model), vector(plain)), f"{vector(model)}, not {vector(plain)}"
 
 
 @pytest.mark.parametrize(
     "communication", ["neighbor_allreduce", "win_put", "gradient_allreduce", "push_sum"]
 )
 def test_one_rank(pool: harness.Pool, communication: str) -> None:
-    assert pool.run(alone, communication, world=1) == [""]
+    pool.run(alone, communication, world=1)
 
 
-def survived(rank: int, world: int) -> list[bool]:
+def survived(rank: int, world: int) -> None:
     """Rank 2 dies; the others train on, without each other's waiting."""
     model, optimizer = wrapped(rank, communication="win_put", topology="full")
     dist.barrier()
@@ -492,7 +494,8 @@ def survived(rank: int, world: int) -> list[bool]:
     took = time.monotonic() - begun
     far = (vector(model) - 1.0).abs().max().item()
     optimizer.close()
-    return [took < 10, far < 1e-9]  # the dead one's parameters count no more
+    assert took < 10, f"{took} s"
+    assert far < 1e-9, f"off by {far}: the dead rank's parameters still count"
 
 
 def test_training_by_windows_goes_on_when_a_rank_dies() -> None:
@@ -501,5 +504,4 @@ def test_training_by_windows_goes_on_when_a_rank_dies() -> None:
         for rank in range(4):
             ranks.at("trains", rank)
         ranks.open("dies")
-        found = ranks.values(dead={2})
-    assert [found[rank] for rank in (0, 1, 3)] == [[True] * 2] * 3
+        ranks.values(dead={2})

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support import harness
-from tests.support.one_weight import GOOD, ONE, alike_weights, sgd, warned_by
+from tests.support.one_weight import ONE, alike_weights, sgd, warned_by
 from tests.support.optimizers import STEPS, expected, make_model, shift, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
@@ -53,20 +53,21 @@ def test_a_model_loaded_between_local_steps(pool: harness.Pool) -> None:
     assert pool.run(loaded) == [5.0] * 4
 
 
-def pickled(rank: int, _world: int) -> str:
+def pickled(rank: int, _world: int) -> None:
     model, optimizer = wrapped(rank)
     step(model, optimizer, rank)
     again = pickle.loads(pickle.dumps(optimizer))
     optimizer.close()
-    same = len(again.state) == len(optimizer.state) and again.param_groups[0]["lr"] == 0.1
-    return "" if type(again) is torch.optim.SGD and same else f"{again}"
+    assert type(again) is torch.optim.SGD, type(again)
+    assert len(again.state) == len(optimizer.state), again.state
+    assert again.param_groups[0]["lr"] == 0.1, again
 
 
 def test_a_pickled_optimizer_is_a_plain_one(pool: harness.Pool) -> None:
-    assert pool.run(pickled) == GOOD
+    pool.run(pickled)
 
 
-def part_loaded(rank: int, _world: int) -> str:
+def part_loaded(rank: int, _world: int) -> None:
     """An average is under way, and does not overwrite what is loaded into a part of the model."""
     import bluefog_pg
 
@@ -79,14 +80,14 @@ def part_loaded(rank: int, _world: int) -> str:
     model[0].load_state_dict({"weight": 7 * ONE})
     trained(ONE).sum().backward()
     trained.close()
-    return "" if model[0].weight.item() == 7.0 else f"{model[0].weight.item()}"
+    assert model[0].weight.item() == 7.0, model[0].weight
 
 
 def test_a_part_of_a_model_loaded(pool: harness.Pool) -> None:
-    assert pool.run(part_loaded) == GOOD
+    pool.run(part_loaded)
 
 
-def taken_over(rank: int, world: int, is_dropped: bool) -> str:
+def taken_over(rank: int, world: int, is_dropped: bool) -> None:
     """The second one averages alone, though the first one was not closed, or is not yet gone."""
     import bluefog_pg
 
@@ -104,19 +105,19 @@ def taken_over(rank: int, world: int, is_dropped: bool) -> str:
             bluefog_pg.DistributedOptimizer(sgd(model, **options), model, topology="ring")
         )
 
-    if warned_by(wrap, "another one has averaged these parameters") != 1:
-        return "not warned"
+    assert warned_by(wrap, "another one has averaged these parameters") == 1
     for number in range(STEPS):
         step(model, second[0], rank, number)
     second[0].close()
     wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "ring")[rank]
     off = (vector(model) - wanted).abs().max().item()
-    return "" if off < 1e-12 and tally.exchanges == 0 else f"off by {off}, {tally}"
+    assert off < 1e-12, f"off by {off}"
+    assert tally.exchanges == 0, tally
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_the_last_optimizer_of_parameters_has_them(pool: harness.Pool, is_dropped: bool) -> None:
-    assert pool.run(taken_over, is_dropped) == GOOD
+    pool.run(taken_over, is_dropped)
 
 
 def two_by_windows(_rank: int, _world: int) -> int:

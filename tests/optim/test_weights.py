@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.support import harness, inrank
-from tests.support.one_weight import GOOD, ONE, alike_weights, sgd
+from tests.support.one_weight import ONE, alike_weights, sgd
 from tests.support.optimizers import STEPS, expected, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
@@ -56,7 +56,7 @@ def test_a_schedule_of_one_graph(pool: harness.Pool, communication: str) -> None
     assert found == pytest.approx([0.75, 0.75, 1.75, 2.75], abs=1e-12)
 
 
-def half_said(rank: int, world: int) -> str:
+def half_said(rank: int, world: int) -> None:
     """A program that says whom it gets from sends to whom its schedule says."""
     import bluefog_pg
 
@@ -71,11 +71,12 @@ def half_said(rank: int, world: int) -> str:
     wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "one-peer-exp2")[rank]
     off = (vector(model) - wanted).abs().max().item()
     size = 8 * vector(model).numel()
-    return "" if off < 1e-12 and sent == STEPS * size else f"off by {off}, {sent} for {size} bytes"
+    assert off < 1e-12, f"off by {off}"
+    assert sent == STEPS * size, f"{sent} bytes were sent in {STEPS} steps of {size}"
 
 
 def test_what_knobs_do_not_say_the_topology_does(pool: harness.Pool) -> None:
-    assert pool.run(half_said) == GOOD
+    pool.run(half_said)
 
 
 def sent_elsewhere(rank: int, world: int) -> float:
@@ -105,7 +106,7 @@ WRONG_KNOBS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def turned_wrong(rank: int, _world: int, what: str) -> str:
+def turned_wrong(rank: int, _world: int, what: str) -> inrank.Raised | None:
     communication, knobs, _ = WRONG_KNOBS[what]
     model, optimizer = wrapped(rank, communication=communication, topology="ring")
     for name, value in knobs.items():
@@ -114,10 +115,12 @@ def turned_wrong(rank: int, _world: int, what: str) -> str:
     for name in knobs:
         setattr(optimizer, name, None)
     optimizer.close()
-    return "" if error is None else f"{error.kind} {error.text}"
+    return error
 
 
 @pytest.mark.parametrize("what", WRONG_KNOBS)
 def test_wrong_knobs_are_refused(pool: harness.Pool, what: str) -> None:
-    for found in pool.run(turned_wrong, what):
-        assert re.match(f"ValueError .bluefog. rank .*{WRONG_KNOBS[what][2]}", found), found
+    for error in pool.run(turned_wrong, what):
+        assert error is not None, "was accepted"
+        assert error.kind == "ValueError", error
+        assert re.match(f".bluefog. rank .*{WRONG_KNOBS[what][2]}", error.text), error

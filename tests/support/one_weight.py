@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-GOOD = [""] * 4
 ONE = torch.ones(1, 1, dtype=torch.float64)
 
 

@@ -28,7 +28,7 @@ def machines(n: int, is_apart: bool) -> AbstractContextManager[list[str]]:
     return hosts.network(n) if is_apart else contextlib.nullcontext([])
 
 
-def killed_with_the_mutex(rank: int, world: int) -> float | None:
+def killed_with_the_mutex(rank: int, world: int) -> float:
     """Rank 1 dies while it holds the mutex of its slot in rank 0."""
     bf = windows.ring()
     window = bf.Window(torch.zeros(4), "w", zero_init=True)
@@ -44,7 +44,8 @@ def killed_with_the_mutex(rank: int, world: int) -> float | None:
     error = inrank.catch(window.put)
     took = time.monotonic() - begun
     harness.raised(error, "PeerFailed", ranks=[1])
-    return took if window.tensor.eq(1).all() else None
+    assert window.tensor.eq(1).all(), window.tensor
+    return took
 
 
 @on_one_host_and_several
@@ -54,9 +55,7 @@ def test_who_dies_lets_go_of_the_mutex(is_apart: bool) -> None:
         ranks.at("holds", 1)
         ranks.kill(1)
         ranks.open("killed")
-        took = ranks.values(dead={1})[0]
-        assert took is not None
-        assert took < harness.WITHIN
+        assert ranks.values(dead={1})[0] < harness.WITHIN
 
 
 def outliving(world: int, value: float, on_peer_failure: str = "raise") -> Any:
@@ -271,26 +270,22 @@ def test_freeing_that_is_interrupted(is_apart: bool) -> None:
         assert got == [0.0] * 4
 
 
-def taking_and_letting_go(rank: int, world: int) -> list[Any]:
+def taking_and_letting_go(rank: int, world: int) -> None:
     """Rank 0 is interrupted at any instant around a with statement, and then holds nothing."""
     bf = windows.ring()
     window = bf.Window(torch.zeros(4), "w", zero_init=True)
     dist.barrier()
-    error = None
     if rank == 0:
         inrank.mark("begins")
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             while True:
                 with window.mutex():
                     pass
-        except KeyboardInterrupt as interrupted:
-            error = type(interrupted).__name__
     inrank.meet("let go", world)
     if rank == 1:
         window.update_then_collect(require_mutex=True)
     dist.barrier()
     window.free()
-    return [error]
 
 
 @on_one_host_and_several
@@ -301,7 +296,7 @@ def test_an_interrupted_rank_holds_no_mutex(is_apart: bool) -> None:
             ranks.at("begins", 0)
             time.sleep(0.03)
             ranks.interrupt(0)
-            assert ranks.values() == {0: ["KeyboardInterrupt"], 1: [None]}
+            ranks.join()
 
 
 def forked(rank: int, world: int) -> list[Any]:
