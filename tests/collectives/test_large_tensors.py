@@ -12,6 +12,8 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
 
+pytestmark = [pytest.mark.alone, pytest.mark.slow]  # gigabytes
+
 RANKS = 2
 N = (1 << 31) + 8
 PRIME = 251  # the values' period: what lies 2^k bytes too far is wrong

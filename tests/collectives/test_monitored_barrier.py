@@ -31,7 +31,7 @@ def all_come(rank: int, world: int) -> list[tuple[float, float]]:
 def test_everybody_waits_for_everybody(pool: harness.Pool) -> None:
     for passages in zip(*pool.run(all_come), strict=True):
         last = max(came for came, _ in passages)
-        assert all(last < left < last + 5 * harness.SLOW for _, left in passages), passages
+        assert all(last < left < last + harness.at_most(5) for _, left in passages), passages
 
 
 def some_come_late(rank: int, world: int, wait_all: bool) -> tuple[inrank.Raised | None, float]:
@@ -56,7 +56,7 @@ def test_those_who_come_late_are_named_by_all(
     for rank, (error, total) in enumerate(pool.run(some_come_late, wait_all)):
         text = f"monitored_barrier: {who} failed to pass monitoredBarrier in 1000 ms"
         error = harness.raised(error, "CollectiveTimeout", ranks=ranks, text=text)
-        assert error.took() < (2 if rank < 2 else 0.5) * harness.SLOW
+        assert error.took() < harness.at_most(2 if rank < 2 else 0.5)
         assert total == 4.0
 
 
@@ -76,7 +76,7 @@ def rank_0_comes_late(rank: int, world: int) -> tuple[inrank.Raised | None, floa
 def test_rank_0_hears_that_it_comes_late(pool: harness.Pool) -> None:
     for rank, (error, total) in enumerate(pool.run(rank_0_comes_late)):
         error = harness.raised(error, "CollectiveTimeout", ranks=[0])
-        assert error.took() < (2 if rank else 0.5) * harness.SLOW
+        assert error.took() < harness.at_most(2 if rank else 0.5)
         assert total == 4.0
 
 

@@ -34,6 +34,7 @@ def test_other_operations_between_neighbours(run: Run, device: str) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("world", [2, 4])
 def test_streams_keep_their_order_and_tensors_live_long_enough(run: Run, world: int) -> None:
     assert run(operations_on_device.ordered, world) == [[]] * world

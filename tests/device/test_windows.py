@@ -22,6 +22,7 @@ Run = Callable[..., list[Any]]
 HOSTS = {"BLUEFOG_TRANSPORT": "mpi"}  # each rank counts as a host
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize("env", [{}, HOSTS], ids=["here", "hosts"])
 def test_calls_come_after_what_was_begun_before(run: Run, world: int, env: dict[str, str]) -> None:

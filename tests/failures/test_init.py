@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support import harness, inrank
-from tests.support.harness import SLOW, WITHIN, Ranks
+from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 
 pytestmark = harness.only_bluefog
 
@@ -183,7 +183,7 @@ def test_a_rank_that_never_comes_is_named_at_the_limit() -> None:
         for rank in (0, 1):
             error = harness.raised(told[rank], "RuntimeError", ranks=[2])
             assert "rank 2" in error.text, error.text
-            assert 1.4 < error.ended - began < 2.5 * SLOW, f"{error.ended - began:.2f} s"
+            assert 1.4 < error.ended - began < at_most(2.5), f"{error.ended - began:.2f} s"
 
 
 def fails_alone(rank: int, world: int) -> Any:
@@ -249,7 +249,7 @@ def test_one_that_is_stopped_inside_init_is_named_at_the_limit(victim: int) -> N
     with Ranks(2) as ranks:
         ranks.start(beside_a_stopped_one, victim, 3.0)
         error = harness.raised(ranks.answer(1 - victim, 15), "CollectiveTimeout", ranks=[victim])
-        assert 2.9 < error.took() < (3 + 2) * SLOW, f"{error.took():.2f} s"
+        assert 2.9 < error.took() < at_most(5), f"{error.took():.2f} s"
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -260,4 +260,4 @@ def test_interrupted_while_another_is_stopped(victim: int) -> None:
         time.sleep(1)  # it has tried to reach the other several times
         instant = ranks.interrupt(1 - victim)
         error = harness.raised(ranks.answer(1 - victim, 10), "KeyboardInterrupt")
-        assert error.ended - instant < 2 * SLOW
+        assert error.ended - instant < at_most(2)

@@ -150,7 +150,7 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
     for rank, (first, again, after) in enumerate(told):
         error = harness.raised(first, "Mismatch")
         assert "DistBackendError" in error.kinds
-        assert error.took(start) < 1.0 * harness.SLOW, f"rank {rank}: {error.took(start):.2f} s"
+        assert error.took(start) < harness.at_most(1.0), f"rank {rank}: {error.took(start):.2f} s"
         who = rf"\[bluefog\] rank {rank} \({rank}/{WORLD} of group "
         assert re.match(who, error.text), error.text
         for part in CASES[name][2]:
@@ -162,7 +162,7 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
         # A failed group says so at once, for ever. What neighbours exchange leaves the
         # collectives whole.
         if not name.startswith("neighbour") or again is not None:
-            assert harness.raised(again, "RuntimeError").took() < 1.0 * harness.SLOW
+            assert harness.raised(again, "RuntimeError").took() < harness.at_most(1.0)
         assert after == WORLD
 
 
@@ -186,7 +186,7 @@ def test_a_mismatch_waits_for_nobody_else(pool: harness.Pool, n: int) -> None:
     start = max((error.began for error in told[:2] if error), default=0.0)
     for error in told:
         harness.raised(error, "Mismatch", ranks=[0, 1], text=f"float32[{n + 1}]")
-        assert error.took(start) < 1.0 * harness.SLOW, f"{error.took(start):.2f} s"
+        assert error.took(start) < harness.at_most(1.0), f"{error.took(start):.2f} s"
 
 
 def one_averages(rank: int, world: int, n: int) -> inrank.Raised | None:
@@ -206,7 +206,7 @@ def test_a_collective_against_an_averaging(pool: harness.Pool, n: int) -> None:
     for error in told:
         harness.raised(error, "Mismatch", ranks=[0, 1], text="neighbor_allreduce")
         assert re.search(r"(?<!neighbor_)all_?reduce", error.text), error.text
-        assert error.took(start) < 1.5 * harness.SLOW, f"{error.took(start):.2f} s"
+        assert error.took(start) < harness.at_most(1.5), f"{error.took(start):.2f} s"
 
 
 def refused(rank: int, world: int) -> list[Any]:
@@ -278,7 +278,7 @@ def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
     """Of 4 ranks with two in-neighbours each, rank 1 does not meet the odd one, rank 2."""
     for rank, (first, last) in enumerate(pool.run(odd_neighbor, BIG, world=4)):
         assert first is not None
-        assert first.ended - first.began < 1.0 * harness.SLOW
+        assert first.ended - first.began < harness.at_most(1.0)
         text = "ranks did not agree on the matching" if rank == 1 else f"rank {rank} called"
         harness.raised(first, "Mismatch", text=text)
         assert last is None
@@ -384,7 +384,7 @@ def test_a_receive_of_another_size_or_kind(pool: harness.Pool, n: int, dtype: st
     sender, receiver = pool.run(unequal_messages, n, dtype, world=2)
     error = harness.raised(receiver, "Mismatch", ranks=[0, 1])
     assert "float32[4]" in error.text and f"{dtype}[{n}]" in error.text
-    assert error.took() < 1.0 * harness.SLOW
+    assert error.took() < harness.at_most(1.0)
     assert sender is None or "Mismatch" in sender.kinds  # a small send is over before
 
 

@@ -65,6 +65,7 @@ def test_import_torch_registers_and_loads_nothing_heavy() -> None:
     assert len(with_us - without - ours) < 10
 
 
+@pytest.mark.alone
 def test_registering_takes_milliseconds() -> None:
     code = """
 import time, torch

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support import harness, inrank
-from tests.support.harness import SLOW, WITHIN, Ranks
+from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 
 pytestmark = harness.only_bluefog
 
@@ -193,7 +193,7 @@ def test_a_sender_does_not_hang_on_a_receiver_that_has_failed(when: str) -> None
         nothing, ended = ranks.answer(0, 8)
         assert nothing is None, nothing
         (died,) = (float(p.name[5:]) for p in ranks.dir.glob("died.*"))
-        assert max(error.ended, ended) - died < 2 * SLOW
+        assert max(error.ended, ended) - died < at_most(2)
 
 
 def stopped_receiver(rank: int, world: int) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.support.examples import OF_DIGITS, need_digits, run
 
 
+@pytest.mark.alone
 def test_consensus_reaches_the_mean_though_one_rank_is_slow() -> None:
     out = run("average_consensus.py", "--seconds", "4")
     steps = [int(n) for n in re.findall(r"rank \d: (\d+) steps, at most \S+ from", out)]
@@ -14,6 +17,7 @@ def test_consensus_reaches_the_mean_though_one_rank_is_slow() -> None:
     assert min(steps) < max(steps), out
 
 
+@pytest.mark.alone
 def test_training_goes_on_beside_a_slow_rank() -> None:
     need_digits()
     args = ("--seconds", "6", "--require-accuracy", "0.5")
