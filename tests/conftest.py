@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
@@ -12,6 +14,13 @@ import pytest
 import torch
 
 from tests.support import harness, hosts, on_device, simulated
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers that run tests side by side have a folder each, and see their own leftovers alone."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix=f"{worker}-")
+        config.add_cleanup(lambda: shutil.rmtree(str(tempfile.tempdir)))
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -55,7 +64,7 @@ def in_use(path: Path) -> bool:
 
 def holdings() -> tuple[set[Path], set[int]]:
     names = {Path("/dev/shm") / n for n in os.listdir("/dev/shm")}
-    names |= {p for p in Path("/tmp").iterdir() if p.name.startswith("bluefog")}
+    names |= {p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("bluefog")}
     kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
     kept |= {parent.process.pid for parent in harness.PARENTS}
     return names, harness.descendants(os.getpid()) - kept

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]  # gigabytes
+pytestmark = [pytest.mark.alone, pytest.mark.thorough]
 
 RANKS = 2
 N = (1 << 31) + 8

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import fibers
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 # What needs CUDA itself, or takes fibers hours.
 LEFT_OUT = "graph or blocks_take"

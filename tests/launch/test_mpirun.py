@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
-from tests.support import harness, hosts
+from tests.support import harness, hosts, inrank
 from tests.support.launching import CHECK, assert_all_fine, write
 from tests.support.programs import Ran, finish_script, run_script, start_script
 
@@ -127,7 +132,6 @@ def test_init_beside_another_backend(tmp_path: Path) -> None:
     assert ran.code != 0 and 'make the group with backend="bluefog"' in ran.out, ran.out
 
 
-FOUR = {"WORLD_SIZE": "4"}  # two of each SPAWN
 SPAWN = (
     CHECK
     + """
@@ -144,27 +148,14 @@ if __name__ == "__main__":
 )
 
 
-def on_each(
-    names: list[str], script: str, env: dict[str, str], odd: dict[str, str] | None = None
-) -> list[Ran]:
-    """A process on each host, which is told its number; the second one has more in its environment.
-
-    It is a rank itself, unless `env` says that there are more: then it starts them.
-    """
-    common = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431"}
-    common |= {"WORLD_SIZE": str(len(names))} | env
-    runs = [
-        start_script(
-            [*hosts.prefix(name), sys.executable, script, str(node)],
-            env=common | {"RANK": str(node)} | (odd if odd and node == 1 else {}),
-        )
-        for node, name in enumerate(names)
-    ]
-    return [finish_script(run) for run in runs]
-
-
 def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
-    told = on_each(two, write(tmp_path, SPAWN), FOUR)
+    env = {"MASTER_ADDR": hosts.address(two[0]), "MASTER_PORT": "29431", "WORLD_SIZE": "4"}
+    script = write(tmp_path, SPAWN)
+    runs = [
+        start_script([*hosts.prefix(name), sys.executable, script, str(node)], env=env)
+        for node, name in enumerate(two)
+    ]
+    told = [finish_script(run) for run in runs]
     out = "".join(ran.out for ran in told)
     assert [ran.code for ran in told] == [0, 0], out
     assert_all_fine(out, 4)
@@ -199,24 +190,45 @@ def odd_mpi(folder: Path, source: str) -> str:
     return str(folder)
 
 
+def reached(
+    rank: int, world: int, own: dict[int, dict[str, str]], seconds: float = 30
+) -> inrank.Raised | None:
+    """Meet over the network at the store of rank 0; `own`: what more a rank's environment has."""
+    import bluefog_pg
+
+    os.environ.update(own.get(rank, {}))
+    error = inrank.catch(bluefog_pg.init, timeout=timedelta(seconds=seconds))
+    if error is None:
+        total = torch.full((10_000,), float(rank))
+        dist.all_reduce(total)
+        assert (total == world * (world - 1) / 2).all(), total
+        dist.destroy_process_group()
+    inrank.meet("told", world)  # rank 0 has the store
+    return error
+
+
+def reach(names: list[str], ranks: int, *args: Any, **env: str) -> list[inrank.Raised | None]:
+    """What the ranks of these hosts are told."""
+    given = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431"} | env
+    with harness.Ranks(ranks, env=given, hosts=names) as those:
+        those.start(reached, *args)
+        return [outcome.value for outcome in those.join()]
+
+
 def test_hosts_with_different_mpi_libraries(two: list[str], tmp_path: Path) -> None:
     odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, OLD)}
-    for ran in on_each(two, write(tmp_path, INIT), {}, odd):
-        assert ran.code != 0
-        assert "hosts have different MPI libraries: Open MPI v0.9 on " in ran.out, ran.out
+    for error in reach(two, 2, {1: odd}):
+        told = "hosts have different MPI libraries: Open MPI v0.9 on "
+        harness.raised(error, "RuntimeError", text=told)
 
 
 def test_a_host_that_does_not_come_through_mpi_init(three: list[str], tmp_path: Path) -> None:
     odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, MUTE)}
-    text = (
-        "import bluefog_pg, datetime as d, time\n"
-        "try: bluefog_pg.init(timeout=d.timedelta(seconds=4))\n"
-        "finally: time.sleep(3)  # rank 0 has the store\n"
-    )
-    told = on_each(three, write(tmp_path, text), {}, odd)
-    assert all(ran.code != 0 and ran.seconds < 20 for ran in told), told
-    for ran in (told[0], told[2]):
-        assert "nothing from rank 1" in ran.out, ran.out
+    errors = reach(three, 3, {1: odd}, 4.0)
+    for error in errors:
+        assert harness.raised(error, "RuntimeError").took() < 20
+    for error in (errors[0], errors[2]):
+        harness.raised(error, "CollectiveTimeout", text="nothing from rank 1")
 
 
 @pytest.fixture
@@ -231,22 +243,16 @@ def with_another_network(two: list[str]) -> Iterator[list[str]]:
         hosts.inside(name, "link", "del", "docker0")
 
 
-def test_mpi_uses_the_network_that_leads_to_the_store(
-    with_another_network: list[str], tmp_path: Path
-) -> None:
-    told = on_each(with_another_network, write(tmp_path, SPAWN), FOUR)
-    out = "".join(ran.out for ran in told)
-    assert [ran.code for ran in told] == [0, 0], out
-    assert_all_fine(out, 4)
+def test_mpi_uses_the_network_that_leads_to_the_store(with_another_network: list[str]) -> None:
+    assert reach(with_another_network, 4, {}) == [None] * 4
 
 
 @pytest.mark.parametrize("chosen", ["ib7,192.168.99.0/24", "lo"])
-def test_an_interface_that_leads_nowhere(two: list[str], tmp_path: Path, chosen: str) -> None:
-    env = FOUR | {"OMPI_MCA_btl_tcp_if_include": chosen}
-    for ran in on_each(two, write(tmp_path, SPAWN), env):
-        assert ran.code != 0
+def test_an_interface_that_leads_nowhere(two: list[str], chosen: str) -> None:
+    for error in reach(two, 4, {}, OMPI_MCA_btl_tcp_if_include=chosen):
         told = "names no network interface of this host that leads to others; it has eth0, lo"
-        assert f"OMPI_MCA_btl_tcp_if_include={chosen} {told}" in ran.out, ran.out
+        text = f"OMPI_MCA_btl_tcp_if_include={chosen} {told}"
+        harness.raised(error, "RuntimeError", text=text)
 
 
 def test_a_transport_that_is_none(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def build(cuda: Path) -> None:
 
 
 def pytest_configure() -> None:
-    import kernels
+    from tests.gpu import kernels
 
     kernels.DEVICE = "cpu"
     kernels.on_cuda = pytest.mark.timeout(600)
