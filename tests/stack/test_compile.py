@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch._dynamo
+import torch._functorch.config
 import torch._inductor.config
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
@@ -81,6 +82,8 @@ def train(net: nn.Module, rank: int, world: int) -> list[float]:
 
 def compiled(rank: int, world: int, ddp: bool) -> Compiled:
     torch._inductor.config.compile_threads = 1  # no workers that outlive the test
+    torch._inductor.config.fx_graph_cache = False
+    torch._functorch.config.enable_autograd_cache = False
     torch._dynamo.reset()
     one, other = (Own() if ddp else Exchanging() for _ in range(2))
     calls: list[int] = []

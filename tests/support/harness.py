@@ -104,6 +104,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
     env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
+    env |= {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "inductor")}  # what g++ has compiled
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW), "RANKS_STRETCH": str(STRETCH)}
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
