@@ -24,9 +24,9 @@ def register() -> None:
 
         dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))
         if "PMIX_RANK" in os.environ:  # of mpirun or srun
-            from bluefog_pg import _launcher
+            from bluefog_pg._launcher import register as register_launcher
 
-            _launcher.register()
+            register_launcher()
     except Exception as error:
         logging.getLogger("bluefog_pg").warning(
             'backend "bluefog" is not available: %s: %s', type(error).__name__, error

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from bluefog_pg._loader import load
 from bluefog_pg._machine_backend import machine_backend_of
 from bluefog_pg._operators import alike
-from bluefog_pg.neighbors._arguments import tag_of
+from bluefog_pg._tags import tag_of
 
 if TYPE_CHECKING:
     from torch import Tensor

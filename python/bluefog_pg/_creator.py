@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import secrets
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
-
     from bluefog_pg._accelerator import Accelerator
-    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupComposed
+    from bluefog_pg._C import ProcessGroupBluefog
 
 
 def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
@@ -28,7 +24,7 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     """
     from torch.distributed.constants import default_pg_timeout
 
-    from bluefog_pg import _accelerator
+    from bluefog_pg import _accelerator, _backend
     from bluefog_pg._loader import load
 
     cls = load().ProcessGroupBluefog
@@ -40,63 +36,16 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
     try:
-        group = make(
+        group = _backend.make(
             opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options,
             splits=True,
         )  # fmt: skip
     except BaseException:
         _forget_failed_default_group()
         raise
-    for module in ("functional", "_collective_ops"):  # torch.ops.bluefog
-        importlib.import_module(f"bluefog_pg.{module}")
+    from bluefog_pg import _collective_ops, functional  # noqa: F401 they define torch.ops.bluefog
+
     return group
-
-
-def make(
-    store: Store,
-    rank: int,
-    size: int,
-    options: ProcessGroupBluefog.Options,
-    accelerator: Accelerator | None,
-    inner_options: Any = None,
-    *,
-    splits: bool = False,
-) -> ProcessGroupBluefog:
-    """A member of a group that meets in that store; with an accelerator, of both backends.
-
-    `splits`: see `_accelerator.make`.
-    """
-    from torch._C._distributed_c10d import _DistributedBackendOptions
-
-    from bluefog_pg import _accelerator
-    from bluefog_pg._loader import load
-
-    module = load()
-    if accelerator is None:
-        plain: ProcessGroupBluefog = module.ProcessGroupBluefog(store, rank, size, options)
-        return plain
-    options.accelerator = f"{accelerator.device}:{accelerator.backend}"
-    group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
-    seat = _DistributedBackendOptions()
-    seat.store = _unused_part_of(store, group)
-    seat.group_rank = rank
-    seat.group_size = size
-    seat.timeout = options._timeout
-    seat.group_id = options.group_name
-    seat.global_ranks_in_group = options.global_ranks_in_group
-    inner = _accelerator.make(accelerator, seat, inner_options, splits=splits)
-    group.set_accelerator(accelerator.device, inner, accelerator.plugin)
-    return group
-
-
-def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:
-    """Where no earlier life of the group has left keys, which other backends take for their own."""
-    import torch
-    from torch._C._distributed_c10d import PrefixStore
-
-    life = torch.tensor([secrets.randbits(62)], device="cpu")
-    group.broadcast([life]).wait()
-    return PrefixStore(f"accelerator/{life.item()}/", store)
 
 
 def _options(

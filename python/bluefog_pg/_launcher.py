@@ -19,6 +19,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
+from bluefog_pg._loader import leaving, load
+
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
@@ -51,6 +53,7 @@ def register() -> None:
         yield from original(url, timeout=timeout, **options)
 
     handlers["env"] = handler
+    leaving.append(_leave)
 
 
 def _lacks_something(given: Mapping[str, str]) -> bool:
@@ -98,7 +101,6 @@ def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
 def _client(timeout: timedelta) -> PmixClient:
     global _asked
     from bluefog_pg import _mpi
-    from bluefog_pg._loader import load
 
     try:
         if not _needs_no_mpi():
@@ -121,10 +123,8 @@ def _needs_no_mpi() -> bool:
     return are_here and env.get("BLUEFOG_TRANSPORT") != "mpi"
 
 
-def leave() -> None:
+def _leave() -> None:
     """Before the process ends: the launcher takes one that does not say so for one that crashed."""
-    from bluefog_pg._loader import load
-
     if "mpi4py" in sys.modules:
         return  # it finalizes MPI, later, and for that needs what would be left here
     load().leave_launcher()
@@ -149,8 +149,6 @@ def _serve(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
 
 
 def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
-    from bluefog_pg._loader import load
-
     end = time.monotonic() + timeout.total_seconds()
     told = None
     while told is None:

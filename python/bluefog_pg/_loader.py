@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 _REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
+leaving: list[Callable[[], None]] = []  # what else is to be left at the end, after the groups
 
 
 def load() -> ModuleType:
@@ -35,10 +36,8 @@ def load() -> ModuleType:
 def _leave(module: ModuleType) -> None:
     """Leave the groups that are still there, while the interpreter is."""
     module.shutdown_all()
-    if "PMIX_RANK" in os.environ:
-        from bluefog_pg import _launcher
-
-        _launcher.leave()
+    for leave in leaving:
+        leave()
     # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
     # abort the process when the interpreter goes first. Our groups go so fast that it often does.
     time.sleep(0.02)

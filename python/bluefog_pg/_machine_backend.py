@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.distributed_c10d import GroupName
 
 from bluefog_pg._accelerator import found
-from bluefog_pg._creator import make
+from bluefog_pg._backend import make
 
 if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog

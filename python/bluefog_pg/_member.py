@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog, WindowBluefog
     from bluefog_pg._known import Known
     from bluefog_pg._topology import Topology
-    from bluefog_pg.optim.training import Training
-    from bluefog_pg.windows.window import Window
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class Member:
         # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
         # pair_gossip's by three.
         self.known: Known = {}
-        self.windows: dict[str, Window] = {}  # by name
-        self.trainings: weakref.WeakSet[Training] = weakref.WeakSet()
+        self.windows: dict[str, Any] = {}  # each Window, by its name
         self.unfreed: list[WindowBluefog] = []  # others may still write there
 
     @property

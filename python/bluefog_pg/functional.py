@@ -23,7 +23,7 @@ import torch
 
 from bluefog_pg._asked import find
 from bluefog_pg._operators import alike, library, member_named, register, some_rows
-from bluefog_pg.neighbors._arguments import tag_of_gradient
+from bluefog_pg._tags import tag_of_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,8 @@ from torch import Tensor
 from bluefog_pg import _agreement, functional
 from bluefog_pg._edges import averaging
 from bluefog_pg._member import member_of
-from bluefog_pg.neighbors._arguments import list_of, named_tag
+from bluefog_pg._tags import named_tag
+from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist

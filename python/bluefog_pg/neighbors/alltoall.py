@@ -11,7 +11,8 @@ from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
 from bluefog_pg._operators import any_requires_grad, keeps_graph
-from bluefog_pg.neighbors._arguments import list_of, named_tag
+from bluefog_pg._tags import named_tag
+from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -9,7 +9,8 @@ import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
-from bluefog_pg.neighbors._arguments import list_of, named_tag
+from bluefog_pg._tags import named_tag
+from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -10,7 +10,8 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import keeps_graph
-from bluefog_pg.neighbors._arguments import named_tag, require_tensor
+from bluefog_pg._tags import named_tag
+from bluefog_pg.neighbors._tensors import require_tensor
 
 if TYPE_CHECKING:
     import torch.distributed as dist

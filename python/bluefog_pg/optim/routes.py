@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bluefog_pg._topology import check_graph, neighborhood_of
 from bluefog_pg.topology import topology_of
@@ -16,13 +16,21 @@ if TYPE_CHECKING:
 
     from bluefog_pg._member import Member
     from bluefog_pg._topology import Neighborhood
-    from bluefog_pg.optim.order import Order
 
     Graph = nx.DiGraph[int]
     # A digraph; the steps of a schedule, again and again; its ranks to send to and to receive from,
     # step after step; or the name of one.
     Topology = Graph | Sequence[Graph] | Iterator[tuple[Sequence[int], Sequence[int]]] | str
     Weights = Mapping[int, float]
+
+
+class Averages(Protocol):
+    """What an order says of the weights that it averages with."""
+
+    @property
+    def takes_weights(self) -> bool: ...
+    @property
+    def needs(self) -> str: ...
 
 
 @dataclass
@@ -35,7 +43,7 @@ class Route:
 
 
 def routes_of(
-    topology: Topology | None, member: Member, order: Order | None = None
+    topology: Topology | None, member: Member, order: Averages | None = None
 ) -> Iterator[Route]:
     """Of every step, without end; `order` is what they are for.
 
@@ -148,7 +156,7 @@ def _route_of_ranks(step: Any, member: Member) -> Route:
     return Route(alike, dict.fromkeys(source, alike), to)
 
 
-def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Order | None) -> None:
+def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Averages | None) -> None:
     import networkx as nx
 
     every_edge = nx.compose_all([step.graph for step in steps])
@@ -172,7 +180,7 @@ def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Order | Non
     _warn_of_weights(steps, member, order)
 
 
-def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Order | None) -> None:
+def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Averages | None) -> None:
     """Those with which an order does not end where it should."""
     import numpy as np
 

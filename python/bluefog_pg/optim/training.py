@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ from bluefog_pg.optim.windows import Send, WindowAverage, free_prefix
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
     from bluefog_pg.optim.routes import Route, Topology
+
+_trainings: weakref.WeakSet[Training] = weakref.WeakSet()
 
 
 class Training:
@@ -131,7 +134,8 @@ class Training:
         Without other ranks, where it may be gone already: its program has dropped it.
         """
         mine = set(self._trainable())
-        for other in list(self._member.trainings):
+        in_group = [other for other in _trainings if other._member is self._member]
+        for other in in_group:
             if not other.is_closed and not mine.isdisjoint(params_of(other._optimizer)):
                 warnings.warn(
                     f"{self._member.who} DistributedOptimizer: another one has averaged these "
@@ -139,7 +143,7 @@ class Training:
                     stacklevel=4,
                 )
                 other._retire()
-        self._member.trainings.add(self)
+        _trainings.add(self)
 
     def _routes(self, plan: Plan) -> Iterator[Route]:
         """Which matter where averages are of neighbours."""

@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import bluefog_pg
+from bluefog_pg import neighbors
 from bluefog_pg.torch._run import issued, renamed, waited_for
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def neighbor_allreduce(
     return waited_for(
         "neighbor.allreduce",
         name,
-        lambda: bluefog_pg.neighbor_allreduce(
+        lambda: neighbors.neighbor_allreduce(
             tensor,
             self_weight=_float(self_weight),
             src_weights=src_weights,
@@ -84,7 +84,7 @@ def neighbor_allreduce_nonblocking(
         "neighbor.allreduce",
         name,
         lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
-            bluefog_pg.neighbor_allreduce(
+            neighbors.neighbor_allreduce(
                 tensor,
                 self_weight=_float(self_weight),
                 src_weights=src_weights,
@@ -123,7 +123,7 @@ def neighbor_allgather(
     return waited_for(
         "neighbor.allgather",
         name,
-        lambda: bluefog_pg.neighbor_allgather(
+        lambda: neighbors.neighbor_allgather(
             tensor,
             src_ranks=src_ranks,
             dst_ranks=dst_ranks,
@@ -149,7 +149,7 @@ def neighbor_allgather_nonblocking(
         "neighbor.allgather",
         name,
         lambda: _of_work(
-            bluefog_pg.neighbor_allgather(
+            neighbors.neighbor_allgather(
                 tensor,
                 src_ranks=src_ranks,
                 dst_ranks=dst_ranks,
@@ -194,7 +194,7 @@ def hierarchical_neighbor_allreduce(
     return waited_for(
         "hierarchical.neighbor.allreduce",
         name,
-        lambda: bluefog_pg.hierarchical_neighbor_allreduce(
+        lambda: neighbors.hierarchical_neighbor_allreduce(
             tensor,
             self_weight=self_weight,
             src_machine_weights=src_machine_weights,
@@ -226,7 +226,7 @@ def hierarchical_neighbor_allreduce_nonblocking(
         "hierarchical.neighbor.allreduce",
         name,
         lambda: _of_work(
-            bluefog_pg.hierarchical_neighbor_allreduce(
+            neighbors.hierarchical_neighbor_allreduce(
                 tensor,
                 self_weight=self_weight,
                 src_machine_weights=src_machine_weights,
@@ -263,7 +263,7 @@ def pair_gossip(
     return waited_for(
         "pair.gossip",
         name,
-        lambda: bluefog_pg.pair_gossip(
+        lambda: neighbors.pair_gossip(
             tensor, target_rank, self_weight=self_weight, pair_weight=pair_weight, name=name
         ),
     )
@@ -284,7 +284,7 @@ def pair_gossip_nonblocking(
         "pair.gossip",
         name,
         lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
-            bluefog_pg.pair_gossip(
+            neighbors.pair_gossip(
                 tensor,
                 target_rank,
                 self_weight=self_weight,

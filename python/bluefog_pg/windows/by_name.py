@@ -352,7 +352,7 @@ def _get(
 
 def _known(name: str, op: str, error: type[Exception], group: Group) -> Window:
     member = member_of(group)
-    window = member.windows.get(name) if isinstance(name, str) else None
+    window: Window | None = member.windows.get(name) if isinstance(name, str) else None
     if window is None:
         raise error(
             f"{member.who} {op}: there is no window {name!r}; there are {sorted(member.windows)}"

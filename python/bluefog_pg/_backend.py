@@ -1,0 +1,57 @@
+"""A rank's part of a group: our backend, alone or with that of an accelerator beside it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C._distributed_c10d import PrefixStore, _DistributedBackendOptions
+
+from bluefog_pg import _accelerator
+from bluefog_pg._loader import load
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+    from bluefog_pg._accelerator import Accelerator
+    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupComposed
+
+
+def make(
+    store: Store,
+    rank: int,
+    size: int,
+    options: ProcessGroupBluefog.Options,
+    accelerator: Accelerator | None,
+    inner_options: Any = None,
+    *,
+    splits: bool = False,
+) -> ProcessGroupBluefog:
+    """A member of a group that meets in that store; with an accelerator, of both backends.
+
+    `splits`: see `_accelerator.make`.
+    """
+    module = load()
+    if accelerator is None:
+        plain: ProcessGroupBluefog = module.ProcessGroupBluefog(store, rank, size, options)
+        return plain
+    options.accelerator = f"{accelerator.device}:{accelerator.backend}"
+    group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
+    seat = _DistributedBackendOptions()
+    seat.store = _unused_part_of(store, group)
+    seat.group_rank = rank
+    seat.group_size = size
+    seat.timeout = options._timeout
+    seat.group_id = options.group_name
+    seat.global_ranks_in_group = options.global_ranks_in_group
+    inner = _accelerator.make(accelerator, seat, inner_options, splits=splits)
+    group.set_accelerator(accelerator.device, inner, accelerator.plugin)
+    return group
+
+
+def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:
+    """Where no earlier life of the group has left keys, which other backends take for their own."""
+    life = torch.tensor([secrets.randbits(62)], device="cpu")
+    group.broadcast([life]).wait()
+    return PrefixStore(f"accelerator/{life.item()}/", store)
