@@ -153,11 +153,3 @@ def averaged_now_and_then(rank: int, _world: int) -> list[bool]:
 
 def test_averages_now_and_then(pool: harness.Pool) -> None:
     assert pool.run(averaged_now_and_then) == [[False, True, False, True]] * 4
-
-
-def test_no_name_of_the_package_is_a_module_of_it() -> None:
-    """Importing that would put the module in the name's place."""
-    import bluefog_pg
-
-    modules = {path.stem for path in Path(bluefog_pg.__file__).parent.glob("*.py")}
-    assert not modules & set(bluefog_pg._HOME)

@@ -1,0 +1,98 @@
+# The names of the package. `_lazy` reads here where each is from.
+# ruff: noqa: I001 it would have one statement for each name.
+
+from bluefog_pg import (
+    ddp_hooks as ddp_hooks,
+    functional as functional,
+    optim as optim,
+    topology_util as topology_util,
+)
+from bluefog_pg._C import (
+    Aborted as Aborted,
+    CollectiveTimeout as CollectiveTimeout,
+    Mismatch as Mismatch,
+    PeerFailed as PeerFailed,
+    ProcessGroupBluefog as ProcessGroupBluefog,
+)
+from bluefog_pg._errors import (
+    ArgumentError as ArgumentError,
+    NotRunning as NotRunning,
+)
+from bluefog_pg._stats import stats as stats
+from bluefog_pg.barrier import monitored_barrier as monitored_barrier
+from bluefog_pg.flight import (
+    flight_log as flight_log,
+    write_flight_log as write_flight_log,
+)
+from bluefog_pg.neighbors import (
+    hierarchical_neighbor_allreduce as hierarchical_neighbor_allreduce,
+    neighbor_allgather as neighbor_allgather,
+    neighbor_allreduce as neighbor_allreduce,
+    neighbor_alltoall as neighbor_alltoall,
+    pair_gossip as pair_gossip,
+)
+from bluefog_pg.optim import (
+    DecentralizedDataParallel as DecentralizedDataParallel,
+    DistributedOptimizer as DistributedOptimizer,
+    allreduce_parameters as allreduce_parameters,
+    broadcast_optimizer_state as broadcast_optimizer_state,
+    broadcast_parameters as broadcast_parameters,
+)
+from bluefog_pg.start import (
+    init as init,
+    shutdown as shutdown,
+)
+from bluefog_pg.topology import (
+    in_neighbor_machine_ranks as in_neighbor_machine_ranks,
+    in_neighbor_ranks as in_neighbor_ranks,
+    is_machine_topo_weighted as is_machine_topo_weighted,
+    is_topo_weighted as is_topo_weighted,
+    load_machine_topology as load_machine_topology,
+    load_topology as load_topology,
+    out_neighbor_machine_ranks as out_neighbor_machine_ranks,
+    out_neighbor_ranks as out_neighbor_ranks,
+    set_machine_topology as set_machine_topology,
+    set_topology as set_topology,
+)
+from bluefog_pg.windows import (
+    Window as Window,
+    get_current_created_window_names as get_current_created_window_names,
+    get_win_version as get_win_version,
+    neighbor_win_accumulate as neighbor_win_accumulate,
+    neighbor_win_accumulate_nonblocking as neighbor_win_accumulate_nonblocking,
+    neighbor_win_get as neighbor_win_get,
+    neighbor_win_get_nonblocking as neighbor_win_get_nonblocking,
+    neighbor_win_put as neighbor_win_put,
+    neighbor_win_put_nonblocking as neighbor_win_put_nonblocking,
+    turn_off_win_ops_with_associated_p as turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p as turn_on_win_ops_with_associated_p,
+    win_accumulate as win_accumulate,
+    win_accumulate_nonblocking as win_accumulate_nonblocking,
+    win_associated_p as win_associated_p,
+    win_create as win_create,
+    win_fence as win_fence,
+    win_free as win_free,
+    win_get as win_get,
+    win_get_nonblocking as win_get_nonblocking,
+    win_lock as win_lock,
+    win_mutex as win_mutex,
+    win_poll as win_poll,
+    win_put as win_put,
+    win_put_nonblocking as win_put_nonblocking,
+    win_read_neighbor as win_read_neighbor,
+    win_update as win_update,
+    win_update_then_collect as win_update_then_collect,
+    win_wait as win_wait,
+    window_stats as window_stats,
+)
+from bluefog_pg.world import (
+    is_homogeneous as is_homogeneous,
+    local_rank as local_rank,
+    local_size as local_size,
+    machine_rank as machine_rank,
+    machine_size as machine_size,
+    rank as rank,
+    size as size,
+)
+
+__version__: str

@@ -1,0 +1,75 @@
+"""The names of bluefog_pg: those of its stub, which are imported when they are first used."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bluefog_pg
+
+PACKAGE = Path(bluefog_pg.__file__).parent
+IMPORTS = [
+    node
+    for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body
+    if isinstance(node, ast.ImportFrom)
+]
+HOMES = {alias.name: node.module for node in IMPORTS for alias in node.names}
+MODULES = {path.stem for path in PACKAGE.iterdir()}
+
+
+def printed(code: str) -> list[str]:
+    """What a new interpreter prints, which has used no name yet."""
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout.split()
+
+
+def test_stub_exports_each_name_once() -> None:
+    """Without `as` a type checker takes it for the stub's own."""
+    aliases = [alias for node in IMPORTS for alias in node.names]
+    assert [alias.name for alias in aliases] == [alias.asname for alias in aliases]
+    assert len(aliases) == len(HOMES)
+
+
+def test_all_and_dir_are_the_names_of_the_stub() -> None:
+    assert bluefog_pg.__all__ == sorted(HOMES)
+    assert {*HOMES, "__version__"} <= set(printed("import bluefog_pg; print(*dir(bluefog_pg))"))
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_name_is_what_its_module_has(name: str) -> None:
+    home = importlib.import_module(HOMES[name])
+    assert getattr(bluefog_pg, name) is getattr(home, name)
+
+
+def test_star_imports_all_names_and_leaves_torch_alone() -> None:
+    code = "import torch; from bluefog_pg import *; print(torch.__name__, *globals())"
+    name, *names = printed(code)
+    assert name == "torch"
+    assert {each for each in names if not each.startswith("_")} == {*HOMES, "torch"}
+
+
+def test_modules_that_star_leaves_out_are_attributes() -> None:
+    code = "import bluefog_pg; print(bluefog_pg.collectives.__name__, bluefog_pg.torch.__name__)"
+    assert printed(code) == ["bluefog_pg.collectives", "bluefog_pg.torch"]
+
+
+def test_version_is_the_installed_one() -> None:
+    from importlib.metadata import version
+
+    assert bluefog_pg.__version__ == version("bluefog-pg")
+
+
+def test_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'bluefog_pg' has no attribute 'nothing'"):
+        _ = bluefog_pg.nothing
+
+
+def test_no_name_of_the_package_is_a_module_of_it() -> None:
+    """Importing that would put the module in the name's place."""
+    assert not MODULES & {name for name, home in HOMES.items() if home != "bluefog_pg"}
