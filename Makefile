@@ -101,10 +101,11 @@ BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) insta
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
-lint: | $(INSTALLED) ## Check style, types and spelling
+lint: | $(INSTALLED) ## Check style, types, imports and spelling
 	ruff check
 	ruff format --check
 	mypy
+	lint-imports --no-cache
 	@clang-format --dry-run -Werror $(CPP_FILES)
 	codespell
 
