@@ -39,20 +39,22 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging;
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
 test: dev test-cpp ## Run the tests: ten minutes on two idle cores
-	$(PYTEST) -m 'not alone' $(AT_ONCE)
-	$(PYTEST) -m alone
+	$(BESIDE) -m 'not alone and not thorough'
+	$(PYTEST) -m 'alone and not thorough'
 
 test-fast: dev ## Run a few tests of every room: three minutes
-	$(PYTEST) -m 'not alone and not slow' $(AT_ONCE)
+	$(BESIDE) -m 'not alone and not slow and not thorough'
 
-test-all: test ## Run the tests, and once more what also runs over MPI, gloo, or a simulated accelerator
-	BLUEFOG_ACCELERATOR=cpu:gloo $(PYTEST) -m gloo $(AT_ONCE)
-	BLUEFOG_TEST_DEVICE=simulated $(PYTEST) -m device $(AT_ONCE)
-	BLUEFOG_TRANSPORT=mpi $(PYTEST) -m mpi $(AT_ONCE)
+test-all: test ## Run the tests, those of the simulated accelerator, and what also runs over MPI or gloo
+	$(BESIDE) -m 'thorough and not alone'
+	$(PYTEST) -m 'thorough and alone'
+	BLUEFOG_ACCELERATOR=cpu:gloo $(BESIDE) -m gloo
+	BLUEFOG_TEST_DEVICE=simulated $(BESIDE) -m device
+	BLUEFOG_TRANSPORT=mpi $(BESIDE) -m mpi
 
 PYTEST = pytest --durations=10
-# Tests wait more than they compute: more of them than cores run side by side.
-AT_ONCE ?= -n 6 --dist worksteal
+# Most tests compute now and then, and wait: a few more of them than cores run side by side.
+BESIDE = $(PYTEST) -n 3 --dist worksteal
 
 coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on an instrumented build; build/coverage
 	python3 -c 'import coverage, gcovr' 2>/dev/null || $(PIP) install --quiet 'coverage>=7.10' 'gcovr>=8'

@@ -22,13 +22,13 @@ OUT = ROOT / "build/coverage"
 SITE, CMAKE, CONFIG = OUT / "site", OUT / "cmake", OUT / "coveragerc"
 # Each file's counts: lines that ran, lines, branches taken, branches.
 Counts = tuple[int, int, int, int]
-AT_ONCE = ("-n", "6", "--dist", "worksteal")
+BESIDE = ("-n", "3", "--dist", "worksteal")
 PASSES: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
-    ({}, ("-m", "not alone", *AT_ONCE)),
+    ({}, ("-m", "not alone", *BESIDE)),
     ({}, ("-m", "alone")),
-    ({"BLUEFOG_ACCELERATOR": "cpu:gloo"}, ("-m", "gloo", *AT_ONCE)),
-    ({"BLUEFOG_TEST_DEVICE": "simulated"}, ("-m", "device", *AT_ONCE)),
-    ({"BLUEFOG_TRANSPORT": "mpi"}, ("-m", "mpi", *AT_ONCE)),
+    ({"BLUEFOG_ACCELERATOR": "cpu:gloo"}, ("-m", "gloo", *BESIDE)),
+    ({"BLUEFOG_TEST_DEVICE": "simulated"}, ("-m", "device", *BESIDE)),
+    ({"BLUEFOG_TRANSPORT": "mpi"}, ("-m", "mpi", *BESIDE)),
 )
 
 

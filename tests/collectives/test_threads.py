@@ -124,7 +124,7 @@ def roaming(rank: int, world: int, count: int, calls: int) -> None:
     assert not bad, bad
 
 
-@pytest.mark.parametrize(("world", "count", "calls"), [(2, 8, 8000), (4, 1, 1000), (2, 1, 1000)])
+@pytest.mark.parametrize(("world", "count", "calls"), [(2, 8, 2000), (4, 1, 1000), (2, 1, 1000)])
 def test_threads_share_groups(pool: harness.Pool, world: int, count: int, calls: int) -> None:
     pool.run(roaming, count, calls, world=world)
 

@@ -19,12 +19,11 @@ INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
 SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"
 
 
-@pytest.mark.parametrize("how", ["standalone", "port"])
-def test_torchrun(how: str, tmp_path: Path) -> None:
-    where = ["--standalone"] if how == "standalone" else ["--master-port", str(free_port())]
-    ran = run_script([*TORCHRUN, *where, "--nproc-per-node", "3", write(tmp_path, SCRIPT)])
+def test_torchrun(tmp_path: Path) -> None:
+    where = ["--master-port", str(free_port()), "--nproc-per-node", "2"]
+    ran = run_script([*TORCHRUN, *where, write(tmp_path, SCRIPT)])
     assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 3)
+    assert_all_fine(ran.out, 2)
 
 
 def test_two_agents_on_one_host(tmp_path: Path) -> None:
@@ -48,24 +47,6 @@ def test_two_agents_on_one_host(tmp_path: Path) -> None:
     assert_all_fine(told[0].out + told[1].out, 4)
 
 
-@harness.only_bluefog
-def test_restarted_by_torchrun(tmp_path: Path) -> None:
-    """The second attempt finds the first one's keys in the same store."""
-    script = write(
-        tmp_path,
-        INIT + "import os\ncheck()\n"
-        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
-        "    dist.barrier()\n"
-        "    os._exit(3) if dist.get_rank() == 1 else dist.all_reduce(torch.ones(1))\n"
-        "dist.destroy_process_group()\n",
-    )
-    ran = run_script(
-        [*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", script]
-    )
-    assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 2, times=2)
-
-
 def test_two_jobs_at_once(tmp_path: Path) -> None:
     script = write(tmp_path, INIT + "for _ in range(5): check()\ndist.destroy_process_group()\n")
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", script]
@@ -82,7 +63,7 @@ def run(rank, world, method):
     dist.destroy_process_group()
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(run, (3, "{method}"), nprocs=3)
+    torch.multiprocessing.spawn(run, (2, "{method}"), nprocs=2)
 """
 
 
@@ -92,7 +73,7 @@ def test_spawn(scheme: str, tmp_path: Path) -> None:
     text = CHECK + SPAWN.format(backend=BACKEND, method=method)
     ran = run_script([sys.executable, write(tmp_path, text)])
     assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 3)
+    assert_all_fine(ran.out, 2)
 
 
 def test_plain_processes_with_env(tmp_path: Path) -> None:

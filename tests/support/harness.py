@@ -345,19 +345,23 @@ class Ranks:
     def close(self) -> None:
         self._dismiss_all(inrank.LEAVE_AT_ONCE)
         for p in self.procs:
-            idle = p.poll() is None and p not in [self.procs[r] for r in self.busy]
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                if idle:
+            if p.poll() is None and p not in [self.procs[r] for r in self.busy]:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     p.wait(5 * SLOW)
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # its workers too: it leads its own session
-                os.killpg(p.pid, signal.SIGKILL)
+        end = time.monotonic() + 3 * SLOW
+        while self._leaks() and not self.busy and time.monotonic() < end:
+            time.sleep(0.01)  # bluefog-pmixd outlives its ranks for a moment
+        for p in self.procs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(p.pid, signal.SIGKILL)  # its workers too: it leads its own session
             p.wait()
         LIVING.discard(self)
-        left = [f for f in os.listdir(self.dir / "tmp") if f.startswith(LEAK_NAMES)]
+        left = self._leaks()
         shutil.rmtree(self.dir, ignore_errors=True)
         assert not left, f"left in TMPDIR: {left}"
+
+    def _leaks(self) -> list[str]:
+        return [name for name in os.listdir(self.dir / "tmp") if name.startswith(LEAK_NAMES)]
 
 
 class Pool:
