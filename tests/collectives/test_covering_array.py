@@ -62,7 +62,7 @@ def listing(bad: list[str], cases: int) -> str:
 
 
 def run_cases(rank: int, world: int, name: str, cases: list[tuple[int, Case]]) -> list[list[int]]:
-    """Of each case the bits that all ranks must have."""
+    """Return, for each case, the digests of those results that must be alike on all ranks."""
     told, bad = [], []
     for number, case in cases:
         attempt = Attempt(rank, world, number, case)
