@@ -103,7 +103,8 @@ BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) insta
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
-lint: | $(INSTALLED) ## Check style, types, imports and spelling
+lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of CONTRIBUTING.md
+	python3 .ci/lint_rules.py
 	ruff check
 	ruff format --check
 	mypy
