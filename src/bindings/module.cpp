@@ -32,7 +32,6 @@ using bluefog::Op;
 using bluefog::OpKind;
 using bluefog::Options;
 using bluefog::ProcessGroupBluefog;
-using bluefog::WeightedRank;
 using bluefog::WorkBluefog;
 
 namespace {

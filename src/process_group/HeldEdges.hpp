@@ -23,7 +23,7 @@ class HeldEdges {
   // Waits so long for another thread that has it; false where that goes on.
   bool reserve(const Edge& edge, std::chrono::nanoseconds limit) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, limit, [&] { return threads_.count(edge) == 0; })) {
+    if (!changed_.wait_for(lock, limit, [&] { return !threads_.contains(edge); })) {
       return false;
     }
     threads_[edge] = std::this_thread::get_id();

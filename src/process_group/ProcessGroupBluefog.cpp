@@ -72,8 +72,9 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
     const Fd memory = rendezvous.share(leads ? Segment::create(members.size) : Fd());
     Segment shared(memory, members.size);
     if (!rendezvous.spansHosts()) {
-      return Engine::make(Segments(std::move(shared), members.rank), std::move(members),
-                          rendezvous.takeLinks(), nullptr, frontend.interrupt);
+      Segments segments(std::move(shared), members.rank);
+      return Engine::make(std::move(segments), std::move(members), rendezvous.takeLinks(), nullptr,
+                          frontend.interrupt);
     }
     std::unique_ptr<Courier> courier = courierOf(rendezvous, records, frontend.find_mpi);
     Segment own(Segment::create(members.size), members.size);

@@ -101,7 +101,8 @@ class Bridge::Peer {
 };
 
 Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
-               std::vector<const Board*> boards, Links& links, std::unique_ptr<Courier> courier)
+               const std::vector<const Board*>& boards, Links& links,
+               std::unique_ptr<Courier> courier)
     : segments_(std::move(segments)),
       members_(members),
       links_(links),

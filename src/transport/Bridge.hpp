@@ -20,7 +20,7 @@ class Bridge {
  public:
   // `boards` are those of Segment, in their order. Says hello to all peers.
   Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
-         std::vector<const Board*> boards, Links& links, std::unique_ptr<Courier> courier);
+         const std::vector<const Board*>& boards, Links& links, std::unique_ptr<Courier> courier);
   // What is still under way keeps the memory.
   ~Bridge();
   Bridge(const Bridge&) = delete;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -102,11 +103,14 @@ void SharedHeap::copyForChild() {
 
 void SharedHeap::becomeCopy() {
   if (copy_.size() > 0) {
-    // Nothing of the file stays, which would keep the memory of the whole group.
-    ::mmap(memory_.data(), memory_.size(), PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    ::mremap(copy_.data(), copy_.size(), copy_.size(), MREMAP_MAYMOVE | MREMAP_FIXED,
-             memory_.data());
+    // Nothing of the file stays, which would keep the memory of the whole group. A child that could
+    // not let go of it would write into tensors of the ranks: it ends instead.
+    if (::mmap(memory_.data(), memory_.size(), PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+        ::mremap(copy_.data(), copy_.size(), copy_.size(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                 memory_.data()) == MAP_FAILED) {
+      std::abort();
+    }
   }
   mutex_.unlock();
 }

@@ -153,7 +153,7 @@ void Connections::giveUpSilent() const {
 void Connections::endStrangers() const {
   forEachDescriptor([this](int fd) {
     const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
-    const bool is_to_here = here && own_.count(here->port) > 0 && endpoint(fd, ::getpeername);
+    const bool is_to_here = here && own_.contains(here->port) && endpoint(fd, ::getpeername);
     const std::optional<tcp_info> info = is_to_here ? infoOf(fd) : std::nullopt;
     if (info && info->tcpi_bytes_received > 0 && info->tcpi_bytes_received < kGreeting &&
         info->tcpi_last_data_recv > kSilentMs / 10) {
@@ -166,7 +166,7 @@ void Connections::forEach(const std::function<void(int fd)>& visit) const {
   forEachDescriptor([&](int fd) {
     const std::optional<Endpoint> there = endpoint(fd, ::getpeername);
     const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
-    if (there && here && (theirs_.count(textOf(*there)) > 0 || own_.count(here->port) > 0)) {
+    if (there && here && (theirs_.contains(textOf(*there)) || own_.contains(here->port))) {
       visit(fd);
     }
   });

@@ -94,7 +94,7 @@ class Accord {
   void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
   bool isUnsureOf(int rank) { return steps_[rank].mismatches != mismatches_; }
-  bool isOutOfStep(int rank) const { return out_of_step_.count(rank) > 0; }
+  bool isOutOfStep(int rank) const { return out_of_step_.contains(rank); }
   void loseStepWith(const std::vector<int>& ranks) {
     out_of_step_.insert(ranks.begin(), ranks.end());
   }

@@ -40,7 +40,7 @@ class Agreement {
     }
     return ranks;
   }
-  bool isWith(int rank) const { return told_.count(rank) > 0; }
+  bool isWith(int rank) const { return told_.contains(rank); }
   int64_t rowsFrom(int rank) const { return told_.at(rank).data.rows; }
   // Of a partner that does not agree, or Ctrl-C; null where there is nothing to raise.
   const std::exception_ptr& error() const { return error_; }

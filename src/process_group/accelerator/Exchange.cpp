@@ -92,7 +92,7 @@ Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend
     return issue(backend);
   }
   const c10::Device device = (sent_.empty() ? received_ : sent_).front().second.front().device();
-  if (accelerator_.met_.count(device.index()) > 0) {
+  if (accelerator_.met_.contains(device.index())) {
     return asBatch(backend);
   }
   Works works = asFirstBatch(backend, device);

@@ -133,7 +133,7 @@ void Sorter::takeIn() {
     }
     const Arrival arrival{status.source, status.tag % kTagsOfGroup, status.bytes, message};
     const int group = status.tag / kTagsOfGroup;
-    if (closed_.count(group) > 0) {
+    if (closed_.contains(group)) {
       discard(arrival);
     } else {
       of_groups_[group].push_back(arrival);
