@@ -85,6 +85,7 @@ def chosen() -> list[tuple[int, str]]:
     return [(world, name) for world in WORLDS for name in NAMED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "name"), chosen())
 def test_against_the_oracle(pool: harness.Pool, world: int, name: str) -> None:
     cases = [(i, c) for i, c in enumerate(cases_of(name)) if c["world"] == world]

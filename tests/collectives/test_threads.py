@@ -85,6 +85,7 @@ def a_group_each(rank: int, world: int, calls: int) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_eight_threads_with_a_group_each(pool: harness.Pool, world: int) -> None:
     pool.run(a_group_each, 1000, world=world)
@@ -124,6 +125,7 @@ def roaming(rank: int, world: int, count: int, calls: int) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "count", "calls"), [(2, 8, 2000), (4, 1, 1000), (2, 1, 1000)])
 def test_threads_share_groups(pool: harness.Pool, world: int, count: int, calls: int) -> None:
     pool.run(roaming, count, calls, world=world)
@@ -192,6 +194,7 @@ def crossed(rank: int, world: int, rounds: int) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_groups_in_opposite_orders(pool: harness.Pool, world: int) -> None:
     pool.run(crossed, 200, world=world)

@@ -297,6 +297,7 @@ def asked_for_as_it_ends(_rank: int, _world: int) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_a_future_asked_for_as_its_operation_ends(pool: harness.Pool) -> None:
     """One that the driving thread completed hung in its callback, one time of 60,000."""
     assert pool.run(asked_for_as_it_ends, world=2) == [20_000.0] * 2

@@ -204,6 +204,7 @@ def by_devices(rank: int, world: int, backend: str) -> list[Any]:
     return [t.item(), through_gloo, mean.item()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "through_gloo"),
     [("cpu:gloo,cuda:bluefog", True), ("cpu:bluefog,cuda:bluefog", False), ("bluefog", False)],

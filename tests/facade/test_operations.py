@@ -345,6 +345,7 @@ def compiled(rank: int, world: int) -> None:
         assert torch.equal(a, b), f"{b}, not {a}"
 
 
+@pytest.mark.slow
 def test_compiled(pool: harness.Pool) -> None:
     pool.run(compiled, world=2)
 

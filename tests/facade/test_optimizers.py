@@ -64,6 +64,7 @@ def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
     return [*found, consensus_distance(model)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("base", ["SGD", "Adam"])
 def test_each_solves_a_linear_problem(pool: harness.Pool, name: str, base: str) -> None:

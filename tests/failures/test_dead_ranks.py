@@ -83,6 +83,7 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
         assert ranks.leave()[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [(), ("--windows",)], ids=["operations", "windows"])
 def test_kills_at_random_instants(what: tuple[str, ...]) -> None:
     soak = [sys.executable, "-m", "tests.failures.soak", *what]
@@ -200,6 +201,7 @@ def leaver(rank: int, world: int, how: str) -> inrank.Raised | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["exit", "os._exit", "segfault", "destroy", "destroy, but keep the object", "abort"]
 )
@@ -232,6 +234,7 @@ def early(rank: int, world: int) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
     """barrier; destroy; exit, while rank 0 is stopped inside that barrier."""
     with Ranks(4) as ranks:

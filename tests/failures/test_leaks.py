@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -81,6 +82,7 @@ def lives(rank: int, world: int, rounds: int) -> list[Any]:
     return [before, after, grown]
 
 
+@pytest.mark.slow
 def test_forty_lives(pool: harness.Pool) -> None:
     for before, after, grown in pool.run(lives, 40, world=3, timeout=90):
         assert before == after
@@ -106,6 +108,7 @@ def many_groups(rank: int, world: int, rounds: int) -> list[Any]:
     return [before, inrank.footprint(), inrank.rss() - memory]
 
 
+@pytest.mark.slow
 def test_a_thousand_groups(pool: harness.Pool) -> None:
     for before, after, grown in pool.run(many_groups, 1000, world=2, timeout=90):
         assert before == after
@@ -126,6 +129,7 @@ def tiny_ones(rank: int, world: int, rounds: int) -> int:
     return inrank.rss() - before
 
 
+@pytest.mark.slow
 def test_a_million_operations(pool: harness.Pool) -> None:
     """Of each stays a byte at most. (By default, fewer: they take long where cores are busy.)"""
     rounds = 1_000_000 if harness.FULL else 200_000
@@ -157,6 +161,7 @@ def small_ones(rank: int, world: int, rounds: int) -> int:
     return inrank.rss() - before
 
 
+@pytest.mark.slow
 def test_small_operations_leave_no_memory(pool: harness.Pool) -> None:
     for grown in pool.run(small_ones, 3000, world=2):
         assert grown < 1 << 20, f"{grown / 1024:.0f} KiB"

@@ -40,6 +40,7 @@ def each_in_its_group(rank: int, world: int, how: str) -> Told:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGKILL", "exit", "os._exit", "segmentation fault", "destroy"])
 def test_one_that_is_gone_is_named_by_every_operation(how: str) -> None:
     with Ranks(3) as ranks:
@@ -61,6 +62,7 @@ def test_one_that_is_gone_is_named_by_every_operation(how: str) -> None:
                 assert took < WITHIN, f"{name}, rank {rank}: {took:.2f} s"
 
 
+@pytest.mark.slow
 def test_one_that_is_stopped_is_named_by_every_operation() -> None:
     with Ranks(3) as ranks:
         ranks.start(each_in_its_group, "stop", world=3, store="s")

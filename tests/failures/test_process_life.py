@@ -123,6 +123,7 @@ def loads(rank: int, world: int) -> None:
     assert not mine, mine
 
 
+@pytest.mark.slow
 def test_data_loader_workers() -> None:
     with Ranks(2) as ranks:
         ranks.start(loads, world=2, store="s")
@@ -232,6 +233,7 @@ threading.Thread(target=wait, daemon=True).start(); dist.barrier()
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCRIPTS))
 def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -362,6 +364,7 @@ def test_peers_hear_of_a_group_that_a_callback_ends(pool: harness.Pool, how: str
     assert harness.raised(error, "PeerFailed", ranks=[0]).took() < at_most(5)
 
 
+@pytest.mark.slow
 def test_ending_in_an_exception_keeps_the_exit_code(tmp_path: Path) -> None:
     text = (
         "import torch.distributed as dist, torch\n"

@@ -92,6 +92,7 @@ def operations(rank: int, world: int) -> dict[str, int]:
     return bluefog_pg.stats()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "hosts_n"), [(2, 2), (4, 2), (5, 3), (4, 4), (8, 4)])
 def test_every_operation_gives_what_it_gives_on_one_host(
     four: list[str], world: int, hosts_n: int
@@ -154,6 +155,7 @@ def working(rank: int, world: int, goes_on: list[int]) -> list[Any]:
     return [error, float(total[-1]), float(x[-1])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("victim", "hosts_n"), [(0, 2), (1, 2), (3, 2), (3, 4)])
 def test_a_killed_rank_is_named_on_every_host(four: list[str], victim: int, hosts_n: int) -> None:
     alive = [r for r in range(4) if r != victim]
@@ -167,6 +169,7 @@ def test_a_killed_rank_is_named_on_every_host(four: list[str], victim: int, host
             assert totals == [sum(alive)] * 2
 
 
+@pytest.mark.slow
 def test_a_host_that_falls_silent_is_given_up(four: list[str]) -> None:
     with hosts.network(2) as pair, Ranks(4, hosts=pair) as ranks:
         ranks.start(lonely, world=4, store="s")
@@ -290,6 +293,7 @@ def longest(rank: int, world: int) -> float:
     return most
 
 
+@pytest.mark.slow
 def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
     """Open MPI reads the rest of what one begins to say to it, and does nothing else meanwhile."""
     with Ranks(2, hosts=four[:2], destroy=True) as ranks:
@@ -361,6 +365,7 @@ def meeting(rank: int, world: int) -> inrank.Raised | None:
     return inrank.catch(inrank.init, "store", rank, world, 20)
 
 
+@pytest.mark.slow
 def test_torchrun_on_two_hosts(four: list[str]) -> None:
     script = harness.ROOT / "tests" / "support" / "scripts" / "two_hosts.py"
     port = str(harness.free_port())

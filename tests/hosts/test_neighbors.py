@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import networkx as nx
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -101,6 +102,7 @@ def all_of_it(rank: int, world: int) -> list[Any]:
     return told
 
 
+@pytest.mark.slow
 def test_every_operation_over_two_hosts() -> None:
     with hosts.network(2) as pair, Ranks(4, hosts=pair, destroy=True) as ranks:
         ranks.start(all_of_it, world=4, store="s")

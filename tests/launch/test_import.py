@@ -54,6 +54,7 @@ def test_entry_point_is_declared_once() -> None:
     assert found == {"bluefog_pg._autoload:register"}
 
 
+@pytest.mark.slow
 def test_import_torch_registers_and_loads_nothing_heavy() -> None:
     assert check(f"import torch; assert {IN_LIST}") == ""
     modules = "import sys, torch; print(*sorted(sys.modules))"
@@ -77,12 +78,14 @@ print(time.perf_counter() - start)
     assert fastest < 0.05
 
 
+@pytest.mark.slow
 def test_import_without_autoload_registers() -> None:
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     assert check(f"import torch; assert not {IN_LIST}", **off) == ""
     assert check(f"import torch, bluefog_pg; assert {IN_LIST}", **off) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autoload", ["0", "1"])
 def test_import_before_torch_registers(autoload: str) -> None:
     code = f"""
@@ -93,11 +96,13 @@ assert callable(bluefog_pg._autoload.register)
     assert check(code, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload) == ""
 
 
+@pytest.mark.slow
 def test_package_does_not_bind_torch() -> None:
     # bluefog_pg.torch is a submodule's name.
     assert check("import bluefog_pg; assert 'torch' not in vars(bluefog_pg)") == ""
 
 
+@pytest.mark.slow
 def test_registering_twice_keeps_the_first() -> None:
     code = """
 import torch, bluefog_pg._autoload
@@ -111,11 +116,13 @@ assert Backend.backend_list == names, (Backend.backend_list, names)
     assert check(code) == ""
 
 
+@pytest.mark.slow
 def test_gloo_stays_the_default_of_the_cpu() -> None:
     code = "import torch; print(torch.distributed.get_default_backend_for_device('cpu'))"
     assert check(code) == "gloo\n"
 
 
+@pytest.mark.slow
 def test_broken_package_warns_and_leaves_torch_alone(other_package: Path) -> None:
     (other_package / "_creator.py").write_text("raise OSError('disk on fire')\n")
     done = run("import torch; print(torch.ones(2).sum())", PYTHONPATH=str(other_package.parent))
@@ -123,6 +130,7 @@ def test_broken_package_warns_and_leaves_torch_alone(other_package: Path) -> Non
     assert done.stderr == 'backend "bluefog" is not available: OSError: disk on fire\n'
 
 
+@pytest.mark.slow
 def test_torch_without_distributed_is_left_alone() -> None:
     code = """
 import sys, torch.distributed as dist
@@ -143,11 +151,13 @@ except ImportError as e:
 REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 
 
+@pytest.mark.slow
 def test_missing_module_is_reported_when_it_is_needed(other_package: Path) -> None:
     printed = check(USE, PYTHONPATH=str(other_package.parent))
     assert printed == f"bluefog_pg._C was not built; run in the clone: {REINSTALL}\n"
 
 
+@pytest.mark.slow
 def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path) -> None:
     (other_package / "_build_info.py").write_text('TORCH_VERSION = "2.12.1"\n')
     (other_package / "_C.py").write_text("raise SystemError('must not be reached')\n")
@@ -158,6 +168,7 @@ def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path)
     )
 
 
+@pytest.mark.slow
 def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> None:
     (other_package / "_build_info.py").write_text("from torch import __version__ as TORCH_VERSION")
     (other_package / "_C.py").write_text("def shutdown_all(): print('shut down')\n")
@@ -165,6 +176,7 @@ def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> Non
     assert check(code, PYTHONPATH=str(other_package.parent)) == "shut down\n"
 
 
+@pytest.mark.slow
 def test_options_of_another_backend_are_refused() -> None:
     code = """
 import torch.distributed as dist
@@ -177,6 +189,7 @@ except TypeError as e:
     assert "must be bluefog_pg.ProcessGroupBluefog.Options or None, not torch" in check(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("in_options", "in_call", "expected"),
     [(None, None, 1800), (None, 7, 7), (5, None, 5), (5, 7, 7)],

@@ -46,6 +46,7 @@ def two(three: list[str]) -> list[str]:
     return three[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["", "mpi"])
 def test_mpirun_on_one_host(transport: str, tmp_path: Path) -> None:
     env = {"BLUEFOG_TRANSPORT": transport}
@@ -71,6 +72,7 @@ def mpirun_on(names: list[str], folder: Path, script: str, *options: str) -> Ran
     return run_script([*hosts.prefix(names[0]), *named])
 
 
+@pytest.mark.slow
 def test_mpirun_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     spread = (
         "assert os.environ['LOCAL_WORLD_SIZE'] == '2'\n"
@@ -84,6 +86,7 @@ def test_mpirun_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     assert_all_fine(ran.out, 4, times=2)
 
 
+@pytest.mark.slow
 def test_a_rank_that_mpirun_starts_and_that_does_not_come(tmp_path: Path) -> None:
     text = (
         "import os, time, datetime, bluefog_pg\n"
@@ -96,6 +99,7 @@ def test_a_rank_that_mpirun_starts_and_that_does_not_come(tmp_path: Path) -> Non
     assert told in ran.out, ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "told"),
     [
@@ -112,6 +116,7 @@ def test_mpirun_beside_variables_of_another_job(
     assert told in ran.out, ran.out
 
 
+@pytest.mark.slow
 def test_init_of_a_process_that_nothing_has_started(tmp_path: Path) -> None:
     text = INIT + (
         "check()\n"
@@ -122,6 +127,7 @@ def test_init_of_a_process_that_nothing_has_started(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "rank 0 of 1 fine\n")
 
 
+@pytest.mark.slow
 def test_init_beside_another_backend(tmp_path: Path) -> None:
     text = (
         "import bluefog_pg, torch.distributed as dist\n"
@@ -148,6 +154,7 @@ if __name__ == "__main__":
 )
 
 
+@pytest.mark.slow
 def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     env = {"MASTER_ADDR": hosts.address(two[0]), "MASTER_PORT": "29431", "WORLD_SIZE": "4"}
     script = write(tmp_path, SPAWN)
@@ -222,6 +229,7 @@ def test_hosts_with_different_mpi_libraries(two: list[str], tmp_path: Path) -> N
         harness.raised(error, "RuntimeError", text=told)
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_come_through_mpi_init(three: list[str], tmp_path: Path) -> None:
     odd = {"BLUEFOG_MPI_HOME": odd_mpi(tmp_path, MUTE)}
     errors = reach(three, 3, {1: odd}, 4.0)
@@ -243,10 +251,12 @@ def with_another_network(two: list[str]) -> Iterator[list[str]]:
         hosts.inside(name, "link", "del", "docker0")
 
 
+@pytest.mark.slow
 def test_mpi_uses_the_network_that_leads_to_the_store(with_another_network: list[str]) -> None:
     assert reach(with_another_network, 4, {}) == [None] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["ib7,192.168.99.0/24", "lo"])
 def test_an_interface_that_leads_nowhere(two: list[str], chosen: str) -> None:
     for error in reach(two, 4, {}, OMPI_MCA_btl_tcp_if_include=chosen):
@@ -255,6 +265,7 @@ def test_an_interface_that_leads_nowhere(two: list[str], chosen: str) -> None:
         harness.raised(error, "RuntimeError", text=text)
 
 
+@pytest.mark.slow
 def test_a_transport_that_is_none(tmp_path: Path) -> None:
     ran = run_script([sys.executable, write(tmp_path, INIT)], env={"BLUEFOG_TRANSPORT": "tcp"})
     assert ran.code != 0

@@ -19,6 +19,7 @@ INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
 SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"
 
 
+@pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
     where = ["--master-port", str(free_port()), "--nproc-per-node", "2"]
     ran = run_script([*TORCHRUN, *where, write(tmp_path, SCRIPT)])
@@ -26,6 +27,7 @@ def test_torchrun(tmp_path: Path) -> None:
     assert_all_fine(ran.out, 2)
 
 
+@pytest.mark.slow
 def test_two_agents_on_one_host(tmp_path: Path) -> None:
     script, port = write(tmp_path, SCRIPT), str(free_port())
     agents = [
@@ -47,6 +49,7 @@ def test_two_agents_on_one_host(tmp_path: Path) -> None:
     assert_all_fine(told[0].out + told[1].out, 4)
 
 
+@pytest.mark.slow
 def test_two_jobs_at_once(tmp_path: Path) -> None:
     script = write(tmp_path, INIT + "for _ in range(5): check()\ndist.destroy_process_group()\n")
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", script]
@@ -67,6 +70,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["tcp", "file"])
 def test_spawn(scheme: str, tmp_path: Path) -> None:
     method = f"tcp://127.0.0.1:{free_port()}" if scheme == "tcp" else f"file://{tmp_path}/store"
@@ -76,6 +80,7 @@ def test_spawn(scheme: str, tmp_path: Path) -> None:
     assert_all_fine(ran.out, 2)
 
 
+@pytest.mark.slow
 def test_plain_processes_with_env(tmp_path: Path) -> None:
     """RANK and MASTER_ADDR alone; the name in capitals, by device, and once more after destroy."""
     text = CHECK + "".join(
@@ -93,6 +98,7 @@ def test_plain_processes_with_env(tmp_path: Path) -> None:
     assert_all_fine(told[0].out + told[1].out, 2, times=2)
 
 
+@pytest.mark.slow
 def test_one_rank_and_given_stores() -> None:
     """World size 1 over every kind of store, one after the other in one process, quietly."""
     stores = [
@@ -113,6 +119,7 @@ def test_one_rank_and_given_stores() -> None:
     assert ran.out == "rank 0 of 1 fine\n" * len(stores)
 
 
+@pytest.mark.slow
 def test_a_given_tcp_store(tmp_path: Path) -> None:
     text = (
         CHECK
@@ -143,6 +150,7 @@ for _ in range(2):  # and two with the very same keys
     assert_all_fine(told[0].out + told[1].out, 2, times=4 if BACKEND == "bluefog" else 2)
 
 
+@pytest.mark.slow
 @harness.only_bluefog
 @pytest.mark.parametrize("autoload", ["1", "0"])
 def test_found_with_and_without_the_entry_point(autoload: str) -> None:
@@ -159,6 +167,7 @@ def test_found_with_and_without_the_entry_point(autoload: str) -> None:
     assert (ran.code, ran.out) == (0, "rank 0 of 1 fine\n")
 
 
+@pytest.mark.slow
 @harness.only_bluefog
 def test_device_names_and_the_debug_wrapper(tmp_path: Path) -> None:
     """cpu:bluefog, beside a gloo group, and under TORCH_DISTRIBUTED_DEBUG=DETAIL."""

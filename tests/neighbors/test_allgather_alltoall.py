@@ -86,6 +86,7 @@ def swap(rank: int, world: int, spec: Spec) -> None:
     assert not any(bad.values()), f"by their sources: {bad}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["weighted", "dynamic"])
 @pytest.mark.parametrize("body", [gather, swap])
 def test_random_digraphs(pool: harness.Pool, body: Any, mode: str) -> None:

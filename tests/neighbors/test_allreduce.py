@@ -42,6 +42,7 @@ def average(rank: int, world: int, spec: dict[str, Any]) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["uniform", "weighted", "explicit", "subset"])
 def test_static_digraphs(pool: harness.Pool, mode: str) -> None:
     @relaxed
@@ -118,6 +119,7 @@ def large(rank: int, world: int, dtype: torch.dtype) -> None:
     assert len(bits) == 1, f"results of {len(bits)} kinds of bits"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_large_and_deterministic(pool: harness.Pool, dtype: torch.dtype) -> None:
     pool.run(large, dtype)

@@ -79,6 +79,7 @@ def fused(rank: int, world: int, spec: Spec) -> None:
 LISTS = {"list": st.lists(entries, min_size=1, max_size=6)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", digraphs.MODES)
 def test_lists_on_random_digraphs(pool: harness.Pool, mode: str) -> None:
     @digraphs.relaxed

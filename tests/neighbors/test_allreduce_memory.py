@@ -39,6 +39,7 @@ def changed_at_once(rank: int, world: int, n: int, rounds: int) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_nobody_sees_what_an_input_becomes(pool: harness.Pool, world: int) -> None:
     for n, rounds in ((MIB // 4 + 3, 40), (9 * MIB, 6)):

@@ -64,6 +64,7 @@ def averaged(rank: int, world: int, spec: Spec) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", digraphs.MODES)
 def test_averages_on_random_digraphs(pool: harness.Pool, mode: str) -> None:
     @digraphs.relaxed
@@ -134,6 +135,7 @@ def swapped(rank: int, world: int, spec: Spec) -> None:
     assert not any(bad), f"{grads}, not {want}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["weighted", "dynamic"])
 @pytest.mark.parametrize("body", [gathered, swapped])
 def test_rows_on_random_digraphs(pool: harness.Pool, body: Any, mode: str) -> None:
@@ -215,6 +217,7 @@ def numerically(rank: int, world: int, op: str, twice: bool) -> list[float]:
         return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_numerically(pool: harness.Pool, op: str, twice: bool) -> None:

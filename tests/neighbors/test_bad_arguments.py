@@ -37,6 +37,7 @@ def told(request: pytest.FixtureRequest, pool: harness.Pool) -> list[Any]:
     return pool.run(refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", BAD)
 def test_bad_calls_are_refused_in_the_caller(told: list[Any], label: str) -> None:
     error = harness.raised(told[1][0][label], BAD[label][0])

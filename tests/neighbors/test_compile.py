@@ -191,6 +191,7 @@ def compiled(rank: int, world: int, name: str, dynamic: bool) -> list[Any]:
     return [max(gaps), asked, count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_learns_as_eager(pool: harness.Pool, name: str) -> None:
     for gap, asked, count in pool.run(compiled, name, False, timeout=120):
@@ -198,6 +199,7 @@ def test_compiled_learns_as_eager(pool: harness.Pool, name: str) -> None:
         assert asked == count == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["average", "gather", "alltoall"])
 def test_compiled_for_any_size(pool: harness.Pool, name: str) -> None:
     for gap, asked, count in pool.run(compiled, name, True, timeout=120):
@@ -284,11 +286,13 @@ def run_by_two(tmp_path: Path, program: str, *arguments: str, **env: str) -> Non
     assert ran.code == 0, ran.out
 
 
+@pytest.mark.slow
 def test_what_a_compiler_keeps_fits_other_ranks_and_runs(tmp_path: Path) -> None:
     """Inductor's files are found again: by the other rank, and with other weights."""
     for own in ("0.75", "0.75", "0.25"):
         run_by_two(tmp_path, KEPT, own, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "kept"))
 
 
+@pytest.mark.slow
 def test_inductor_gives_what_eager_gives(tmp_path: Path) -> None:
     run_by_two(tmp_path, INDUCED)

@@ -106,6 +106,7 @@ def average(rank: int, world: int, spec: Spec) -> int:
     return oracle.digest(out)
 
 
+@pytest.mark.slow
 @settings(digraphs.relaxed, max_examples=80)
 @given(spec=cases())
 def test_random_machines(pool: harness.Pool, spec: Spec) -> None:
@@ -156,6 +157,7 @@ def sent(rank: int, world: int, each: int, n: int) -> list[int]:
     return told
 
 
+@pytest.mark.slow
 @harness.of_the_cpus_engine("the ranks also tell each other what they call")
 def test_what_crosses_between_machines_does_so_once(pool: harness.Pool) -> None:
     n = 120_000
@@ -239,6 +241,7 @@ def backward(rank: int, world: int, edges: digraphs.Edges, weighted: bool) -> No
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradients(pool: harness.Pool, weighted: bool) -> None:
     @digraphs.relaxed

@@ -51,6 +51,7 @@ def along_other_edges(
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 @pytest.mark.parametrize("n", [4, 40_000])
 @pytest.mark.parametrize(

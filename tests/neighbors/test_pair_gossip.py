@@ -59,6 +59,7 @@ def gossip(rank: int, world: int, case: dict[str, Any]) -> None:
     assert not bad, bad
 
 
+@pytest.mark.slow
 @digraphs.relaxed
 @given(case=CASES)
 def test_pairs(pool: harness.Pool, case: dict[str, Any]) -> None:

@@ -51,6 +51,7 @@ def rounds(rank: int, world: int, matrix: Matrix, count: int, dynamic: bool) -> 
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_the_mean_stays_and_distances_shrink(pool: harness.Pool, dynamic: bool) -> None:
     """By the second singular value at least, each round."""
@@ -88,6 +89,7 @@ def delayed(rank: int, world: int, seed: int) -> dict[str, list[set[Any]]]:
     return told
 
 
+@pytest.mark.slow
 def test_the_same_bits_whoever_is_late(pool: harness.Pool) -> None:
     for world in (4, 2):
         first = pool.run(delayed, 1, world=world)

@@ -60,6 +60,7 @@ def rounds(rank: int, world: int, graph: str) -> float:
     return float(np.abs(x.numpy() - every[rank]).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["ring", "exponential-2", "one peer", "star"])
 @pytest.mark.parametrize("world", WORLDS)
 def test_rounds(pool: harness.Pool, world: int, graph: str) -> None:
@@ -87,6 +88,7 @@ def gathered(rank: int, world: int) -> None:
         assert got == want, f"{got}, not {want}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_stars_and_pairs(pool: harness.Pool, world: int) -> None:
     pool.run(gathered, world=world, timeout=120)

@@ -155,6 +155,7 @@ def by_machines(rank: int, world: int, order: str) -> None:
     assert off < 1e-12, f"off by {off}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["awc", "atc"])
 def test_averages_of_machines(pool: harness.Pool, order: str) -> None:
     pool.run(by_machines, order)
@@ -347,6 +348,7 @@ def grouped(rank: int, world: int, order: str) -> None:
     assert off < 1e-12, f"off by {off}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", RECURSIONS)
 def test_groups_of_parameters(pool: harness.Pool, order: str) -> None:
     pool.run(grouped, order)
@@ -404,6 +406,7 @@ def turned(rank: int, world: int, order: str, what: str, communication: str) -> 
     assert not bad, bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["topology", "allreduce"])
 @pytest.mark.parametrize("order", RECURSIONS)
 def test_turned_between_steps(pool: harness.Pool, order: str, what: str) -> None:
@@ -562,6 +565,7 @@ def by_example(rank: int, _world: int, out: str, ports: list[int]) -> dict[str, 
     return told
 
 
+@pytest.mark.slow
 def test_each_communication_of_the_example(tmp_path: Path) -> None:
     """With any, ranks stay nearer to each other than with none, and all learn."""
     need_digits()

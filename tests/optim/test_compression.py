@@ -92,6 +92,7 @@ def agreed(rank: int, world: int, kind: str, topology: str) -> list[float]:
     return [float(spread), sent / 200 / (2 if topology == "ring" else 1) / BYTES[kind]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp2"])
 @pytest.mark.parametrize("kind", BYTES)
 def test_errors_are_made_up_for(pool: harness.Pool, kind: str, topology: str) -> None:

@@ -101,11 +101,13 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", EXACT)
 def test_exact_methods_reach_the_solution(pool: harness.Pool, order: str) -> None:
     assert error(pool, order, 0.2, 250, **EXACT[order]) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", EXACT)
 def test_exact_methods_converge_linearly(pool: harness.Pool, order: str) -> None:
     """The error falls by the same factor in each 50 steps."""
@@ -115,6 +117,7 @@ def test_exact_methods_converge_linearly(pool: harness.Pool, order: str) -> None
     assert abs(math.log(second) / math.log(first) - 1) < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["awc", "atc"])
 def test_plain_averages_end_as_far_away_as_the_step_is_large(
     pool: harness.Pool, order: str
@@ -125,10 +128,12 @@ def test_plain_averages_end_as_far_away_as_the_step_is_large(
         assert 1.6 < larger / smaller < 2.4
 
 
+@pytest.mark.slow
 def test_diffusion_ends_nearer_than_consensus(pool: harness.Pool) -> None:
     assert error(pool, "atc", 0.1, 200) < error(pool, "awc", 0.1, 200)
 
 
+@pytest.mark.slow
 def test_momentum_magnifies_the_bias_of_diffusion_and_not_of_decentlam(pool: harness.Pool) -> None:
     plain = error(pool, "atc", 0.02, 1000)
     assert error(pool, "atc", 0.02, 300, momentum=0.9) > 5 * plain
@@ -235,6 +240,7 @@ def in_pairs(rank: int, world: int) -> list[float]:
     return [*model.weight.tolist()[0], took]
 
 
+@pytest.mark.slow
 def test_asynchronous_pairs(pool: harness.Pool) -> None:
     *fast, slow = pool.run(in_pairs)
     ends = torch.tensor([*fast, slow])[:, :3]

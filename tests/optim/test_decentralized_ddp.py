@@ -54,6 +54,7 @@ def trained(rank: int, world: int, topology: str) -> None:
     assert all(grad is None for grad in grads), f"gradients are left: {grads}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp2"])
 def test_steps(pool: harness.Pool, topology: str) -> None:
     pool.run(trained, topology)

@@ -11,6 +11,7 @@ from tests.support.examples import EXAMPLES, OF_DIGITS, need_digits, run
 METHODS = ("exact_diffusion", "gradient_tracking", "push_diging")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_logistic_regression(method: str) -> None:
     args = ("--method", method, "--steps", "400", "--require-error", "1e-10")
@@ -19,17 +20,20 @@ def test_logistic_regression(method: str) -> None:
     assert errors[-1] < 1e-10 < errors[0], out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ExactDiffusion", "GradientTracking"])
 def test_resource_allocation(method: str) -> None:
     out = run("resource_allocation.py", "--method", method, "--require-error", "1e-10")
     assert out.count("off by") == 4, out
 
 
+@pytest.mark.slow
 def test_language_model() -> None:
     out = run("language_model.py", "--steps", "50", "--require-loss", "3.2")
     assert re.search(r"50: mean loss \S+, \S+ apart, [\d,]+ B a step", out), out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("communication", ["allreduce", "neighbor_allreduce"])
 def test_local_steps(communication: str) -> None:
     need_digits()

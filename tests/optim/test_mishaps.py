@@ -461,6 +461,7 @@ def stopped_pairs(rank: int, world: int) -> float:
     return far
 
 
+@pytest.mark.slow
 def test_pairs_beside_a_slow_rank(pool: harness.Pool) -> None:
     """What moves a rank is an average: nobody leaves the range in which they began."""
     harness.run_ranks(within_range, 8)

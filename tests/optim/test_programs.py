@@ -498,6 +498,7 @@ def survived(rank: int, world: int) -> None:
     assert far < 1e-9, f"off by {far}: the dead rank's parameters still count"
 
 
+@pytest.mark.slow
 def test_training_by_windows_goes_on_when_a_rank_dies() -> None:
     with harness.Ranks(4) as ranks:
         ranks.start(survived, world=4, store="store")

@@ -39,6 +39,7 @@ def trained(rank: int, world: int, kind: str, options: dict[str, Any]) -> None:
     assert off < 1e-12, f"off by {off}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("order", ["awc", "atc"])
 @pytest.mark.parametrize("topology", [None, "ring", "one-peer-exp2"])

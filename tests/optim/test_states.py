@@ -138,6 +138,7 @@ def two_by_windows(_rank: int, _world: int) -> int:
     return len(both)
 
 
+@pytest.mark.slow
 def test_two_wrappers_by_windows(pool: harness.Pool) -> None:
     assert pool.run(two_by_windows) == [2] * 4
 

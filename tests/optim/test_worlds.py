@@ -62,5 +62,6 @@ def around_a_hub(rank: int, world: int) -> float:
     return far
 
 
+@pytest.mark.slow
 def test_pairs_around_a_hub() -> None:
     assert max(harness.run_ranks(around_a_hub, 8)) <= 1 + 1e-9

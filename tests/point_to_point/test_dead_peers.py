@@ -113,6 +113,7 @@ def survive(graph: Edges, sizes: list[int], dying: dict[int, int]) -> dict[int, 
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [16, 1000, LARGE])
 def test_a_death_fails_the_calls_that_need_the_dead_and_no_other(n: int) -> None:
     """And the others' calls still meet each other, call by call: 4 -> 0 -> 1 -> 2, 1 -> 3 -> 4."""
@@ -121,6 +122,7 @@ def test_a_death_fails_the_calls_that_need_the_dead_and_no_other(n: int) -> None
     assert [len(told[rank]) for rank in (0, 1, 2)] == [1, 0, 0], told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_deaths_on_random_digraphs(seed: int) -> None:
     rng = random.Random(seed)
@@ -145,6 +147,7 @@ def ring(rank: int, world: int, n: int) -> inrank.Raised | None:
     return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, 4 * LARGE])
 def test_who_leaves_after_a_death_tells_of_it(n: int) -> None:
     """Rank 0 has nothing to do with rank 2; its neighbours raise, and leave the group."""
@@ -184,6 +187,7 @@ def one_source_dies(rank: int, world: int, when: str) -> Any:
     return [error, time.monotonic()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["streaming", "absent"])
 def test_a_sender_does_not_hang_on_a_receiver_that_has_failed(when: str) -> None:
     with Ranks(3) as ranks:

@@ -139,6 +139,7 @@ def pile(rank: int, world: int, count: int) -> None:
     assert not bad, f"{len(bad)} differ, of which the first are {bad[:10]}"
 
 
+@pytest.mark.slow
 def test_forty_thousand_at_once(pool: harness.Pool) -> None:
     # When each frame had all of them looked at, this took 40 s, and now 1 s.
     pool.run(pile, 40_000, world=2, timeout=25)

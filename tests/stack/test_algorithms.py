@@ -103,6 +103,7 @@ def post_local_alone(world: int) -> tuple[list[list[float]], list[nn.Module]]:
     return losses, nets
 
 
+@pytest.mark.slow
 def test_post_local_sgd(pool: harness.Pool) -> None:
     """Pairs of ranks drift apart and meet again as the definition says."""
     for told in pool.run(post_local):

@@ -113,6 +113,7 @@ def over_ranks(parts: list[Part]) -> list[float]:
     return [sum(losses) / len(parts) for losses in zip(*(p.losses for p in parts), strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["save", "async_save"])
 def test_four_save_and_two_go_on(
     pool: harness.Pool, tmp_path: Path, alone: list[float], how: str

@@ -99,6 +99,7 @@ def compiled(rank: int, world: int, ddp: bool) -> Compiled:
     return Compiled(losses, eager, gap, counts[2] - counts[1], counts[1] - counts[0], len(calls))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ddp", [False, True], ids=["functional_collectives", "ddp"])
 def test_compiled_trains_as_eager(pool: harness.Pool, ddp: bool) -> None:
     """Inductor compiled it, in one graph; it issued the same number of operations."""

@@ -163,6 +163,7 @@ def compare(rank: int, world: int, name: str) -> Compared:
     return Compared(theirs, ours, states, stack.distance(net.parameters(), first), operations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("world", [2, 4])
 def test_fifty_losses_are_those_of_gloo(pool: harness.Pool, world: int, name: str) -> None:

@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import harness
 from tests.support.programs import run_script
 
@@ -16,6 +18,7 @@ LINE = re.compile(
 )
 
 
+@pytest.mark.slow
 @harness.only_bluefog  # gloo's second round meets the first one's keys in the store
 def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
     """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""

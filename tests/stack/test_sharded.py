@@ -134,6 +134,7 @@ def consolidated(optimizer: ZeroRedundancyOptimizer, one: torch.optim.Adam) -> f
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world", "name"),
     [(2, "fsdp1"), (2, "fsdp2"), (2, "zero"), *((4, name) for name in SHARDED)],
@@ -196,6 +197,7 @@ def tensor_parallel(rank: int, world: int) -> Trained:
     return Trained(losses, want, gap, stack.operations() - before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_columns_and_rows_train_as_the_whole(pool: harness.Pool, world: int) -> None:
     """A transformer block by parallelize_module, also its embedding and the gathered answer."""
@@ -240,6 +242,7 @@ def pipeline(rank: int, world: int, schedule: str) -> Trained:
     return Trained(losses, want, gap, stack.operations() - before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 @pytest.mark.parametrize("world", [2, 4])
 def test_stages_train_as_the_whole(pool: harness.Pool, world: int, schedule: str) -> None:

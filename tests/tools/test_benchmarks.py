@@ -73,6 +73,7 @@ def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
 
 
+@pytest.mark.slow
 def test_windows_are_compared_with_torchs_copies() -> None:
     """As on GPUs, here of CPU tensors."""
     plan = {"library": "", "sizes": [4, 4096], "rounds": 2, "seconds": 0.01}
@@ -147,6 +148,7 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
     assert goal["found"].startswith("1.25 x its time")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize("program", ["collectives", "neighbors", "training", "windows"])
 def test_what_is_measured_on_gpus_needs_one(program: str) -> None:

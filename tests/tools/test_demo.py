@@ -26,6 +26,7 @@ def on_ranks(*args: str, ranks: int = 2) -> Ran:
     return run_on_ranks(EXAMPLE, *args, ranks=ranks, timeout=120, modules=OF_DIGITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "train"), [("ddp", on_ranks), ("neighbor_allreduce", by_torchrun)],
     ids=["ddp", "neighbor_allreduce"],
@@ -55,6 +56,7 @@ def test_example_fails_below_the_required_accuracy(tmp_path: Path) -> None:
     assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_example_says_that_there_is_no_such_device() -> None:
     ran = run_script([sys.executable, str(EXAMPLE), "--device", "cuda"])

@@ -22,6 +22,7 @@ def doctor(*args: str, **env: str) -> tuple[int, dict[str, str]]:
     return ran.code, {line[:24].strip(): line[24:] for line in ran.out.splitlines()}
 
 
+@pytest.mark.slow
 def test_everything_is_there() -> None:
     code, said = doctor()
     assert code == 0, said
@@ -31,6 +32,7 @@ def test_everything_is_there() -> None:
         assert said[f"2 ranks, {transport}"].startswith("right results in "), said
 
 
+@pytest.mark.slow
 def test_a_machine_without_mpi_is_told_what_to_install() -> None:
     code, said = doctor("--no-test", BLUEFOG_MPI_HOME="/nowhere")
     assert code == 0

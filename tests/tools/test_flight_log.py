@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -36,6 +37,7 @@ def some_calls(rank: int, world: int, folder: str) -> dict[str, Any]:
     return log
 
 
+@pytest.mark.slow
 def test_says_what_was_called_and_the_analyzer_reads_it(tmp_path: Path) -> None:
     logs = harness.run_ranks(some_calls, 3, str(tmp_path))
     entries = logs[0]["entries"]

@@ -36,6 +36,7 @@ def test_stub_exports_each_name_once() -> None:
     assert len(aliases) == len(HOMES)
 
 
+@pytest.mark.slow
 def test_all_and_dir_are_the_names_of_the_stub() -> None:
     assert bluefog_pg.__all__ == sorted(HOMES)
     assert {*HOMES, "__version__"} <= set(printed("import bluefog_pg; print(*dir(bluefog_pg))"))
@@ -47,6 +48,7 @@ def test_name_is_what_its_module_has(name: str) -> None:
     assert getattr(bluefog_pg, name) is getattr(home, name)
 
 
+@pytest.mark.slow
 def test_star_imports_all_names_and_leaves_torch_alone() -> None:
     code = "import torch; from bluefog_pg import *; print(torch.__name__, *globals())"
     name, *names = printed(code)
@@ -54,6 +56,7 @@ def test_star_imports_all_names_and_leaves_torch_alone() -> None:
     assert {each for each in names if not each.startswith("_")} == {*HOMES, "torch"}
 
 
+@pytest.mark.slow
 def test_modules_that_star_leaves_out_are_attributes() -> None:
     code = "import bluefog_pg; print(bluefog_pg.collectives.__name__, bluefog_pg.torch.__name__)"
     assert printed(code) == ["bluefog_pg.collectives", "bluefog_pg.torch"]

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # What pybind11 gives every class and no stub can say.
 PYBIND11 = """
 bluefog_pg._C.BatchWork
@@ -38,6 +40,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.slow
 def test_stub_agrees_with_the_module_when_checked_by_stubtest(tmp_path: Path) -> None:
     allowed, config = tmp_path / "allowed", tmp_path / "mypy.ini"
     allowed.write_text(PYBIND11)

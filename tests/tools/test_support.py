@@ -36,6 +36,7 @@ def test_a_pair_that_no_case_holds_is_an_error() -> None:
         pairwise.covering(none, FACTORS, "seed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [*LAYOUTS, "expanded"])
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (6,), (3, 4), (2, 3, 4), (5, 0, 2)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.complex128])
@@ -82,6 +83,7 @@ def test_a_part_of_guarded_memory() -> None:
     assert part.spilled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", oracle.REDUCIBLE)
 def test_the_oracle_sees_one_wrong_element(dtype: torch.dtype) -> None:
     """Of each kind of reduction; one unit in the last place of a half is within its error."""

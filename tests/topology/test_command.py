@@ -21,6 +21,7 @@ def topology(monkeypatch: pytest.MonkeyPatch, capsys: Capture, *args: str) -> di
     return {line[:24].strip(): line[24:] for line in capsys.readouterr().out.splitlines()}
 
 
+@pytest.mark.slow
 def test_as_a_program(tmp_path: Path) -> None:
     picture = tmp_path / "exp2.png"
     command = [sys.executable, "-m", "bluefog_pg", "topology", "exp2", "16"]

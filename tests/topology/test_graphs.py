@@ -256,6 +256,7 @@ def test_an_argument_error_is_both() -> None:
     assert issubclass(ArgumentError, AssertionError)
 
 
+@pytest.mark.slow
 def test_the_import_is_cheap() -> None:
     """Every `import torch` of the environment could pay for it."""
     heavy = "{'networkx', 'matplotlib', 'scipy'}"

@@ -94,6 +94,7 @@ def dropping(rank: int, world: int) -> list[Any]:
     return [sent, window.read(1 - rank).tolist()]
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_what_is_for_the_dead_is_dropped_and_counted(is_apart: bool) -> None:
     told = told_by_survivors(dropping, is_apart)
@@ -121,6 +122,7 @@ def adding_until_killed(rank: int, world: int, n: int) -> list[Any] | None:
     return [sent, errors, x.eq(x[0]).all().item()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "is_apart", "moment"),
     [(1000, False, 0.05), (1 << 18, False, 0.11), (1 << 18, False, 0.23), (1 << 18, True, 0.15)],
@@ -156,6 +158,7 @@ def scaling(rank: int, world: int) -> list[Any]:
     return [error, got, freed, inrank.catch(window.put), sorted(bf.window_stats())]
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
     told = told_by_survivors(scaling, is_apart)
@@ -189,6 +192,7 @@ def excluding_the_dead(rank: int, world: int) -> list[Any]:
     return [got, dropped]
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_survivors_take_mutexes_and_free(is_apart: bool) -> None:
     told = told_by_survivors(excluding_the_dead, is_apart)
@@ -211,6 +215,7 @@ def leaving(rank: int, world: int) -> list[Any] | None:
     return [inrank.catch(window.put), inrank.catch(window.get)]
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_one_that_has_left_is_put_to_no_more(is_apart: bool) -> None:
     with machines(2, is_apart) as names, Ranks(2, hosts=names) as ranks:
@@ -261,6 +266,7 @@ def of_an_interrupted_rank(
         return ranks.values()
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_freeing_that_is_interrupted(is_apart: bool) -> None:
     told = of_an_interrupted_rank(freeing_interrupted, 2, is_apart)
@@ -288,6 +294,7 @@ def taking_and_letting_go(rank: int, world: int) -> None:
     window.free()
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_an_interrupted_rank_holds_no_mutex(is_apart: bool) -> None:
     for _ in range(3):
@@ -375,6 +382,7 @@ def interrupted_on_the_way(rank: int, world: int) -> list[Any]:
     return [error, sum(versions.values())]
 
 
+@pytest.mark.slow
 @on_one_host_and_several
 def test_ctrl_c_ends_a_call_with_several_ranks(is_apart: bool) -> None:
     (error, _), *others = of_an_interrupted_rank(interrupted_on_the_way, 3, is_apart).values()

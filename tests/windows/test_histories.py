@@ -28,11 +28,13 @@ def record(rank: int, world: int, seed: int, calls: int) -> list[tuple[int, ...]
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1))
 def test_histories_of_one_host(pool: harness.Pool, seed: int) -> None:
     check(pool.run(record, seed, 100_000, world=4, timeout=120))
 
 
+@pytest.mark.slow
 def test_histories_of_two_hosts() -> None:
     with hosts.network(2) as pair, Ranks(4, hosts=pair) as ranks:
         ranks.start(record, 7, 5_000, world=4, store="s")

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch.distributed as dist
 
 from tests.support import harness, inrank
@@ -166,6 +167,7 @@ def die_in_turn(rank: int, world: int) -> Iterator[Labelled]:
         yield "killed, both of two", inrank.catch(dist.recv, f(4), 2, group=trio)
 
 
+@pytest.mark.slow
 def test_messages(pool: harness.Pool) -> None:
     told = [told for body in (leave, end_it_here, ask_works, fork) for told in pool.run(body)]
     with Ranks(4) as ranks:

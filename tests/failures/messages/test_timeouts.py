@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+import pytest
 import torch.distributed as dist
 
 from tests.support import harness, inrank
@@ -106,5 +107,6 @@ BODIES = (
 )
 
 
+@pytest.mark.slow
 def test_messages(pool: harness.Pool) -> None:
     golden.agree("timeouts", (told for body in BODIES for told in pool.run(body)))
