@@ -88,7 +88,7 @@ def a_group_each(rank: int, world: int, calls: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_eight_threads_with_a_group_each(pool: harness.Pool, world: int) -> None:
-    pool.run(a_group_each, 1000, world=world)
+    pool.run(a_group_each, 500, world=world)
 
 
 def roaming(rank: int, world: int, count: int, calls: int) -> None:

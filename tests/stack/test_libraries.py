@@ -47,14 +47,14 @@ def check(argv: list[str], tmp_path: Path) -> None:
         assert got.operations > 50 or harness.BACKEND != "bluefog"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_lightning(tmp_path: Path) -> None:
     """Fit, validation with a metric over both ranks, checkpoints; every loss is gloo's."""
     pytest.importorskip("lightning")
     check([str(SCRIPTS / "train_lightning.py")], tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_accelerate(tmp_path: Path) -> None:
     """Accumulation, clipping, gathered metrics, save_state and load_state; every loss is gloo's."""
     pytest.importorskip("accelerate")

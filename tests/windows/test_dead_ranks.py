@@ -337,12 +337,12 @@ def test_a_forked_child_has_no_part(pool: harness.Pool) -> None:
 def fenced_after_an_interrupt(rank: int, world: int, n: int) -> list[Any]:
     """Ctrl-C ends the wait for a large put that holds a mutex; the fence waits for it."""
     bf = windows.ring()
-    window = bf.Window(torch.zeros(n), "w", zero_init=True)
+    window, ones = bf.Window(torch.zeros(n), "w", zero_init=True), torch.ones(n)
     dist.barrier()
     error = None
     if rank == 0:
         inrank.mark("begins")
-        error = inrank.catch(window.put, torch.ones(n), require_mutex=True)
+        error = inrank.catch(window.put, ones, require_mutex=True)
     window.fence()
     changes = window.states()[1 - rank].changes
     window.free()
