@@ -185,7 +185,9 @@ class Ranks:
             ours, theirs = socket.socketpair()
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
             host = network.host_of(hosts, rank, n)
-            own |= {"GLOO_SOCKET_IFNAME": "eth0"} if host else {}
+            # Other networks come and go with the hosts of tests beside this one.
+            interface = "eth0" if host else "lo"
+            own |= {"GLOO_SOCKET_IFNAME": interface, "OMPI_MCA_btl_tcp_if_include": interface}
             with theirs:
                 of_rank = environment(common | own | (env or {}))
                 log = self.dir / f"out.{rank}"
