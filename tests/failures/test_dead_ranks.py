@@ -164,6 +164,7 @@ def looping_with_a_limit(rank: int, world: int) -> inrank.Raised | None:
     return looping(rank, world)
 
 
+@pytest.mark.alone
 def test_one_is_stopped_in_the_middle_of_traffic() -> None:
     with Ranks(4) as ranks:
         ranks.start(looping_with_a_limit)
