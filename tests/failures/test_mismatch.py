@@ -277,11 +277,14 @@ def odd_neighbor(rank: int, world: int, n: int) -> list[Any]:
 def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
     """Of 4 ranks with two in-neighbours each, rank 1 does not meet the odd one, rank 2."""
     for rank, (first, last) in enumerate(pool.run(odd_neighbor, BIG, world=4)):
-        assert first is not None
-        assert first.ended - first.began < harness.at_most(1.0)
-        text = "ranks did not agree on the matching" if rank == 1 else f"rank {rank} called"
-        harness.raised(first, "Mismatch", text=text)
         assert last is None
+        if rank == 1 and first is None:
+            continue  # its neighbors had given it all before they heard
+        assert first is not None, rank
+        assert first.ended - first.began < harness.at_most(1.0)
+        told = harness.raised(first, "Mismatch").text
+        heard_of_it = "ranks did not agree on the matching" in told
+        assert heard_of_it or (rank != 1 and f"rank {rank} called" in told), told
 
 
 def unlike(rank: int, world: int, how: str) -> list[Any]:
