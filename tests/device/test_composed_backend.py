@@ -18,7 +18,7 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 
 pytestmark = harness.only_bluefog
-OVER_GLOO = {"BLUEFOG_ACCELERATOR": "cpu:gloo", "GLOO_SOCKET_IFNAME": "lo"}
+OVER_GLOO = {"BLUEFOG_ACCELERATOR": "cpu:gloo"}
 CPU = torch.device("cpu")
 
 

@@ -100,7 +100,7 @@ def run(
 
     `dead`: ranks that are to die in it; of these None.
     """
-    with harness.Ranks(world, env={"GLOO_SOCKET_IFNAME": "lo", **env}) as ranks:
+    with harness.Ranks(world, env=env) as ranks:
         ranks.start(begun, device, f"{body.__module__}:{body.__qualname__}", world, args)
         return [o.value for o in ranks.join(80, dead)]
 
