@@ -30,6 +30,9 @@ def named_tag(member: Member, op: str, name: Any) -> int:
 
 
 def tag_of_gradient(tag: int) -> int:
-    """Of an operation's gradient, so that this never meets an operation, nor its own gradient."""
+    """Return the tag of an operation's gradient.
+
+    No operation has it, and neither has the gradient of that gradient.
+    """
     order = tag % _ORDERS
     return tag - order + (order + 1) % _ORDERS

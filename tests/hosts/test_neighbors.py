@@ -21,7 +21,7 @@ SIZES = (1, 1000, 100_003)
 
 
 def averages(rank: int, world: int) -> list[str]:
-    """What is wrong with averages over the default topology: half of the edges cross."""
+    """Average over the default topology, half of whose edges cross; return what is wrong."""
     import bluefog_pg
 
     near = {(rank - 1) % world: 1 / 3, (rank - 2) % world: 1 / 3}
@@ -41,7 +41,7 @@ def averages(rank: int, world: int) -> list[str]:
 
 
 def gathers(rank: int, world: int) -> list[str]:
-    """What is wrong with the rows that neighbours gather and swap."""
+    """Gather and swap rows between neighbors; return what is wrong with them."""
     import bluefog_pg
 
     sources = sorted([(rank - 1) % world, (rank - 2) % world])

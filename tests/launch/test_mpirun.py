@@ -215,7 +215,7 @@ def reached(
 
 
 def reach(names: list[str], ranks: int, *args: Any, **env: str) -> list[inrank.Raised | None]:
-    """What the ranks of these hosts are told."""
+    """Run `reached` on these hosts; return the error that each rank got, or None."""
     given = {"MASTER_ADDR": hosts.address(names[0]), "MASTER_PORT": "29431"} | env
     with harness.Ranks(ranks, env=given, hosts=names) as those:
         those.start(reached, *args)

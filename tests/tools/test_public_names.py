@@ -23,7 +23,7 @@ MODULES = {path.stem for path in PACKAGE.iterdir()}
 
 
 def printed(code: str) -> list[str]:
-    """What a new interpreter prints, which has used no name yet."""
+    """Run the code in a new interpreter, and return the words that it printed."""
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, check=True, capture_output=True, text=True, timeout=60)
     return done.stdout.split()

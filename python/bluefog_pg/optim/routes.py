@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Averages(Protocol):
-    """What an order says of the weights that it averages with."""
+    """An order, as far as routes ask it: which weights its averages take."""
 
     @property
     def takes_weights(self) -> bool: ...
