@@ -117,7 +117,8 @@ lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of 
 TIDY ?= ^$(CURDIR)/src/.*\.cpp
 tidy: | $(INSTALLED) ## Look for mistakes in the C++ with clang-tidy: seven minutes on two idle cores; TIDY=window/Slot looks at less
 	@$(PIP) install --quiet clang-tidy==23.1.4
-	@run-clang-tidy.py -quiet -p $(BUILT) '$(TIDY)'
+	@cmake -S . -B build/tidy -DBLUEFOG_UNITY=OFF -DBLUEFOG_CUDA=OFF >build/tidy.log
+	@run-clang-tidy.py -quiet -p build/tidy '$(TIDY)'
 
 fmt: | $(INSTALLED) ## Format everything
 	ruff check --fix

@@ -13,7 +13,7 @@
 namespace bluefog {
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+constexpr auto kBetweenQueries = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -45,7 +45,7 @@ bool AcceleratorWork::wait(std::chrono::milliseconds timeout) {
                         std::to_string(timeout.count()) +
                         " ms; the operation goes on in its stream");
       }
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kBetweenQueries);
     }
   }
   return true;

@@ -22,7 +22,7 @@ constexpr int64_t kRefused = -2;
 // against one, where none would be.
 constexpr int64_t kAlong = 0;
 constexpr int64_t kAgainst = -1;
-constexpr std::chrono::milliseconds kBetweenLooks{20};
+constexpr std::chrono::milliseconds kBetweenInterrupts{20};
 // After Ctrl-C, for others who already rely on this rank.
 constexpr std::chrono::milliseconds kPatience{2000};
 
@@ -46,7 +46,7 @@ class Accord::Turn {
     if (accord.owner_ == self) {  // which waits for it, by way of a signal's handler
       throw std::runtime_error(accord.who(call) + "called inside of another such call");
     }
-    while (!lock_.try_lock_for(kBetweenLooks)) {
+    while (!lock_.try_lock_for(kBetweenInterrupts)) {
       if (accord.frontend_.interrupt) {
         accord.frontend_.interrupt();
       }
