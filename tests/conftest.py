@@ -66,7 +66,7 @@ def holdings() -> tuple[set[Path], set[int]]:
     names = {Path("/dev/shm") / n for n in os.listdir("/dev/shm")}
     names |= {p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("bluefog")}
     kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
-    kept |= {parent.process.pid for parent in harness.PARENTS}
+    kept |= {parent.pid for parent in harness.PARENTS}
     return names, harness.descendants(os.getpid()) - kept
 
 

@@ -19,8 +19,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.support import hosts, inrank
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ANSWER = 64  # bytes at most
 REQUEST = 1 << 17
@@ -64,25 +68,39 @@ class Fork:
 class Parent:
     """Of the forks; it ends with this process."""
 
-    def __init__(self, env: dict[str, str], modules: Sequence[str] = ()) -> None:
-        """`modules`: what is imported before the first fork, besides WARM."""
-        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | Fork) -> None:
+        self._control, self._process = control, process
+        self.pid = process.pid
+
+    @classmethod
+    def start(cls, env: dict[str, str]) -> Self:
+        """One that has imported WARM."""
+        control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), *WARM, *modules],
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
                 env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )  # fmt: skip
+        return cls(control, process)
+
+    def with_modules(self, modules: Sequence[str]) -> Parent:
+        """A fork of this one that has imported these, too, and forks in its turn."""
+        control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            return Parent(control, self._fork(modules, theirs.fileno()))
 
     def fork(self, env: dict[str, str], fd: int, out: Path, host: str) -> Fork:
         """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host.
 
         What torch reads when it is imported is this process's.
         """
+        return self._fork((env, str(out), host), fd)
+
+    def _fork(self, request: object, fd: int) -> Fork:
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            request = pickle.dumps((env, str(out), host))
-            socket.send_fds(self._control, [request], [fd, theirs.fileno()])
+            socket.send_fds(self._control, [pickle.dumps(request)], [fd, theirs.fileno()])
         return Fork(ours)
 
 
@@ -109,8 +127,12 @@ class Forking:
                 if pid == 0:
                     line.close()
                     self._leave()
-                    become(*pickle.loads(request), fds[0])
-                    inrank.main()
+                    match pickle.loads(request):
+                        case (dict() as env, out, host):
+                            become(env, out, host, fds[0])
+                            inrank.main()
+                        case modules:
+                            serve(modules, fds[0])
                     return
                 os.close(fds[0])
                 line.send(str(pid).encode())
@@ -150,10 +172,15 @@ def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
     tempfile.tempdir = None
 
 
-if __name__ == "__main__":
+def serve(modules: Sequence[str], control: int) -> None:
+    """Import these, and fork from then on."""
     inrank.die_with(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for module in sys.argv[2:]:
+    for module in modules:
         importlib.import_module(module)
     gc.freeze()  # or each fork would copy what its garbage collector looks at
-    Forking(socket.socket(fileno=int(sys.argv[1]))).serve()
+    Forking(socket.socket(fileno=control)).serve()
+
+
+if __name__ == "__main__":
+    serve(WARM, int(sys.argv[1]))

@@ -151,8 +151,9 @@ PARENTS: list[Parent] = []
 @functools.cache
 def parent(modules: tuple[str, ...] = ()) -> Parent:
     """The process whose forks are the ranks of all tests that need these modules."""
-    PARENTS.append(Parent(environment(), modules))
-    return PARENTS[-1]
+    made = parent().with_modules(modules) if modules else Parent.start(environment())
+    PARENTS.append(made)
+    return made
 
 
 class Ranks:
