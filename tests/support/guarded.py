@@ -8,6 +8,8 @@ import torch
 
 GUARD = 0xA5
 FRONT, BACK = 64, 4  # bytes before the tensor's storage; elements behind the last one
+# The integers of each size: memory is compared and copied faster in larger ones.
+LANES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LAYOUTS = ("contiguous", "offset", "strided", "transposed", "column", "misaligned")
 
 
@@ -32,21 +34,23 @@ class Guarded:
 
     def __init__(self, tensor: torch.Tensor, memory: torch.Tensor, before: torch.Tensor) -> None:
         self.tensor, self._memory, self._before = tensor, memory, before
-        width = tensor.element_size()
+        start = max(tensor.data_ptr() - memory.data_ptr(), 0)  # an empty tensor may lie nowhere
+        self._lane = math.gcd(tensor.element_size(), start or 8, 8)
+        lanes = tensor.element_size() // self._lane
         self._place = (
-            (*tensor.shape, width),
-            (*(s * width for s in tensor.stride()), 1),
-            max(tensor.data_ptr() - memory.data_ptr(), 0),  # an empty tensor may lie nowhere
+            (*tensor.shape, lanes),
+            (*(s * lanes for s in tensor.stride()), 1),
+            start // self._lane,
         )
 
     def _raw(self, memory: torch.Tensor) -> torch.Tensor:
-        """The tensor's own bytes: moved so, its alignment plays no part."""
-        return memory.as_strided(*self._place)
+        """The tensor's own bits, as integers whose alignment is right."""
+        return memory.view(LANES[self._lane]).as_strided(*self._place)
 
     def fill(self, x: torch.Tensor) -> None:
         """Give it these elements, and watch from now on."""
         if x.numel():
-            raw = x.reshape(-1).view(torch.uint8).view(self._place[0])
+            raw = x.reshape(-1).view(LANES[self._lane]).view(self._place[0])
             some = (slice(0, 1),) * self.tensor.dim() if self._shared() else ()
             self._raw(self._memory)[some].copy_(raw[some])
         self._before.copy_(self._memory)
@@ -62,7 +66,7 @@ class Guarded:
         return Guarded(view, self._memory, self._before)
 
     def changed(self) -> bool:
-        return not torch.equal(self._memory, self._before)
+        return not torch.equal(self._memory.view(torch.int64), self._before.view(torch.int64))
 
     def spilled(self) -> bool:
         """Whether a byte changed that is not the tensor's."""
@@ -82,7 +86,8 @@ def guarded(
     start = 3 if layout == "offset" else 0
     count = start + 1 + sum(max(n - 1, 0) * s for n, s in zip(shape, steps, strict=True)) + BACK
     front = FRONT + (layout == "misaligned")
-    memory = torch.full((front + count * dtype.itemsize,), GUARD, dtype=torch.uint8)
+    size = -(-(front + count * dtype.itemsize) // 8) * 8
+    memory = torch.full((size,), GUARD, dtype=torch.uint8)
     storage = torch.frombuffer(memory.numpy(), dtype=dtype, count=count, offset=front)
     made = Guarded(storage.as_strided(shape, steps, start), memory, memory.clone())
     if given is not None:
