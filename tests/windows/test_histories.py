@@ -31,7 +31,7 @@ def record(rank: int, world: int, seed: int, calls: int) -> list[tuple[int, ...]
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1))
 def test_histories_of_one_host(pool: harness.Pool, seed: int) -> None:
-    check(pool.run(record, seed, 100_000, world=4, timeout=120))
+    check(pool.run(record, seed, 30_000, world=4, timeout=120))
 
 
 @pytest.mark.slow
