@@ -10,21 +10,13 @@ import pytest
 from tests.support import harness
 from tests.support.harness import BACKEND, free_port
 from tests.support.launching import CHECK, assert_all_fine, write
-from tests.support.programs import finish_script, run_script, start_script
+from tests.support.programs import finish_script, run_on_ranks, run_script, start_script
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
 SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"
-
-
-@pytest.mark.slow
-def test_torchrun(tmp_path: Path) -> None:
-    where = ["--master-port", str(free_port()), "--nproc-per-node", "2"]
-    ran = run_script([*TORCHRUN, *where, write(tmp_path, SCRIPT)])
-    assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 2)
 
 
 @pytest.mark.slow
@@ -60,24 +52,25 @@ def test_two_jobs_at_once(tmp_path: Path) -> None:
 
 
 SPAWN = """
-def run(rank, world, method):
-    dist.init_process_group("{backend}", init_method=method, rank=rank, world_size=world)
-    check()
-    dist.destroy_process_group()
+def run(rank, world, methods):
+    for method in methods:
+        dist.init_process_group("{backend}", init_method=method, rank=rank, world_size=world)
+        check()
+        dist.destroy_process_group()
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(run, (2, "{method}"), nprocs=2)
+    torch.multiprocessing.spawn(run, (2, {methods}), nprocs=2)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["tcp", "file"])
-def test_spawn(scheme: str, tmp_path: Path) -> None:
-    method = f"tcp://127.0.0.1:{free_port()}" if scheme == "tcp" else f"file://{tmp_path}/store"
-    text = CHECK + SPAWN.format(backend=BACKEND, method=method)
+def test_spawn(tmp_path: Path) -> None:
+    """The ranks meet by TCP, and then by a file."""
+    methods = [f"tcp://127.0.0.1:{free_port()}", f"file://{tmp_path}/store"]
+    text = CHECK + SPAWN.format(backend=BACKEND, methods=methods)
     ran = run_script([sys.executable, write(tmp_path, text)])
     assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 2)
+    assert_all_fine(ran.out, 2, times=2)
 
 
 @pytest.mark.slow
@@ -143,11 +136,9 @@ for _ in range(2):  # and two with the very same keys
         )
         + "store.set(f'end.{rank}', '1'); store.wait(['end.0', 'end.1'])\n"
     )
-    script = write(tmp_path, text)
-    procs = [start_script([sys.executable, script], env={"RANK": str(r)}) for r in range(2)]
-    told = [finish_script(p) for p in procs]
-    assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
-    assert_all_fine(told[0].out + told[1].out, 2, times=4 if BACKEND == "bluefog" else 2)
+    ran = run_on_ranks(Path(write(tmp_path, text)), ranks=2)
+    assert ran.code == 0, ran.out
+    assert_all_fine(ran.out, 2, times=4 if BACKEND == "bluefog" else 2)
 
 
 @pytest.mark.slow

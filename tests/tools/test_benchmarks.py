@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tests.support import harness, hosts
-from tests.support.programs import Ran, run_script
+from tests.support.programs import Ran, run_on_ranks, run_script
 
 pytestmark = harness.only_bluefog
 pytest.importorskip("matplotlib")
@@ -152,6 +152,6 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize("program", ["collectives", "neighbors", "training", "windows"])
 def test_what_is_measured_on_gpus_needs_one(program: str) -> None:
-    ran = run_script([sys.executable, str(BENCHMARKS / f"{program}.py"), "--device", "cuda"])
+    ran = run_on_ranks(BENCHMARKS / f"{program}.py", "--device", "cuda", ranks=1)
     assert ran.code == 2, ran.out
     assert ran.out.endswith("--device cuda: torch finds no cuda device here\n"), ran.out

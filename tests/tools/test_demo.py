@@ -56,9 +56,8 @@ def test_example_fails_below_the_required_accuracy(tmp_path: Path) -> None:
     assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_example_says_that_there_is_no_such_device() -> None:
-    ran = run_script([sys.executable, str(EXAMPLE), "--device", "cuda"])
+    ran = on_ranks("--device", "cuda", ranks=1)
     assert ran.code == 2, ran.out
     assert ran.out.startswith("--device cuda: torch finds none here"), ran.out
