@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import harness
-from tests.support.programs import run_script
+from tests.support.programs import Ran, run_on_ranks, run_script
 
 SCRIPTS = Path(__file__).parents[1] / "support" / "scripts"
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 LINE = re.compile(
     r"rank (\d) of 2 backend (\w+) ddp (\w+) losses (\[.*\]) operations (\d+)", re.MULTILINE
 )
@@ -27,9 +27,8 @@ class Epochs:
     operations: int
 
 
-def train(argv: list[str], backend: str, tmp_path: Path) -> list[Epochs]:
+def epochs(ran: Ran, backend: str) -> list[Epochs]:
     """What both ranks said."""
-    ran = run_script([sys.executable, *argv, backend, str(tmp_path / backend)], timeout=120)
     # gloo's threads may abort a process that has done its work.
     assert ran.code == 0 or backend == "gloo", ran.out
     told = {rank: (name, ddp, *rest) for rank, name, ddp, *rest in LINE.findall(ran.out)}
@@ -38,24 +37,29 @@ def train(argv: list[str], backend: str, tmp_path: Path) -> list[Epochs]:
     return [Epochs(name, json.loads(losses), int(ops)) for name, _, losses, ops in told.values()]
 
 
-def check(argv: list[str], tmp_path: Path) -> None:
-    ours, gloo = (train(argv, backend, tmp_path) for backend in (harness.BACKEND, "gloo"))
-    for got, want in zip(ours, gloo, strict=True):
+def check(ours: Ran, gloo: Ran) -> None:
+    for got, want in zip(epochs(ours, harness.BACKEND), epochs(gloo, "gloo"), strict=True):
         assert (got.backend, want.backend) == (harness.BACKEND, "gloo")
         assert got.losses == pytest.approx(want.losses, rel=1e-5)
         assert got.losses[-1] < 0.5 * got.losses[0], "learned nothing"
         assert got.operations > 50 or harness.BACKEND != "bluefog"
 
 
+def compare(script: str, starter: list[str], library: str, folder: Path) -> None:
+    """Train as users do on bluefog, and on ranks that have imported the library on gloo."""
+    pytest.importorskip(library)
+    ours, gloo = ((backend, str(folder / backend)) for backend in (harness.BACKEND, "gloo"))
+    started = run_script([*starter, str(SCRIPTS / script), *ours], timeout=120)
+    check(started, run_on_ranks(SCRIPTS / script, *gloo, ranks=2, timeout=120, modules=(library,)))
+
+
 @pytest.mark.thorough
 def test_lightning(tmp_path: Path) -> None:
     """Fit, validation with a metric over both ranks, checkpoints; every loss is gloo's."""
-    pytest.importorskip("lightning")
-    check([str(SCRIPTS / "train_lightning.py")], tmp_path)
+    compare("train_lightning.py", [sys.executable], "lightning", tmp_path)
 
 
 @pytest.mark.thorough
 def test_accelerate(tmp_path: Path) -> None:
     """Accumulation, clipping, gathered metrics, save_state and load_state; every loss is gloo's."""
-    pytest.importorskip("accelerate")
-    check([*TORCHRUN, str(SCRIPTS / "train_accelerate.py")], tmp_path)
+    compare("train_accelerate.py", TORCHRUN, "accelerate", tmp_path)

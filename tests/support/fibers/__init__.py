@@ -22,7 +22,7 @@ FILES = sorted(ROOT.glob("src/transport/cuda/*.cu"))
 LAUNCH = re.compile(
     r"([\w:]+(?:<[^;<>]*(?:<[^<>]*>[^;<>]*)*>)?)\s*<<<(.*?)>>>\((.*?)\);", re.DOTALL
 )
-FLAGS = "-std=c++20 -O1 -g -w -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden"
+FLAGS = "-std=c++20 -O1 -w -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden"
 CHECKS = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 
 
