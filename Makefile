@@ -58,7 +58,10 @@ BESIDE = $(PYTEST) -n 3 --dist worksteal
 
 coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on an instrumented build; build/coverage
 	python3 -c 'import coverage, gcovr' 2>/dev/null || $(PIP) install --quiet 'coverage>=7.10' 'gcovr>=8'
-	python3 -m tests.coverage
+	python3 -m tests.coverage build
+	PYTHONPATH=$(CURDIR)/build/coverage/site $(MAKE) --ignore-errors test-all BUILT=build/coverage/cmake \
+		PYTEST='python3 -m coverage run --rcfile=build/coverage/coveragerc -m pytest --durations=10'
+	python3 -m tests.coverage report
 
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	cmake $(BUILT) -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC)
