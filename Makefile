@@ -60,7 +60,7 @@ coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on
 	python3 -c 'import coverage, gcovr' 2>/dev/null || $(PIP) install --quiet 'coverage>=7.10' 'gcovr>=8'
 	python3 -m tests.coverage build
 	PYTHONPATH=$(CURDIR)/build/coverage/site $(MAKE) --ignore-errors test-all BUILT=build/coverage/cmake \
-		PYTEST='python3 -m coverage run --rcfile=build/coverage/coveragerc -m pytest --durations=10'
+		PYTEST='python3 -m coverage run --rcfile=build/coverage/coveragerc -m $(PYTEST)'
 	python3 -m tests.coverage report
 
 test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone

@@ -1,6 +1,7 @@
-"""What `import torch` and `import bluefog_pg` cost and promise, each in a process of its own.
+"""What `import torch` and `import bluefog_pg` cost and promise.
 
-What depends on the order of imports runs in a new interpreter, the rest in a fork of one.
+A test that depends on the order of imports starts a new interpreter. A test that makes or changes
+something runs it in a fork of a process that has imported torch.
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ def check(code: str, **env: str) -> str:
 
 
 def in_a_fork(body: Callable[..., Any], *args: Any) -> Any:
-    """What `body` returns in a process that has imported torch and is in no group."""
+    """Run `body` where torch is imported and no group made; it must print nothing."""
     with Ranks(1) as ranks:
         ranks.start(body, *args)
-        return ranks.values(20)[0]
+        value = ranks.values(20)[0]
+        assert ranks.output(0) == ""
+        return value
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tests.support import harness
 from tests.support.harness import BACKEND, free_port
 from tests.support.launching import CHECK, assert_all_fine, write
-from tests.support.programs import finish_script, run_on_ranks, run_script, start_script
+from tests.support.programs import finish_script, run_script, start_script
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
@@ -136,9 +136,11 @@ for _ in range(2):  # and two with the very same keys
         )
         + "store.set(f'end.{rank}', '1'); store.wait(['end.0', 'end.1'])\n"
     )
-    ran = run_on_ranks(Path(write(tmp_path, text)), ranks=2)
-    assert ran.code == 0, ran.out
-    assert_all_fine(ran.out, 2, times=4 if BACKEND == "bluefog" else 2)
+    script = write(tmp_path, text)
+    procs = [start_script([sys.executable, script], env={"RANK": str(r)}) for r in range(2)]
+    told = [finish_script(p) for p in procs]
+    assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
+    assert_all_fine(told[0].out + told[1].out, 2, times=4 if BACKEND == "bluefog" else 2)
 
 
 @pytest.mark.slow

@@ -37,20 +37,19 @@ def epochs(ran: Ran, backend: str) -> list[Epochs]:
     return [Epochs(name, json.loads(losses), int(ops)) for name, _, losses, ops in told.values()]
 
 
-def check(ours: Ran, gloo: Ran) -> None:
-    for got, want in zip(epochs(ours, harness.BACKEND), epochs(gloo, "gloo"), strict=True):
+def compare(script: str, starter: list[str], library: str, folder: Path) -> None:
+    """Train on bluefog as users start it, and on gloo on ranks that have imported the library."""
+    pytest.importorskip(library)
+    path = SCRIPTS / script
+    ours, gloo = ((backend, str(folder / backend)) for backend in (harness.BACKEND, "gloo"))
+    started = run_script([*starter, str(path), *ours], timeout=120)
+    reference = run_on_ranks(path, *gloo, ranks=2, timeout=120, modules=(library,))
+    pairs = zip(epochs(started, harness.BACKEND), epochs(reference, "gloo"), strict=True)
+    for got, want in pairs:
         assert (got.backend, want.backend) == (harness.BACKEND, "gloo")
         assert got.losses == pytest.approx(want.losses, rel=1e-5)
         assert got.losses[-1] < 0.5 * got.losses[0], "learned nothing"
         assert got.operations > 50 or harness.BACKEND != "bluefog"
-
-
-def compare(script: str, starter: list[str], library: str, folder: Path) -> None:
-    """Train as users do on bluefog, and on ranks that have imported the library on gloo."""
-    pytest.importorskip(library)
-    ours, gloo = ((backend, str(folder / backend)) for backend in (harness.BACKEND, "gloo"))
-    started = run_script([*starter, str(SCRIPTS / script), *ours], timeout=120)
-    check(started, run_on_ranks(SCRIPTS / script, *gloo, ranks=2, timeout=120, modules=(library,)))
 
 
 @pytest.mark.thorough
