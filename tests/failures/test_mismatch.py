@@ -222,14 +222,17 @@ def refused(rank: int, world: int) -> list[Any]:
         got = bluefog_pg.neighbor_allreduce(x, self_weight=0.0, **edges, group=group)
         told.append(sorted(set(got.tolist())))
 
-    # What rank 1 sends after its refusal says that the refusal is there.
-    told_so = dist.irecv(f(1), 1, group=group) if rank == 0 else None
+    # Rank 1 refuses after rank 0's first call has ended, and before its second one begins.
+    if rank == 1:
+        dist.recv(f(1), 0, group=group)
+    has_refused = dist.irecv(f(1), 1, group=group) if rank == 0 else None
     for call in range(4):
         n = 6 if (rank, call) == (1, 0) else 4
         error = inrank.catch(average, torch.full((n,), 100.0 * rank + call))
         told += [error] if error else []
-        if told_so and call == 0:
-            told_so.wait()
+        if call == 0 and has_refused:
+            dist.send(f(1), 1, group=group)
+            has_refused.wait()
         elif call == 0 and rank == 1:
             dist.send(f(1), 0, group=group)
     dist.barrier()
