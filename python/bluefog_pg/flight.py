@@ -37,7 +37,7 @@ def flight_log() -> dict[str, Any]:
             {**entry, "pg_id": int(name) if name.isdigit() else 0, "process_group": (name, desc)}
             for entry in backend.flight_log()
         ]
-    entries.sort(key=lambda entry: entry["time_created_ns"])
+    entries.sort(key=lambda entry: (entry["time_created_ns"], entry["record_id"]))
     return {"version": VERSION, "pg_config": config, "entries": entries}
 
 

@@ -84,11 +84,7 @@ void FlightLog::settle(size_t looks) {
 std::vector<FlightLog::Entry> FlightLog::entries() {
   const std::lock_guard lock(mutex_);
   settle(open_.size());
-  std::vector<Entry> all = ring_;
-  if (added_ > kMost) {
-    std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(added_ % kMost), all.end());
-  }
-  return all;
+  return ring_;
 }
 
 }  // namespace bluefog

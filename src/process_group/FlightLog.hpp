@@ -54,7 +54,7 @@ class FlightLog {
   void addEnded(const char* title, uint64_t sequence, const std::vector<int>& partners,
                 std::chrono::milliseconds timeout, const at::Tensor& input,
                 const at::Tensor& output, Op::Time created);
-  // The oldest first.
+  // In no order: each has its number.
   std::vector<Entry> entries();
 
  private:
