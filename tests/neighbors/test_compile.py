@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 import torch._dynamo
@@ -205,6 +206,32 @@ def test_compiled_for_any_size(pool: harness.Pool, name: str) -> None:
     for gap, asked, count in pool.run(compiled, name, True, timeout=120):
         assert gap < 1e-6
         assert asked == count == 6
+
+
+def on_another_topology(rank: int, world: int) -> None:
+    """A function compiled on one topology runs, forward and backward, on that of its call."""
+    import bluefog_pg
+
+    torch._dynamo.reset()
+    quick = torch.compile(
+        lambda x: torch.ops.bluefog.neighbor_allreduce(2 * x), backend="aot_eager", fullgraph=True
+    )
+    x = torch.tensor([1.0 + rank])
+    for own in (0.75, 0.25):
+        graph = nx.DiGraph()
+        graph.add_weighted_edges_from([(0, 0, own), (1, 1, own), (0, 1, 1 - own), (1, 0, 1 - own)])
+        bluefog_pg.set_topology(graph, is_weighted=True)
+        leaf = x.clone().requires_grad_()
+        y = quick(leaf)
+        (y * x).sum().backward()
+        wanted = 2 * (own * x + (1 - own) * (3 - x))
+        torch.testing.assert_close(y.detach(), wanted)
+        torch.testing.assert_close(leaf.grad, wanted)
+    torch._dynamo.reset()
+
+
+def test_compiled_runs_on_the_topology_of_its_call(pool: harness.Pool) -> None:
+    pool.run(on_another_topology, world=RANKS, timeout=120)
 
 
 def uncalled(rank: int, world: int) -> list[int]:
