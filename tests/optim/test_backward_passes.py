@@ -1,7 +1,8 @@
-"""Backward passes that fail, or are not all of an optimizer's step."""
+"""Backward passes that fail, that no forward pass announces, or that are not all of a step."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from torch import Tensor, nn
 
 from tests.support import harness, inrank
 from tests.support.one_weight import ONE, alike_weights, sgd, warned_by
-from tests.support.optimizers import gathered, loss_of, step, vector, wrapped
+from tests.support.optimizers import (
+    STEPS,
+    expected,
+    gathered,
+    loss_of,
+    make_model,
+    shift,
+    vector,
+    wrapped,
+)
 
 pytestmark = harness.only_bluefog
 
@@ -116,50 +126,6 @@ def test_forward_passes_alone_count_not(pool: harness.Pool, order: str) -> None:
     assert pool.run(siamese, order) == [[0, 1, 1, 2, 2, 3, 3, 4]] * 4
 
 
-def too_large(rank: int, _world: int, kind: str) -> None:
-    """A number that diverges for one step leaves nothing behind when all have good ones again."""
-    import bluefog_pg
-
-    name, dtype, value = HUGE[kind]
-    compression = getattr(bluefog_pg.optim, name)(1.0) if name[0].isupper() else name
-    model = nn.Linear(4, 1, bias=False).to(dtype)
-    good = {"weight": torch.full((1, 4), 1.5, dtype=dtype)}
-    model.load_state_dict(good)
-    optimizer = bluefog_pg.DistributedOptimizer(
-        sgd(model, 0.0), model, topology="full", compression=compression
-    )
-
-    def train() -> None:
-        model(torch.ones(1, 4, dtype=dtype)).sum().backward()
-        optimizer.step()
-
-    train()
-    if rank == 0:
-        with torch.no_grad():
-            model.weight[0, 0] = value
-    train()
-    model.load_state_dict(good)
-    for _ in range(5):
-        train()
-        model.load_state_dict(good)
-    train()
-    optimizer.close()
-    assert (model.weight - 1.5).abs().max() < 1e-2, f"{model.weight.tolist()}, not 1.5"
-
-
-HUGE: dict[str, tuple[str, torch.dtype, float]] = {
-    "fp16 of bfloat16": ("fp16", torch.bfloat16, 1e6),
-    "bf16 of float16": ("bf16", torch.float16, 6e4),
-    "int8": ("int8", torch.float64, 1e39),
-    "top-k": ("TopK", torch.float64, 1e39),
-}
-
-
-@pytest.mark.parametrize("kind", HUGE)
-def test_copies_outlive_what_is_too_large(pool: harness.Pool, kind: str) -> None:
-    pool.run(too_large, kind)
-
-
 def counted(rank: int, _world: int, kind: str) -> int:
     """Two passes for each step, of which each second is with an exchange."""
     from bluefog_pg import optim
@@ -205,39 +171,77 @@ def test_a_step_before_gradients_are_averaged_is_warned_of(pool: harness.Pool) -
     assert pool.run(too_early, 2) == [0] * 4
 
 
-def skipped(rank: int, _world: int) -> float:
-    """The update was made in backward(): a step that skips the average makes none."""
-    import bluefog_pg
-    from bluefog_pg import optim
+def in_patterns(rank: int, _world: int, pattern: str, options: dict[str, Any]) -> list[bool]:
+    """After each step (s), whether the ranks met; F is a forward and a backward pass."""
+    model, optimizer = wrapped(rank, topology="full", every=3, **options)
+    for group in optimizer.param_groups:
+        group["lr"] = group["weight_decay"] = 0.0
+    met = []
+    for act in pattern:
+        if act == "F":
+            loss_of(model, rank, 0).backward()
+        else:
+            optimizer.step()
+            optimizer.zero_grad()
+            x = gathered(vector(model))
+            met.append(bool((x.std(0) < 1e-9).all()))
+            with torch.no_grad():
+                shift(model, rank)
+    return met
 
-    model = alike_weights()
-    optimizer = bluefog_pg.DistributedOptimizer(
-        sgd(model, 0.5), model, order=optim.AdaptThenCombine(in_backward=True)
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+@pytest.mark.parametrize(
+    ("pattern", "met"),
+    [
+        ("FFFsFFFs", [True, True]),
+        ("FsFsFsFs", [False, False, True, False]),
+        ("FFsFsFFs", [False, True, False]),
+        ("FsFFsFs", [False, True, False]),
+    ],
+)
+def test_every_third_pass(pool: harness.Pool, order: str, pattern: str, met: list[bool]) -> None:
+    assert pool.run(in_patterns, pattern, {"order": order}) == [met] * 4
+
+
+def accumulated(rank: int, world: int) -> None:
+    """The mean of gradients of several passes, and of their sum."""
+    model, optimizer = wrapped(0, communication="gradient_allreduce", every=2)
+    plain = make_model()
+    for other in range(world):
+        for number in range(2):
+            (loss_of(plain, other, number) / world).backward()
+    for number in range(2):
+        loss_of(model, rank, number).backward()
+    off = max(
+        (mine.grad - wanted.grad).abs().max().item()
+        for mine, wanted in zip(model.parameters(), plain.parameters(), strict=True)
     )
-    model(ONE).sum().backward()
-    with optimizer.skip_synchronize():
-        optimizer.step()
-    optimizer.close()
-    return model.weight.item()
+    optimizer.step()
+    assert off < 1e-12, f"off by {off}"
 
 
-def test_one_update_though_its_average_is_skipped(pool: harness.Pool) -> None:
-    assert pool.run(skipped) == [0.5] * 4
+def test_gradients_are_accumulated(pool: harness.Pool) -> None:
+    pool.run(accumulated)
 
 
-def back_again(rank: int, _world: int) -> None:
-    from bluefog_pg import optim
+def uncalled(rank: int, world: int) -> None:
+    """The loop calls a method of the model, not the model: averages are formed in step()."""
+    model, optimizer = wrapped(rank, topology="full")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model.forward, rank, number).backward()
+            optimizer.step()
+    ours = [str(w.message) for w in caught if "no forward pass" in str(w.message)]
+    wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "full")[rank]
+    off = (vector(model) - wanted).abs().max().item()
+    assert len(ours) == 1, f"warned {ours}"
+    assert f"rank {rank}/4" in ours[0], ours
+    assert off < 1e-12, f"off by {off}"
+    assert optimizer.tally.exchanges == STEPS, optimizer.tally
 
-    model, optimizer = wrapped(rank, order=optim.AsynchronousPairs(), topology="full")
-    for communication in ("empty", "neighbor_allreduce"):
-        step(model, optimizer, rank)
-        optimizer.communication = communication
-    for number in range(20):
-        step(model, optimizer, rank, number)
-    met = optimizer.tally.exchanges
-    optimizer.close()
-    assert met > 3, f"met {met} times"
 
-
-def test_pairs_pause_and_go_on(pool: harness.Pool) -> None:
-    pool.run(back_again)
+def test_a_model_that_is_not_called(pool: harness.Pool) -> None:
+    pool.run(uncalled)

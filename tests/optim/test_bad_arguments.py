@@ -338,3 +338,35 @@ def test_what_newcomers_misunderstand(pool: harness.Pool) -> None:
     for found in pool.run(misunderstood):
         for text, pattern in zip(found, wanted, strict=True):
             assert re.match(pattern, text), text
+
+
+def misspelt(rank: int, _world: int) -> None:
+    """A call that fails leaves the optimizer as it was, and the next one does."""
+    import bluefog_pg
+
+    model = nn.Linear(2, 2)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+    error = inrank.catch(
+        lambda: bluefog_pg.DistributedOptimizer(optimizer, model, topolgy="ring")  # type: ignore[call-arg]
+    )
+    assert error is not None, "a misspelt argument was accepted"
+    assert error.kind == "TypeError", error
+    assert type(optimizer) is torch.optim.SGD, optimizer
+    optimizer = bluefog_pg.DistributedOptimizer(optimizer, model)
+    refused = inrank.catch(setattr, optimizer, "communication", "gossip")
+    assert refused is not None, "an unknown communication was accepted"
+    assert optimizer.communication == "neighbor_allreduce", optimizer.communication
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.close()
+    closed = inrank.catch(setattr, optimizer, "communication", "allreduce")
+    again = bluefog_pg.DistributedOptimizer(optimizer, model)
+    model(torch.ones(1, 2)).sum().backward()
+    again.step()
+    assert closed is not None, "a closed optimizer was changed"
+    assert "was closed" in closed.text, closed
+    assert again.tally.exchanges == 1, again.tally
+
+
+def test_calls_that_fail_and_next_ones(pool: harness.Pool) -> None:
+    pool.run(misspelt)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.support import harness
-from tests.support.optimizers import gathered, vector
+from tests.support.one_weight import sgd
+from tests.support.optimizers import STEPS, Ranks, gathered, matrices, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
 
@@ -106,3 +108,118 @@ def test_places_beyond_int32_are_refused() -> None:
 
     with pytest.raises(ValueError, match="2147483648 numbers"):
         optim.TopK(0.1).compress(torch.empty(1 << 31, device="meta"))
+
+
+class HalfWay:
+    """Sends all, and goes half of the way to the average."""
+
+    gamma = 0.5
+
+    def __init__(self) -> None:
+        self.compressed = 0
+
+    def compress(self, tensor: Tensor) -> Tensor:
+        self.compressed += 1
+        return tensor.clone().view(torch.uint8)
+
+    def decompress(self, message: Tensor, like: Tensor) -> Tensor:
+        return message.view(like.dtype)
+
+
+def by_own_compressor(rank: int, world: int, order: str) -> None:
+    compressor = HalfWay()
+    model, optimizer = wrapped(rank, topology="ring", order=order, compression=compressor)
+    ranks = Ranks(world, "sgd")
+    share = (torch.eye(world, dtype=torch.float64) + next(matrices("ring", world))) / 2
+    for number in range(STEPS):
+        step(model, optimizer, rank, number)
+        ranks.differentiate(number)
+        ranks.combine(order, share)
+    off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+    assert off < 1e-12, f"off by {off}"
+    assert compressor.compressed == STEPS, f"compressed {compressor.compressed} times"
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+def test_a_compressor_of_ones_own(pool: harness.Pool, order: str) -> None:
+    pool.run(by_own_compressor, order)
+
+
+def where_routes_repeat(rank: int, world: int, kind: str) -> None:
+    """Routes that repeat for one rank and not for another: as without compression."""
+    import bluefog_pg
+    from bluefog_pg import optim
+
+    links = [[(0, 1), (2, 3)], [(0, 1), (1, 2), (2, 3)]]
+    graphs = []
+    for pairs in links:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(world))
+        graph.add_edges_from(pairs + [(b, a) for a, b in pairs])
+        graphs.append(graph)
+    ends = []
+    for compression in (None, optim.TopK(1.0) if kind == "all" else kind):
+        model = nn.Linear(3, 1, bias=False).double()
+        nn.init.constant_(model.weight, float(rank**2))
+        optimizer = bluefog_pg.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.0),
+            model,
+            topology=graphs,
+            compression=compression,
+        )
+        for _ in range(40 if kind != "all" else 4):
+            model(torch.ones(1, 3, dtype=torch.float64)).sum().backward()
+            optimizer.step()
+        ends.append(vector(model))
+        optimizer.close()
+    off = (ends[0] - ends[1]).abs().max().item()
+    assert off < (1e-2 if kind == "bf16" else 1e-5), f"{ends}"
+
+
+@pytest.mark.parametrize("kind", ["all", "bf16"])
+def test_compression_where_routes_repeat(pool: harness.Pool, kind: str) -> None:
+    pool.run(where_routes_repeat, kind)
+
+
+HUGE: dict[str, tuple[str, torch.dtype, float]] = {
+    "fp16 of bfloat16": ("fp16", torch.bfloat16, 1e6),
+    "bf16 of float16": ("bf16", torch.float16, 6e4),
+    "int8": ("int8", torch.float64, 1e39),
+    "top-k": ("TopK", torch.float64, 1e39),
+}
+
+
+def too_large(rank: int, _world: int, kind: str) -> None:
+    """A number that diverges for one step leaves nothing behind when all have good ones again."""
+    import bluefog_pg
+
+    name, dtype, value = HUGE[kind]
+    compression = getattr(bluefog_pg.optim, name)(1.0) if name[0].isupper() else name
+    model = nn.Linear(4, 1, bias=False).to(dtype)
+    good = {"weight": torch.full((1, 4), 1.5, dtype=dtype)}
+    model.load_state_dict(good)
+    optimizer = bluefog_pg.DistributedOptimizer(
+        sgd(model, 0.0), model, topology="full", compression=compression
+    )
+
+    def train() -> None:
+        model(torch.ones(1, 4, dtype=dtype)).sum().backward()
+        optimizer.step()
+
+    train()
+    if rank == 0:
+        with torch.no_grad():
+            model.weight[0, 0] = value
+    train()
+    model.load_state_dict(good)
+    for _ in range(5):
+        train()
+        model.load_state_dict(good)
+    train()
+    optimizer.close()
+    assert (model.weight - 1.5).abs().max() < 1e-2, f"{model.weight.tolist()}, not 1.5"
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_copies_outlive_what_is_too_large(pool: harness.Pool, kind: str) -> None:
+    pool.run(too_large, kind)

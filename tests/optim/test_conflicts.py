@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
+import pytest
 import torch
 from torch import nn
 
@@ -70,3 +71,27 @@ def test_options_that_are_not_alike(pool: harness.Pool) -> None:
     for error in pool.run(other_options, "order"):
         harness.raised(error, "ValueError", text=wanted)
     assert pool.run(other_options, "seeds") == [None] * 4
+
+
+def unalike(rank: int, _world: int, what: str) -> inrank.Raised | None:
+    import bluefog_pg
+
+    odd = rank == 2
+    model: Any = nn.Conv2d(2, 2, 3)
+    if odd and what == "strides":
+        model = model.to(memory_format=torch.channels_last)
+    if odd and what == "shape":
+        model = nn.Linear(4, 9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"every": 2 if odd else 1} if what == "every" else {}
+    return inrank.catch(lambda: bluefog_pg.DistributedOptimizer(optimizer, model, **options))
+
+
+@pytest.mark.parametrize("what", ["strides", "shape", "every"])
+def test_ranks_that_are_not_alike(pool: harness.Pool, what: str) -> None:
+    for error in pool.run(unalike, what):
+        named = "every: rank 0 has 1, rank 2 2" if what == "every" else "differ in parameters: rank"
+        assert error is not None, "was accepted"
+        assert error.kind == "ValueError", error
+        assert error.text.startswith("[bluefog] rank "), error
+        assert named in error.text, error

@@ -38,7 +38,7 @@ class Logistic(nn.Module):
 
 
 def solution(world: int) -> Tensor:
-    """Of all ranks' losses together, by Newton's method."""
+    """The minimum of all ranks' losses together, by Newton's method."""
     models = [Logistic(rank) for rank in range(world)]
     w = torch.zeros(DIM, dtype=torch.float64)
 
@@ -77,7 +77,7 @@ def ended(rank: int, world: int, run: dict[str, Any]) -> float:
 
 
 def error(pool: harness.Pool, order: str, lr: float, steps: int, **run: Any) -> float:
-    """Of the rank whose parameters end furthest away."""
+    """How far the parameters end that end furthest away."""
     return max(pool.run(ended, {"order": order, "lr": lr, "steps": steps, **run}, timeout=120))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -41,7 +42,7 @@ def wrapped(rank: int, **options: Any) -> Any:
 
 
 def trained(rank: int, world: int, topology: str) -> None:
-    """As averages during forward and backward, wherever they begin."""
+    """Ranks train as by averages during forward and backward, wherever those begin."""
     model = wrapped(rank, topology=topology)
     for step in range(STEPS):
         loss_of(model, rank, step).backward()
@@ -210,3 +211,30 @@ def test_batches_go_on_across_epochs() -> None:
         assert len(set(epoch)) == len(epoch) == 8
     with pytest.raises(ValueError, match="batch_size must be 1 to 10"):
         LocalStepRandomBatchSampler(range(10), 11, base_seed=1)
+
+
+def with_iterator(rank: int, world: int) -> None:
+    """Both buckets take the same steps: all ranks agree after two of one-peer exp2."""
+    import bluefog_pg
+
+    def peers() -> Any:
+        for distance in itertools.cycle((1, 2)):
+            yield [(rank + distance) % world], [(rank - distance) % world]
+
+    model = make_model()
+    shift(model, rank)
+    still = bluefog_pg.DecentralizedDataParallel(
+        model,
+        lambda named: torch.optim.SGD([p for _, p in named], lr=0.0),
+        topology=peers(),
+        bucket_size_in_mb=200 / 2**20,
+    )
+    for number in range(3):
+        loss_of(still, rank, number).backward()
+    apart = gathered(vector(model)).std(0).max().item()
+    still.close()
+    assert apart < 1e-12, f"{apart} apart"
+
+
+def test_an_iterator_of_steps_for_all_buckets(pool: harness.Pool) -> None:
+    pool.run(with_iterator)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tests.support import harness
-from tests.support.one_weight import ONE, alike_weights, sgd, warned_by
-from tests.support.optimizers import STEPS, expected, make_model, shift, step, vector, wrapped
+from tests.support import harness, inrank
+from tests.support.one_weight import ONE, alike_weights, sgd
+from tests.support.optimizers import OPTIMIZERS, gathered, make_model, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
 
@@ -87,81 +90,158 @@ def test_a_part_of_a_model_loaded(pool: harness.Pool) -> None:
     pool.run(part_loaded)
 
 
-def taken_over(rank: int, world: int, is_dropped: bool) -> None:
-    """The second one averages alone, though the first one was not closed, or is not yet gone."""
-    import bluefog_pg
-
-    model = make_model()
-    shift(model, rank)
-    first: Any = bluefog_pg.DistributedOptimizer(sgd(model), model, topology="ring")
-    tally = first.tally
-    if is_dropped:
-        first = None
-    options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
-    second: list[Any] = []
-
-    def wrap() -> None:
-        second.append(
-            bluefog_pg.DistributedOptimizer(sgd(model, **options), model, topology="ring")
-        )
-
-    assert warned_by(wrap, "another one has averaged these parameters") == 1
-    for number in range(STEPS):
-        step(model, second[0], rank, number)
-    second[0].close()
-    wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "ring")[rank]
-    off = (vector(model) - wanted).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
-    assert tally.exchanges == 0, tally
+def restored(rank: int, _world: int) -> None:
+    """A state_dict goes to the plain optimizer and back; so does a training."""
+    model, optimizer = wrapped(rank, "adam")
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    other = make_model()
+    other.load_state_dict(model.state_dict())
+    plain = OPTIMIZERS["adam"](other.parameters())
+    plain.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    again, renewed = wrapped(rank, "adam")
+    again.load_state_dict(other.state_dict())
+    renewed.load_state_dict(plain.state_dict())
+    for number in range(3, 6):
+        step(model, optimizer, rank, number)
+    for number in range(3, 6):
+        step(again, renewed, rank, number)
+    off = (vector(model) - vector(again)).abs().max().item()
+    assert off == 0, f"off by {off}"
 
 
-@pytest.mark.parametrize("is_dropped", [False, True])
-def test_the_last_optimizer_of_parameters_has_them(pool: harness.Pool, is_dropped: bool) -> None:
-    pool.run(taken_over, is_dropped)
+def test_checkpoints(pool: harness.Pool) -> None:
+    pool.run(restored)
 
 
-def two_by_windows(_rank: int, _world: int) -> int:
-    """Two models of one class."""
-    import bluefog_pg
-
-    both = [
-        bluefog_pg.DecentralizedDataParallel(
-            nn.Sequential(nn.Linear(2, 1)),
-            lambda named: torch.optim.SGD([p for _, p in named], lr=0.1),
-            sync=False,
-        )
-        for _ in range(2)
-    ]
-    for model in both:
-        model(torch.ones(1, 2)).sum().backward()
-        model.close()
-    return len(both)
-
-
-@pytest.mark.slow
-def test_two_wrappers_by_windows(pool: harness.Pool) -> None:
-    assert pool.run(two_by_windows) == [2] * 4
-
-
-def recorded(rank: int, _world: int) -> list[float]:
-    """Windows are made anew, and what was put into the old ones stays counted."""
+def resumed(rank: int, _world: int, order: str) -> None:
+    """What the algorithm remembers is resumed, too; the plain optimizer takes the rest."""
     from bluefog_pg import optim
 
-    model, optimizer = wrapped(rank, communication="win_put", topology="full")
-    recorder = optim.Recorder(optimizer, None)
-    sent = []
-    for topology in ("ring", "full", "ring"):
-        for number in range(3):
-            step(model, optimizer, rank, number)
-        dist.barrier()
-        sent.append(recorder.write(0)["bytes_sent"])
-        optimizer.set_topology(topology)
-    sent.append(recorder.write(0)["bytes_sent"])
+    model, optimizer = wrapped(rank, order=getattr(optim, order)())
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    other = make_model()
+    other.load_state_dict(model.state_dict())
+    saved = copy.deepcopy(optimizer.state_dict())
+    plain = OPTIMIZERS["sgd"](other.parameters())
+    plain.load_state_dict(copy.deepcopy(saved))
+    step(other, plain, rank)
+    again, renewed = wrapped(rank, order=getattr(optim, order)())
+    again.load_state_dict(model.state_dict())
+    renewed.load_state_dict(copy.deepcopy(saved))
+    for number in range(3, 6):
+        step(model, optimizer, rank, number)
+        step(again, renewed, rank, number)
+    off = (vector(model) - vector(again)).abs().max().item()
+    assert off == 0, f"off by {off}"
+
+
+@pytest.mark.parametrize("order", ["ExactDiffusion", "GradientTracking", "QuasiGlobalMomentum"])
+def test_algorithms_are_resumed(pool: harness.Pool, order: str) -> None:
+    pool.run(resumed, order)
+
+
+def saved_by_all(rank: int, world: int, path: str) -> list[float]:
+    """Averaged first: what is saved once stands for all ranks."""
+    import torch.distributed.checkpoint as checkpoint
+
+    import bluefog_pg
+
+    model, optimizer = wrapped(rank, "adam")
+    step(model, optimizer, rank)
+    bluefog_pg.allreduce_parameters(model.parameters())
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoint.save(state, checkpoint_id=path)
+    return vector(model).tolist()
+
+
+def loaded_by_others(rank: int, world: int, path: str) -> list[float]:
+    import torch.distributed.checkpoint as checkpoint
+
+    model, optimizer = wrapped(rank, "adam")
+    step(model, optimizer, rank)  # so that there is a state to load into
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoint.load(state, checkpoint_id=path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    found = vector(model).tolist()
+    step(model, optimizer, rank)
+    return found
+
+
+def test_resumed_on_another_world_size(pool: harness.Pool, tmp_path: Path) -> None:
+    (first, *_) = pool.run(saved_by_all, str(tmp_path))
+    assert pool.run(loaded_by_others, str(tmp_path), world=3) == [first] * 3
+
+
+def loaded_amid(rank: int, _world: int, options: dict[str, Any]) -> None:
+    """A state that is loaded amid a step stays; windows do not bring back what was before."""
+    model, optimizer = wrapped(rank, topology="full", **options)
+    state = {name: torch.full_like(value, 42.0) for name, value in model.state_dict().items()}
+    if options.get("communication") != "win_put":
+        step(model, optimizer, rank)
+        model(torch.zeros(1, 1, 4, 4, dtype=torch.float64))
+    model.load_state_dict(state)
+    optimizer.zero_grad()
+    inrank.barrier(rank, 4)
+    if rank == 0:  # first, and alone
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.step() if options else optimizer.synchronize()
+    found = vector(model)
+    inrank.barrier(rank, 4)
     optimizer.close()
-    return sent
+    assert found.sub(42).abs().max() < 1e-12, f"{found.min()} to {found.max()}"
 
 
-def test_bytes_of_windows_that_were_freed(pool: harness.Pool) -> None:
-    for sent in pool.run(recorded):
-        assert all(count >= 0 for count in sent), sent
-        assert all(count > 0 for count in sent[:3]), sent
+@pytest.mark.parametrize("options", [{}, {"communication": "win_put", "order": "atc"}])
+def test_a_state_that_is_loaded_amid(pool: harness.Pool, options: dict[str, Any]) -> None:
+    pool.run(loaded_amid, options)
+
+
+def copied(rank: int, _world: int) -> None:
+    """Copies of the model (EMA) tell of no passes; those of the optimizer are plain."""
+    model, optimizer = wrapped(rank, topology="full")
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    averaged(torch.zeros(1, 1, 4, 4, dtype=torch.float64))
+    pickle.loads(pickle.dumps(model))
+    assert not optimizer.tally.exchanges, "the copy has told of a pass"
+    other = copy.deepcopy(optimizer)
+    assert type(other) is torch.optim.SGD, type(other)
+    assert other.param_groups[0]["lr"] == 0.1, other
+    step(model, optimizer, rank)
+    averaged.update_parameters(model)
+    assert optimizer.tally.exchanges == 1, f"{optimizer.tally}"
+
+
+def test_copies(pool: harness.Pool) -> None:
+    pool.run(copied)
+
+
+def of_another_rank(rank: int, _world: int, path: str, order: str) -> float:
+    """All load what rank 0 has saved; how far the sum of what they remember is from what it is."""
+    from bluefog_pg import optim
+
+    model, optimizer = wrapped(rank, order=getattr(optim, order)(), topology="ring")
+    for number in range(3):
+        step(model, optimizer, rank, number)
+    if rank == 0:
+        torch.save(optimizer.state_dict(), path)
+    dist.barrier()
+    again, renewed = wrapped(rank, order=getattr(optim, order)(), topology="ring")
+    renewed.load_state_dict(torch.load(path))
+    step(again, renewed, rank, 3)
+    memory = renewed.state_dict()["bluefog"]["memory"]
+    if order == "ExactDiffusion":
+        (flat,) = memory["correction"]
+        return gathered(flat).sum(0).abs().max().item()
+    (tracker,), (gradient,) = memory["tracker"], memory["gradient"]
+    return (gathered(tracker) - gathered(gradient)).sum(0).abs().max().item()
+
+
+@pytest.mark.parametrize("order", ["ExactDiffusion", "GradientTracking"])
+def test_states_of_another_rank_are_begun_anew(
+    pool: harness.Pool, order: str, tmp_path: Any
+) -> None:
+    assert max(pool.run(of_another_rank, str(tmp_path / "state"), order)) < 1e-12

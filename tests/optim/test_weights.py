@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support import harness, inrank
 from tests.support.one_weight import ONE, alike_weights, sgd
-from tests.support.optimizers import STEPS, expected, step, vector, wrapped
+from tests.support.optimizers import STEPS, expected, gathered, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
 
@@ -124,3 +124,26 @@ def test_wrong_knobs_are_refused(pool: harness.Pool, what: str) -> None:
         assert error is not None, "was accepted"
         assert error.kind == "ValueError", error
         assert re.match(f".bluefog. rank .*{WRONG_KNOBS[what][2]}", error.text), error
+
+
+def turned_between(rank: int, world: int) -> None:
+    """Weights of one step, as BlueFog's programs set them; and another communication."""
+    model, optimizer = wrapped(rank, topology="ring")
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    start = gathered(vector(model))
+    source, to = (rank + 1) % world, (rank - 1) % world
+    optimizer.self_weight, optimizer.src_weights, optimizer.dst_weights = 0.25, {source: 0.75}, [to]
+    step(model, optimizer, rank)
+    first = (vector(model) - 0.25 * start[rank] - 0.75 * start[source]).abs().max().item()
+    optimizer.communication = "allreduce"
+    step(model, optimizer, rank)
+    spread = gathered(vector(model)).std(0).max().item()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    assert first < 1e-12, f"off by {first}"
+    assert spread < 1e-12, f"{spread} apart"
+
+
+def test_what_is_set_between_steps(pool: harness.Pool) -> None:
+    pool.run(turned_between)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import torch
@@ -11,7 +11,18 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+if TYPE_CHECKING:
+    from bluefog_pg import optim
+
 STEPS = 6
+# The orders that go beyond averages, each of which remembers something.
+ALGORITHMS = [
+    "GradientTracking",
+    "DecentLaM",
+    "QuasiGlobalMomentum",
+    "ExactDiffusion",
+    "LocalSteps",
+]
 
 
 OPTIMIZERS = {
@@ -145,3 +156,35 @@ def step(model: nn.Module, optimizer: Any, rank: int, number: int = 0) -> None:
     optimizer.zero_grad()
     loss_of(model, rank, number).backward()
     optimizer.step()
+
+
+def lockstep(model: nn.Module, optimizer: Any, rank: int, number: int) -> None:
+    """Make a step that nobody begins before what goes by windows has arrived."""
+    optimizer.zero_grad()
+    dist.barrier()
+    loss_of(model, rank, number).backward()
+    dist.barrier()
+    optimizer.step()
+
+
+def order_named(name: str) -> str | optim.Order:
+    from bluefog_pg import optim
+
+    return name if name in ("awc", "atc") else getattr(optim, name)()
+
+
+def turned_within(rank: int, world: int, communication: str) -> None:
+    """A topology that is set between forward and step() is that of the next average."""
+    model, optimizer = wrapped(rank, topology="ring", communication=communication)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    x = gathered(vector(model))
+    for number, topology in enumerate(("ring", "full")):
+        loss_of(model, rank, number).backward()
+        dist.barrier()  # all have put
+        optimizer.set_topology("full")
+        optimizer.step()
+        x = next(matrices(topology, world)) @ x
+        off = (vector(model) - x[rank]).abs().max().item()
+        assert off <= 1e-12, f"step {number}: off by {off}"
+    optimizer.close()

@@ -1,0 +1,75 @@
+"""A distributed optimizer that is dropped, or that another one takes over from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support import harness
+from tests.support.one_weight import sgd, warned_by
+from tests.support.optimizers import (
+    STEPS,
+    expected,
+    gathered,
+    loss_of,
+    make_model,
+    shift,
+    step,
+    vector,
+    wrapped,
+)
+
+pytestmark = harness.only_bluefog
+
+
+def taken_over(rank: int, world: int, is_dropped: bool) -> None:
+    """The second one averages alone, though the first one was not closed, or is not yet gone."""
+    import bluefog_pg
+
+    model = make_model()
+    shift(model, rank)
+    first: Any = bluefog_pg.DistributedOptimizer(sgd(model), model, topology="ring")
+    tally = first.tally
+    if is_dropped:
+        first = None
+    options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+    second: list[Any] = []
+
+    def wrap() -> None:
+        second.append(
+            bluefog_pg.DistributedOptimizer(sgd(model, **options), model, topology="ring")
+        )
+
+    assert warned_by(wrap, "another one has averaged these parameters") == 1
+    for number in range(STEPS):
+        step(model, second[0], rank, number)
+    second[0].close()
+    wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "ring")[rank]
+    off = (vector(model) - wanted).abs().max().item()
+    assert off < 1e-12, f"off by {off}"
+    assert tally.exchanges == 0, tally
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_the_last_optimizer_of_parameters_has_them(pool: harness.Pool, is_dropped: bool) -> None:
+    pool.run(taken_over, is_dropped)
+
+
+def dropped(rank: int, _world: int) -> None:
+    """An optimizer that nobody holds averages no more."""
+    import gc
+
+    model, optimizer = wrapped(rank, topology="full", communication="gradient_allreduce")
+    step(model, optimizer, rank)
+    del optimizer
+    gc.collect()
+    model.zero_grad()
+    loss_of(model, rank, 1).backward()
+    grads = gathered(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert grads.std(0).max() > 1e-3, "still averaged"
+
+
+def test_an_optimizer_that_is_dropped(pool: harness.Pool) -> None:
+    pool.run(dropped)

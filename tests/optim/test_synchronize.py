@@ -1,0 +1,106 @@
+"""Averages that synchronize() leaves for step(), and those that step() is told to skip."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
+
+from tests.support import harness
+from tests.support.one_weight import ONE, alike_weights, sgd
+from tests.support.optimizers import gathered, loss_of, vector, wrapped
+
+pytestmark = harness.only_bluefog
+
+
+class Tied(nn.Module):
+    """One Parameter in two places, and an RNN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.rnn = nn.Linear(3, 3), nn.Linear(3, 3), nn.GRU(3, 3)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.rnn(self.b(self.a(x)))[0]
+        return out
+
+
+def tied(rank: int, _world: int) -> list[bool]:
+    """A closure's passes, and gradients that it clips, count as the loop's would.
+
+    synchronize() leaves the averages, which step() does not form again.
+    """
+    import bluefog_pg
+
+    torch.manual_seed(rank)
+    model = Tied().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = bluefog_pg.DistributedOptimizer(optimizer, model, topology="full")
+
+    def run() -> Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 1, 3, dtype=torch.float64)).sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+        return loss
+
+    def is_at(wanted: Tensor) -> bool:
+        return (vector(model) - wanted).abs().max().item() < 1e-12
+
+    def update() -> Tensor:
+        return 0.1 * parameters_to_vector(param.grad for param in model.parameters())
+
+    start = gathered(vector(model))
+    loss = optimizer.step(run)
+    found = [isinstance(loss, Tensor), is_at(start.mean(0) - update())]
+    found.append(abs(update().norm().item() - 1e-4) < 1e-6)
+    start = gathered(vector(model))
+    run()
+    optimizer.synchronize()
+    found.append(is_at(start.mean(0)))
+    optimizer.step()
+    found.append(is_at(start.mean(0) - update()))
+    return [*found, model.b.weight is model.a.weight, start.std(0).max().item() > 1e-9]
+
+
+def test_tied_weights_and_closures(pool: harness.Pool) -> None:
+    assert pool.run(tied) == [[True] * 7] * 4
+
+
+def skipping(rank: int, _world: int) -> None:
+    """The average under way is finished first, and is not lost."""
+    model, optimizer = wrapped(rank, topology="full")
+    mean = gathered(vector(model)).mean(0)
+    loss_of(model, rank, 0).backward()
+    grad = torch.cat([p.grad.flatten() for p in model.parameters()])
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    optimizer.synchronize()
+    wanted = mean - 0.1 * (grad + 0.01 * mean)
+    off = (vector(model) - wanted).abs().max().item()
+    assert off < 1e-12, f"off by {off}"
+
+
+def test_skip_synchronize(pool: harness.Pool) -> None:
+    pool.run(skipping)
+
+
+def skipped(rank: int, _world: int) -> float:
+    """The update was made in backward(): a step that skips the average makes none."""
+    import bluefog_pg
+    from bluefog_pg import optim
+
+    model = alike_weights()
+    optimizer = bluefog_pg.DistributedOptimizer(
+        sgd(model, 0.5), model, order=optim.AdaptThenCombine(in_backward=True)
+    )
+    model(ONE).sum().backward()
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    optimizer.close()
+    return model.weight.item()
+
+
+def test_one_update_though_its_average_is_skipped(pool: harness.Pool) -> None:
+    assert pool.run(skipped) == [0.5] * 4
