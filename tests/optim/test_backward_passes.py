@@ -191,12 +191,12 @@ def test_a_step_before_gradients_are_averaged_is_warned_of(pool: harness.Pool) -
     assert pool.run(too_early, 2) == [0] * 4
 
 
-def in_patterns(rank: int, _world: int, pattern: str, options: dict[str, Any]) -> list[bool]:
-    """After each step (s), whether the ranks met; F is a forward and a backward pass."""
-    model, optimizer = wrapped(rank, topology="full", every=3, **options)
+def in_patterns(rank: int, _world: int, pattern: str, order: str, met: list[bool]) -> None:
+    """`met` says after which steps (s) ranks agree; F is a forward and a backward pass."""
+    model, optimizer = wrapped(rank, topology="full", every=3, order=order)
     for group in optimizer.param_groups:
         group["lr"] = group["weight_decay"] = 0.0
-    met = []
+    steps = enumerate(met)
     for act in pattern:
         if act == "F":
             loss_of(model, rank, 0).backward()
@@ -204,10 +204,12 @@ def in_patterns(rank: int, _world: int, pattern: str, options: dict[str, Any]) -
             optimizer.step()
             optimizer.zero_grad()
             x = gathered(vector(model))
-            met.append(bool((x.std(0) < 1e-9).all()))
+            number, has_met = next(steps)
+            apart = x.std(0)
+            assert (apart < 1e-9).all() == has_met, f"step {number}: {apart} apart"
             with torch.no_grad():
                 shift(model, rank)
-    return met
+    assert next(steps, None) is None, "fewer steps than foretold"
 
 
 @pytest.mark.parametrize("order", ["awc", "atc"])
@@ -221,7 +223,7 @@ def in_patterns(rank: int, _world: int, pattern: str, options: dict[str, Any]) -
     ],
 )
 def test_every_third_pass(pool: harness.Pool, order: str, pattern: str, met: list[bool]) -> None:
-    assert pool.run(in_patterns, pattern, {"order": order}) == [met] * 4
+    pool.run(in_patterns, pattern, order, met)
 
 
 def accumulated(rank: int, world: int) -> None:

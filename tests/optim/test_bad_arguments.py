@@ -185,33 +185,34 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
 }
 
 
-def refused(rank: int, _world: int, what: str) -> list[str]:
-    error = inrank.catch(REFUSED[what][0])
-    return [error.kind, error.text] if error else ["nothing"]
+def refused(_rank: int, _world: int, what: str) -> inrank.Raised | None:
+    return inrank.catch(REFUSED[what][0])
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused(pool: harness.Pool, what: str) -> None:
     _, kind, text = REFUSED[what]
     for found in pool.run(refused, what):
-        assert found[0] == kind
-        assert found[1].startswith("[bluefog]")
-        assert re.search(text, found[1]), found[1]
+        error = harness.raised(found, kind)
+        assert error.kind == kind, error
+        assert error.text.startswith("[bluefog]"), error
+        assert re.search(text, error.text), error
 
 
-def stays_plain(rank: int, _world: int) -> bool:
+def stays_plain(_rank: int, _world: int) -> None:
     """What was refused is as before."""
     model = nn.Linear(2, 2)
     optimizer, data = sgd(model), model.weight.data_ptr()
-    inrank.catch(wrap, optimizer, model, every=0)
-    return type(optimizer) is torch.optim.SGD and model.weight.data_ptr() == data
+    harness.raised(inrank.catch(wrap, optimizer, model, every=0), "ValueError")
+    assert type(optimizer) is torch.optim.SGD, type(optimizer)
+    assert model.weight.data_ptr() == data, "the weights moved"
 
 
 def test_what_was_refused_stays_plain(pool: harness.Pool) -> None:
-    assert pool.run(stays_plain) == [True] * 4
+    pool.run(stays_plain)
 
 
-def warned(rank: int, world: int) -> list[str]:
+def warned(_rank: int, world: int) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         plain(topology=nx.DiGraph([(0, 1), (1, 0), (2, 3), (3, 2)]))
@@ -223,19 +224,18 @@ def warned(rank: int, world: int) -> list[str]:
         optimizer = wrap(sgd(model), model)
         model(torch.ones(2))
         optimizer.step()
-    return [str(warning.message) for warning in caught]
+    apart, weights, directed, idle = (str(warning.message) for warning in caught)
+    assert "not strongly connected" in apart, apart
+    assert "sum to 2, not 1" in weights, weights
+    assert "ExactDiffusion needs symmetric weights" in directed, directed
+    assert "no gradients" in idle, idle
 
 
 def test_warned(pool: harness.Pool) -> None:
-    for found in pool.run(warned):
-        apart, weights, directed, idle = found
-        assert "not strongly connected" in apart
-        assert "sum to 2, not 1" in weights
-        assert "ExactDiffusion needs symmetric weights" in directed
-        assert "no gradients" in idle
+    pool.run(warned)
 
 
-def wrapped_too(_rank: int, _world: int, has_hook: bool) -> list[str]:
+def wrapped_too(_rank: int, _world: int, has_hook: bool) -> None:
     from bluefog_pg import ddp_hooks
 
     model = DistributedDataParallel(nn.Linear(2, 2))
@@ -248,13 +248,15 @@ def wrapped_too(_rank: int, _world: int, has_hook: bool) -> list[str]:
             model(torch.ones(2)).sum().backward()
             optimizer.step()
     optimizer.close()
-    return [f"{warning.filename}: {warning.message}" for warning in caught]
+    told = [f"{warning.filename}: {warning.message}" for warning in caught]
+    assert len(told) == (not has_hook), told
+    for text in told:
+        assert re.match(f"{__file__}: .* the model is a DistributedDataParallel", text), text
 
 
 def test_gradients_averaged_beside_are_warned_of(pool: harness.Pool) -> None:
-    assert pool.run(wrapped_too, True) == [[]] * 4
-    for (found,) in pool.run(wrapped_too, False):
-        assert re.match(f"{__file__}: .* the model is a DistributedDataParallel", found)
+    pool.run(wrapped_too, True)
+    pool.run(wrapped_too, False)
 
 
 def far_apart(rank: int, _world: int, communication: str, scale: float) -> int:
@@ -305,7 +307,7 @@ def test_ranks_that_begin_far_apart_are_warned(pool: harness.Pool) -> None:
     assert pool.run(far_apart, "gradient_allreduce", 0.01) == [1] * 4
 
 
-def misunderstood(rank: int, _world: int) -> list[str]:
+def misunderstood(rank: int, _world: int) -> list[inrank.Raised | None]:
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -321,23 +323,23 @@ def misunderstood(rank: int, _world: int) -> list[str]:
         lambda: wrapper(model, lambda _: sgd(nn.Linear(2, 2))),
         lambda: wrapper(DistributedDataParallel(model), lambda _: plain),
     ]
-    errors = [inrank.catch(call) for call in calls]
-    return [f"{error.kind} {error.text}" if error else "none" for error in errors]
+    return [inrank.catch(call) for call in calls]
 
 
 def test_what_newcomers_misunderstand(pool: harness.Pool) -> None:
     wanted = [
-        "ValueError .*ExactDiffusion.*make one: add",
-        r"ValueError .*such as bluefog_pg.optim.TopK\(0.01\)",
-        "ValueError .*ranks differ in topology: rank 0 has 'full', rank 1 'ring'",
-        "TypeError .*function that makes an optimizer of the anchors",
-        "TypeError .*SGD is a plain optimizer",
-        "ValueError .*optim_fn must make an optimizer of the parameters that it is given",
-        "TypeError .*is a DistributedDataParallel",
+        ("ValueError", "ExactDiffusion.*make one: add"),
+        ("ValueError", r"such as bluefog_pg.optim.TopK\(0.01\)"),
+        ("ValueError", "ranks differ in topology: rank 0 has 'full', rank 1 'ring'"),
+        ("TypeError", "function that makes an optimizer of the anchors"),
+        ("TypeError", "SGD is a plain optimizer"),
+        ("ValueError", "optim_fn must make an optimizer of the parameters that it is given"),
+        ("TypeError", "is a DistributedDataParallel"),
     ]
     for found in pool.run(misunderstood):
-        for text, pattern in zip(found, wanted, strict=True):
-            assert re.match(pattern, text), text
+        for error, (kind, pattern) in zip(found, wanted, strict=True):
+            assert harness.raised(error, kind).kind == kind, error
+            assert re.search(pattern, error.text), error
 
 
 def misspelt(rank: int, _world: int) -> None:
