@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tests.support import harness
 from tests.support.one_weight import sgd
-from tests.support.optimizers import STEPS, Ranks, gathered, matrices, step, vector, wrapped
+from tests.support.optimizers import STEPS, Reference, gathered, matrices, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
 
@@ -129,13 +129,13 @@ class HalfWay:
 def by_own_compressor(rank: int, world: int, order: str) -> None:
     compressor = HalfWay()
     model, optimizer = wrapped(rank, topology="ring", order=order, compression=compressor)
-    ranks = Ranks(world, "sgd")
+    reference = Reference(world, "sgd")
     share = (torch.eye(world, dtype=torch.float64) + next(matrices("ring", world))) / 2
     for number in range(STEPS):
         step(model, optimizer, rank, number)
-        ranks.differentiate(number)
-        ranks.combine(order, share)
-    off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+        reference.differentiate(number)
+        reference.combine(order, share)
+    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
     assert off < 1e-12, f"off by {off}"
     assert compressor.compressed == STEPS, f"compressed {compressor.compressed} times"
 

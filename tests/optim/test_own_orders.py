@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.support import harness, inrank
-from tests.support.optimizers import STEPS, Ranks, matrices, step, vector, wrapped
+from tests.support.optimizers import STEPS, Reference, matrices, step, vector, wrapped
 
 if TYPE_CHECKING:
     from bluefog_pg import optim
@@ -48,13 +48,13 @@ def by_own_order(rank: int, world: int) -> None:
     """Each average is a step of the schedule, and what it remembers goes with the state."""
     options = {"topology": "one-peer-exp2", "bucket_bytes": 200}
     model, optimizer = wrapped(rank, order=twice()(), **options)
-    ranks, averages = Ranks(world, "sgd"), matrices("one-peer-exp2", world)
+    reference, averages = Reference(world, "sgd"), matrices("one-peer-exp2", world)
     for number in range(STEPS):
         step(model, optimizer, rank, number)
-        ranks.differentiate(number)
-        ranks.update()
-        ranks.set(next(averages) @ next(averages) @ ranks.vectors())
-    off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+        reference.differentiate(number)
+        reference.update()
+        reference.set(next(averages) @ next(averages) @ reference.vectors())
+    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
     exchanges = optimizer.tally.exchanges
     other, resumed = wrapped(rank, order=twice()(), **options)
     resumed.load_state_dict(optimizer.state_dict())

@@ -14,7 +14,7 @@ from tests.support import harness
 from tests.support.optimizers import (
     OPTIMIZERS,
     STEPS,
-    Ranks,
+    Reference,
     gathered,
     loss_of,
     make_model,
@@ -56,8 +56,8 @@ def in_parts(rank: int, world: int, kind: str) -> None:
         bluefog_pg.DistributedOptimizer(optimizer, model, **options)
         for (_, optimizer), options in zip(halves(model), PARTS[kind], strict=True)
     ]
-    ranks = Ranks(world, "sgd")
-    parts = [halves(other) for other in ranks.models]
+    reference = Reference(world, "sgd")
+    parts = [halves(other) for other in reference.models]
     for number in range(STEPS):
         model.zero_grad()
         dist.barrier()
@@ -65,12 +65,12 @@ def in_parts(rank: int, world: int, kind: str) -> None:
         dist.barrier()
         for optimizer in optimizers:
             optimizer.step()
-        for other, of_rank in enumerate(ranks.models):
+        for other, of_rank in enumerate(reference.models):
             of_rank.zero_grad()
             loss_of(of_rank, other, number).backward()
         for half, options in enumerate(PARTS[kind]):
             combine(options, world, *zip(*(of_rank[half] for of_rank in parts), strict=True))
-    off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
     for optimizer in optimizers:
         optimizer.close()
     assert off < 1e-12, f"off by {off}"

@@ -16,7 +16,7 @@ from tests.support.operations import group_of_machines
 from tests.support.optimizers import (
     OPTIMIZERS,
     STEPS,
-    Ranks,
+    Reference,
     expected,
     gathered,
     lockstep,
@@ -145,7 +145,7 @@ def by_machines(rank: int, world: int, order: str) -> None:
     graph.add_weighted_edges_from(
         (source, to, of_means[to, source].item()) for source in range(2) for to in range(2)
     )
-    model, ranks = make_model(), Ranks(world, "sgd")
+    model, reference = make_model(), Reference(world, "sgd")
     shift(model, rank)
     with group_of_machines(2) as group:
         bluefog_pg.set_machine_topology(graph, True, group)
@@ -165,10 +165,10 @@ def by_machines(rank: int, world: int, order: str) -> None:
                 optimizer.dst_machine_weights = [1 - machine]
             step(model, optimizer, rank, number)
             share = torch.kron(of_means, torch.full((2, 2), 0.5, dtype=torch.float64))
-            ranks.differentiate(number)
-            ranks.combine(order, share)
+            reference.differentiate(number)
+            reference.combine(order, share)
         optimizer.close()
-    off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
     assert off < 1e-12, f"off by {off}"
 
 

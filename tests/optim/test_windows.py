@@ -13,7 +13,7 @@ from torch import nn
 from tests.support import harness, inrank
 from tests.support.optimizers import (
     STEPS,
-    Ranks,
+    Reference,
     lockstep,
     loss_of,
     matrices,
@@ -52,14 +52,14 @@ def interrupted(rank: int, world: int, communication: str) -> None:
     """All ranks average in place of step 3's windows, and parameters stay where they are."""
     model, optimizer = wrapped(rank, communication=communication, topology="ring", bucket_bytes=200)
     places = [param.data_ptr() for param in model.parameters()]
-    ranks = Ranks(world, "sgd")
+    reference = Reference(world, "sgd")
     for number in range(STEPS):
         if number in (3, 4):
             optimizer.communication = "allreduce" if number == 3 else communication
-        ranks.differentiate(number)
-        ranks.combine("awc", next(matrices("full" if number == 3 else "ring", world)))
+        reference.differentiate(number)
+        reference.combine("awc", next(matrices("full" if number == 3 else "ring", world)))
         lockstep(model, optimizer, rank, number)
-        off = (vector(model) - ranks.vectors()[rank]).abs().max().item()
+        off = (vector(model) - reference.vectors()[rank]).abs().max().item()
         assert off < 1e-12, f"step {number}: off by {off}"
     assert [param.data_ptr() for param in model.parameters()] == places, "parameters moved"
     optimizer.close()

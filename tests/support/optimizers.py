@@ -71,8 +71,8 @@ def matrices(topology: Any, world: int) -> Iterator[Tensor]:
         step += 1
 
 
-class Ranks:
-    """All ranks of the training, in this process."""
+class Reference:
+    """The same training of all ranks, computed in this process."""
 
     def __init__(self, world: int, kind: str) -> None:
         self.models = [make_model() for _ in range(world)]
@@ -119,18 +119,18 @@ def shift(model: nn.Module, rank: int) -> None:
 
 
 def expected(world: int, kind: str, communication: str, order: str, topology: Any) -> Tensor:
-    ranks = Ranks(world, kind)
+    reference = Reference(world, kind)
     averages = matrices("full" if communication == "allreduce" else topology, world)
     for step in range(STEPS):
-        ranks.differentiate(step)
+        reference.differentiate(step)
         if communication == "gradient_allreduce":
-            ranks.average_gradients()
-            ranks.update()
+            reference.average_gradients()
+            reference.update()
         elif communication == "empty":
-            ranks.update()
+            reference.update()
         else:
-            ranks.combine(order, next(averages))
-    return ranks.vectors()
+            reference.combine(order, next(averages))
+    return reference.vectors()
 
 
 def vector(model: nn.Module) -> Tensor:
