@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from tests.support import harness
 from tests.support.one_weight import sgd
-from tests.support.optimizers import STEPS, Reference, gathered, matrices, step, vector, wrapped
+from tests.support.optimizers import (
+    STEPS,
+    Reference,
+    assert_at,
+    gathered,
+    matrices,
+    step,
+    vector,
+    wrapped,
+)
 
 pytestmark = harness.only_bluefog
 
@@ -135,8 +144,7 @@ def by_own_compressor(rank: int, world: int, order: str) -> None:
         step(model, optimizer, rank, number)
         reference.differentiate(number)
         reference.combine(order, share)
-    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, reference.vectors()[rank])
     assert compressor.compressed == STEPS, f"compressed {compressor.compressed} times"
 
 
@@ -172,8 +180,7 @@ def where_routes_repeat(rank: int, world: int, kind: str) -> None:
             optimizer.step()
         ends.append(vector(model))
         optimizer.close()
-    off = (ends[0] - ends[1]).abs().max().item()
-    assert off < (1e-2 if kind == "bf16" else 1e-5), f"{ends}"
+    assert_at(model, ends[0], within=1e-2 if kind == "bf16" else 1e-5)
 
 
 @pytest.mark.parametrize("kind", ["all", "bf16"])
@@ -217,7 +224,7 @@ def too_large(rank: int, _world: int, kind: str) -> None:
         model.load_state_dict(good)
     train()
     optimizer.close()
-    assert (model.weight - 1.5).abs().max() < 1e-2, f"{model.weight.tolist()}, not 1.5"
+    assert_at(model, 1.5, within=1e-2)
 
 
 @pytest.mark.parametrize("kind", HUGE)

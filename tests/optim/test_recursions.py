@@ -17,6 +17,7 @@ from tests.support.optimizers import (
     OPTIMIZERS,
     STEPS,
     Reference,
+    assert_at,
     expected,
     gathered,
     lockstep,
@@ -45,16 +46,14 @@ def trained(rank: int, world: int, kind: str, options: dict[str, Any]) -> None:
     assert isinstance(optimizer, type(OPTIMIZERS[kind]([nn.Parameter()]))), type(optimizer)
     for number in range(STEPS):
         step(model, optimizer, rank, number)
-    want = expected(
+    wanted = expected(
         world,
         kind,
         options.get("communication", "neighbor_allreduce"),
         options.get("order", "awc"),
         options.get("topology"),
     )[rank]
-    got = parameters_to_vector(model.parameters()).detach()
-    off = (got - want).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, wanted)
 
 
 @pytest.mark.slow
@@ -168,8 +167,7 @@ def by_machines(rank: int, world: int, order: str) -> None:
             reference.differentiate(number)
             reference.combine(order, share)
         optimizer.close()
-    off = (vector(model) - reference.vectors()[rank]).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, reference.vectors()[rank])
 
 
 @pytest.mark.slow
@@ -208,8 +206,7 @@ def grouped(rank: int, world: int, order: str) -> None:
         )
         x = RECURSIONS[order](x, gradients(x, number), share, lr, memory)
         step(model, optimizer, rank, number)
-    off = (vector(model) - x[rank]).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, x[rank])
 
 
 @pytest.mark.slow
@@ -222,13 +219,14 @@ def test_groups_of_parameters(pool: harness.Pool, order: str) -> None:
 TOPOLOGIES = {2: "one-peer-exp2", 4: "full", 5: None}
 
 
-def is_tracked(optimizer: Any, grads: Tensor) -> bool:
+def assert_tracked(optimizer: Any, grads: Tensor) -> None:
     """The trackers' sum over ranks is that of this step's gradients."""
     remembered = optimizer.state_dict()["bluefog"]["memory"]
     trackers, own = (gathered(torch.cat(remembered[name])) for name in ("tracker", "gradient"))
-    is_sum = (trackers.sum(0) - own.sum(0)).abs().max().item() < 1e-12
-    is_of_step = abs(own.norm().item() - grads.norm().item()) < 1e-12
-    return is_sum and is_of_step
+    off = (trackers.sum(0) - own.sum(0)).abs().max().item()
+    assert off < 1e-12, f"trackers sum to {off} more or less than the gradients"
+    sizes = own.norm().item(), grads.norm().item()
+    assert abs(sizes[0] - sizes[1]) < 1e-12, f"gradients of norm {sizes[0]}, not {sizes[1]}"
 
 
 def turned(rank: int, world: int, order: str, what: str) -> None:
@@ -243,7 +241,6 @@ def turned(rank: int, world: int, order: str, what: str) -> None:
     )
     places = [param.data_ptr() for param in model.parameters()]
     x, memory, averages = gathered(vector(model)), Memory(), matrices("ring", world)
-    bad: list[str] = []
     for number in range(STEPS):
         own, share = gradients(x, number), next(averages)
         if what == "topology" and number in TOPOLOGIES:
@@ -259,15 +256,11 @@ def turned(rank: int, world: int, order: str, what: str) -> None:
         else:
             x = RECURSIONS[order](x, own, share, 0.05, memory)
         lockstep(model, optimizer, rank, number)
-        off = (vector(model) - x[rank]).abs().max().item()
-        if not off <= 1e-12:
-            bad.append(f"step {number}: off by {off}")
-        if order == "GradientTracking" and not is_tracked(optimizer, own):
-            bad.append(f"step {number}: trackers do not sum to the gradients")
-    if [param.data_ptr() for param in model.parameters()] != places:
-        bad.append("parameters moved")
+        assert_at(model, x[rank])
+        if order == "GradientTracking":
+            assert_tracked(optimizer, own)
+    assert [param.data_ptr() for param in model.parameters()] == places, "parameters moved"
     optimizer.close()
-    assert not bad, bad
 
 
 @pytest.mark.slow
@@ -319,8 +312,7 @@ def by_push_sum(rank: int, world: int) -> None:
         x = share @ (x - 0.1 * buffers)
         p = share @ p
         step(model, optimizer, rank, number)
-    off = (vector(model) - x[rank] / p[rank]).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, x[rank] / p[rank])
     assert p.std() > 0.1, p
 
 
@@ -337,8 +329,7 @@ def in_backward(rank: int, world: int) -> None:
     for number in range(STEPS):
         step(model, optimizer, rank, number)
     wanted = expected(world, "sgd", "neighbor_allreduce", "atc", "ring")[rank]
-    off = (vector(model) - wanted).abs().max().item()
-    assert off < 1e-12, f"off by {off}"
+    assert_at(model, wanted)
     loss_of(model, rank, 0).backward()
     moved = vector(model)
     twice = inrank.catch(lambda: loss_of(model, rank, 0).backward())

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support import harness, inrank
 from tests.support.one_weight import ONE, alike_weights, sgd
-from tests.support.optimizers import STEPS, expected, gathered, step, vector, wrapped
+from tests.support.optimizers import STEPS, assert_at, expected, gathered, step, vector, wrapped
 
 pytestmark = harness.only_bluefog
 
@@ -69,9 +69,8 @@ def half_said(rank: int, world: int) -> None:
     sent = bluefog_pg.stats()["bytes_sent"] - sent
     optimizer.close()
     wanted = expected(world, "sgd", "neighbor_allreduce", "awc", "one-peer-exp2")[rank]
-    off = (vector(model) - wanted).abs().max().item()
+    assert_at(model, wanted)
     size = 8 * vector(model).numel()
-    assert off < 1e-12, f"off by {off}"
     assert sent == STEPS * size, f"{sent} bytes were sent in {STEPS} steps of {size}"
 
 
@@ -135,11 +134,10 @@ def turned_between(rank: int, world: int) -> None:
     source, to = (rank + 1) % world, (rank - 1) % world
     optimizer.self_weight, optimizer.src_weights, optimizer.dst_weights = 0.25, {source: 0.75}, [to]
     step(model, optimizer, rank)
-    first = (vector(model) - 0.25 * start[rank] - 0.75 * start[source]).abs().max().item()
+    assert_at(model, 0.25 * start[rank] + 0.75 * start[source])
     optimizer.communication = "allreduce"
     step(model, optimizer, rank)
     spread = gathered(vector(model)).std(0).max().item()
-    assert first < 1e-12, f"off by {first}"
     assert spread < 1e-12, f"{spread} apart"
 
 

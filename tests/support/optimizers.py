@@ -137,6 +137,12 @@ def vector(model: nn.Module) -> Tensor:
     return parameters_to_vector(model.parameters()).detach().clone()
 
 
+def assert_at(model: nn.Module, wanted: Tensor | float, within: float = 1e-12) -> None:
+    """No parameter of the model is further than `within` from where it should be."""
+    off = (vector(model) - wanted).abs().max().item()
+    assert off <= within, f"off by {off}"
+
+
 def gathered(x: Tensor) -> Tensor:
     rows = [torch.empty_like(x) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, x)
@@ -185,6 +191,5 @@ def turned_within(rank: int, world: int, communication: str) -> None:
         optimizer.set_topology("full")
         optimizer.step()
         x = next(matrices(topology, world)) @ x
-        off = (vector(model) - x[rank]).abs().max().item()
-        assert off <= 1e-12, f"step {number}: off by {off}"
+        assert_at(model, x[rank])
     optimizer.close()
