@@ -155,7 +155,7 @@ def survived(rank: int, world: int) -> None:
     inrank.gate("dies")
     if rank == 2:
         os._exit(1)
-    time.sleep(0.5)  # until it has
+    inrank.gate("is dead")
     for group in optimizer.param_groups:
         group["lr"] = group["weight_decay"] = 0.0
     begun = time.monotonic()
@@ -185,4 +185,6 @@ def test_training_by_windows_goes_on_when_a_rank_dies() -> None:
         for rank in range(4):
             ranks.at("trains", rank)
         ranks.open("dies")
+        ranks.procs[2].wait(10 * harness.SLOW)
+        ranks.open("is dead")
         ranks.values(dead={2})
