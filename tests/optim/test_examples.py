@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.support.examples import EXAMPLES, OF_DIGITS, need_digits, run
+from tests.support.examples import EXAMPLES, OF_DIGITS, ROW, need_digits, run
 
 METHODS = ("exact_diffusion", "gradient_tracking", "push_diging")
 
@@ -40,6 +41,39 @@ def test_local_steps(communication: str) -> None:
     args = ("--communication", communication, "--epochs", "5", "--require-accuracy", "0.6")
     out = run("local_sgd.py", *args, modules=OF_DIGITS)
     assert len(re.findall(r"rank \d: \S+% after 5 exchanges", out)) == 4, out
+
+
+MODES = {
+    "hierarchical_neighbor_allreduce": (),
+    "allreduce": ("--order", "atc"),
+    "gradient_allreduce": (),
+    "win_put": ("--topology", "ring"),
+    "win_get": (),
+    "push_sum": (),
+    "empty": (),
+}
+
+
+@pytest.mark.slow
+def test_each_communication_of_the_digits(tmp_path: Path) -> None:
+    """Any of them keeps ranks nearer to each other than none does, and all ranks learn."""
+    need_digits()
+    distances = {}
+    for mode, args in MODES.items():
+        args = ("--mode", mode, "--epochs", "2", "--out", str(tmp_path), *args)
+        args = (*args, "--require-accuracy", "0.6")
+        out = run("train_digits.py", *args, ranks=2, modules=OF_DIGITS)
+        sent = [count.replace(",", "") for *_, count in ROW.findall(out)]
+        assert len(sent) == 2, out
+        if mode.startswith("win"):
+            assert sent == ["-", "-"], out
+        else:
+            assert all((int(count) < 10_000) == (mode == "empty") for count in sent), out
+        assert (tmp_path / f"train_digits_{mode}.png").exists(), out
+        distances[mode] = float(out.split("consensus distance ")[1].split()[0])
+    apart = distances.pop("empty")
+    assert distances.pop("gradient_allreduce") == 0
+    assert max(distances.values()) < apart / 2, distances
 
 
 def test_every_example_takes_a_device() -> None:

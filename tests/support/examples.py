@@ -20,8 +20,8 @@ def need_digits() -> None:
         pytest.importorskip(module)
 
 
-def run(example: str, *args: str, modules: tuple[str, ...] = ()) -> str:
-    """What its four ranks print."""
-    ran = run_on_ranks(EXAMPLES / example, *args, ranks=4, timeout=120, modules=modules)
+def run(example: str, *args: str, ranks: int = 4, modules: tuple[str, ...] = ()) -> str:
+    """What its ranks print."""
+    ran = run_on_ranks(EXAMPLES / example, *args, ranks=ranks, timeout=120, modules=modules)
     assert ran.code == 0, ran.out
     return ran.out
