@@ -76,47 +76,7 @@ def point_to_point() -> Calls:
     }
 
 
-def neighbours() -> Calls:
-    import bluefog_pg
-
-    rank = dist.get_rank()
-    source, target, far = (rank - 1) % 4, (rank + 1) % 4, (rank + 3) % 4
-    # Exponential-2 on four ranks: in-neighbours are rank-1 and rank-2; rank+1 is none.
-    stranger = (rank + 1) % 4
-
-    def call(x: Any = None, **kwargs: Any) -> Any:
-        return bluefog_pg.neighbor_allreduce(f(3) if x is None else x, **kwargs)
-
-    dynamic = {"self_weight": 0.5, "src_weights": {source: 0.5}}
-    nan, inf = float("nan"), float("inf")
-    return {
-        "only self_weight": lambda: call(self_weight=0.5),
-        "only src_weights": lambda: call(src_weights={source: 0.5}),
-        "dst without src": lambda: call(dst_weights=[target]),
-        "dst and self without src": lambda: call(self_weight=0.5, dst_weights=[target]),
-        "a stranger": lambda: call(self_weight=0.5, src_weights={stranger: 0.5}),
-        "oneself in src": lambda: call(self_weight=0.5, src_weights={rank: 0.5}),
-        "oneself in dst": lambda: call(**dynamic, dst_weights=[rank]),
-        "src rank 4": lambda: call(self_weight=0.5, src_weights={4: 1.0}, dst_weights=[]),
-        "src rank -1": lambda: call(self_weight=0.5, src_weights={-1: 1.0}, dst_weights=[]),
-        "dst rank 4": lambda: call(**dynamic, dst_weights={4: 1.0}),
-        "dst twice": lambda: call(**dynamic, dst_weights=[target, target]),
-        "self NaN": lambda: call(self_weight=nan, src_weights={source: 0.5}),
-        "src infinite": lambda: call(self_weight=0.5, src_weights={source: inf}),
-        "dst NaN": lambda: call(**dynamic, dst_weights={far: nan}),
-        "src a list": lambda: call(self_weight=0.5, src_weights=[source]),
-        "self a string": lambda: call(self_weight="half", src_weights={source: 0.5}),
-        "weight a string": lambda: call(self_weight=0.5, src_weights={source: "half"}),
-        "int32": lambda: call(f(3, dtype=torch.int32)),
-        "bool": lambda: call(f(3, dtype=torch.bool)),
-        "neighbour sparse": lambda: call(torch.eye(3).to_sparse()),
-        "neighbour meta": lambda: call(torch.ones(3, device="meta")),
-        "a list of numbers": lambda: call([3.0]),
-        "positional weight": lambda: bluefog_pg.neighbor_allreduce(f(3), 0.5),
-        "unknown keyword": lambda: call(neighbor_weights={source: 0.5}),
-    }
-
-
+KINDS = {"reductions": reductions, "gathers": gathers, "point_to_point": point_to_point}
 # name: the classes one of which it must be, and what the text must say (None: torch refuses first)
 V, T, R = "ValueError", "TypeError", "RuntimeError"
 EXPECTED: dict[str, dict[str, tuple[set[str], str | None]]] = {
@@ -156,32 +116,6 @@ EXPECTED: dict[str, dict[str, tuple[set[str], str | None]]] = {
         "send two": ({V, R, T}, r"\b2\b|one tensor"),
         "recv from 4": ({V, R}, r"\b4\b"),
     },
-    "neighbours": {
-        "only self_weight": ({V}, "src_weights"),
-        "only src_weights": ({V}, "self_weight"),
-        "dst without src": ({V}, "src_weights"),
-        "dst and self without src": ({V}, "src_weights"),
-        "a stranger": ({V}, "neighbo"),
-        "oneself in src": ({V}, "src"),
-        "oneself in dst": ({V}, "dst"),
-        "src rank 4": ({V}, r"\b4\b"),
-        "src rank -1": ({V}, "-1"),
-        "dst rank 4": ({V}, r"\b4\b"),
-        "dst twice": ({V}, "dst"),
-        "self NaN": ({V}, "(?i)nan|finite"),
-        "src infinite": ({V}, "(?i)inf|finite"),
-        "dst NaN": ({V}, "(?i)nan|finite"),
-        "src a list": ({V, T}, "src_weights"),
-        "self a string": ({V, T}, "self_weight|str"),
-        "weight a string": ({V, T}, None),
-        "int32": ({V, T}, "int32"),
-        "bool": ({V, T}, "bool"),
-        "neighbour sparse": ({V, R, T}, "(?i)sparse|layout"),
-        "neighbour meta": ({V, R}, "meta"),
-        "a list of numbers": ({V, T}, None),
-        "positional weight": ({T}, None),
-        "unknown keyword": ({T}, "neighbor_weights"),
-    },
 }
 # Refused before they reach the backend, by Python or by torch's dispatcher, which know no rank.
 UNRANKED = {
@@ -189,9 +123,6 @@ UNRANKED = {
     "broadcast sparse",
     "gather sparse",
     "send sparse",
-    "positional weight",
-    "unknown keyword",
-    "a list of tensors",
     "send nothing",
     "send two",
 }
@@ -199,28 +130,20 @@ UNRANKED = {
 
 def all_bad(rank: int, world: int, kind: str) -> dict[str, inrank.Raised | None]:
     """Each bad call is made by one rank alone; then all must still agree on what comes next."""
-    if kind == "neighbours":
-        import bluefog_pg
-
-        bluefog_pg.set_topology()
     errors: dict[str, inrank.Raised | None] = {}
     broken = []
-    for i, (name, call) in enumerate(globals()[kind]().items()):
+    for i, (name, call) in enumerate(KINDS[kind]().items()):
         if rank == i % world:
             errors[name] = inrank.catch(call)
         t = torch.full((5,), float(rank + i))
         dist.all_reduce(t)
         if not (t == sum(r + i for r in range(world))).all():
             broken.append(f"the group is broken after {name}: {t[0]}")
-        if kind == "neighbours":
-            x = bluefog_pg.neighbor_allreduce(torch.tensor([float(rank)])).item()
-            if abs(x - (rank + (rank - 1) % 4 + (rank - 2) % 4) / 3) > 1e-5:
-                broken.append(f"neighbor_allreduce is broken after {name}: {x}")
     assert not broken, broken
     return errors
 
 
-@pytest.mark.parametrize("kind", list(EXPECTED))
+@pytest.mark.parametrize("kind", KINDS)
 def test_bad_arguments(pool: harness.Pool, kind: str) -> None:
     told = pool.run(all_bad, kind)
     wrong = []

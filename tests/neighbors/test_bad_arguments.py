@@ -43,6 +43,7 @@ def test_bad_calls_are_refused_in_the_caller(told: list[Any], label: str) -> Non
     error = harness.raised(told[1][0][label], BAD[label][0])
     assert f" {label.split(',')[0]}" in error.text, error.text
     assert error.text.startswith("[bluefog] rank 1 (1/4 of group"), error.text
+    assert error.took() < harness.WITHIN, error.took()
 
 
 def test_who_takes_one_tensor_says_so_to_a_list(told: list[Any]) -> None:
@@ -103,6 +104,28 @@ def test_machines_that_cannot_average(pool: harness.Pool) -> None:
         for error in (alone, uneven):
             harness.raised(error, "ArgumentError", text="hierarchical_neighbor_allreduce")
             assert {"AssertionError", "ValueError"} <= set(error.kinds)
+
+
+def misspelled(rank: int, world: int) -> list[inrank.Raised | None]:
+    """Call as Python refuses at once, and then as it should be."""
+    import bluefog_pg
+
+    call, x = bluefog_pg.neighbor_allreduce, torch.tensor([float(rank)])
+    errors = [
+        inrank.catch(call, x, 0.5),
+        inrank.catch(call, x, neighbor_weights={(rank - 1) % world: 0.5}),
+    ]
+    bluefog_pg.set_topology()
+    mean = call(x).item()
+    assert mean == pytest.approx((rank + (rank - 1) % world + (rank - 2) % world) / 3)
+    return errors
+
+
+def test_weights_have_names_of_their_own(pool: harness.Pool) -> None:
+    for positional, unknown in pool.run(misspelled):
+        assert harness.raised(positional, "TypeError").took() < harness.WITHIN
+        error = harness.raised(unknown, "TypeError", text="neighbor_weights")
+        assert error.took() < harness.WITHIN
 
 
 def outcome(function: Any, *args: Any, **kwargs: Any) -> Any:
