@@ -423,7 +423,10 @@ def descendants(pid: int) -> set[int]:
 
 
 def raised(value: Any, kind: str, *, ranks: Iterable[int] | None = None, text: str = "") -> Raised:
-    """`value` is an error of class `kind` that blames `ranks` and follows the message grammar."""
+    """Assert that `value` is an error of class `kind` that blames `ranks` and says `text`.
+
+    Return it.
+    """
     assert isinstance(value, Raised), f"nothing raised: {value!r}"
     assert kind in value.kinds, f"{value.kind}: {value.text}"
     if ranks is not None:
