@@ -58,8 +58,6 @@ def at_most(seconds: float) -> float:
 
 HEARD = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
 WITHIN = at_most(1.0)  # what a test allows for that
-# What takes long or needs much memory runs only when asked for.
-FULL = os.environ.get("BLUEFOG_TEST_FULL") == "1"
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
 
 only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
