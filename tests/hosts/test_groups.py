@@ -170,7 +170,7 @@ def test_a_killed_rank_is_named_on_every_host(four: list[str], victim: int, host
 
 
 @pytest.mark.slow
-def test_a_host_that_falls_silent_is_given_up(four: list[str]) -> None:
+def test_a_host_that_falls_silent_is_given_up() -> None:
     with hosts.network(2) as pair, Ranks(4, hosts=pair) as ranks:
         ranks.start(lonely, world=4, store="s")
         ranks.at("up")
@@ -254,7 +254,7 @@ def asking(rank: int, world: int, where: list[Any]) -> inrank.Raised | None:
     return error
 
 
-def test_a_store_that_falls_silent(four: list[str]) -> None:
+def test_a_store_that_falls_silent() -> None:
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
         where = [hosts.address(pair[0]), harness.free_port()]
         ranks.start(asking, where)

@@ -105,11 +105,11 @@ class Net(nn.Module):
         return self.layers[2:](torch.tanh(h + self.call(h)))
 
 
-def learned(net: nn.Module, rank: int, steps: int = 3) -> tuple[list[Tensor], int]:
-    """Outputs, gradients and parameters of some steps; and the operations that they issued."""
+def learned(net: nn.Module, rank: int) -> tuple[list[Tensor], int]:
+    """Outputs, gradients and parameters of three steps; and the operations that they issued."""
     before = stack.operations()
     optimizer, told = torch.optim.SGD(net.parameters(), lr=0.1), []
-    for step in range(steps):
+    for step in range(3):
         x, y = stack.share(step, rank, RANKS)
         x.requires_grad_()
         optimizer.zero_grad()

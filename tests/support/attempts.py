@@ -125,8 +125,8 @@ class Attempt:
         if bad:
             self.wrong.append(f"{what} {bad}".strip())
 
-    def reduced(self, memory: Guarded, xs: Sequence[torch.Tensor], op: str = "") -> None:
-        bad = oracle.differs(memory.values(), *oracle.reduce(xs, op or self.case["op"]))
+    def reduced(self, memory: Guarded, xs: Sequence[torch.Tensor]) -> None:
+        bad = oracle.differs(memory.values(), *oracle.reduce(xs, self.case["op"]))
         if bad:
             self.wrong.append(bad)
 

@@ -169,7 +169,7 @@ class Ranks:
         """`hosts`: network namespaces, which the ranks fill one after the other; `modules`: what
         they have imported when they begin.
         """
-        self.n, self.signalled = n, dict[int, float]()
+        self.n = n
         self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.dir / "tmp").mkdir()
         self.procs: list[Fork] = []
@@ -269,20 +269,20 @@ class Ranks:
             raise RankFailure(self.story(f"rank {rank} failed", native=False))
         return self.outcomes[rank].value
 
-    def dismiss(self, rank: int, limit: float = 10) -> int:
+    def dismiss(self, rank: int) -> int:
         """Let one process end by itself; its exit code."""
         self.conns[rank].send(inrank.LEAVE)
-        return self.procs[rank].wait(limit * SLOW)
+        return self.procs[rank].wait(10 * SLOW)
 
-    def leave(self, limit: float = 10) -> dict[int, int]:
+    def leave(self) -> dict[int, int]:
         """Let the processes end by themselves; their exit codes."""
         self._dismiss_all(inrank.LEAVE)
-        end = time.monotonic() + limit * SLOW
+        end = time.monotonic() + 10 * SLOW
         try:
             return {r: p.wait(max(0.01, end - time.monotonic())) for r, p in enumerate(self.procs)}
         except subprocess.TimeoutExpired:
             alive = [r for r, p in enumerate(self.procs) if p.poll() is None]
-            raise Hang(self.story(f"ranks {alive} did not exit within {limit} s")) from None
+            raise Hang(self.story(f"ranks {alive} did not exit within 10 s")) from None
 
     def _dismiss_all(self, how: str | None) -> None:
         for conn in self.conns:
@@ -294,9 +294,9 @@ class Ranks:
     # -- faults ----------------------------------------------------------------------------------
     def send(self, rank: int, number: int) -> float:
         """Send it; the instant, on the clock that the ranks read too (CLOCK_MONOTONIC)."""
-        self.signalled[rank] = time.monotonic()
+        instant = time.monotonic()
         self.procs[rank].send_signal(number)
-        return self.signalled[rank]
+        return instant
 
     kill = functools.partialmethod(send, number=signal.SIGKILL)
     stop = functools.partialmethod(send, number=signal.SIGSTOP)
@@ -402,13 +402,16 @@ class Pool:
 
 
 def run_ranks(
-    body: Callable[..., Any], n: int, *args: Any, world: int | None = None, timeout: float = 60,
+    body: Callable[..., Any],
+    n: int,
+    *args: Any,
+    world: int | None = None,
     env: dict[str, str] | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Fresh processes for one body; raises with every rank's traceback unless all return."""
     with Ranks(n, env=env) as ranks:
         ranks.start(body, *args, world=n if world is None else world, store="store")
-        return [o.value for o in ranks.join(timeout)]
+        return [o.value for o in ranks.join()]
 
 
 def descendants(pid: int) -> set[int]:

@@ -13,7 +13,6 @@ import pytest
 from bluefog_pg import topology_util as tu
 
 RING = tu.RingGraph(4)
-UNLIKE = tu.RingGraph(3)
 NO_INTEGERS = (1.5, "3", b"3", True, None, [2], float("nan"))
 NO_NUMBERS = ("0.5", b"1", True, None, [2])
 HUGE = 2**70
