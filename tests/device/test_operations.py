@@ -21,7 +21,7 @@ Run = Callable[..., list[Any]]
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("kernels", ["own", "aten"])
 def test_averages(run: Run, world: int, kernels: str) -> None:
-    assert run(operations_on_device.averages, world, kernels=kernels) == [[]] * world
+    run(operations_on_device.averages, world, kernels=kernels)
 
 
 def test_other_operations_between_neighbours(run: Run, device: str) -> None:
@@ -37,7 +37,7 @@ def test_other_operations_between_neighbours(run: Run, device: str) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("world", [2, 4])
 def test_streams_keep_their_order_and_tensors_live_long_enough(run: Run, world: int) -> None:
-    assert run(operations_on_device.ordered, world) == [[]] * world
+    run(operations_on_device.ordered, world)
 
 
 def test_works(run: Run) -> None:
@@ -70,7 +70,7 @@ def test_training(run: Run, device: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("kernels", "by"), [("own", "MessageKernels"), ("aten", "Formulas")])
 def test_compression(run: Run, kernels: str, by: str) -> None:
-    assert run(as_on_cpu.compressed, 1, kernels=kernels) == [(by, [])]
+    run(as_on_cpu.compressed, 1, by, kernels=kernels)
 
 
 def test_calls_give_what_they_give_on_a_cpu(run: Run) -> None:

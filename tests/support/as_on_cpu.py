@@ -132,14 +132,15 @@ def everywhere(device: Any, rank: int, world: int) -> list[float]:
     return [apart(run(device.name, rank, world), run("cpu", rank, world)) for run in (called, kept)]
 
 
-def compressed(device: Any, _rank: int, _world: int) -> tuple[str, list[str]]:
-    """By what messages are formed, and which are not what they are on a CPU."""
+def compressed(device: Any, _rank: int, _world: int, expected: str) -> None:
+    """Messages are formed by `expected`, and are what they are on a CPU."""
     from bluefog_pg import optim
     from bluefog_pg.optim.compression import NAMED
     from bluefog_pg.optim.messages import forms_of
 
     makes = {**NAMED, "int8 of 3": lambda: optim.Int8(3), "top-k": lambda: optim.TopK(0.1)}
     by = type(forms_of(torch.empty(1, device=device.name))).__name__
+    assert by == expected, by
     bad = []
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         for n in (1, 7, 200):  # of distinct magnitudes: top-k's are one set
@@ -155,7 +156,7 @@ def compressed(device: Any, _rank: int, _world: int) -> tuple[str, list[str]]:
                 got = one.decompress(one.compress(there), there).cpu()
                 if got.dtype != dtype or (got.double() - want.double()).abs().max() > limit:
                     bad.append(f"{name}, {n} {dtype}")
-    return by, bad
+    assert not bad, bad
 
 
 def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, float]:
