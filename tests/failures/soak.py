@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import ctypes
 import os
 import random
 import shutil
@@ -39,7 +38,6 @@ from tests.support.stranded_ops import OPERATIONS
 
 WORLD = 4
 DEADLINE = 30.0  # seconds until a round hangs
-CLONE_NEWNET = 0x40000000
 Body = Callable[[int, int, float], float]  # rank, seed, limit
 
 
@@ -168,13 +166,6 @@ def live(rank: int, seed: int, limit: float, body: Body) -> None:
     meet_again(rank, victim)
 
 
-def enter(host: str) -> None:
-    """Make this process, which has one thread, one of that host."""
-    with open(f"/run/netns/{host}") as space:
-        if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), f"setns to {host}")
-
-
 def start(rank: int, seed: int, limit: float, body: Body, names: list[str]) -> int:
     parent, pid = os.getpid(), os.fork()
     if pid:
@@ -182,7 +173,7 @@ def start(rank: int, seed: int, limit: float, body: Body, names: list[str]) -> i
     inrank.die_with(parent)
     os.environ["RANK"] = str(rank)
     if names:
-        enter(names[rank])
+        hosts.enter(names[rank])
     error = inrank.catch(live, rank, seed, limit, body)
     if error:
         (inrank.directory() / f"bad.{rank}").write_text(f"{error.kind}: {error.text}")
