@@ -6,14 +6,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from tests.support import harness, hosts, on_device, simulated
+from tests.support import harness
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,37 +85,3 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
             break
         time.sleep(0.05)
     pytest.fail(f"left behind: files {left}, processes {sorted(children)}")
-
-
-def kernels_of(device: str, kernels: str) -> dict[str, str]:
-    if device == "cuda":
-        return {} if kernels == "own" else {"BLUEFOG_ACCELERATOR": "cuda:nccl:/nowhere"}
-    library = simulated.PLUGIN if kernels == "own" else "/nowhere"
-    return {"BLUEFOG_ACCELERATOR": f"simulated:simccl:{library}"}
-
-
-@pytest.fixture(scope="module", params=["simulated", "cuda"])
-def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    if request.param == "simulated":
-        simulated.build()  # before the ranks, of which each would
-    return str(request.param)
-
-
-@pytest.fixture
-def run(device: str) -> Callable[..., list[Any]]:
-    def on_ranks(
-        body: Callable[..., Any],
-        world: int,
-        *args: Any,
-        kernels: str = "own",
-        dead: Iterable[int] = (),
-        **env: str,
-    ) -> Any:
-        if env.get("BLUEFOG_TRANSPORT") == "mpi":
-            hosts.need_mpi()
-        env = kernels_of(device, kernels) | env
-        return on_device.run(body, device, world, *args, dead=dead, **env)
-
-    return on_ranks
