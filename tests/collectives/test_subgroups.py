@@ -226,3 +226,31 @@ def test_split_and_merge() -> None:
         [1, 2.0, [0, 2], 4.0],
         [1, 4.0, [1, 3], 4.0],
     ]
+
+
+def by_functions(rank: int, world: int) -> list[Any]:
+    """bluefog_pg.collectives of a group, in its numbers; ranks outside have no part."""
+    from bluefog_pg import collectives
+
+    group = dist.new_group([3, 1])
+    if rank not in (1, 3):
+        return []
+    x = torch.tensor([float(rank)])
+    work = collectives.allgather(x, group, async_op=True)
+    work.wait()
+    got = [
+        collectives.allreduce(x, group=group).item(),
+        collectives.broadcast(x, 1, group).item(),
+        collectives.allgather(x, group).tolist(),
+        work.result()[0].tolist(),
+        work.get_future().wait()[0].tolist(),
+        work.is_completed(),
+    ]
+    dist.destroy_process_group(group)
+    return got
+
+
+@harness.only_bluefog
+def test_functions_of_a_group(pool: harness.Pool) -> None:
+    of_both = [2.0, 3.0, [1.0, 3.0], [1.0, 3.0], [1.0, 3.0], True]
+    assert pool.run(by_functions) == [[], of_both, [], of_both]
