@@ -10,19 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
-import bluefog_pg
-from tests.support import inrank
-from tests.support.harness import Ranks
+from tests.support.forked import in_a_fork
 
 DEADLINE = 60  # seconds
 PACKAGE = Path(__file__).parents[2] / "python" / "bluefog_pg"
@@ -47,15 +42,6 @@ def check(code: str, **env: str) -> str:
     done = run(code, **env)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
-
-
-def in_a_fork(body: Callable[..., Any], *args: Any) -> Any:
-    """Run `body` where torch is imported and no group made; it must print nothing."""
-    with Ranks(1) as ranks:
-        ranks.start(body, *args)
-        value = ranks.values(20)[0]
-        assert ranks.output(0) == ""
-        return value
 
 
 @pytest.fixture
@@ -194,40 +180,3 @@ def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> Non
     (other_package / "_C.py").write_text("def shutdown_all(): print('shut down')\n")
     code = "from bluefog_pg._loader import load; assert load() is load()"
     assert check(code, PYTHONPATH=str(other_package.parent)) == "shut down\n"
-
-
-def init(**given: Any) -> None:
-    store = dist.HashStore()
-    dist.init_process_group("bluefog", store=store, rank=0, world_size=1, **given)
-
-
-def gives_options_of_gloo(_rank: int, _world: int) -> None:
-    error = inrank.catch(init, pg_options=dist.ProcessGroupGloo._Options())
-    needed = "must be bluefog_pg.ProcessGroupBluefog.Options or None, not torch"
-    assert error and "TypeError" in error.kinds and needed in error.text, error
-
-
-def test_options_of_another_backend_are_refused() -> None:
-    in_a_fork(gives_options_of_gloo)
-
-
-def gives_timeouts(_rank: int, _world: int, in_options: int | None, in_call: int | None) -> float:
-    options = bluefog_pg.ProcessGroupBluefog.Options()
-    if in_options:
-        options._timeout = timedelta(seconds=in_options)
-    init(pg_options=options, timeout=in_call and timedelta(seconds=in_call))
-    made = dist.group.WORLD._get_backend(torch.device("cpu")).options
-    assert made.global_ranks_in_group == [0], made.global_ranks_in_group
-    assert made is not options
-    dist.destroy_process_group()
-    return made._timeout.total_seconds()
-
-
-@pytest.mark.parametrize(
-    ("in_options", "in_call", "expected"),
-    [(None, None, 1800), (None, 7, 7), (5, None, 5), (5, 7, 7)],
-)
-def test_timeout_of_the_call_wins_over_the_options(
-    in_options: int | None, in_call: int | None, expected: int
-) -> None:
-    assert in_a_fork(gives_timeouts, in_options, in_call) == expected
