@@ -1,0 +1,19 @@
+#include "bootstrap/Roster.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace bluefog::testing {
+namespace {
+
+TEST(RosterTest, RecordsSurviveTheStore) {
+  const RankRecord mine = describeThisRank();
+  const RankRecord read = RankRecord::decode(mine.encode());
+  EXPECT_EQ(read.encode(), mine.encode());
+  EXPECT_EQ(read.pid, ::getpid());
+  EXPECT_NE(describeThisRank().socket, mine.socket);
+  EXPECT_NE(describeThisRank().secret, mine.secret);
+}
+
+}  // namespace
+}  // namespace bluefog::testing
