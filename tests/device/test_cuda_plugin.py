@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bluefog_pg._loader import load
+from tests.support.harness import ROOT
 
-ROOT = Path(__file__).parents[2]
 MODULE = Path(load().__file__ or "")
 SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libgcc_s.so",
           "libstdc++.so", "ld-linux")  # fmt: skip

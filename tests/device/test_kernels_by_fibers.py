@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import fibers
+from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parents[2]
 # What needs CUDA itself, or takes fibers hours.
 LEFT_OUT = "graph or blocks_take"
 

@@ -9,11 +9,10 @@ import pytest
 
 from tests.gpu import kernels
 from tests.gpu.ranks import DEVICE
-from tests.support import harness
-from tests.support.programs import run_script
+from tests.support.examples import EXAMPLES
+from tests.support.programs import TORCHRUN, run_script
 
 pytestmark = kernels.on_cuda
-EXAMPLES = harness.ROOT / "examples"
 # To NCCL each rank is on a host of its own.
 APART = 'export NCCL_HOSTID=$RANK; exec "$0" "$@"'
 CALLS = {
@@ -26,7 +25,7 @@ CALLS = {
 
 @pytest.mark.parametrize("example", CALLS)
 def test_examples(tmp_path: Path, example: str) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    torchrun = [*TORCHRUN, "--standalone", "--nproc-per-node=2"]
     program = [sys.executable, str(EXAMPLES / example), *CALLS[example].split(), "--device", DEVICE]
     command = [*torchrun, "--no-python", "bash", "-c", APART, *program]
     ran = run_script(command, env={"NCCL_SOCKET_IFNAME": "lo"}, cwd=tmp_path)

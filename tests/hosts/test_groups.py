@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +17,7 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
+from tests.support.programs import TORCHRUN
 
 pytestmark = harness.only_bluefog
 
@@ -374,7 +374,7 @@ def test_torchrun_on_two_hosts(four: list[str]) -> None:
         subprocess.Popen(
             [
                 *hosts.prefix(host),
-                *[sys.executable, "-m", "torch.distributed.run"],
+                *TORCHRUN,
                 *[*common, "--node-rank", str(i), "--master-addr", hosts.address(four[0])],
                 str(script),
             ],

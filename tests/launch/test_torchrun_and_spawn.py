@@ -10,10 +10,7 @@ import pytest
 from tests.support import harness
 from tests.support.harness import BACKEND, free_port
 from tests.support.launching import CHECK, assert_all_fine, write
-from tests.support.programs import finish_script, run_script, start_script
-
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-
+from tests.support.programs import TORCHRUN, finish_script, run_script, start_script
 
 INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
 SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import harness
-from tests.support.programs import run_script
+from tests.support.programs import TORCHRUN, run_script
 
 SCRIPT = Path(__file__).parents[1] / "support" / "scripts" / "elastic.py"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 LINE = re.compile(
     r"round (\d) rank (\d) began at (\d+) same (\w+) loss ([\d.e-]+) operations (\d+)"
 )
@@ -22,8 +20,9 @@ LINE = re.compile(
 @harness.only_bluefog  # gloo's second round meets the first one's keys in the store
 def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
     """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""
-    argv = [*TORCHRUN, "--nproc-per-node=3", "--max-restarts=2", str(SCRIPT), harness.BACKEND]
-    ran = run_script([*argv, str(tmp_path / "checkpoint")], timeout=150)
+    argv = [*TORCHRUN, "--standalone", "--nproc-per-node=3", "--max-restarts=2", str(SCRIPT)]
+    argv += [harness.BACKEND, str(tmp_path / "checkpoint")]
+    ran = run_script(argv, timeout=150)
     assert ran.code == 0, ran.out
     told = LINE.findall(ran.out)
     assert sorted(rank for _, rank, *_ in told) == ["0", "1", "2"], ran.out

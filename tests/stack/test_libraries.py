@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import harness
-from tests.support.programs import Ran, run_on_ranks, run_script
+from tests.support.programs import TORCHRUN, Ran, run_on_ranks, run_script
 
 SCRIPTS = Path(__file__).parents[1] / "support" / "scripts"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 LINE = re.compile(
     r"rank (\d) of 2 backend (\w+) ddp (\w+) losses (\[.*\]) operations (\d+)", re.MULTILINE
 )
@@ -61,4 +60,5 @@ def test_lightning(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_accelerate(tmp_path: Path) -> None:
     """Accumulation, clipping, gathered metrics, save_state and load_state; every loss is gloo's."""
-    compare("train_accelerate.py", TORCHRUN, "accelerate", tmp_path)
+    torchrun = [*TORCHRUN, "--standalone", "--nproc-per-node=2"]
+    compare("train_accelerate.py", torchrun, "accelerate", tmp_path)

@@ -1,7 +1,7 @@
 """Whole programs under a deadline: what users type, rather than functions shipped to ranks.
 
-run_script([sys.executable, "-m", "torch.distributed.run", ...])    what a user types
-run_on_ranks("examples/x.py", "--steps", "4", ranks=4)              the same, without the imports
+run_script([*TORCHRUN, "--standalone", "examples/x.py", ...])    what a user types
+run_on_ranks("examples/x.py", "--steps", "4", ranks=4)          the same, without the imports
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.harness import SLOW, Hang, Ranks, descendants, environment, stacks
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,15 +10,15 @@ import pytest
 import torch
 
 from tests.support.examples import EXAMPLES, OF_DIGITS, ROW, need_digits
-from tests.support.programs import Ran, run_on_ranks, run_script
+from tests.support.programs import TORCHRUN, Ran, run_on_ranks, run_script
 
 need_digits()
 EXAMPLE = EXAMPLES / "train_digits.py"
 
 
 def by_torchrun(*args: str) -> Ran:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return run_script([*torchrun, "--nproc-per-node=2", str(EXAMPLE), *args], timeout=120)
+    torchrun = [*TORCHRUN, "--standalone", "--nproc-per-node=2"]
+    return run_script([*torchrun, str(EXAMPLE), *args], timeout=120)
 
 
 def on_ranks(*args: str, ranks: int = 2) -> Ran:
