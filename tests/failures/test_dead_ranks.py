@@ -88,7 +88,7 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
 def test_kills_at_random_instants(what: tuple[str, ...]) -> None:
     soak = [sys.executable, "-m", "tests.failures.soak", *what]
     done = subprocess.run(
-        [*soak, "--rounds", "12", "--limit", str(WITHIN)],
+        [*soak, "--rounds", "8", "--limit", str(WITHIN)],
         env=harness.environment(),
         capture_output=True,
         text=True,

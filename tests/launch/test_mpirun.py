@@ -72,7 +72,7 @@ def mpirun_on(names: list[str], folder: Path, script: str, *options: str) -> Ran
     return run_script([*hosts.prefix(names[0]), *named])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_mpirun_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     spread = (
         "assert os.environ['LOCAL_WORLD_SIZE'] == '2'\n"
@@ -154,7 +154,7 @@ if __name__ == "__main__":
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_spawn_on_two_hosts(two: list[str], tmp_path: Path) -> None:
     env = {"MASTER_ADDR": hosts.address(two[0]), "MASTER_PORT": "29431", "WORLD_SIZE": "4"}
     script = write(tmp_path, SPAWN)

@@ -38,7 +38,7 @@ def test_two_agents_on_one_host(tmp_path: Path) -> None:
     assert_all_fine(told[0].out + told[1].out, 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_jobs_at_once(tmp_path: Path) -> None:
     script = write(tmp_path, INIT + "for _ in range(5): check()\ndist.destroy_process_group()\n")
     command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", script]

@@ -133,7 +133,7 @@ def test_diffusion_ends_nearer_than_consensus(pool: harness.Pool) -> None:
     assert error(pool, "atc", 0.1, 200) < error(pool, "awc", 0.1, 200)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_momentum_magnifies_the_bias_of_diffusion_and_not_of_decentlam(pool: harness.Pool) -> None:
     plain = error(pool, "atc", 0.02, 1000)
     assert error(pool, "atc", 0.02, 300, momentum=0.9) > 5 * plain

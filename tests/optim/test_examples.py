@@ -28,7 +28,7 @@ def test_resource_allocation(method: str) -> None:
     assert out.count("off by") == 4, out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_language_model() -> None:
     out = run("language_model.py", "--steps", "50", "--require-loss", "3.2")
     assert re.search(r"50: mean loss \S+, \S+ apart, [\d,]+ B a step", out), out
@@ -54,7 +54,7 @@ MODES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_communication_of_the_digits(tmp_path: Path) -> None:
     """Any of them keeps ranks nearer to each other than none does, and all ranks learn."""
     need_digits()

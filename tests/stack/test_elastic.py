@@ -16,7 +16,7 @@ LINE = re.compile(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @harness.only_bluefog  # gloo's second round meets the first one's keys in the store
 def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
     """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""

@@ -40,7 +40,7 @@ follow_imports = skip
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_stub_agrees_with_the_module_when_checked_by_stubtest(tmp_path: Path) -> None:
     allowed, config = tmp_path / "allowed", tmp_path / "mypy.ini"
     allowed.write_text(PYBIND11)
