@@ -9,9 +9,14 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import harness
+
+# Other tests run beside an example, which then takes longer than hypothesis allows by default.
+hypothesis.settings.register_profile("beside others", deadline=None)
+hypothesis.settings.load_profile("beside others")
 
 
 def pytest_configure(config: pytest.Config) -> None:
