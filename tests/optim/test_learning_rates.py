@@ -15,7 +15,6 @@ from tests.support.optimizers import (
     gathered,
     loss_of,
     make_model,
-    shift,
     step,
     vector,
     wrapped,
@@ -28,8 +27,7 @@ def scheduled(rank: int, _world: int, before: bool) -> None:
     """A scheduler, made before or after, changes what the optimizer uses, and does not warn."""
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     plain = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, 0.1) if before else None
     optimizer = bluefog_pg.DistributedOptimizer(plain, model, topology="full")

@@ -16,7 +16,6 @@ from tests.support.optimizers import (
     gathered,
     loss_of,
     make_model,
-    shift,
     step,
     wrapped,
 )
@@ -28,8 +27,7 @@ def taken_over(rank: int, world: int, is_dropped: bool) -> None:
     """The second one averages alone, though the first one was not closed, or is not yet gone."""
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     first: Any = bluefog_pg.DistributedOptimizer(sgd(model), model, topology="ring")
     tally = first.tally
     if is_dropped:

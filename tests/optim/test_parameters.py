@@ -50,8 +50,7 @@ def in_parts(rank: int, world: int, kind: str) -> None:
     """SGD trains the first layer, and Adam the others."""
     import bluefog_pg
 
-    model: Any = make_model()
-    shift(model, rank)
+    model: Any = make_model(rank)
     optimizers = [
         bluefog_pg.DistributedOptimizer(optimizer, model, **options)
         for (_, optimizer), options in zip(halves(model), PARTS[kind], strict=True)
@@ -140,8 +139,7 @@ def converted(rank: int, _world: int) -> None:
     """Frozen, thawed, converted and added parameters; those of another memory."""
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     frozen, head = model[0].weight, nn.Linear(1, 1).double()
     frozen.requires_grad_(False)
     with torch.no_grad():

@@ -25,7 +25,6 @@ from tests.support.optimizers import (
     make_model,
     matrices,
     order_named,
-    shift,
     step,
     turned_within,
     vector,
@@ -38,8 +37,7 @@ pytestmark = harness.only_bluefog
 def trained(rank: int, world: int, kind: str, options: dict[str, Any]) -> None:
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     plain = OPTIMIZERS[kind](model.parameters())
     optimizer = bluefog_pg.DistributedOptimizer(plain, model, **options)
     assert optimizer is plain, optimizer
@@ -144,8 +142,7 @@ def by_machines(rank: int, world: int, order: str) -> None:
     graph.add_weighted_edges_from(
         (source, to, of_means[to, source].item()) for source in range(2) for to in range(2)
     )
-    model, reference = make_model(), Reference(world, "sgd")
-    shift(model, rank)
+    model, reference = make_model(rank), Reference(world, "sgd")
     with group_of_machines(2) as group:
         bluefog_pg.set_machine_topology(graph, True, group)
         optimizer = bluefog_pg.DistributedOptimizer(
@@ -180,8 +177,7 @@ def grouped(rank: int, world: int, order: str) -> None:
     """The second group's learning rate is lower, and falls; groups share buckets."""
     import bluefog_pg
 
-    model: Any = make_model()
-    shift(model, rank)
+    model: Any = make_model(rank)
     groups = [
         {"params": [*model[0].parameters(), model[4].bias], "lr": 0.1},
         {"params": [*model[2].parameters(), model[4].weight], "lr": 0.03},
@@ -233,8 +229,7 @@ def turned(rank: int, world: int, order: str, what: str) -> None:
     """The recursion goes on, with another W, and parameters stay where they are."""
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9 * (order == "DecentLaM"))
     optimizer = bluefog_pg.DistributedOptimizer(
         sgd, model, order=order_named(order), topology="ring", bucket_bytes=200

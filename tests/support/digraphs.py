@@ -18,7 +18,6 @@ MODES = ("uniform", "weighted", "explicit", "subset", "dynamic")
 weights = st.floats(-2, 2, allow_nan=False).map(lambda w: round(w, 3))
 relaxed = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

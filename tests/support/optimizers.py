@@ -33,15 +33,25 @@ OPTIMIZERS = {
 }
 
 
-def make_model() -> nn.Module:
+def shift(model: nn.Module, rank: int) -> None:
+    """Move the parameters by an amount of the rank's own."""
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(0.1 * rank)
+
+
+def make_model(rank: int = 0) -> nn.Module:
+    """Ranks begin at different places."""
     torch.manual_seed(0)
-    return nn.Sequential(
+    model = nn.Sequential(
         nn.Conv2d(1, 3, 3).to(memory_format=torch.channels_last),  # dense, not contiguous
         nn.Flatten(),
         nn.Linear(12, 4),
         nn.Tanh(),
         nn.Linear(4, 1),
     ).double()
+    shift(model, rank)
+    return model
 
 
 def loss_of(model: nn.Module, rank: int, step: int) -> Tensor:
@@ -75,9 +85,7 @@ class Reference:
     """The same training of all ranks, computed in this process."""
 
     def __init__(self, world: int, kind: str) -> None:
-        self.models = [make_model() for _ in range(world)]
-        for rank, model in enumerate(self.models):
-            shift(model, rank)
+        self.models = [make_model(rank) for rank in range(world)]
         self.optimizers = [OPTIMIZERS[kind](model.parameters()) for model in self.models]
 
     def vectors(self) -> Tensor:
@@ -111,13 +119,6 @@ class Reference:
                 param.grad.copy_(mean)
 
 
-def shift(model: nn.Module, rank: int) -> None:
-    """Ranks begin at different places."""
-    with torch.no_grad():
-        for param in model.parameters():
-            param.add_(0.1 * rank)
-
-
 def expected(world: int, kind: str, communication: str, order: str, topology: Any) -> Tensor:
     reference = Reference(world, kind)
     averages = matrices("full" if communication == "allreduce" else topology, world)
@@ -138,9 +139,9 @@ def vector(model: nn.Module) -> Tensor:
 
 
 def assert_at(model: nn.Module, wanted: Tensor | float, within: float = 1e-12) -> None:
-    """No parameter of the model is further than `within` from where it should be."""
+    """Each parameter of the model is nearer than `within` to where it should be."""
     off = (vector(model) - wanted).abs().max().item()
-    assert off <= within, f"off by {off}"
+    assert off < within, f"off by {off}"
 
 
 def gathered(x: Tensor) -> Tensor:
@@ -152,8 +153,7 @@ def gathered(x: Tensor) -> Tensor:
 def wrapped(rank: int, kind: str = "sgd", **options: Any) -> tuple[nn.Module, Any]:
     import bluefog_pg
 
-    model = make_model()
-    shift(model, rank)
+    model = make_model(rank)
     optimizer = OPTIMIZERS[kind](model.parameters())
     return model, bluefog_pg.DistributedOptimizer(optimizer, model, **options)
 
