@@ -29,7 +29,7 @@ import pytest
 from tests.support import hosts as network
 from tests.support import inrank, simulated
 from tests.support.fork_server import Fork, Parent
-from tests.support.inrank import Raised, Task
+from tests.support.inrank import SLOW, Raised, Task
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,8 +42,6 @@ TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
 ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
 # "simulated" or "cuda": tensors for which tests name no device lie there.
 DEVICE = os.environ.get("BLUEFOG_TEST_DEVICE", "")
-# Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
-SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 # Tests that run side by side share the cores, so what a test expects at most is stretched further
 # there. The tests marked `alone` hold the library to what it promises.
 STRETCH = float(
