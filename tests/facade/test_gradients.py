@@ -29,7 +29,7 @@ def adjoint(rank: int, world: int, dtype: torch.dtype) -> None:
     def at(tensors: list[Tensor], scale: float = 1.0) -> Tensor:
         return sum(tensors[1:], tensors[0]) * scale
 
-    # What goes in on each rank, what comes out, the operation, its transpose.
+    # Each case lists the inputs of the ranks, the outputs, the operation, and its transpose.
     cases: dict[str, tuple[Any, Any, Callable[[Tensor], Tensor], Callable[[Any], Tensor]]] = {
         "mean": (like, like, bf.allreduce, lambda cs: at(cs, share)),
         "sum": (like, like, lambda x: bf.allreduce(x, False), at),
@@ -70,7 +70,7 @@ def test_gradients(pool: harness.Pool, world: int, dtype: torch.dtype) -> None:
 
 
 def without(rank: int, world: int) -> None:
-    """What is not differentiable is not: no_grad, nonblocking, in place."""
+    """No gradient goes through calls under no_grad, nonblocking ones, or those in place."""
     import bluefog_pg.torch as bf
 
     x = torch.ones(2, requires_grad=True)

@@ -1,4 +1,4 @@
-"""What init_process_group takes for bluefog: pg_options and timeouts."""
+"""init_process_group takes pg_options and timeouts for bluefog."""
 
 from __future__ import annotations
 

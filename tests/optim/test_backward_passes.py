@@ -60,7 +60,7 @@ def failed(rank: int, _world: int, kind: str, is_eval: bool) -> None:
 
     model, options = Failing(rank).train(not is_eval), FAILING[kind]
     if kind == "wrapper":
-        # What its last update makes different is averaged with the next one: so the rate is 0.
+        # The wrapper averages an update in the next pass, so a last one would leave ranks apart.
         trained: Any = bluefog_pg.DecentralizedDataParallel(
             model,
             lambda named: torch.optim.SGD([p for _, p in named], lr=0.0),

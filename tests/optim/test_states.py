@@ -121,7 +121,7 @@ def test_checkpoints(pool: harness.Pool) -> None:
 
 
 def resumed(rank: int, _world: int, order: str) -> None:
-    """What the algorithm remembers is resumed, too; the plain optimizer takes the rest."""
+    """A resumed algorithm has its memory, too; the plain optimizer takes the rest."""
     from bluefog_pg import optim
 
     model, optimizer = wrapped(rank, order=getattr(optim, order)())

@@ -25,7 +25,7 @@ def need_digits() -> None:
 
 
 def run(example: str, *args: str, ranks: int = 4, modules: tuple[str, ...] = ()) -> str:
-    """What its ranks print."""
+    """Run an example on ranks, and return what they print."""
     ran = run_on_ranks(EXAMPLES / example, *args, ranks=ranks, timeout=120, modules=modules)
     assert ran.code == 0, ran.out
     return ran.out

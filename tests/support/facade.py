@@ -1,4 +1,4 @@
-"""What ranks give to bluefog_pg.torch's operations."""
+"""Inputs that ranks give to bluefog_pg.torch's operations."""
 
 from __future__ import annotations
 
