@@ -39,15 +39,16 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging;
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
 test: dev test-cpp ## Run the tests: ten minutes on two idle cores
-	$(BESIDE) -m 'not alone and not thorough'
-	$(PYTEST) -m 'alone and not thorough'
+	$(BESIDE) -m 'not alone $(UNLESS)'
+	$(PYTEST) -m 'alone $(UNLESS)'
+UNLESS = and not thorough
 
 test-fast: dev ## Run a few tests of every room: three minutes
 	$(BESIDE) -m 'not alone and not slow and not thorough'
 
+# Its prerequisite has no exception either.
+test-all: UNLESS =
 test-all: test ## Run the tests, those of the simulated accelerator, and what also runs over MPI or gloo
-	$(BESIDE) -m 'thorough and not alone'
-	$(PYTEST) -m 'thorough and alone'
 	BLUEFOG_ACCELERATOR=cpu:gloo $(BESIDE) -m gloo
 	BLUEFOG_TEST_DEVICE=simulated $(BESIDE) -m device
 	BLUEFOG_TRANSPORT=mpi $(BESIDE) -m mpi
