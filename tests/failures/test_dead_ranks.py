@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, inrank
@@ -110,6 +109,8 @@ def looping(rank: int, world: int) -> inrank.Raised | None:
 
 
 def training(rank: int, world: int, wrap: str) -> inrank.Raised | None:
+    from torch.distributed.fsdp import fully_shard
+
     net = torch.nn.Linear(64, 64)
     model = DistributedDataParallel(net) if wrap == "DDP" else fully_shard(net)
     model(torch.ones(8, 64)).sum().backward()

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import stack
@@ -15,26 +13,20 @@ from tests.support import stack
 STEPS = 20
 
 
-def ddp(net: nn.Sequential, _device: str, _world: int) -> nn.Module:
+def ddp(net: nn.Sequential, _device: str) -> nn.Module:
     return DistributedDataParallel(net)
 
 
-def fsdp2(net: nn.Sequential, device: str, world: int) -> nn.Module:
-    mesh = init_device_mesh(device, (world,))
-    for layer in net:
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    return net
-
-
-WRAPS: dict[str, Callable[[nn.Sequential, str, int], nn.Module]] = {"ddp": ddp, "fsdp2": fsdp2}
+WRAPS: dict[str, Callable[[nn.Sequential, str], nn.Module]] = {
+    "ddp": ddp,
+    "fsdp2": stack.fully_sharded,
+}
 
 
 def trained(rank: int, world: int, name: str, device: str) -> tuple[list[float], list[float]]:
     """All parameters in the end, and the losses."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    net = WRAPS[name](stack.mlp().to(device), device, world)
+    net = WRAPS[name](stack.mlp().to(device), device)
     optimizer, losses = stack.momentum(net), list[float]()
     for step in range(STEPS):
         x, y = stack.share(step, rank, world)

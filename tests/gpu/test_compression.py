@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from bluefog_pg.optim.compression import Cast, Int8, TopK
 from tests.gpu import kernels
 from tests.gpu.kernels import DEVICE, FLOATS, misaligned, same_bits
 
@@ -16,6 +17,11 @@ pytestmark = kernels.on_cuda
 RAGGED = (1, 7, 255, 256, 1003, 40_001)
 LARGE = 9_000_011  # each chunk of the device has several tiles
 HALVES = (torch.float16, torch.bfloat16)
+
+
+def compression() -> Any:
+    """It imports torch._dynamo: too slow for a process that only collects tests."""
+    return importlib.import_module("bluefog_pg.optim.compression")
 
 
 def values(dtype: torch.dtype, n: int) -> Tensor:
@@ -58,13 +64,13 @@ def test_cast_saturates(source: torch.dtype, dtype: torch.dtype) -> None:
 def test_cast_makes_the_compressors_message(source: torch.dtype, dtype: torch.dtype) -> None:
     x = values(source, 1003)
     message = kernels.kernels().converted(x.to(DEVICE), dtype).view(torch.uint8)
-    assert same_bits(message, Cast(dtype).compress(x))
+    assert same_bits(message, compression().Cast(dtype).compress(x))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("block", [1, 3, 8, 100, 256, 4096, 4104, 5001])
 def test_int8(dtype: torch.dtype, block: int) -> None:
-    api, compressor = kernels.kernels(), Int8(block)
+    api, compressor = kernels.kernels(), compression().Int8(block)
     for n in RAGGED:
         x = values(dtype, n)
         x[n // 3 : n // 2] = 0
@@ -81,13 +87,17 @@ def test_int8(dtype: torch.dtype, block: int) -> None:
 def test_int8_of_what_is_almost_nothing() -> None:
     x = torch.full((512,), 1e-44)
     x[256:] = 3e-38
-    assert same_bits(kernels.kernels().quantized(x.to(DEVICE), 256), Int8().compress(x))
+    assert same_bits(
+        kernels.kernels().quantized(x.to(DEVICE), 256), compression().Int8().compress(x)
+    )
 
 
 def test_int8_rounds_halves_to_even() -> None:
     x = torch.arange(-127, 128) / 2
     x[0] = 127.0
-    assert same_bits(kernels.kernels().quantized(x.to(DEVICE), 255), Int8(255).compress(x))
+    assert same_bits(
+        kernels.kernels().quantized(x.to(DEVICE), 255), compression().Int8(255).compress(x)
+    )
 
 
 def chosen_of(x: Tensor) -> Callable[[int], Tensor]:
@@ -116,7 +126,7 @@ def test_top_k(dtype: torch.dtype) -> None:
             message, want = api.largest(x.to(DEVICE), k), chosen(k)
             assert same_bits(message, want)
             assert same_bits(api.largest(misaligned(x), k), want)
-            sparse = TopK(1.0).decompress(want, x)
+            sparse = compression().TopK(1.0).decompress(want, x)
             assert same_bits(api.scattered(message, x.to(DEVICE)), sparse)
 
 
@@ -144,7 +154,7 @@ def test_top_k_as_the_compressor(dtype: torch.dtype) -> None:
     n = 200
     x = ((torch.randperm(n, generator=torch.Generator().manual_seed(1)) + 1) / 4).to(dtype)
     x[::2] *= -1
-    compressor = TopK(0.1)
+    compressor = compression().TopK(0.1)
     want = compressor.decompress(compressor.compress(x), x)
     message = kernels.kernels().largest(x.to(DEVICE), 20)
     assert same_bits(compressor.decompress(message.cpu(), x), want)
@@ -173,6 +183,8 @@ def test_in_a_graph() -> None:
     here = x.cpu()
     want = chosen_of(here)(400)
     assert same_bits(largest, want)
-    assert same_bits(sparse, TopK(1.0).decompress(want, here))
-    assert same_bits(rounded, Int8().decompress(Int8().compress(here), here))
+    assert same_bits(sparse, compression().TopK(1.0).decompress(want, here))
+    assert same_bits(
+        rounded, compression().Int8().decompress(compression().Int8().compress(here), here)
+    )
     assert same_bits(half, here.half())

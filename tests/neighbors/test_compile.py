@@ -9,7 +9,6 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-import torch._dynamo
 from torch import Tensor, nn
 
 from tests.support import harness, inrank, oracle, stack
@@ -181,6 +180,8 @@ def test_weights_of_lists(pool: harness.Pool) -> None:
 
 
 def compiled(rank: int, world: int, name: str, dynamic: bool) -> list[Any]:
+    import torch._dynamo
+
     torch._dynamo.reset()
     with ready_group() as group:
         form, _ = forms(rank, group)[name]
@@ -210,6 +211,8 @@ def test_compiled_for_any_size(pool: harness.Pool, name: str) -> None:
 
 def on_another_topology(rank: int, world: int) -> None:
     """A function compiled on one topology runs, forward and backward, on that of its call."""
+    import torch._dynamo
+
     import bluefog_pg
 
     torch._dynamo.reset()
@@ -236,6 +239,8 @@ def test_compiled_runs_on_the_topology_of_its_call(pool: harness.Pool) -> None:
 
 def uncalled(rank: int, world: int) -> list[int]:
     """Operations of a function whose first result is not used, and whose others are alike."""
+    import torch._dynamo
+
     import bluefog_pg
 
     bluefog_pg.set_topology()

@@ -9,13 +9,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
-    PostLocalSGDState,
-    post_localSGD_hook,
-)
-from torch.distributed.algorithms.join import Join
-from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
-from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, stack
@@ -64,6 +57,13 @@ LOCAL_FROM, PERIOD = 4, 3
 
 
 def post_local(rank: int, world: int) -> Told:
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
+        PostLocalSGDState,
+        post_localSGD_hook,
+    )
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
     before = stack.operations()
     pair, _ = dist.new_subgroups(2)
     net = DistributedDataParallel(stack.mlp())
@@ -118,6 +118,8 @@ def batches_of(rank: int) -> int:
 
 
 def joined(rank: int, world: int) -> Told:
+    from torch.distributed.algorithms.join import Join
+
     before = stack.operations()
     net = DistributedDataParallel(stack.mlp())
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)

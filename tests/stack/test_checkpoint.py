@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from tests.support import harness, stack
 
@@ -31,14 +27,11 @@ class Trainer:
     """FSDP2 with the two moments of Adam; `seed` decides the parameters before any load."""
 
     def __init__(self, seed: int) -> None:
-        self.net = stack.mlp(23)
+        net = stack.mlp(23)
         with torch.no_grad():
-            for p in self.net.parameters():
+            for p in net.parameters():
                 p.mul_(seed)
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for layer in (m for m in self.net if isinstance(m, nn.Linear)):
-            fully_shard(layer, mesh=mesh)
-        fully_shard(self.net, mesh=mesh)
+        self.net = stack.fully_sharded(net)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.01)
         self.steps = torch.zeros(1)
 
@@ -57,12 +50,17 @@ class Trainer:
         return losses
 
     def state(self) -> dict[str, Any]:
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+
         model, optimizer = get_state_dict(self.net, self.optimizer)
         return {"model": model, "optimizer": optimizer, "steps": self.steps}
 
     def load(self, path: Path) -> None:
+        from torch.distributed.checkpoint import load
+        from torch.distributed.checkpoint.state_dict import set_state_dict
+
         state = self.state()
-        dcp.load(state, checkpoint_id=path)
+        load(state, checkpoint_id=path)
         set_state_dict(
             self.net, self.optimizer,
             model_state_dict=state["model"], optim_state_dict=state["optimizer"],
@@ -70,6 +68,8 @@ class Trainer:
 
 
 def save(rank: int, world: int, path: Path, how: str) -> Part:
+    import torch.distributed.checkpoint as dcp
+
     before = stack.operations()
     trainer = Trainer(seed=1)
     losses = trainer.train(BEFORE)
@@ -127,19 +127,22 @@ def test_four_save_and_two_go_on(
 
 def full_state(rank: int, world: int, path: Path) -> list[float]:
     """A replicated and a per-rank value, saved by all; each rank reads the others' later."""
+    from torch.distributed.checkpoint import async_save
+
     state = {"shared": torch.arange(5.0), f"of{rank}": torch.full((3,), float(rank)), "name": "it"}
-    future = dcp.async_save(
-        state, checkpoint_id=path
-    )  # over the default group: nobody else uses it
+    # Over the default group, which nobody else uses.
+    future = async_save(state, checkpoint_id=path)
     future.result()  # type: ignore[union-attr]
     dist.barrier()
     return []
 
 
 def read_state(rank: int, world: int, path: Path) -> list[float]:
+    from torch.distributed.checkpoint import load
+
     state: dict[str, Any] = {f"of{r}": torch.zeros(3) for r in range(4)}
     state |= {"shared": torch.zeros(5), "name": ""}
-    dcp.load(state, checkpoint_id=path)
+    load(state, checkpoint_id=path)
     assert state["name"] == "it"
     return [*state["shared"].tolist(), *(state[f"of{r}"].sum().item() for r in range(4))]
 

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-import torch._dynamo
-import torch._functorch.config
-import torch._inductor.config
 import torch.distributed as dist
-import torch.distributed._functional_collectives as funcol
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -47,6 +43,8 @@ class Exchanging(Own):
     """All functional collectives between its layers."""
 
     def forward(self, x: Tensor) -> Tensor:
+        import torch.distributed._functional_collectives as funcol
+
         world, group = dist.get_world_size(), dist.group.WORLD
         mean = funcol.all_reduce(x.detach().mean(0), "sum", group) / world
         h = torch.tanh(self.layers[0](x - mean))
@@ -81,6 +79,10 @@ def train(net: nn.Module, rank: int, world: int) -> list[float]:
 
 
 def compiled(rank: int, world: int, ddp: bool) -> Compiled:
+    import torch._dynamo
+    import torch._functorch.config
+    import torch._inductor.config
+
     torch._inductor.config.compile_threads = 1  # no workers that outlive the test
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False

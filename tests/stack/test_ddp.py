@@ -10,8 +10,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, stack
@@ -79,17 +77,23 @@ class Words(nn.Module):
 
 
 def allreduce(net: DistributedDataParallel, group: dist.ProcessGroup) -> None:
-    net.register_comm_hook(group, default_hooks.allreduce_hook)
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    net.register_comm_hook(group, allreduce_hook)
 
 
 def fp16(net: DistributedDataParallel, group: dist.ProcessGroup) -> None:
-    net.register_comm_hook(group, default_hooks.fp16_compress_hook)
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    net.register_comm_hook(group, fp16_compress_hook)
 
 
 def power_sgd(net: DistributedDataParallel, group: dist.ProcessGroup) -> None:
     """Its callbacks run all-reduces of their own and wait for them."""
-    state = PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=5)
-    net.register_comm_hook(state, powerSGD_hook)
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hooks
+
+    state = hooks.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=5)
+    net.register_comm_hook(state, hooks.powerSGD_hook)
 
 
 @dataclass(frozen=True)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-)
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, stack
+
+if TYPE_CHECKING:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
 
 STEPS, ROWS = 10, 8
 
@@ -69,27 +57,27 @@ def adam(parameters: Any) -> torch.optim.Adam:
 # -- data parallel: every rank has its own rows, and the mean of the losses is the whole's ---------
 
 
-def fsdp1(strategy: ShardingStrategy) -> tuple[nn.Module, torch.optim.Optimizer]:
+def fsdp1(strategy: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+
     world = dist.get_world_size()
-    shape = (2, world // 2) if strategy == ShardingStrategy.HYBRID_SHARD else (world,)
+    shape = (2, world // 2) if strategy == "HYBRID_SHARD" else (world,)
     net = FullyShardedDataParallel(
         stack.mlp(), device_mesh=init_device_mesh("cpu", shape), device_id=torch.device("cpu"),
-        sharding_strategy=strategy, use_orig_params=True,
+        sharding_strategy=ShardingStrategy[strategy], use_orig_params=True,
     )  # fmt: skip
     return net, adam(net.parameters())
 
 
 def fsdp2() -> tuple[nn.Module, torch.optim.Optimizer]:
-    net = stack.mlp(23)  # uneven: some ranks have fewer rows
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for layer in net:
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
+    net = stack.fully_sharded(stack.mlp(23))  # uneven: some ranks have fewer rows
     return net, adam(net.parameters())
 
 
 def zero() -> tuple[nn.Module, torch.optim.Optimizer]:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
     net = DistributedDataParallel(stack.mlp())
     return net, ZeroRedundancyOptimizer(
         net.parameters(), torch.optim.Adam, parameters_as_bucket_view=True, lr=0.01
@@ -97,14 +85,17 @@ def zero() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 SHARDED: dict[str, Callable[[], tuple[nn.Module, torch.optim.Optimizer]]] = {
-    "fsdp1": lambda: fsdp1(ShardingStrategy.FULL_SHARD),
-    "fsdp1_hybrid": lambda: fsdp1(ShardingStrategy.HYBRID_SHARD),
+    "fsdp1": lambda: fsdp1("FULL_SHARD"),
+    "fsdp1_hybrid": lambda: fsdp1("HYBRID_SHARD"),
     "fsdp2": fsdp2,
     "zero": zero,
 }
 
 
 def shard_and_train(rank: int, world: int, name: str) -> Trained:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
     before = stack.operations()
     net, optimizer = SHARDED[name]()
     losses = whole(net, optimizer, lambda step: stack.share(step, rank, world, ROWS))
@@ -174,6 +165,14 @@ class Block(nn.Module):
 
 
 def tensor_parallel(rank: int, world: int) -> Trained:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
     before = stack.operations()
     mesh = init_device_mesh("cpu", (world,))
     plan = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
@@ -216,16 +215,18 @@ def stages(count: int) -> list[nn.Module]:
 
 
 def pipeline(rank: int, world: int, schedule: str) -> Trained:
+    from torch.distributed import pipelining
+
     before = stack.operations()
     many = 2 * world if schedule == "interleaved" else world
     mine = list(range(rank, many, world))  # stages
     parts, reference = stages(many), nn.Sequential(*stages(many))
-    made = [PipelineStage(parts[i], i, many, torch.device("cpu")) for i in mine]
+    made = [pipelining.PipelineStage(parts[i], i, many, torch.device("cpu")) for i in mine]
     loss_fn = nn.functional.mse_loss
     run: Any = {
-        "gpipe": lambda: ScheduleGPipe(made[0], 2 * world, loss_fn=loss_fn),
-        "1f1b": lambda: Schedule1F1B(made[0], 2 * world, loss_fn=loss_fn),
-        "interleaved": lambda: ScheduleInterleaved1F1B(made, 2 * world, loss_fn=loss_fn),
+        "gpipe": lambda: pipelining.ScheduleGPipe(made[0], 2 * world, loss_fn=loss_fn),
+        "1f1b": lambda: pipelining.Schedule1F1B(made[0], 2 * world, loss_fn=loss_fn),
+        "interleaved": lambda: pipelining.ScheduleInterleaved1F1B(made, 2 * world, loss_fn=loss_fn),
     }[schedule]()
     optimizer = adam([p for i in mine for p in parts[i].parameters()])
     losses: list[float] = []

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from tests.support import inrank
 
@@ -63,11 +62,25 @@ def operations() -> int:
     return sum(bluefog_pg.stats(group)["operations"] for group in ours)
 
 
+def fully_sharded(net: nn.Sequential, device: str = "cpu") -> nn.Sequential:
+    """The net as FSDP2 has it over all ranks, each of its linear layers by itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    for layer in net:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    return fully_shard(net, mesh=mesh)
+
+
 ASKED = itertools.count()
 
 
 def full(tensor: Tensor) -> Tensor:
     """All of a tensor that may be sharded; collective if it is."""
+    from torch.distributed.tensor import DTensor
+
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach()
 
 
