@@ -114,9 +114,9 @@ def to_one_that_stands(rank: int, world: int, then: str, factor: float) -> list[
     x = torch.ones(1 << 20)
     window = bf.Window(x.clone(), "w", zero_init=True)
     dist.barrier()
+    inrank.mark("begins")
     error = None
     if rank == 0:
-        inrank.mark("begins")
         inrank.gate("stopped")
         error = inrank.catch(window.put, x)
         inrank.mark("late")
@@ -130,7 +130,7 @@ def test_one_that_stands_is_late_and_then_goes_on() -> None:
     limit = harness.at_most(2)
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
         ranks.start(to_one_that_stands, "put", 3.0, world=2, store="s", timeout=limit)
-        ranks.at("begins", 0)
+        ranks.at("begins")
         ranks.stop(1)
         ranks.open("stopped")
         ranks.at("late", 0)
@@ -168,7 +168,7 @@ def test_an_interrupted_put_arrives_once_and_in_order() -> None:
     """Ctrl-C ends the wait; what was put arrives later, before the next one."""
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
         ranks.start(to_one_that_stands, "accumulate", 1.0, world=2, store="s")
-        ranks.at("begins", 0)
+        ranks.at("begins")
         ranks.stop(1)
         ranks.open("stopped")
         time.sleep(0.5)
