@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 ANSWER = 64  # bytes at most
 REQUEST = 1 << 17
 # The first step of any torch.optim.Optimizer imports torch._dynamo, which takes longer than torch.
-# Of bluefog_pg, only what is Python: the compiled module is loaded in each rank.
+# bluefog_pg.torch imports all of the package that is Python; each rank loads the compiled module.
+# Then come the modules that tests import: the functions that ranks run lie in tests.
 WARM = (
     *("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp"),
-    *("bluefog_pg.functional", "bluefog_pg.optim", "bluefog_pg.windows"),
+    *("torch.distributed.optim", "bluefog_pg.torch"),
+    *("pytest", "hypothesis", "networkx", "tests.support.harness"),
 )
 
 
