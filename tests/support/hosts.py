@@ -125,6 +125,9 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
         yield names
     finally:
         for name in names:
+            # Sockets that still send to a host that was cut off keep its namespace, nameless, for
+            # minutes, and with it a link whose name a later network needs.
+            ip("link", "del", f"{name}l", check=False)
             ip("netns", "del", name, check=False)
         ip("link", "del", bridge, check=False)
 
