@@ -17,6 +17,7 @@ import torch
 
 from tests.support import harness, oracle, pairwise
 from tests.support.attempts import CALLS, NAMED, SIZES, Attempt
+from tests.support.guarded import keep_freed_memory
 from tests.support.pairwise import Case
 
 pytestmark = pytest.mark.mpi
@@ -63,6 +64,7 @@ def listing(bad: list[str], cases: int) -> str:
 
 def run_cases(rank: int, world: int, name: str, cases: list[tuple[int, Case]]) -> list[list[int]]:
     """Return, for each case, the digests of those results that must be alike on all ranks."""
+    keep_freed_memory()
     told, bad = [], []
     for number, case in cases:
         attempt = Attempt(rank, world, number, case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 
 import torch
@@ -10,7 +11,21 @@ GUARD = 0xA5
 FRONT, BACK = 64, 4  # bytes before the tensor's storage; elements behind the last one
 # The integers of each size: memory is compared and copied faster in larger ones.
 LANES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+LIBC = ctypes.CDLL(None)
 LAYOUTS = ("contiguous", "offset", "strided", "transposed", "column", "misaligned")
+
+
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Of two contiguous tensors of the same size, in a fraction of the time of torch.equal."""
+    bits = ctypes.c_void_p(a.data_ptr()), ctypes.c_void_p(b.data_ptr())
+    return LIBC.memcmp(*bits, ctypes.c_size_t(a.nbytes)) == 0
+
+
+def keep_freed_memory() -> None:
+    """Fresh memory takes a virtual machine 2 ms a MiB: from now on, malloc gives the old again."""
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    LIBC.mallopt(m_trim_threshold, 1 << 30)
+    LIBC.mallopt(m_mmap_threshold, 1 << 30)
 
 
 def strides(shape: tuple[int, ...], layout: str) -> list[int]:
@@ -66,7 +81,7 @@ class Guarded:
         return Guarded(view, self._memory, self._before)
 
     def changed(self) -> bool:
-        return not torch.equal(self._memory.view(torch.int64), self._before.view(torch.int64))
+        return not same_bytes(self._memory, self._before)
 
     def spilled(self) -> bool:
         """Whether a byte changed that is not the tensor's."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.support.guarded import same_bytes
+
 Array = np.ndarray[Any, Any]
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -169,23 +171,26 @@ def differs(got: torch.Tensor, want: Array, error: Array | None) -> str:
 def moved(got: torch.Tensor, want: torch.Tensor) -> str:
     """Empty when `got` has the bits of `want`."""
     a, b = raw(got), raw(want)
-    if a.shape != b.shape:
-        return f"{a.size} bytes, not {b.size}"
-    if a.tobytes() == b.tobytes():
+    if a.numel() != b.numel():
+        return f"{a.numel()} bytes, not {b.numel()}"
+    if same_bytes(a, b):
         return ""
     wrong = a != b
-    i = int(np.argmax(wrong))
+    i = int(wrong.int().argmax())
     return f"{int(wrong.sum())} bytes wrong, first at {i}: {a[i]:#x}, not {b[i]:#x}"
 
 
 def digest(t: torch.Tensor) -> int:
     """Of the bits: equal on all ranks where a result must be."""
-    return zlib.crc32(raw(t))
+    return zlib.crc32(raw(t).numpy())
 
 
-def raw(t: torch.Tensor) -> Array:
-    flat = t.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-    return flat.view(torch.uint8).numpy()
+def raw(t: torch.Tensor) -> torch.Tensor:
+    """The bytes, in a row."""
+    flat = t.detach().reshape(-1)
+    if flat.stride() != (1,):
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
 
 
 def overlap(tensors: list[torch.Tensor]) -> bool:
