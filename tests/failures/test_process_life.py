@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
-from tests.support.programs import finish_script, run_script, start_script
+from tests.support.programs import run_script
 
 pytestmark = harness.only_bluefog
 
@@ -206,8 +206,8 @@ FORKED = """
 work = dist.all_reduce(t, async_op=True); work.wait(); {then}; time.sleep(0.1)
 pid = os.fork()
 if pid == 0:
-    import signal, sys
-    signal.alarm(4); sys.exit()
+    import ctypes, signal
+    signal.alarm(4); ctypes.pythonapi.Py_Exit(0)  # as a program that has come to its end
 assert os.waitpid(pid, 0)[1] == 0; dist.barrier()
 """
 SCRIPTS = {
@@ -233,25 +233,24 @@ threading.Thread(target=wait, daemon=True).start(); dist.barrier()
 }
 
 
+def ends_without_destroy(rank: int, world: int, name: str) -> float:
+    """As a script of users: what it leaves lies in __main__ when the interpreter ends."""
+    script = vars(sys.modules["__main__"])
+    script |= {"dist": dist, "os": os, "rank": rank, "t": torch.ones(100), "time": time}
+    script["torch"] = torch
+    exec(SCRIPTS[name], script)
+    return time.monotonic()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(SCRIPTS))
-def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, time, torch, torch.distributed as dist\n"
-        "torch.set_num_threads(1); rank = int(os.environ['RANK'])\n"
-        f"dist.init_process_group('bluefog', init_method='file://{tmp_path}/store',\n"
-        "                        rank=rank, world_size=2)\n"
-        "t = torch.ones(100)\n"
-        f"{SCRIPTS[name]}\n"
-        f"open(f'{tmp_path}/end.{{rank}}', 'w').write(str(time.monotonic()))\n"
-    )
-    procs = [start_script([sys.executable, str(script)], env={"RANK": str(r)}) for r in range(2)]
-    told = [finish_script(p, 30) for p in procs]
-    ended = time.monotonic()
-    assert [t.code for t in told] == [0, 0], told
-    assert [t.out for t in told] == ["", ""]
-    last = max(float((tmp_path / f"end.{r}").read_text()) for r in range(2))
+def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str) -> None:
+    with Ranks(2) as ranks:
+        ranks.start(ends_without_destroy, name, world=2, store="s")
+        last = max(ranks.values().values())
+        assert ranks.leave() == {0: 0, 1: 0}
+        ended = time.monotonic()
+        assert [ranks.output(rank) for rank in range(2)] == ["", ""]
     assert ended - last < at_most(4), f"took {ended - last:.1f} s to end"
 
 
