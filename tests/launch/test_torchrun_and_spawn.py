@@ -25,7 +25,7 @@ def test_two_agents_on_one_host(tmp_path: Path) -> None:
                 *TORCHRUN,
                 "--nnodes=2",
                 f"--node-rank={node}",
-                "--nproc-per-node=2",
+                "--nproc-per-node=1",
                 "--master-addr=127.0.0.1",
                 f"--master-port={port}",
                 script,
@@ -35,7 +35,7 @@ def test_two_agents_on_one_host(tmp_path: Path) -> None:
     ]
     told = [finish_script(a) for a in agents]
     assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
-    assert_all_fine(told[0].out + told[1].out, 4)
+    assert_all_fine(told[0].out + told[1].out, 2)
 
 
 @pytest.mark.thorough
