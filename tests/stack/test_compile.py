@@ -103,9 +103,12 @@ def compiled(rank: int, world: int, ddp: bool) -> Compiled:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ddp", [False, True], ids=["functional_collectives", "ddp"])
-def test_compiled_trains_as_eager(pool: harness.Pool, ddp: bool) -> None:
+def test_compiled_trains_as_eager(ddp: bool) -> None:
     """Inductor compiled it, in one graph; it issued the same number of operations."""
-    for got in pool.run(compiled, ddp, world=2, timeout=120):
+    with harness.Ranks(2, modules=("torch._inductor.compile_fx",)) as ranks:
+        ranks.start(compiled, ddp, world=2, store="s")
+        told = ranks.values(120).values()
+    for got in told:
         assert got.graphs >= 1
         assert got.losses == pytest.approx(got.eager, rel=1e-5)
         assert got.distance < 1e-5

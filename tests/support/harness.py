@@ -92,6 +92,11 @@ def simulated_accelerator() -> str:
     return f"simulated:simccl:{simulated.PLUGIN}"
 
 
+# What g++ has compiled for Inductor, for all processes and runs. Its precompiled header goes to
+# what is the folder of temporary files while Inductor is imported: this one, in the fork server.
+COMPILED = ROOT / "build" / "inductor"
+
+
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
@@ -100,7 +105,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
     env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
-    env |= {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "inductor")}  # what g++ has compiled
+    env |= {"TORCHINDUCTOR_CACHE_DIR": str(COMPILED)}
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW), "RANKS_STRETCH": str(STRETCH)}
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
@@ -147,7 +152,11 @@ PARENTS: list[Parent] = []
 @functools.cache
 def parent(modules: tuple[str, ...] = ()) -> Parent:
     """The process whose forks are the ranks of all tests that need these modules."""
-    made = parent().with_modules(modules) if modules else Parent.start(environment())
+    if modules:
+        made = parent().with_modules(modules)
+    else:
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        made = Parent.start(environment({"TMPDIR": str(COMPILED)}))
     PARENTS.append(made)
     return made
 
