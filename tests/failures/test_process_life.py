@@ -234,7 +234,7 @@ threading.Thread(target=wait, daemon=True).start(); dist.barrier()
 
 
 def ends_without_destroy(rank: int, world: int, name: str) -> float:
-    """As a script of users: what it leaves lies in __main__ when the interpreter ends."""
+    """What a script leaves lies in __main__ until the interpreter ends."""
     script = vars(sys.modules["__main__"])
     script |= {"dist": dist, "os": os, "rank": rank, "t": torch.ones(100), "time": time}
     script["torch"] = torch

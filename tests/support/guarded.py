@@ -16,7 +16,7 @@ LAYOUTS = ("contiguous", "offset", "strided", "transposed", "column", "misaligne
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Of two contiguous tensors of the same size, in a fraction of the time of torch.equal."""
+    """Compare contiguous tensors of the same size in a fraction of the time of torch.equal."""
     bits = ctypes.c_void_p(a.data_ptr()), ctypes.c_void_p(b.data_ptr())
     return LIBC.memcmp(*bits, ctypes.c_size_t(a.nbytes)) == 0
 
