@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -306,9 +307,22 @@ class Ranks:
         return instant
 
     kill = functools.partialmethod(send, number=signal.SIGKILL)
-    stop = functools.partialmethod(send, number=signal.SIGSTOP)
     cont = functools.partialmethod(send, number=signal.SIGCONT)
     interrupt = functools.partialmethod(send, number=signal.SIGINT)
+
+    def stop(self, rank: int) -> float:
+        """Send SIGSTOP, and return when all its threads stand.
+
+        One of them takes the signal; until that one gets a core, the others run on.
+        """
+        instant = self.send(rank, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.procs[rank].pid}/task")
+        end = time.monotonic() + 10 * SLOW
+        while not all(re.search(r"\) [Tt] ", stat.read_text()) for stat in tasks.glob("*/stat")):
+            if time.monotonic() > end:
+                raise Hang(self.story(f"rank {rank} does not stop"))
+            time.sleep(0.001)
+        return instant
 
     def at(self, point: str, *ranks: int, limit: float = 40) -> None:
         """Wait until `ranks` (default: all) have called `mark(point)`."""
