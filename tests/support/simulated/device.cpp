@@ -46,13 +46,13 @@ int64_t exchangeCurrentId(int64_t id) {
 namespace {
 
 // ---- memory ----
-struct Block {
+struct Owned {
   size_t bytes;
   Stream* owner;
   std::vector<Stream*> users;  // recordStream
 };
 std::mutex blocks_mutex;
-std::map<void*, Block> blocks;
+std::map<void*, Owned> owned;
 
 void spoil(void* memory, size_t bytes) {
   std::memset(memory, 0xff, bytes);
@@ -60,10 +60,10 @@ void spoil(void* memory, size_t bytes) {
 
 // Never given back to malloc: a write that comes too late must not break the heap.
 void release(void* memory) {
-  Block block;
+  Owned block;
   {
     const std::lock_guard lock(blocks_mutex);
-    block = blocks.extract(memory).mapped();
+    block = owned.extract(memory).mapped();
   }
   // No stream of the program waits for another one's use of it.
   static auto* const reclaiming = new Stream;
@@ -89,7 +89,7 @@ struct Allocator final : c10::Allocator {
     void* memory = std::aligned_alloc(64, rounded);
     spoil(memory, rounded);
     const std::lock_guard lock(blocks_mutex);
-    blocks[memory] = {rounded, &current(), {}};
+    owned[memory] = {rounded, &current(), {}};
     return {memory, memory, &release, c10::Device(kType, current_device)};
   }
   std::atomic<int> allocations{0};
@@ -162,7 +162,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& it) const override {
     const std::lock_guard lock(blocks_mutex);
-    if (const auto found = blocks.find(data.get()); found != blocks.end()) {
+    if (const auto found = owned.find(data.get()); found != owned.end()) {
       found->second.users.push_back(&stream(it.id()));
     }
   }
