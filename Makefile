@@ -9,7 +9,8 @@ ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys
 	print(sys.prefix if version("torch").startswith("2.13.") else "")' 2>/dev/null)
 CALLERS := $(shell command -v python3)
 ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
-PIP := $(ENV)/bin/python3 -m pip --disable-pip-version-check
+# Bytecode of what nobody imports takes pip longer than all else; `make dev` makes it of what all import.
+INSTALL := $(ENV)/bin/python3 -m pip --disable-pip-version-check install --quiet --no-compile
 
 # One installation per environment, done again when something that is compiled has changed.
 INSTALLED := build/installed$(subst /,-,$(ENV))
@@ -17,6 +18,9 @@ INSTALLED := build/installed$(subst /,-,$(ENV))
 BUILT = build/$$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
 
+# A clone's kernels are for this machine's GPUs; where there is none, a driver compiles them when they
+# are loaded. Those for every GPU would take a minute.
+KERNELS := --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES=$(if $(wildcard /dev/nvidia0),native,75-virtual)
 # CUDA's compiler: the machine's, or else pip's.
 NVCC := $(or $(shell command -v nvcc),$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc)
 
@@ -58,7 +62,7 @@ PYTEST = pytest --durations=10
 BESIDE = $(PYTEST) -n 3 --dist worksteal
 
 coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on an instrumented build; build/coverage
-	python3 -c 'import coverage, gcovr' 2>/dev/null || $(PIP) install --quiet 'coverage>=7.10' 'gcovr>=8'
+	python3 -c 'import coverage, gcovr' 2>/dev/null || $(INSTALL) 'coverage>=7.10' 'gcovr>=8'
 	python3 -m tests.coverage build
 	PYTHONPATH=$(CURDIR)/build/coverage/site $(MAKE) --ignore-errors test-all BUILT=build/coverage/cmake \
 		PYTEST='python3 -m coverage run --rcfile=build/coverage/coveragerc -m $(PYTEST)'
@@ -104,7 +108,7 @@ bench-neighbors: dev ## Compare averaging with neighbours with raw MPI, in C
 	$(BENCH_NEEDS)
 	python3 benchmarks/neighbors.py
 
-BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(PIP) install --no-build-isolation -e '.[bench]'
+BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(INSTALL) --no-build-isolation -e '.[bench]'
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
@@ -120,7 +124,7 @@ lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of 
 # No part of lint: a file that includes torch takes a dozen seconds. TIDY: which files, by a regex.
 TIDY ?= ^$(CURDIR)/src/.*\.cpp
 tidy: | $(INSTALLED) ## Look for mistakes in the C++ with clang-tidy: seven minutes on two idle cores; TIDY=window/Slot looks at less
-	@$(PIP) install --quiet clang-tidy==23.1.4
+	@$(INSTALL) clang-tidy==23.1.4
 	@cmake -S . -B build/tidy -DBLUEFOG_UNITY=OFF -DBLUEFOG_CUDA=OFF >build/tidy.log
 	@run-clang-tidy.py -quiet -p build/tidy '$(TIDY)'
 
@@ -146,7 +150,7 @@ endef
 
 # pip's, where the machine has none.
 $(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc: | $(INSTALLED)
-	$(PIP) install --quiet --no-deps --target build/nvcc nvidia-cuda-nvcc==13.0.88 nvidia-cuda-runtime==13.0.96 \
+	$(INSTALL) --no-deps --target build/nvcc nvidia-cuda-nvcc==13.0.88 nvidia-cuda-runtime==13.0.96 \
 		nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
 	ln -sfn lib build/nvcc/nvidia/cu13/lib64
 
@@ -157,11 +161,12 @@ gtest:
 
 $(CURDIR)/.venv/pyvenv.cfg:
 	python3 -m venv .venv
-	$(PIP) install --quiet --upgrade pip
+	$(INSTALL) --upgrade pip
 
 $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(ENV)/pyvenv.cfg))
 	@echo 'Installing torch and the tools to build with ...'
-	@$(PIP) install --quiet $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
+	@$(INSTALL) $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
 	@echo 'Compiling, and installing the tools to develop with: two to five minutes on idle cores, more with kernels for CUDA ...'
-	@$(PIP) install --quiet --no-build-isolation -e '.[dev]'
+	@$(INSTALL) --no-build-isolation $(KERNELS) -e '.[dev]'
+	@$(ENV)/bin/python3 -c 'import bluefog_pg.torch'
 	@mkdir -p $(@D) && touch $@
