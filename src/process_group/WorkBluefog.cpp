@@ -81,15 +81,23 @@ void WorkBluefog::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
-  const std::unique_lock lock(future_mutex_);
-  if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (!op_->settleCallingBack(true)) {
-      complete(*future_);  // it has ended, and whoever concludes it may be the driving thread
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::unique_lock lock(future_mutex_);
+    if (!future_) {
+      future_ =
+          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      if (!op_->settleCallingBack(true)) {
+        complete(*future_);  // it has ended, and whoever concludes it may be the driving thread
+      }
     }
+    future = future_;
   }
-  return future_;
+  // Whoever has seen isCompleted() finds the future done: the thread that calls back may be late.
+  if (done()) {
+    conclude();
+  }
+  return future;
 }
 
 void WorkBluefog::complete(c10::ivalue::Future& future) const {

@@ -60,7 +60,7 @@ def contract(rank: int, world: int) -> None:
     wrong: dict[str, str] = {}
     for name, start in every_async(rank, world).items():
         work, outputs = start()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 10 * harness.SLOW
         while not work.is_completed() and time.monotonic() < end:
             time.sleep(0.001)
         value = work.get_future().value()
@@ -110,11 +110,29 @@ def test_contract_of_send_and_receive(pool: harness.Pool) -> None:
 def polled(rank: int, world: int) -> None:
     """Nobody waits anywhere, and large ones too become complete."""
     works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (1, 300_000, 2_000_000)]
-    end = time.monotonic() + 20
+    end = time.monotonic() + 20 * harness.SLOW
     while not all(w.is_completed() for w in works) and time.monotonic() < end:
         time.sleep(0.005)
     ended = [w.is_completed() for w in works]
     assert all(ended), ended
+
+
+def complete_and_then_done(rank: int, world: int) -> None:
+    """The future is asked for in the instant in which the operation has ended."""
+    x, late = torch.ones(4), 0
+    for _ in range(20_000):
+        work = dist.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            pass
+        late += not work.get_future().done()
+        work.wait()
+    assert late == 0, late
+
+
+@harness.only_bluefog
+@pytest.mark.slow
+def test_the_future_of_what_is_complete_is_done(pool: harness.Pool) -> None:
+    pool.run(complete_and_then_done, world=2)
 
 
 def early_result(rank: int, world: int) -> list[Any]:
