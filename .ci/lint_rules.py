@@ -30,6 +30,10 @@ DOCSTRING = re.compile(rf"\s*({WORDS})\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+# Whatever the user has git show, lines are to be compared as they are.
+PLAIN = ("-c", "grep.lineNumber=false", "-c", "grep.column=false", "-c", "color.ui=false")
+
+
 def git(*arguments: str, check: bool = True) -> list[str]:
     done = subprocess.run(["git", *arguments], check=check, capture_output=True, encoding="utf-8")
     return done.stdout.splitlines()
@@ -73,7 +77,7 @@ def comments(text: str, comment: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 def bad_beginnings(base: str) -> Iterator[str]:
     """A line whose text the base has somewhere is old, wherever it has moved since."""
-    old = {line.strip() for line in git("grep", "-hIwE", WORDS, base, check=False)}
+    old = {line.strip() for line in git(*PLAIN, "grep", "-hIwE", WORDS, base, check=False)}
     for path in map(Path, git("ls-files", "--cached", "--others", "--exclude-standard")):
         if path.suffix not in C_LIKE | HASHED or not path.is_file():
             continue
