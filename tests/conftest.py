@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -89,4 +91,10 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
         if time.monotonic() > end:
             break
         time.sleep(0.05)
+    # The next test begins without them.
+    for kept in POOLS:
+        kept.discard()
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
     pytest.fail(f"left behind: files {left}, processes {sorted(children)}")

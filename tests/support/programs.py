@@ -37,17 +37,24 @@ def start_script(
     )  # fmt: skip
 
 
+def kill_all(pid: int) -> None:
+    for each in descendants(pid) | {pid}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
 def finish_script(proc: subprocess.Popen[str], timeout: float = 60) -> Ran:
     began = time.monotonic()
     try:
         out, _ = proc.communicate(timeout=timeout * SLOW)
     except subprocess.TimeoutExpired:
         seen = stacks(descendants(proc.pid) | {proc.pid})
-        for pid in descendants(proc.pid) | {proc.pid}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(proc.pid)
         out, _ = proc.communicate()
         raise Hang(f"{proc.args!r} ran past {timeout} s\n{out[-6000:]}\n{seen}") from None
+    except BaseException:  # Ctrl-C, or pytest's own limit: they have a session of their own
+        kill_all(proc.pid)
+        raise
     return Ran(proc.returncode, out, time.monotonic() - began)
 
 
