@@ -82,7 +82,7 @@ class Parent:
             process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                start_new_session=True, cwd=Path(__file__).parents[2],
             )  # fmt: skip
         return cls(control, process)
 
@@ -101,9 +101,15 @@ class Parent:
 
     def _fork(self, request: object, fd: int) -> Fork:
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(self._control, [pickle.dumps(request)], [fd, theirs.fileno()])
-        return Fork(ours)
+        try:
+            with theirs:
+                socket.send_fds(self._control, [pickle.dumps(request)], [fd, theirs.fileno()])
+            return Fork(ours)
+        except (OSError, ValueError) as error:
+            raise RuntimeError(
+                f"the fork server (pid {self.pid}) has ended, and no rank can be made any more: "
+                "see the output of the first test that failed"
+            ) from error
 
 
 class Forking:

@@ -100,6 +100,7 @@ COMPILED = ROOT / "build" / "inductor"
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
+    drop += ("TORCH_DISTRIBUTED_DEBUG",)
     env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
     for name in ("RANK", "WORLD_SIZE", "GROUP_RANK"):
         env.pop(name, None)
@@ -151,10 +152,10 @@ PARENTS: list[Parent] = []
 
 
 @functools.cache
-def parent(modules: tuple[str, ...] = ()) -> Parent:
+def parent(modules: tuple[str, ...]) -> Parent:
     """The process whose forks are the ranks of all tests that need these modules."""
     if modules:
-        made = parent().with_modules(modules)
+        made = parent(()).with_modules(modules)
     else:
         COMPILED.mkdir(parents=True, exist_ok=True)
         made = Parent.start(environment({"TMPDIR": str(COMPILED)}))
