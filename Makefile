@@ -18,9 +18,6 @@ INSTALLED := build/installed$(subst /,-,$(ENV))
 BUILT = build/$$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
 
-# A clone's kernels are for this machine's GPUs; where there is none, a driver compiles them when they
-# are loaded. Those for every GPU would take a minute.
-KERNELS := --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES=$(if $(wildcard /dev/nvidia0),native,75-virtual)
 # CUDA's compiler: the machine's, or else pip's.
 NVCC := $(or $(shell command -v nvcc),$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc)
 
@@ -47,12 +44,12 @@ test: dev test-cpp ## Run the tests: ten minutes on two idle cores
 	$(PYTEST) -m 'alone $(UNLESS)'
 UNLESS = and not thorough
 
-test-fast: dev ## Run a few tests of every room: three minutes
+test-fast: dev ## Run the quick tests of every room: two minutes
 	$(BESIDE) -m 'not alone and not slow and not thorough'
 
 # Its prerequisite has no exception either.
 test-all: UNLESS =
-test-all: test ## Run the tests, those of the simulated accelerator, and what also runs over MPI or gloo
+test-all: test ## Run all tests, and again what also runs over MPI, gloo or a simulated accelerator
 	BLUEFOG_ACCELERATOR=cpu:gloo $(BESIDE) -m gloo
 	BLUEFOG_TEST_DEVICE=simulated $(BESIDE) -m device
 	BLUEFOG_TRANSPORT=mpi $(BESIDE) -m mpi
@@ -167,6 +164,6 @@ $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(EN
 	@echo 'Installing torch and the tools to build with ...'
 	@$(INSTALL) $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
 	@echo 'Compiling, and installing the tools to develop with: two to five minutes on idle cores, more with kernels for CUDA ...'
-	@$(INSTALL) --no-build-isolation $(KERNELS) -e '.[dev]'
+	@$(INSTALL) --no-build-isolation -e '.[dev]'
 	@$(ENV)/bin/python3 -c 'import bluefog_pg.torch'
 	@mkdir -p $(@D) && touch $@
