@@ -30,7 +30,7 @@ DOCSTRING = re.compile(rf"\s*({WORDS})\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-# Whatever the user has git show, lines are to be compared as they are.
+# The user's settings of git must not change the lines that are compared.
 PLAIN = ("-c", "grep.lineNumber=false", "-c", "grep.column=false", "-c", "color.ui=false")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -15,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests.support import harness
+from tests.support.programs import kill_all
 
 # Other tests run beside an example, which then takes longer than hypothesis allows by default.
 hypothesis.settings.register_profile("beside others", deadline=None)
@@ -95,6 +94,5 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     for kept in POOLS:
         kept.discard()
     for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+        kill_all(child)
     pytest.fail(f"left behind: files {left}, processes {sorted(children)}")

@@ -234,10 +234,10 @@ threading.Thread(target=wait, daemon=True).start(); dist.barrier()
 
 
 def ends_without_destroy(rank: int, world: int, name: str) -> float:
-    """What a script leaves lies in __main__ until the interpreter ends."""
+    """Leave the script's objects in __main__, which the interpreter clears when it ends."""
     script = vars(sys.modules["__main__"])
-    script |= {"dist": dist, "os": os, "rank": rank, "t": torch.ones(100), "time": time}
-    script["torch"] = torch
+    script |= {"dist": dist, "os": os, "time": time, "torch": torch}
+    script |= {"rank": rank, "t": torch.ones(100)}
     exec(SCRIPTS[name], script)
     return time.monotonic()
 

@@ -93,8 +93,8 @@ def simulated_accelerator() -> str:
     return f"simulated:simccl:{simulated.PLUGIN}"
 
 
-# What g++ has compiled for Inductor, for all processes and runs. Its precompiled header goes to
-# what is the folder of temporary files while Inductor is imported: this one, in the fork server.
+# Inductor keeps here what g++ has compiled, for all processes and runs. It puts its precompiled
+# header into what is the folder of temporary files while it is imported: the fork server sets this.
 COMPILED = ROOT / "build" / "inductor"
 
 

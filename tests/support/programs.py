@@ -38,6 +38,7 @@ def start_script(
 
 
 def kill_all(pid: int) -> None:
+    """Kill a process and all that descend from it."""
     for each in descendants(pid) | {pid}:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

@@ -51,7 +51,7 @@ struct Owned {
   Stream* owner;
   std::vector<Stream*> users;  // recordStream
 };
-std::mutex blocks_mutex;
+std::mutex owned_mutex;
 std::map<void*, Owned> owned;
 
 void spoil(void* memory, size_t bytes) {
@@ -62,7 +62,7 @@ void spoil(void* memory, size_t bytes) {
 void release(void* memory) {
   Owned block;
   {
-    const std::lock_guard lock(blocks_mutex);
+    const std::lock_guard lock(owned_mutex);
     block = owned.extract(memory).mapped();
   }
   // No stream of the program waits for another one's use of it.
@@ -88,7 +88,7 @@ struct Allocator final : c10::Allocator {
     const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
     void* memory = std::aligned_alloc(64, rounded);
     spoil(memory, rounded);
-    const std::lock_guard lock(blocks_mutex);
+    const std::lock_guard lock(owned_mutex);
     owned[memory] = {rounded, &current(), {}};
     return {memory, memory, &release, c10::Device(kType, current_device)};
   }
@@ -161,7 +161,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     delete static_cast<Event*>(event);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& it) const override {
-    const std::lock_guard lock(blocks_mutex);
+    const std::lock_guard lock(owned_mutex);
     if (const auto found = owned.find(data.get()); found != owned.end()) {
       found->second.users.push_back(&stream(it.id()));
     }
