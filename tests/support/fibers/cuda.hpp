@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <math.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ constexpr unsigned kWarp = 32;
 constexpr size_t kStackBytes = 96 << 10;
 
 struct Fiber {
-  ucontext_t context;
+  jmp_buf context;
   std::vector<char> stack;
   bool has_ended;
   unsigned meetings;  // that it has come to
@@ -42,18 +43,43 @@ struct Fiber {
 };
 
 inline std::vector<Fiber> all;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline std::function<void()> body;
 inline unsigned thread, threads, block, blocks;
 
+// Jumps, since swapcontext asks the kernel for the mask of signals each time.
 inline void yield() {
-  swapcontext(&all[thread].context, &scheduler);
+  if (_setjmp(all[thread].context) == 0) {
+    _longjmp(scheduler, 1);
+  }
 }
 
+inline void resume() {
+  if (_setjmp(scheduler) == 0) {
+    _longjmp(all[thread].context, 1);
+  }
+}
+
+// One block's thread after the other.
 inline void run() {
-  body();
-  all[thread].has_ended = true;
-  yield();
+  for (;;) {
+    yield();
+    body();
+    all[thread].has_ended = true;
+  }
+}
+
+inline void make() {
+  ucontext_t first;
+  Fiber& made = all[thread];
+  made.stack.resize(kStackBytes);
+  getcontext(&first);
+  first.uc_stack.ss_sp = made.stack.data();
+  first.uc_stack.ss_size = made.stack.size();
+  makecontext(&first, run, 0);
+  if (_setjmp(scheduler) == 0) {
+    setcontext(&first);
+  }
 }
 
 // Threads of a warp come to as many meetings as its block, and to those of their own.
@@ -84,24 +110,17 @@ T exchange(T own, unsigned from) {
   return own;
 }
 
-inline void begin(Fiber& fiber) {
-  fiber.stack.resize(kStackBytes);
-  fiber.has_ended = false;
-  fiber.meetings = 0;
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.data();
-  fiber.context.uc_stack.ss_size = fiber.stack.size();
-  makecontext(&fiber.context, run, 0);
-}
-
 inline void runBlock() {
-  std::for_each(all.begin(), all.begin() + threads, begin);
+  for (unsigned i = 0; i < threads; ++i) {
+    all[i].has_ended = false;
+    all[i].meetings = 0;
+  }
   for (bool is_left = true; is_left;) {
     is_left = false;
     for (thread = 0; thread < threads; ++thread) {
       if (!all[thread].has_ended) {
         is_left = true;
-        swapcontext(&scheduler, &all[thread].context);
+        resume();
       }
     }
   }
@@ -112,7 +131,10 @@ inline void launch(unsigned of_blocks, unsigned of_threads, size_t, cudaStream_t
   body = std::move(kernel);
   blocks = of_blocks;
   threads = of_threads;
-  all.resize(std::max<size_t>(all.size(), threads));
+  for (thread = all.size(); thread < threads; ++thread) {
+    all.emplace_back();
+    make();
+  }
   for (block = 0; block < blocks; ++block) {
     runBlock();
   }
