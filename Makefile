@@ -71,7 +71,8 @@ test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 
 # torch's own distributed tests and more, run against a named backend. They leave their stores' files behind.
 SUITES ?= ../shared/c10d
-RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt
+RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt \
+	--import bluefog_pg.torch --import-early
 suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && \
 	seq 0 2 | xargs -P 3 -I {} $(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 --shard {}/3 && \
