@@ -108,6 +108,8 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
     env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
     env |= {"TORCHINDUCTOR_CACHE_DIR": str(COMPILED)}
+    # The processor says which instructions it has; to try each takes compilers 20 s.
+    env |= {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW), "RANKS_STRETCH": str(STRETCH)}
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
