@@ -78,7 +78,8 @@ def comments(text: str, comment: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 def bad_beginnings(base: str) -> Iterator[str]:
     """A line whose text the base has somewhere is old, wherever it has moved since."""
     old = {line.strip() for line in git(*PLAIN, "grep", "-hIwE", WORDS, base, check=False)}
-    for path in map(Path, git("ls-files", "--cached", "--others", "--exclude-standard")):
+    names = "\n".join(git("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
+    for path in map(Path, filter(None, names.split("\0"))):
         if path.suffix not in C_LIKE | HASHED or not path.is_file():
             continue
         text = path.read_text(errors="replace")
