@@ -112,7 +112,7 @@ enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB 
 
 @enough_memory
 def test_more_than_two_gigabytes(pool: harness.Pool) -> None:
-    pool.run(beyond, timeout=400)
+    pool.run(beyond, timeout=250)
 
 
 @pytest.mark.skipif(available() < 18 << 30, reason="needs 18 GiB of free memory")

@@ -190,25 +190,39 @@ class Ranks:
         common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         common |= {"RANKS_DESTROY": "1" if destroy else "0", "RANKS_PARENT": str(os.getpid())}
         self.busy: set[int] = set()
+        self.signaled: set[int] = set()
         LIVING.add(self)
-        for rank in range(n):
-            ours, theirs = socket.socketpair()
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
-            host = network.host_of(hosts, rank, n)
-            # Other networks come and go with the hosts of tests beside this one.
-            interface = "eth0" if host else "lo"
-            own |= {"GLOO_SOCKET_IFNAME": interface, "OMPI_MCA_btl_tcp_if_include": interface}
-            with theirs:
-                of_rank = environment(common | own | (env or {}))
-                log = self.dir / f"out.{rank}"
-                self.procs.append(parent(modules).fork(of_rank, theirs.fileno(), log, host))
-            self.conns.append(Connection(ours.detach()))
+        try:
+            for rank in range(n):
+                self._make(rank, common, env or {}, network.host_of(hosts, rank, n), modules)
+        except BaseException:
+            self.close(judge=False)
+            raise
+
+    def _make(
+        self,
+        rank: int,
+        common: dict[str, str],
+        env: dict[str, str],
+        host: str,
+        modules: tuple[str, ...],
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
+        # Other networks come and go with the hosts of tests beside this one.
+        interface = "eth0" if host else "lo"
+        own |= {"GLOO_SOCKET_IFNAME": interface, "OMPI_MCA_btl_tcp_if_include": interface}
+        self.conns.append(Connection(ours.detach()))
+        with theirs:
+            of_rank = environment(common | own | env)
+            log = self.dir / f"out.{rank}"
+            self.procs.append(parent(modules).fork(of_rank, theirs.fileno(), log, host))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(judge=kind is None)
 
     # -- work ------------------------------------------------------------------------------------
     def start(
@@ -222,9 +236,12 @@ class Ranks:
         """Ship `body` to the first `world` ranks (0: to all, without a process group)."""
         task = Task(f"{body.__module__}:{body.__qualname__}", args, world, store, timeout)
         for rank in range(world or self.n):
-            self.outcomes[rank] = Outcome(rank)
-            self.busy.add(rank)
-            self.conns[rank].send(task)
+            self.give(rank, task)
+
+    def give(self, rank: int, task: Task) -> None:
+        self.outcomes[rank] = Outcome(rank)
+        self.busy.add(rank)
+        self.conns[rank].send(task)
 
     def join(
         self, limit: float = 60, dead: Iterable[int] = (), check: bool = True
@@ -276,7 +293,7 @@ class Ranks:
                 raise Hang(self.story(f"rank {rank} gave no answer in {limit} s"))
             wait([self.conns[rank]], 0.1)
             self._collect(rank)
-        if self.outcomes[rank].error:
+        if not self.outcomes[rank].done or self.outcomes[rank].error:
             raise RankFailure(self.story(f"rank {rank} failed", native=False))
         return self.outcomes[rank].value
 
@@ -306,6 +323,7 @@ class Ranks:
     def send(self, rank: int, number: int) -> float:
         """Send it; the instant, on the clock that the ranks read too (CLOCK_MONOTONIC)."""
         instant = time.monotonic()
+        self.signaled.add(rank)
         self.procs[rank].send_signal(number)
         return instant
 
@@ -367,12 +385,22 @@ class Ranks:
             )
         return "\n".join([*parts, seen])
 
-    def close(self) -> None:
+    def close(self, judge: bool = True) -> None:
+        """End all ranks, by force if they are at work; no file of theirs may be left.
+
+        Where `judge` is set, a rank that has answered and was sent no signal must end in time, and
+        well: nobody else would see a crash or a hang of what the library does when a process ends.
+        """
+        idle = [r for r in range(len(self.procs)) if self.procs[r].poll() is None]
+        idle = [r for r in idle if r not in self.busy | self.signaled]
         self._dismiss_all(inrank.LEAVE_AT_ONCE)
-        for p in self.procs:
-            if p.poll() is None and p not in [self.procs[r] for r in self.busy]:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    p.wait(5 * SLOW)
+        end = time.monotonic() + at_most(5)
+        for rank in idle:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.procs[rank].wait(max(0.0, end - time.monotonic()))
+        codes = {rank: self.procs[rank].poll() for rank in idle}
+        well = all(code == 0 or self._aborted_in_gloo(rank) for rank, code in codes.items())
+        story = "" if well else self.story(f"exit codes of ranks, None for a hang: {codes}")
         end = time.monotonic() + 3 * SLOW
         while self._leaks() and not self.busy and time.monotonic() < end:
             time.sleep(0.01)  # bluefog-pmixd outlives its ranks for a moment
@@ -383,7 +411,13 @@ class Ranks:
         LIVING.discard(self)
         left = self._leaks()
         shutil.rmtree(self.dir, ignore_errors=True)
+        if judge and story:
+            raise RankFailure(story)
         assert not left, f"left in TMPDIR: {left}"
+
+    def _aborted_in_gloo(self, rank: int) -> bool:
+        """Where torch's gloo ends a process whose peers have left before it."""
+        return self.procs[rank].poll() == -signal.SIGABRT and "gloo::" in self.output(rank)
 
     def _leaks(self) -> list[str]:
         return [name for name in os.listdir(self.dir / "tmp") if name.startswith(LEAK_NAMES)]
@@ -401,6 +435,15 @@ class Pool:
         self, body: Callable[..., Any], *args: Any, world: int | None = None, timeout: float = 60
     ) -> list[Any]:
         world = self.n if world is None else world
+        try:
+            ranks = self._ranks_with_group(world, timeout)
+            ranks.start(body, *args, world=world, store=self.store)
+            return [o.value for o in ranks.join(timeout)[:world]]
+        except BaseException:
+            self.discard(judge=False)
+            raise
+
+    def _ranks_with_group(self, world: int, timeout: float) -> Ranks:
         if self.ranks is None:
             self.ranks, self.world = Ranks(self.n, destroy=True), 0
             if TRANSPORT == "mpi":  # whose world is the first group
@@ -409,20 +452,25 @@ class Pool:
         if world != self.world:
             self.lives += 1
             self.world, self.store = world, f"store.{self.lives}"
-            for conn in self.ranks.conns[world:]:  # those left out must not keep the old group
-                conn.send(Task("tests.support.inrank:destroy"))
-                conn.recv()
-        try:
-            self.ranks.start(body, *args, world=world, store=self.store)
-            return [o.value for o in self.ranks.join(timeout)[:world]]
-        except BaseException:
-            self.discard()
-            raise
+            for rank in range(world, self.n):  # those left out must not keep the old group
+                self.ranks.give(rank, Task("tests.support.inrank:destroy"))
+                self.ranks.answer(rank, timeout)
+        return self.ranks
 
-    def discard(self) -> None:
+    def dead(self) -> list[int]:
+        """The ranks that have ended, which none should while it is kept."""
+        procs = self.ranks.procs if self.ranks else []
+        return [rank for rank, proc in enumerate(procs) if proc.poll() is not None]
+
+    def story(self) -> str:
+        """What its ranks have printed, the dead ones' last words among it."""
+        headline = f"ranks {self.dead()} ended while they were kept"
+        return self.ranks.story(headline, native=False) if self.ranks else headline
+
+    def discard(self, judge: bool = True) -> None:
         if self.ranks is not None:
             ranks, self.ranks = self.ranks, None
-            ranks.close()
+            ranks.close(judge)
 
 
 def run_ranks(

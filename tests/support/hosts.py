@@ -130,6 +130,8 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
             ip("link", "del", f"{name}l", check=False)
             ip("netns", "del", name, check=False)
         ip("link", "del", bridge, check=False)
+        left = [name for name in names if os.path.exists(f"/run/netns/{name}")]
+        assert not left, f"network namespaces that cannot be deleted: {left}"
 
 
 def cut(host: str) -> None:

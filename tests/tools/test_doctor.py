@@ -18,7 +18,7 @@ pytestmark = harness.only_bluefog
 
 
 def doctor(*args: str, **env: str) -> tuple[int, dict[str, str]]:
-    ran = run_script([sys.executable, "-m", "bluefog_pg", *args], env=env)
+    ran = run_script([sys.executable, "-m", "bluefog_pg", *args], env=env, timeout=120)
     return ran.code, {line[:24].strip(): line[24:] for line in ran.out.splitlines()}
 
 

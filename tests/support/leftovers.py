@@ -1,0 +1,83 @@
+"""What tests leave behind: shared memory, temporary files, processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from tests.support import harness
+
+SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def adopt_orphans() -> None:
+    """From now on, processes whose parents have ended are children of this one."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def after(before: set[Path], seconds: float) -> tuple[list[Path], set[int]]:
+    """The files besides these that nobody uses, and the processes that nobody keeps.
+
+    Both may go away by themselves for that long.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        left = [path for path in files() - before if path.exists() and not in_use(path)]
+        running = processes()
+        if time.monotonic() > end or not (left or running):
+            return left, running
+        time.sleep(0.05)
+
+
+def files() -> set[Path]:
+    """The shared memory of all, and what lies in this process's folder for temporary files."""
+    found = {Path("/dev/shm") / name for name in os.listdir("/dev/shm")}
+    return found | {
+        p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("bluefog")
+    }
+
+
+def in_use(path: Path) -> bool:
+    """Whether some living process has it open or mapped: then it is another job's."""
+    inode = path.stat().st_ino
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if str(path) in Path(f"/proc/{pid}/maps").read_text():
+                return True
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                if os.stat(f"/proc/{pid}/fd/{fd}").st_ino == inode:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def processes() -> set[int]:
+    """Those that descend from this one and that no living ranks need."""
+    kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
+    kept |= {parent.pid for parent in harness.PARENTS}
+    found = harness.descendants(os.getpid()) - kept
+    return {pid for pid in found if not serves_ranks(pid) and not was_reaped(pid)}
+
+
+def serves_ranks(pid: int) -> bool:
+    """The PMIx server leaves its parent, and ends with the last of its ranks."""
+    return bool(harness.LIVING) and command(pid) == "bluefog-pmixd"
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def was_reaped(pid: int) -> bool:
+    """Whether it was a child that had ended; no one but this process can reap an orphan."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return False
