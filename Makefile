@@ -75,8 +75,8 @@ RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --
 	--import bluefog_pg.torch --import-early
 suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && \
-	seq 0 2 | xargs -P 3 -I {} $(RUN_SUITES) --suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 --shard {}/3 && \
-	printf '2\n3\n' | xargs -P 2 -I {} $(RUN_SUITES) --suite dist --tests '$(OF_THE_WORLD)' --world {}
+	{ printf -- '--suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 --shard %s/3\n' 0 1 2 && \
+	printf -- '--suite dist --tests $(OF_THE_WORLD) --world %s\n' 2 3; } | xargs -P 4 -L 1 $(RUN_SUITES)
 # DDP does the same in a world of any size; what it is made of does not.
 OF_THE_WORLD = ^dist\.test_(?!ddp|Ddp|DistributedDataParallel|Distributed|DDP)
 
