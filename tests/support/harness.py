@@ -361,6 +361,11 @@ class Ranks:
     def open(self, gate: str) -> None:
         (self.dir / f"gate.{gate}").touch()
 
+    def forget_points(self) -> None:
+        """The same test may run again on the same ranks, and must wait again."""
+        for path in (*self.dir.glob("at.*"), *self.dir.glob("gate.*")):
+            path.unlink()
+
     # -- telling and cleaning --------------------------------------------------------------------
     def output(self, rank: int) -> str:
         return (self.dir / f"out.{rank}").read_text(errors="replace")
@@ -437,6 +442,7 @@ class Pool:
         world = self.n if world is None else world
         try:
             ranks = self._ranks_with_group(world, timeout)
+            ranks.forget_points()
             ranks.start(body, *args, world=world, store=self.store)
             return [o.value for o in ranks.join(timeout)[:world]]
         except BaseException:
