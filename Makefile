@@ -47,9 +47,8 @@ UNLESS = and not thorough
 test-fast: dev ## Run the quick tests of every room: two minutes
 	$(BESIDE) -m 'not alone and not slow and not thorough'
 
-# Its prerequisite has no exception either.
-test-all: UNLESS =
-test-all: test ## Run all tests, and again what also runs over MPI, gloo or a simulated accelerator
+test-all: ## Run all tests, and again what also runs over MPI, gloo or a simulated accelerator
+	$(MAKE) test UNLESS=
 	BLUEFOG_ACCELERATOR=cpu:gloo $(BESIDE) -m gloo
 	BLUEFOG_TEST_DEVICE=simulated $(BESIDE) -m device
 	BLUEFOG_TRANSPORT=mpi $(BESIDE) -m mpi
@@ -76,9 +75,9 @@ RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --
 suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && \
 	{ printf -- '--suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 --shard %s/3\n' 0 1 2 && \
-	printf -- '--suite dist --tests $(OF_THE_WORLD) --world %s\n' 2 3; } | xargs -P 4 -L 1 $(RUN_SUITES)
-# DDP does the same in a world of any size; what it is made of does not.
-OF_THE_WORLD = ^dist\.test_(?!ddp|Ddp|DistributedDataParallel|Distributed|DDP)
+	printf -- '--suite dist --tests $(NOT_DDP) --world %s\n' 2 3; } | xargs -P 4 -L 1 $(RUN_SUITES)
+# The tests of DDP do the same in a world of any size, so the smaller worlds leave them out.
+NOT_DDP = ^dist[.]test_(?!ddp|Ddp|DistributedDataParallel|Distributed|DDP)
 
 $(SUITES)/run.py:
 	@echo "torch's suites are not part of this repository: SUITES must name their folder ($(SUITES) has no run.py)"; exit 1
@@ -134,19 +133,19 @@ fmt: | $(INSTALLED) ## Format everything
 clean: ## Remove what was built (not .venv)
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
 
-# sanitized,sanitizer,build folder
+# $(call sanitized,the sanitizer,the build folder)
 define sanitized
 	cmake -S . -B $(2) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSANITIZE=$(1) -DBLUEFOG_MODULE=OFF -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=OFF
 	$(call ctest,$(2))
 endef
 
-# ctest,build folder
+# $(call ctest,the build folder)
 define ctest
 	cmake --build $(1) --target cpp-tests
 	BLUEFOG_MPI_HOME=$(ENV) ctest --test-dir $(1) --output-on-failure --parallel 4
 endef
 
-# pip's, where the machine has none.
+# Where the machine has no compiler for CUDA, pip installs one.
 $(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc: | $(INSTALLED)
 	$(INSTALL) --no-deps --target build/nvcc nvidia-cuda-nvcc==13.0.88 nvidia-cuda-runtime==13.0.96 \
 		nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
