@@ -33,7 +33,7 @@ import torch.distributed as dist
 
 import bluefog_pg.functional  # or each rank would import them
 import bluefog_pg.windows  # noqa: F401
-from tests.support import harness, hosts, inrank
+from tests.support import harness, hosts, inrank, leftovers
 from tests.support.stranded_ops import OPERATIONS
 
 WORLD = 4
@@ -237,7 +237,7 @@ def main() -> int:
     body = go_on_with_windows if options.windows else hear_of_it
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FutureWarning)  # torch renames what it calls
-    before = set(os.listdir("/dev/shm"))
+    before = leftovers.files()
     slowest, faults = 0.0, 0
     with hosts.network(WORLD) if options.hosts else contextlib.nullcontext([]) as names:
         for seed in range(options.seed, options.seed + options.rounds):
@@ -245,7 +245,7 @@ def main() -> int:
             slowest, faults = max(slowest, late), faults + len(bad)
             for what in bad:
                 print(f"round {seed}: {what}", flush=True)
-    left = sorted(set(os.listdir("/dev/shm")) - before)
+    left, _ = leftovers.after(before, 0)
     print(f"{options.rounds} kills, slowest to hear {slowest:.2f} s, {faults} faults, left: {left}")
     return 1 if faults or left else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
@@ -25,7 +26,7 @@ def after(before: set[Path], seconds: float) -> tuple[list[Path], set[int]]:
     """
     end = time.monotonic() + seconds
     while True:
-        left = [path for path in files() - before if path.exists() and not in_use(path)]
+        left = [path for path in files() - before if is_idle(path)]
         running = processes()
         if time.monotonic() > end or not (left or running):
             return left, running
@@ -40,18 +41,24 @@ def files() -> set[Path]:
     }
 
 
-def in_use(path: Path) -> bool:
-    """Whether some living process has it open or mapped: then it is another job's."""
-    inode = path.stat().st_ino
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if str(path) in Path(f"/proc/{pid}/maps").read_text():
-                return True
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                if os.stat(f"/proc/{pid}/fd/{fd}").st_ino == inode:
+def is_idle(path: Path) -> bool:
+    """Whether it is there, and no living process has it open or mapped (another job's may)."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return not any(uses(pid, path, status) for pid in filter(str.isdigit, os.listdir("/proc")))
+
+
+def uses(pid: str, path: Path, status: os.stat_result) -> bool:
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        if any(line.endswith(f" {path}") for line in maps):
+            return True
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), status):
                     return True
-        except OSError:
-            continue
     return False
 
 

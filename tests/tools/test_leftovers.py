@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +54,18 @@ def test_a_process_without_parent_is_seen() -> None:
     os.kill(orphan, signal.SIGKILL)
     assert leftovers.after(leftovers.files(), harness.at_most(5)) == ([], set())
     assert files == []
+
+
+def test_a_file_in_shared_memory_is_seen_when_nobody_uses_it() -> None:
+    before = leftovers.files()
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="bluefog-test-") as file:
+        path = Path(file.name)
+        assert path not in leftovers.after(before, 0)[0]
+    path.touch()
+    try:
+        assert path in leftovers.after(before, 0)[0]
+    finally:
+        path.unlink()
 
 
 def die_later(_rank: int, _world: int) -> None:
