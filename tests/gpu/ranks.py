@@ -18,14 +18,12 @@ def run(
     world: int,
     *args: Any,
     backend: str = "bluefog",
-    limit: float = 55,
     **settings: str,
 ) -> list[Any]:
     """`body(rank, world, *args)` on each rank, with `settings` in its environment."""
-    env = {"GLOO_SOCKET_IFNAME": "lo", **settings}
-    with harness.Ranks(world, env=env) as ranks:
+    with harness.Ranks(world, env=settings) as ranks:
         ranks.start(within, backend, body.__module__, body.__qualname__, args)
-        return [outcome.value for outcome in ranks.join(limit)]
+        return [outcome.value for outcome in ranks.join(55)]
 
 
 def within(

@@ -56,7 +56,7 @@ def at_most(seconds: float) -> float:
 
 
 HEARD = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
-WITHIN = at_most(1.0)  # what a test allows for that
+WITHIN = at_most(1.0)  # the longest time that a test accepts for it
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
 
 only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
@@ -94,7 +94,7 @@ def simulated_accelerator() -> str:
 
 
 # Inductor keeps here what g++ has compiled, for all processes and runs. It puts its precompiled
-# header into what is the folder of temporary files while it is imported: the fork server sets this.
+# header into TMPDIR as it was when Inductor was imported, so the fork server starts with this one.
 COMPILED = ROOT / "build" / "inductor"
 
 
@@ -188,7 +188,7 @@ class Ranks:
         self.outcomes = [Outcome(r) for r in range(n)]
         common = {"RANKS_DIR": str(self.dir), "TMPDIR": str(self.dir / "tmp"), "WORLD_SIZE": str(n)}
         common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        common |= {"RANKS_DESTROY": "1" if destroy else "0", "RANKS_PARENT": str(os.getpid())}
+        common |= {"RANKS_DESTROY": "1" if destroy else "0"}
         self.busy: set[int] = set()
         self.signaled: set[int] = set()
         LIVING.add(self)
@@ -208,7 +208,7 @@ class Ranks:
         modules: tuple[str, ...],
     ) -> None:
         ours, theirs = socket.socketpair()
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "RANKS_FD": str(theirs.fileno())}
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         # Other networks come and go with the hosts of tests beside this one.
         interface = "eth0" if host else "lo"
         own |= {"GLOO_SOCKET_IFNAME": interface, "OMPI_MCA_btl_tcp_if_include": interface}
@@ -243,10 +243,8 @@ class Ranks:
         self.busy.add(rank)
         self.conns[rank].send(task)
 
-    def join(
-        self, limit: float = 60, dead: Iterable[int] = (), check: bool = True
-    ) -> list[Outcome]:
-        """Wait for every rank at work; `dead` are those that are meant to die without an answer."""
+    def join(self, limit: float = 60, dead: Iterable[int] = ()) -> list[Outcome]:
+        """Wait for every rank at work; `dead` are those that may die without an answer."""
         end = time.monotonic() + limit * SLOW
         while self.busy:
             left = end - time.monotonic()
@@ -255,8 +253,7 @@ class Ranks:
             wait([self.conns[r] for r in self.busy], min(left, 0.1))
             for rank in sorted(self.busy):
                 self._collect(rank)
-        if check:
-            self._judge(set(dead))
+        self._judge(set(dead))
         return self.outcomes
 
     def _collect(self, rank: int) -> None:
@@ -431,7 +428,7 @@ class Ranks:
 class Pool:
     """Ranks kept over a module; any failure throws them away and the next call starts new ones."""
 
-    def __init__(self, n: int = 4) -> None:
+    def __init__(self, n: int) -> None:
         self.n, self.lives = n, 0
         self.ranks: Ranks | None = None
         self.world, self.store = 0, ""

@@ -152,7 +152,7 @@ def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> l
     threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(count)]
     for t in threads:
         t.start()
-    end = time.monotonic() + limit
+    end = time.monotonic() + limit * SLOW
     for t in threads:
         t.join(max(0.0, end - time.monotonic()))
     return bad + [f"thread {i} hangs" for i, t in enumerate(threads) if t.is_alive()]

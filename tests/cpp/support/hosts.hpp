@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -85,7 +87,7 @@ class SwitchedCourier final : public Courier {
       : board_(std::move(board)), rank_(rank) {}
 
   std::string greeting() const override { return "hello"; }
-  void hearGreeting(const std::string& greeting) override { ++(greeting == "hello" ? met_ : odd_); }
+  void hearGreeting(const std::string& greeting) override { EXPECT_EQ(greeting, "hello"); }
   Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override {
     return keep(board_->send(rank_, to, stream, data, bytes, ends == Ends::kSoon));
   }
@@ -132,8 +134,6 @@ class SwitchedCourier final : public Courier {
   int rank_;
   std::deque<std::unique_ptr<std::shared_ptr<Switchboard::Parcel>>> parcels_;
   size_t dead_seen_ = 0;
-  int met_ = 0;
-  int odd_ = 0;
 };
 
 // The hosts of a group's ranks, and the memory of each.
