@@ -113,10 +113,8 @@ enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB 
 
 
 def run(body: Callable[[int, int], None], hosts: Sequence[str] = ()) -> None:
-    """In processes of their own: those that are kept hold on to memory that the next test needs."""
-    with harness.Ranks(RANKS, hosts=hosts, destroy=True) as ranks:
-        ranks.start(body, world=RANKS, store="s")
-        ranks.join(250)
+    """Ranks that are kept would hold on to memory that the next test needs."""
+    harness.run_ranks(body, RANKS, hosts=hosts, limit=250)
 
 
 @enough_memory

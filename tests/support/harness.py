@@ -466,7 +466,7 @@ class Pool:
         return [rank for rank, proc in enumerate(procs) if proc.poll() is not None]
 
     def story(self) -> str:
-        """What its ranks have printed, the dead ones' last words among it."""
+        """This tells which ranks have ended, and what every rank has printed."""
         headline = f"ranks {self.dead()} ended while they were kept"
         return self.ranks.story(headline, native=False) if self.ranks else headline
 
@@ -482,11 +482,13 @@ def run_ranks(
     *args: Any,
     world: int | None = None,
     env: dict[str, str] | None = None,
+    hosts: Sequence[str] = (),
+    limit: float = 60,
 ) -> list[Any]:
     """Fresh processes for one body; raises with every rank's traceback unless all return."""
-    with Ranks(n, env=env) as ranks:
+    with Ranks(n, env=env, hosts=hosts) as ranks:
         ranks.start(body, *args, world=n if world is None else world, store="store")
-        return [o.value for o in ranks.join()]
+        return [o.value for o in ranks.join(limit)]
 
 
 def descendants(pid: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""What tests leave behind: shared memory, temporary files, processes."""
+"""These functions find the shared memory, temporary files and processes that a test left."""
 
 from __future__ import annotations
 
