@@ -22,7 +22,7 @@ def all_of_it(rank: int, world: int) -> list[Any]:
     """What one host's ranks do; here the ring crosses between the hosts twice."""
     told = [
         windows.added_and_fetched(rank, world),
-        windows.push_sum(rank, world, 1.0),
+        windows.push_sum(rank, world),
         windows.bad_calls(rank, world),
         windows.random_calls(rank, world, 1, 300),
     ]

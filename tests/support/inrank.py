@@ -90,6 +90,11 @@ def await_file(name: str, limit: float = 30.0) -> None:
         time.sleep(0.002)
 
 
+def has_met(point: str, world: int) -> bool:
+    """Whether every rank has reached `point`, without waiting for any."""
+    return all((directory() / f"at.{point}.{rank}").exists() for rank in range(world))
+
+
 def gate(name: str, limit: float = 30.0) -> None:
     """Wait until the parent calls `ranks.open(name)`."""
     await_file(f"gate.{name}", limit)

@@ -83,19 +83,24 @@ def added_and_fetched(rank: int, world: int) -> list[Any]:
     return [own.eq(rank).all().item(), versions, slots, collected, again, fetched]
 
 
-def push_sum(rank: int, world: int, seconds: float) -> list[float]:
-    """Without barriers, the last rank five times slower: x / p is the mean, and no p is lost."""
+def push_sum(rank: int, world: int) -> list[float]:
+    """Without barriers, the last rank five times slower: x / p is the mean, and no p is lost.
+
+    Every rank goes on until each has made 100 steps: a rank that stops mixes nothing more.
+    """
     bf = ring()
     bf.turn_on_win_ops_with_associated_p()
     x = torch.full((40_000,), float(rank), dtype=torch.float64)
     window = bf.Window(x, "w", zero_init=True)
     share = 1.0 / (1 + len(window.destinations))
     dist.barrier()
-    begun, steps = time.monotonic(), 0
-    while time.monotonic() - begun < seconds:
+    steps = 0
+    while not inrank.has_met("100 steps", world):
         window.accumulate(self_weight=share, dst_weights=dict.fromkeys(window.destinations, share))
         window.update_then_collect(require_mutex=steps % 2 == 0)
         steps += 1
+        if steps == 100:
+            inrank.mark("100 steps")
         time.sleep(0.005 if rank == world - 1 else 0.001)
     dist.barrier()
     window.update_then_collect()

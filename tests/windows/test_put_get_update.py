@@ -122,7 +122,7 @@ def test_a_busy_target_is_not_waited_for(pool: harness.Pool) -> None:
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_push_sum_loses_nothing(pool: harness.Pool, world: int) -> None:
-    told = pool.run(push_sum, 2.0 * harness.SLOW, world=world, timeout=60)
+    told = pool.run(push_sum, world=world)
     assert sum(p for _, p, _, _ in told) == pytest.approx(world, abs=1e-9)
     assert sum(x for x, _, _, _ in told) == pytest.approx(sum(range(world)), abs=1e-9)
     for _, _, is_whole, estimate in told:
