@@ -64,6 +64,8 @@ def lists(b: Any) -> Calls:
         "scatter, sparse input": lambda: b.scatter(fs(1), [[*fs(3), sparse()]], mine),
         "allgather, no list": lambda: b.allgather([], fs(1)),
         "allgather, two lists": lambda: b.allgather([fs(4), fs(4)], fs(1)),
+        "allgather, 0 outputs": lambda: b.allgather([[]], fs(1)),
+        "allgather, 5 outputs": lambda: b.allgather([fs(5)], fs(1)),
         "allgather, 3 outputs": lambda: b.allgather([fs(3)], fs(1)),
         "allgather, dtypes": lambda: b.allgather([fs(4, 2, double)], fs(1)),
         "allgather, own size": lambda: b.allgather([fs(4, 3)], fs(1)),
