@@ -6,7 +6,6 @@ import ctypes
 import os
 import random
 import re
-import subprocess
 import sys
 import time
 from typing import Any
@@ -18,9 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
+from tests.support.programs import run_script
 from tests.support.stranded_ops import OPERATIONS
-
-pytestmark = harness.only_bluefog
 
 
 def operate(name: str, rank: int, world: int) -> None:
@@ -86,15 +84,8 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
 @pytest.mark.parametrize("what", [(), ("--windows",)], ids=["operations", "windows"])
 def test_kills_at_random_instants(what: tuple[str, ...]) -> None:
     soak = [sys.executable, "-m", "tests.failures.soak", *what]
-    done = subprocess.run(
-        [*soak, "--rounds", "8", "--limit", str(WITHIN)],
-        env=harness.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120 * SLOW,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    ran = run_script([*soak, "--rounds", "8", "--limit", str(WITHIN)], timeout=120)
+    assert ran.code == 0, ran.out
 
 
 def looping(rank: int, world: int) -> inrank.Raised | None:

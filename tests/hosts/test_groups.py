@@ -17,9 +17,7 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
-from tests.support.programs import TORCHRUN
-
-pytestmark = harness.only_bluefog
+from tests.support.programs import TORCHRUN, finish_script, start_script
 
 SIZES = (1, 1000, 300_001)
 
@@ -371,20 +369,17 @@ def test_torchrun_on_two_hosts(four: list[str]) -> None:
     port = str(harness.free_port())
     common = ["--nnodes", "2", "--nproc-per-node", "2", "--master-port", port]
     runs = [
-        subprocess.Popen(
+        start_script(
             [
                 *hosts.prefix(host),
                 *TORCHRUN,
                 *[*common, "--node-rank", str(i), "--master-addr", hosts.address(four[0])],
                 str(script),
-            ],
-            env=harness.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            ]
         )
         for i, host in enumerate(four[:2])
     ]
-    said = [run.communicate(timeout=120)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], "\n".join(said)
-    assert sum(text.count("mean 1.5") for text in said) == 4, said
+    ran = [finish_script(run, 120) for run in runs]
+    said = "\n".join(each.out for each in ran)
+    assert [each.code for each in ran] == [0, 0], said
+    assert said.count("mean 1.5") == 4, said

@@ -18,9 +18,10 @@ import torch
 import torch.distributed as dist
 
 from tests.support.forked import in_a_fork
+from tests.support.harness import ROOT
 
 DEADLINE = 60  # seconds
-PACKAGE = Path(__file__).parents[2] / "python" / "bluefog_pg"
+PACKAGE = ROOT / "python" / "bluefog_pg"
 IN_LIST = "'bluefog' in torch.distributed.Backend.backend_list"
 
 
@@ -48,10 +49,7 @@ def check(code: str, **env: str) -> str:
 def other_package(tmp_path: Path) -> Path:
     """A copy of the Python package without the compiled module; its parent goes on PYTHONPATH."""
     # The finder of an editable install stands before the path.
-    (tmp_path / "sitecustomize.py").write_text("""
-import sys
-sys.meta_path[:] = [finder for finder in sys.meta_path if "Redirecting" not in repr(finder)]
-""")
+    shutil.copy(ROOT / "tests/gpu/no_editable.py", tmp_path / "sitecustomize.py")
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "_build_info.py")
     return Path(shutil.copytree(PACKAGE, tmp_path / "bluefog_pg", ignore=ignore))
 

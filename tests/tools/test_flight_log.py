@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support import harness, inrank
-
-pytestmark = harness.only_bluefog
+from tests.support.programs import run_script
 
 
 def some_calls(rank: int, world: int, folder: str) -> dict[str, Any]:
@@ -55,14 +53,10 @@ def test_says_what_was_called_and_the_analyzer_reads_it(tmp_path: Path) -> None:
     assert sent["is_p2p"]
     assert sent["partners"] == [1]
     assert len(logs[0]["pg_config"]) == 2
-    ran = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace",
-         "--prefix", "rank_", str(tmp_path)],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    told = ran.stdout + ran.stderr
-    assert "rror" not in told, told
+    analyzer = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"]
+    ran = run_script([*analyzer, "--prefix", "rank_", str(tmp_path)], timeout=120)
+    assert ran.code == 0, ran.out
+    assert "rror" not in ran.out, ran.out
 
 
 def last_ones(rank: int, world: int) -> tuple[int, int, list[float], str]:
