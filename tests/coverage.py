@@ -73,7 +73,7 @@ def counts_of_cpp() -> dict[str, Counts]:
     )  # fmt: skip
     keys = ("line_covered", "line_total", "branch_covered", "branch_total")
     files = json.loads(out.read_text())["files"]
-    return {file["filename"]: tuple(file[key] for key in keys) for file in files}  # type: ignore[misc]
+    return {file["filename"]: tuple(file[key] for key in keys) for file in files}
 
 
 def counts_of_python() -> dict[str, Counts]:
@@ -83,7 +83,7 @@ def counts_of_python() -> dict[str, Counts]:
     run(*coverage, "json", "--quiet", f"--rcfile={CONFIG}", "-o", out)
     keys = ("covered_lines", "num_statements", "covered_branches", "num_branches")
     files = json.loads(out.read_text())["files"]
-    return {name: tuple(of["summary"][key] for key in keys) for name, of in files.items()}  # type: ignore[misc]
+    return {name: tuple(of["summary"][key] for key in keys) for name, of in files.items()}
 
 
 def share(part: int, whole: int) -> str:

@@ -40,15 +40,7 @@ def meaningful(case: Case) -> bool:
         and not (case.get("layout") == "scalar" and not has("size", "1"))
         and not (case.get("form") == "in place" and not has("layout", "contiguous"))
         and not (large and not (has("dtype", *WIDE) and has("world", *WORLDS[:3])))
-        and (harness.BACKEND != "gloo" or not GLOO_LACKS & set(map(str, case.values())))
     )
-
-
-# So that this file itself can be tried on it.
-GLOO_LACKS = {
-    "PREMUL_SUM", "uneven", "one each", "stacked", "strided", "column", "expanded", "misaligned",
-    *map(str, (torch.int16, *oracle.HALVES, *oracle.COMPLEX, *oracle.UNSIGNED, *oracle.FLOAT8)),
-}  # fmt: skip
 
 
 @cache

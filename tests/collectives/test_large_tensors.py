@@ -123,13 +123,11 @@ def test_more_than_two_gigabytes() -> None:
 
 
 @pytest.mark.skipif(available() < 22 << 30, reason="needs 22 GiB of free memory")
-@harness.only_bluefog
 def test_a_window_of_more_than_four_gigabytes() -> None:
     run(window_beyond)
 
 
 @enough_memory
-@harness.only_bluefog
 def test_more_than_two_gigabytes_between_hosts() -> None:
     with network(RANKS) as pair:
         run(beyond, pair)

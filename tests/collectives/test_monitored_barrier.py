@@ -11,7 +11,6 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
 ONE = timedelta(seconds=1)
 
 

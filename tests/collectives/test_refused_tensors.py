@@ -25,7 +25,6 @@ def refused(rank: int, world: int, changes: list[tuple[str, Case]], *kinds: str)
     assert not bad, bad
 
 
-@harness.only_bluefog
 def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
     """Alone, where every call has an output; and by all of several ranks."""
     changes = [
@@ -46,7 +45,6 @@ UNREDUCIBLE = [
 ]  # fmt: skip
 
 
-@harness.only_bluefog
 def test_reductions_without_meaning_are_refused(pool: harness.Pool) -> None:
     changes = [
         (name, {"op": op, "dtype": dtype})

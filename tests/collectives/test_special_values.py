@@ -45,7 +45,6 @@ def premul_tensor(rank: int, world: int) -> list[float]:
     return sorted(set(t.tolist()))
 
 
-@harness.only_bluefog
 def test_premul_sum_by_a_tensor(pool: harness.Pool) -> None:
     assert pool.run(premul_tensor) == [[5.0]] * 4
 
@@ -75,7 +74,6 @@ def onto_itself(rank: int, world: int, count: int) -> int:
     return int((t != want).sum())
 
 
-@harness.only_bluefog  # gloo's results are wrong
 @pytest.mark.parametrize("count", [4, 1 << 19])
 def test_all_to_all_into_its_own_input(pool: harness.Pool, count: int) -> None:
     assert pool.run(onto_itself, count) == [0] * 4
@@ -98,7 +96,6 @@ def between_start_and_end(rank: int, world: int) -> list[float]:
     return [x[0].item(), y[-1].item(), near[0].item(), len(tensors), tensors[0][0].item()]
 
 
-@harness.only_bluefog
 def test_coalescing_makes_one_work_of_many(pool: harness.Pool) -> None:
     for rank, got in enumerate(pool.run(between_start_and_end)):
         assert got == [4.0, 8.0, float(rank), 3, 4.0]
@@ -141,7 +138,6 @@ def left_open(rank: int, world: int) -> list[float]:
     return [*told, lost.item()]
 
 
-@harness.only_bluefog
 def test_a_block_left_open_is_given_up(pool: harness.Pool) -> None:
     assert pool.run(left_open) == [[-1.0, float((rank - 1) % 4), 4.0] for rank in range(4)]
 

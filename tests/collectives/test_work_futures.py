@@ -82,7 +82,6 @@ def contract(rank: int, world: int) -> None:
     assert not wrong, wrong
 
 
-@harness.only_bluefog
 @pytest.mark.parametrize("world", [1, 4])
 def test_contract_of_every_operation(pool: harness.Pool, world: int) -> None:
     pool.run(contract, world=world)
@@ -102,7 +101,6 @@ def point_to_point(rank: int, world: int) -> None:
         assert work.result()[0].tolist() == [9.0] * 4
 
 
-@harness.only_bluefog
 def test_contract_of_send_and_receive(pool: harness.Pool) -> None:
     pool.run(point_to_point, world=2)
 
@@ -129,7 +127,6 @@ def complete_and_then_done(rank: int, world: int) -> None:
     assert late == 0, late
 
 
-@harness.only_bluefog
 @pytest.mark.slow
 def test_the_future_of_what_is_complete_is_done(pool: harness.Pool) -> None:
     pool.run(complete_and_then_done, world=2)
@@ -373,7 +370,6 @@ def callbacks(rank: int, world: int) -> list[Any]:
     return [seen, error is not None and "boom" in error.text, values]
 
 
-@harness.only_bluefog
 def test_callbacks(pool: harness.Pool) -> None:
     assert pool.run(callbacks) == [[[True], True, [4.0] * 5]] * 4
 
@@ -407,25 +403,6 @@ def kept_alive(rank: int, world: int) -> list[float]:
 
 def test_operations_keep_their_tensors(pool: harness.Pool) -> None:
     assert pool.run(kept_alive) == [[4.0 * i for i in range(50)] + [4.0]] * 4
-
-
-def a_group_each(rank: int, world: int, rounds: int) -> None:
-    groups = [dist.new_group() for _ in range(4)]
-
-    def run(i: int) -> None:
-        for j in range(rounds):
-            t = torch.full((j * 997 % 9000 + 1,), float(i + j))
-            dist.all_reduce(t, group=groups[i])
-            assert (t == (i + j) * world).all(), f"round {j}: {t[0]}"
-
-    bad = inrank.in_threads(4, run)
-    for group in groups:
-        dist.destroy_process_group(group)
-    assert not bad, bad
-
-
-def test_threads_with_a_group_each(pool: harness.Pool) -> None:
-    pool.run(a_group_each, 100)
 
 
 def a_tag_each(rank: int, world: int) -> None:
@@ -492,7 +469,6 @@ def short_wait(rank: int, world: int) -> list[Any]:
     return [error]
 
 
-@harness.only_bluefog
 def test_wait_with_a_short_timeout(pool: harness.Pool) -> None:
     error = harness.raised(pool.run(short_wait, world=2)[0][0], "RuntimeError")
     pool.discard()  # what the group is good for after a timeout is not the question here

@@ -14,7 +14,7 @@ import pytest
 from tests.support import agreement_on_device, harness, inrank
 from tests.support.on_device import simulated_alone
 
-pytestmark = [harness.only_bluefog, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 Run = Callable[..., list[Any]]
 
 

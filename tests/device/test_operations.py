@@ -14,7 +14,7 @@ import torch
 from tests.support import as_on_cpu, harness, operations_on_device
 from tests.support.on_device import simulated_alone
 
-pytestmark = [harness.only_bluefog, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 Run = Callable[..., list[Any]]
 
 

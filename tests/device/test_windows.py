@@ -15,7 +15,7 @@ import pytest
 from tests.support import harness, windows_on_device
 from tests.support.on_device import simulated_alone
 
-pytestmark = [harness.only_bluefog, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 Run = Callable[..., list[Any]]
 
 

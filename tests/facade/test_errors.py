@@ -11,8 +11,6 @@ import torch
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def wrong_calls(rank: int, world: int) -> dict[str, Callable[[], Any]]:
     """On a ring of four; every rank makes them all, and none reaches another rank."""

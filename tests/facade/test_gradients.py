@@ -12,8 +12,6 @@ from torch import Tensor
 from tests.support import harness, inrank
 from tests.support.facade import ROWS, WORLDS, values
 
-pytestmark = harness.only_bluefog
-
 
 def adjoint(rank: int, world: int, dtype: torch.dtype) -> None:
     """Backward is the transpose of forward, and its own backward is forward."""

@@ -9,8 +9,6 @@ import torch
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def pending(rank: int, world: int) -> None:
     """Many at once, waited for in reverse, whose tensors nobody else holds."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from tests.support import harness, inrank, oracle
 from tests.support.facade import ROWS, WORLDS, values
 
-pytestmark = harness.only_bluefog
-
 
 def finished(bf: Any, handle: int) -> Tensor:
     result: Tensor = bf.synchronize(handle)

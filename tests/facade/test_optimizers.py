@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 FACTORIES = (
     "DistributedAdaptThenCombineOptimizer",
     "DistributedAdaptWithCombineOptimizer",

@@ -13,8 +13,6 @@ import torch
 import bluefog_pg.timeline
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def traced(rank: int, world: int, prefix: str) -> list[Any]:
     import bluefog_pg.torch as bf

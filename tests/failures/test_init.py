@@ -15,8 +15,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 
-pytestmark = harness.only_bluefog
-
 
 def works(rank: int, world: int, store: str) -> float:
     inrank.init(store, rank, world, timeout=8)
@@ -112,7 +110,7 @@ class Dying(dist.Store):
 
 def join(store: dist.Store, rank: int, world: int, limit: float = 20) -> None:
     dist.init_process_group(
-        inrank.BACKEND, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit)
+        "bluefog", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=limit)
     )
 
 

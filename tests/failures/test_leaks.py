@@ -15,8 +15,6 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 F_GET_SEALS, F_SEAL_SHRINK, F_SEAL_GROW = 1034, 2, 4
 
 

@@ -13,8 +13,6 @@ from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks
 from tests.support.stranded_ops import OPERATIONS
 
-pytestmark = harness.only_bluefog
-
 LIMIT = 0.5 * SLOW  # seconds, where a rank is waited for
 Told = dict[str, inrank.Raised | None]
 

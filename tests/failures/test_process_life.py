@@ -22,8 +22,6 @@ from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 from tests.support.programs import run_script
 
-pytestmark = harness.only_bluefog
-
 
 def wait_for(what: str, rank: int, world: int) -> None:
     import bluefog_pg

@@ -69,6 +69,6 @@ def recorded(rank: int, world: int) -> list[tuple[Any, ...]]:
     for work in dist.batch_isend_irecv(ops):
         work.wait()
     torch.cuda.synchronize()
-    dump = torch._C._distributed_c10d._dump_nccl_trace  # type: ignore[attr-defined]
+    dump = torch._C._distributed_c10d._dump_nccl_trace
     keys = ("profiling_name", "input_sizes", "output_sizes", "is_p2p", "collective_seq_id")
     return [tuple(entry[key] for key in keys) for entry in pickle.loads(dump())["entries"]]

@@ -10,11 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.support import harness, hosts, oracle
+from tests.support import hosts, oracle
 from tests.support.harness import Ranks
 from tests.support.operations import OPERATIONS, answers, tensors
-
-pytestmark = harness.only_bluefog
 
 KINDS = (torch.float32, torch.bfloat16, torch.float64)
 SIZES = (1, 1000, 100_003)

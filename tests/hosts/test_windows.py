@@ -15,7 +15,7 @@ import torch.distributed as dist
 from tests.support import harness, hosts, inrank, windows
 from tests.support.harness import Ranks
 
-pytestmark = [harness.only_bluefog, pytest.mark.device]
+pytestmark = pytest.mark.device
 
 
 def all_of_it(rank: int, world: int) -> list[Any]:

@@ -14,8 +14,6 @@ from tests.support import harness, inrank
 from tests.support.harness import Ranks
 from tests.support.operations import ANSWERS, MACHINE_SIZE, answers, place_by_host
 
-pytestmark = harness.only_bluefog
-
 CALLS = (*ANSWERS, "is_homogeneous", "in_neighbor_ranks", "load_topology", "set_topology")
 
 

@@ -18,8 +18,6 @@ from tests.support import harness, hosts, inrank
 from tests.support.launching import CHECK, assert_all_fine, write
 from tests.support.programs import Ran, finish_script, run_script, start_script
 
-pytestmark = harness.only_bluefog
-
 MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
 INIT = CHECK + "import bluefog_pg\nbluefog_pg.init()\n"
 ENVIRONMENT = """

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import harness
-from tests.support.harness import BACKEND, free_port
+from tests.support.harness import free_port
 from tests.support.launching import CHECK, assert_all_fine, write
 from tests.support.programs import TORCHRUN, finish_script, run_script, start_script
 
-INIT = CHECK + f"dist.init_process_group('{BACKEND}')\n"
+INIT = CHECK + "dist.init_process_group('bluefog')\n"
 SCRIPT = INIT + "check()\ndist.destroy_process_group()\n"
 
 
@@ -51,7 +50,7 @@ def test_two_jobs_at_once(tmp_path: Path) -> None:
 SPAWN = """
 def run(rank, world, methods):
     for method in methods:
-        dist.init_process_group("{backend}", init_method=method, rank=rank, world_size=world)
+        dist.init_process_group("bluefog", init_method=method, rank=rank, world_size=world)
         check()
         dist.destroy_process_group()
 
@@ -64,7 +63,7 @@ if __name__ == "__main__":
 def test_spawn(tmp_path: Path) -> None:
     """The ranks meet by TCP, and then by a file."""
     methods = [f"tcp://127.0.0.1:{free_port()}", f"file://{tmp_path}/store"]
-    text = CHECK + SPAWN.format(backend=BACKEND, methods=methods)
+    text = CHECK + SPAWN.format(methods=methods)
     ran = run_script([sys.executable, write(tmp_path, text)])
     assert ran.code == 0, ran.out
     assert_all_fine(ran.out, 2, times=2)
@@ -78,7 +77,7 @@ def test_plain_processes_with_env(tmp_path: Path) -> None:
         "check()\n"
         "dist.barrier()\n"
         "dist.destroy_process_group()\n"
-        for name in (BACKEND, BACKEND.upper())
+        for name in ("bluefog", "BLUEFOG")
     )
     script, port = write(tmp_path, text), str(free_port())
     base = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -98,7 +97,7 @@ def test_one_rank_and_given_stores() -> None:
         "dist.PrefixStore('mine', dist.HashStore())",
     ]
     text = CHECK + "".join(
-        f"dist.init_process_group('{BACKEND}', store={store}, rank=0, world_size=1)\n"
+        f"dist.init_process_group('bluefog', store={store}, rank=0, world_size=1)\n"
         "check()\n"
         "t = torch.ones(3); dist.broadcast(t, 0); dist.barrier()\n"
         "dist.destroy_process_group()\n"
@@ -118,30 +117,23 @@ import os
 rank = int(os.environ["RANK"])
 store = dist.TCPStore("127.0.0.1", {free_port()}, 2, rank == 0)
 for name in ("a", "b"):  # two lives over one store
-    dist.init_process_group("{BACKEND}", store=dist.PrefixStore(name, store), rank=rank,
+    dist.init_process_group("bluefog", store=dist.PrefixStore(name, store), rank=rank,
                             world_size=2)
     check(); dist.barrier(); dist.destroy_process_group()
-"""
-        + (
-            f"""
 for _ in range(2):  # and two with the very same keys
-    dist.init_process_group("{BACKEND}", store=store, rank=rank, world_size=2)
+    dist.init_process_group("bluefog", store=store, rank=rank, world_size=2)
     check(); dist.barrier(); dist.destroy_process_group()
+store.set(f"end.{{rank}}", "1"); store.wait(["end.0", "end.1"])
 """
-            if BACKEND == "bluefog"
-            else ""
-        )
-        + "store.set(f'end.{rank}', '1'); store.wait(['end.0', 'end.1'])\n"
     )
     script = write(tmp_path, text)
     procs = [start_script([sys.executable, script], env={"RANK": str(r)}) for r in range(2)]
     told = [finish_script(p) for p in procs]
     assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
-    assert_all_fine(told[0].out + told[1].out, 2, times=4 if BACKEND == "bluefog" else 2)
+    assert_all_fine(told[0].out + told[1].out, 2, times=4)
 
 
 @pytest.mark.slow
-@harness.only_bluefog
 @pytest.mark.parametrize("autoload", ["1", "0"])
 def test_found_with_and_without_the_entry_point(autoload: str) -> None:
     text = CHECK.replace("import sys", "import sys\nimport bluefog_pg\nimport sys")
@@ -158,7 +150,6 @@ def test_found_with_and_without_the_entry_point(autoload: str) -> None:
 
 
 @pytest.mark.slow
-@harness.only_bluefog
 def test_device_names_and_the_debug_wrapper(tmp_path: Path) -> None:
     """cpu:bluefog, beside a gloo group, and under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
     text = INIT.replace("'bluefog')", "'cpu:bluefog,cuda:bluefog')")

@@ -14,8 +14,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.operations import MACHINE_SIZE, answers, group_of_machines, place_by_host
 
-pytestmark = harness.only_bluefog
-
 RANKS = 5
 
 

@@ -14,7 +14,7 @@ from tests.support import digraphs, harness, inrank, oracle
 from tests.support.digraphs import Spec
 from tests.support.guarded import LAYOUTS, guarded
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 # Of a row; and how many there are: up to several frames of 128 KiB.
 TAILS = ((), (1,), (3,), (2, 5), (4096,), (0,), (2, 0))

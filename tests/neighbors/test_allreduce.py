@@ -15,7 +15,7 @@ from hypothesis import given
 from tests.support import harness, oracle
 from tests.support.digraphs import plan, prepare, relaxed, specs
 
-pytestmark = [harness.only_bluefog, pytest.mark.mpi, pytest.mark.gloo]
+pytestmark = [pytest.mark.mpi, pytest.mark.gloo]
 
 SIZES = (0, 1, 7, 1000, 16385, 40_001)
 KINDS = {"dtype": st.sampled_from(oracle.FLOATS), "n": st.sampled_from(SIZES)}

@@ -14,7 +14,7 @@ from tests.support import digraphs, harness, inrank, oracle
 from tests.support.digraphs import Spec
 from tests.support.guarded import LAYOUTS, guarded
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 FRAME = 131_072  # bytes: where what travels is cut
 KINDS = (*oracle.FLOATS, *oracle.COMPLEX)

@@ -15,8 +15,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.harness import Ranks
 
-pytestmark = harness.only_bluefog
-
 MIB = 1 << 18  # elements of float32
 
 

@@ -18,8 +18,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.operations import MACHINE_SIZE, OPERATIONS, ready_group, tensors
 
-pytestmark = harness.only_bluefog
-
 SIZES = (3, 70_001)  # elements: in one frame, and in more than one, also half of them
 
 

@@ -15,7 +15,7 @@ from tests.support import digraphs, harness, oracle
 from tests.support.digraphs import Spec
 from tests.support.operations import OPERATIONS, ready_group, tensors
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 KINDS = (*oracle.FLOATS, *oracle.COMPLEX)
 SIZES = (0, 1, 5, 1000, 40_001)

@@ -15,8 +15,6 @@ from tests.support import harness, inrank
 from tests.support.bad_calls import BAD
 from tests.support.operations import OPERATIONS, group_of_machines, ready_group, tensors
 
-pytestmark = harness.only_bluefog
-
 
 def refused(rank: int, world: int) -> list[Any]:
     """All bad calls are rank 1's; what it has sent then; and all operations still match."""

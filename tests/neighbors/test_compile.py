@@ -15,8 +15,6 @@ from tests.support import harness, inrank, oracle, stack
 from tests.support.operations import Group, ready_group
 from tests.support.programs import run_on_ranks
 
-pytestmark = harness.only_bluefog
-
 RANKS = 2
 Calls = tuple[Callable[[Tensor], Any], Callable[[Tensor], Any]]
 

@@ -17,7 +17,7 @@ from tests.support import digraphs, harness, inrank, oracle
 from tests.support.guarded import LAYOUTS, guarded
 from tests.support.operations import group_of_machines
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 RANKS = 6
 GRIDS = ((2, 2), (3, 2), (2, 3))  # machines, ranks of each

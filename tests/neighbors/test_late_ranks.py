@@ -15,8 +15,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.operations import extremes, group_of_machines
 
-pytestmark = harness.only_bluefog
-
 WORLD = 3
 LARGE = 1 << 19
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from tests.support import digraphs, harness, inrank, oracle
 from tests.support.guarded import LAYOUTS, guarded
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 KINDS = (*oracle.FLOATS, *oracle.COMPLEX)
 SIZES = (0, 1, 7, 1000, 16_385, 65_537, 100_003)

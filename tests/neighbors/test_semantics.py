@@ -17,8 +17,6 @@ from hypothesis import given
 from tests.support import digraphs, harness, oracle
 from tests.support.operations import OPERATIONS, ready_group, tensors
 
-pytestmark = harness.only_bluefog
-
 Matrix = np.ndarray[Any, Any]
 
 

@@ -13,8 +13,6 @@ import torch
 from tests.support import harness, inrank, oracle
 from tests.support.operations import OPERATIONS, group_of_machines, ready_group, tensors
 
-pytestmark = harness.only_bluefog
-
 RANKS = 17
 WORLDS = (2, 3, 5, 8, 13, 17)
 ROUNDS = 6

@@ -23,8 +23,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 class Failing(nn.Module):
     """In its backward pass, if it is told to."""

@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1)
@@ -318,8 +316,8 @@ def misunderstood(rank: int, _world: int) -> list[inrank.Raised | None]:
         lambda: wrap(plain, model, order=optim.ExactDiffusion),
         lambda: wrap(plain, model, compression=optim.TopK),
         lambda: wrap(plain, model, topology="ring" if rank else "full"),
-        lambda: optim.LocalSteps(plain),  # type: ignore[arg-type]
-        lambda: optim.Recorder(plain, None),  # type: ignore[arg-type]
+        lambda: optim.LocalSteps(plain),
+        lambda: optim.Recorder(plain, None),
         lambda: wrapper(model, lambda _: sgd(nn.Linear(2, 2))),
         lambda: wrapper(DistributedDataParallel(model), lambda _: plain),
     ]
@@ -348,9 +346,7 @@ def misspelt(rank: int, _world: int) -> None:
 
     model = nn.Linear(2, 2)
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
-    error = inrank.catch(
-        lambda: bluefog_pg.DistributedOptimizer(optimizer, model, topolgy="ring")  # type: ignore[call-arg]
-    )
+    error = inrank.catch(lambda: bluefog_pg.DistributedOptimizer(optimizer, model, topolgy="ring"))
     assert error is not None, "a misspelt argument was accepted"
     assert error.kind == "TypeError", error
     assert type(optimizer) is torch.optim.SGD, optimizer

@@ -22,8 +22,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 SIZE = 1000
 
 

@@ -12,8 +12,6 @@ from torch import nn
 from tests.support import harness, inrank
 from tests.support.one_weight import alike_weights, sgd, warned_by
 
-pytestmark = harness.only_bluefog
-
 
 def doubtful(rank: int, world: int) -> list[int]:
     import bluefog_pg

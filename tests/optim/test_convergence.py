@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tests.support import harness
 
-pytestmark = [harness.only_bluefog, pytest.mark.gloo]
+pytestmark = pytest.mark.gloo
 
 DIM, SAMPLES, RHO = 5, 40, 0.5
 

@@ -25,8 +25,6 @@ from tests.support.optimizers import (
     vector,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def wrapped(rank: int, **options: Any) -> Any:
     import bluefog_pg

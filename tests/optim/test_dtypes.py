@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from tests.support import harness
 from tests.support.optimizers import order_named
 
-pytestmark = harness.only_bluefog
-
 
 class Mixed(nn.Module):
     """In each of the types the same parameters, whose gradients are the same at each step."""

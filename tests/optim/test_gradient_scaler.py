@@ -19,8 +19,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def overflown(rank: int, _world: int, order: str, unscales: bool) -> None:
     """Rank 1 has infinite gradients: it skips its update, and takes part in the average."""

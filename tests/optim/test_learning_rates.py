@@ -20,8 +20,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def scheduled(rank: int, _world: int, before: bool) -> None:
     """A scheduler, made before or after, changes what the optimizer uses, and does not warn."""

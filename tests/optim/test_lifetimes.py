@@ -20,8 +20,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def taken_over(rank: int, world: int, is_dropped: bool) -> None:
     """The second one averages alone, though the first one was not closed, or is not yet gone."""

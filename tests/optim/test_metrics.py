@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.support import harness, inrank
 from tests.support.optimizers import gathered, step, vector, wrapped
 
-pytestmark = harness.only_bluefog
-
 
 class Scalars:
     def __init__(self) -> None:

@@ -15,8 +15,6 @@ from tests.support.optimizers import STEPS, Reference, assert_at, matrices, step
 if TYPE_CHECKING:
     from bluefog_pg import optim
 
-pytestmark = harness.only_bluefog
-
 
 @functools.cache
 def twice() -> type[optim.Order]:

@@ -24,8 +24,6 @@ from tests.support.optimizers import (
     step,
 )
 
-pytestmark = harness.only_bluefog
-
 PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "alike": ({"topology": "ring"}, {"topology": "ring"}),
     "otherwise": ({"topology": "ring"}, {"topology": "full", "order": "atc"}),

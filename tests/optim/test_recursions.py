@@ -31,8 +31,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def trained(rank: int, world: int, kind: str, options: dict[str, Any]) -> None:
     import bluefog_pg

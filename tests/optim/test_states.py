@@ -24,8 +24,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def hooked(rank: int, _world: int) -> list[int]:
     model, optimizer = wrapped(rank)

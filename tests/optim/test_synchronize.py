@@ -10,8 +10,6 @@ from tests.support import harness
 from tests.support.one_weight import ONE, alike_weights, sgd
 from tests.support.optimizers import assert_at, gathered, loss_of, vector, wrapped
 
-pytestmark = harness.only_bluefog
-
 
 class Tied(nn.Module):
     """One Parameter in two places, and an RNN."""

@@ -14,8 +14,6 @@ from tests.support import harness, inrank
 from tests.support.one_weight import ONE, alike_weights, sgd
 from tests.support.optimizers import STEPS, assert_at, expected, gathered, step, vector, wrapped
 
-pytestmark = harness.only_bluefog
-
 
 def weighted(rank: int, world: int, communication: str, topology: Any, near: Any) -> float:
     """The second average of what ranks have, which is their numbers; the first one has no puts."""

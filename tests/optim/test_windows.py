@@ -23,8 +23,6 @@ from tests.support.optimizers import (
     wrapped,
 )
 
-pytestmark = harness.only_bluefog
-
 
 def by_windows(rank: int, _world: int, communication: str) -> None:
     """In lockstep they give what averages of neighbours give."""

@@ -12,8 +12,6 @@ from tests.support import harness
 from tests.support.one_weight import ONE, alike_weights, sgd
 from tests.support.optimizers import OPTIMIZERS, make_model, step, vector, wrapped
 
-pytestmark = harness.only_bluefog
-
 
 def alone(_rank: int, _world: int, kind: str) -> list[float]:
     """What an algorithm does beside averages, it does on one rank, too."""

@@ -15,8 +15,6 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 
-pytestmark = harness.only_bluefog
-
 LARGE = 1 << 20  # elements: many frames
 
 

@@ -80,7 +80,7 @@ def save(rank: int, world: int, path: Path, how: str) -> Part:
         with stack.group_of(dist.get_backend()) as group:
             saving = dcp.async_save(trainer.state(), checkpoint_id=path, process_group=group)
             trainer.train(AFTER)
-            saving.result()  # type: ignore[union-attr]
+            saving.result()
     dist.barrier()
     return Part(losses, stack.operations() - before)
 
@@ -132,7 +132,7 @@ def full_state(rank: int, world: int, path: Path) -> list[float]:
     state = {"shared": torch.arange(5.0), f"of{rank}": torch.full((3,), float(rank)), "name": "it"}
     # Over the default group, which nobody else uses.
     future = async_save(state, checkpoint_id=path)
-    future.result()  # type: ignore[union-attr]
+    future.result()
     dist.barrier()
     return []
 

@@ -19,7 +19,7 @@ from tests.support import harness, inrank
 
 def hurry(seconds: float) -> None:
     """From the first call on, in which NCCL makes its communicator."""
-    backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))  # type: ignore[union-attr]
+    backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))
     backend._set_default_timeout(timedelta(seconds=seconds * harness.SLOW))
 
 

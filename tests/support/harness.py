@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 ROOT = Path(__file__).parents[2]
-BACKEND = os.environ.get("RANKS_BACKEND") or os.environ.get("BLUEFOG_TEST_BACKEND", "bluefog")
 # Set to "mpi", ranks share no memory, as on hosts of their own.
 TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
 # "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
@@ -58,8 +57,6 @@ def at_most(seconds: float) -> float:
 HEARD = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
 WITHIN = at_most(1.0)  # the longest time that a test accepts for it
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
-
-only_bluefog = pytest.mark.skipif(BACKEND != "bluefog", reason="beyond what other backends promise")
 
 
 def of_the_cpus_engine(why: str) -> pytest.MarkDecorator:
@@ -105,7 +102,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     for name in ("RANK", "WORLD_SIZE", "GROUP_RANK"):
         env.pop(name, None)
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "RANKS_BACKEND": BACKEND}
+    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
     env |= {"TORCHINDUCTOR_CACHE_DIR": str(COMPILED)}
     # The processor says which instructions it has; to try each takes compilers 20 s.
@@ -115,7 +112,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
     env |= {"RANKS_DEVICE": DEVICE} if DEVICE else {}
     env |= {"BLUEFOG_ACCELERATOR": simulated_accelerator()} if DEVICE == "simulated" else {}
-    env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or "gloo" in (BACKEND, ACCELERATOR[-4:]) else {}
+    env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or ACCELERATOR.endswith("gloo") else {}
     return env | (extra or {})
 
 

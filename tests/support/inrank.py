@@ -25,7 +25,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-BACKEND = os.environ.get("RANKS_BACKEND", "bluefog")
 DEVICE = os.environ.get("RANKS_DEVICE", "")
 # Sanitizer builds and slow machines stretch every limit by one factor; nothing is ever retried.
 SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
@@ -136,7 +135,7 @@ def logged() -> Iterator[list[str]]:
     """What bluefog_pg's logger is told meanwhile."""
     told: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: told.append(record.getMessage())
     logger = logging.getLogger("bluefog_pg")
     logger.addHandler(handler)
     try:
@@ -165,7 +164,7 @@ def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> l
 
 def init(store: str, rank: int, world: int, timeout: float = 30.0) -> None:
     dist.init_process_group(
-        f"cpu:{BACKEND},{DEVICE}:{BACKEND}" if DEVICE else BACKEND,
+        f"cpu:bluefog,{DEVICE}:bluefog" if DEVICE else "bluefog",
         init_method=f"file://{directory() / store}",
         rank=rank,
         world_size=world,

@@ -130,7 +130,7 @@ def untouched(device: Any, rank: int, world: int) -> list[Any]:
     work = dist.all_reduce(x, async_op=True)
     kinds = [type(work).__name__]
     work.wait()
-    backend: Any = dist.group.WORLD._get_backend(torch.device(device.name))  # type: ignore[union-attr]
+    backend: Any = dist.group.WORLD._get_backend(torch.device(device.name))
     here, there = torch.ones(2), torch.full((2,), float(rank), device=device.name)
     got = torch.empty(2, device=device.name)
     backend._start_coalescing()
@@ -167,7 +167,7 @@ def split(device: Any, rank: int, world: int) -> list[Any]:
     import bluefog_pg
 
     own = bind(device, rank, world)
-    parent: Any = dist.group.WORLD._get_backend(own)  # type: ignore[union-attr]
+    parent: Any = dist.group.WORLD._get_backend(own)
     told: list[Any] = []
     for keeps in (False, True, True):
         part = dist.split_group(split_ranks=[[0, 2], [1, 3]])
@@ -226,7 +226,7 @@ def on_another(device: Any, rank: int, world: int) -> list[Any]:
     own = bind(device, rank, world)
     bluefog_pg.set_topology()
     x, other = torch.ones(2, device=own), torch.ones(2, device=torch.device(device.name, 1))
-    backend: Any = dist.group.WORLD._get_backend(own)  # type: ignore[union-attr]
+    backend: Any = dist.group.WORLD._get_backend(own)
     return [
         inrank.catch(bluefog_pg.neighbor_allreduce, other),
         inrank.catch(bluefog_pg.neighbor_allgather, other),

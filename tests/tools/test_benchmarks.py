@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support import harness, hosts
+from tests.support import hosts
 from tests.support.programs import Ran, run_on_ranks, run_script
 
 pytestmark = [
-    harness.only_bluefog,
     pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib"),
 ]
 

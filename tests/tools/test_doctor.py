@@ -11,10 +11,7 @@ import pytest
 import torch
 
 from bluefog_pg import _doctor
-from tests.support import harness
 from tests.support.programs import run_script
-
-pytestmark = harness.only_bluefog
 
 
 def doctor(*args: str, **env: str) -> tuple[int, dict[str, str]]:

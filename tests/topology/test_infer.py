@@ -11,8 +11,6 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def infer(rank: int, world: int, graphs: list[list[list[int]]]) -> list[Any]:
     """For each graph, given as the ranks that each rank names, the answers of all four calls."""

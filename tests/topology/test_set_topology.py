@@ -11,8 +11,6 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 
-pytestmark = harness.only_bluefog
-
 
 def neighbours() -> list[list[int]]:
     import bluefog_pg

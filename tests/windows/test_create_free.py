@@ -12,7 +12,7 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.windows import ring
 
-pytestmark = [harness.only_bluefog, pytest.mark.mpi, pytest.mark.device]
+pytestmark = [pytest.mark.mpi, pytest.mark.device]
 
 
 def made_twice(rank: int, world: int) -> list[Any]:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from tests.support import harness, hosts, inrank, windows
 from tests.support.harness import Ranks
 
-pytestmark = [harness.only_bluefog, pytest.mark.mpi, pytest.mark.device]
+pytestmark = [pytest.mark.mpi, pytest.mark.device]
 
 on_one_host_and_several = pytest.mark.parametrize(
     "is_apart", [False, True], ids=["one host", "hosts"]

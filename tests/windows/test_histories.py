@@ -13,7 +13,7 @@ from tests.support import harness, hosts
 from tests.support.harness import Ranks
 from tests.support.histories import WIDTH, Event, Kind, Recorder, check
 
-pytestmark = [harness.only_bluefog, pytest.mark.device]
+pytestmark = pytest.mark.device
 
 
 def record(rank: int, world: int, seed: int, calls: int) -> list[tuple[int, ...]]:

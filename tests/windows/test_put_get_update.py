@@ -21,7 +21,7 @@ from tests.support.windows import (
     ring,
 )
 
-pytestmark = [harness.only_bluefog, pytest.mark.mpi, pytest.mark.device]
+pytestmark = [pytest.mark.mpi, pytest.mark.device]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])

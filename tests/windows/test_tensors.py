@@ -11,7 +11,7 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.windows import ring
 
-pytestmark = [harness.only_bluefog, pytest.mark.device]
+pytestmark = pytest.mark.device
 
 
 def every_call(window: Any) -> dict[str, Any]:

@@ -19,8 +19,6 @@ from tests.support.messages.bodies import Calls, Labelled, after_the_others, cau
 from tests.support.messages.calls import all_reduce, cpu, recv, send, world_group
 from tests.support.messages.tensors import f, fs, sparse
 
-pytestmark = harness.only_bluefog
-
 
 @telling
 def leave(rank: int, world: int) -> Iterator[Labelled]:

@@ -18,8 +18,6 @@ from tests.support import harness, inrank
 from tests.support.messages import golden
 from tests.support.messages.bodies import Calls, Labelled, caught, telling
 
-pytestmark = harness.only_bluefog
-
 RANKS = 1  # it plays the others too
 
 Act = Callable[[socket.socket], Any]

@@ -29,8 +29,6 @@ from tests.support.messages.calls import (
 )
 from tests.support.messages.tensors import LARGE, f, sparse
 
-pytestmark = harness.only_bluefog
-
 # name: what rank 1 calls and what rank 3 calls, in a group of the two
 PAIRS: dict[str, tuple[Call, Call]] = {
     "counts": (all_reduce(f(4)), all_reduce(f(5))),

@@ -15,8 +15,6 @@ from tests.support.messages.bodies import Labelled, after_the_others, group_of, 
 from tests.support.messages.calls import all_reduce, average, monitored_barrier, recv, send
 from tests.support.messages.tensors import LARGE, f
 
-pytestmark = harness.only_bluefog
-
 
 @telling
 def stay_away(rank: int, world: int) -> Iterator[Labelled]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support import harness
 from tests.support.messages import golden
-
-pytestmark = harness.only_bluefog
 
 
 def test_the_golden_file_is_whole() -> None:

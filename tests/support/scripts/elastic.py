@@ -1,6 +1,6 @@
 """Training with a checkpoint after every step; in the first round, rank 1 is killed in step 7.
 
-torchrun --standalone --nproc-per-node 3 --max-restarts 2 elastic.py BACKEND CHECKPOINT
+torchrun --standalone --nproc-per-node 3 --max-restarts 2 elastic.py CHECKPOINT
 """
 
 import os
@@ -47,9 +47,9 @@ def train(checkpoint: Path | None, doomed: bool) -> tuple[int, list[float]]:
     return first, losses
 
 
-def main(backend: str, checkpoint: str) -> None:
+def main(checkpoint: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group(backend)
+    dist.init_process_group("bluefog")
     rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     before = stack.operations()
     first, losses = train(Path(checkpoint), doomed=attempt == 0 and rank == 1)
@@ -63,4 +63,4 @@ def main(backend: str, checkpoint: str) -> None:
     dist.destroy_process_group()
 
 
-main(*sys.argv[1:])
+main(sys.argv[1])
