@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from tests.support import harness, leftovers
-from tests.support.programs import kill_all
+from tests.support.processes import kill_all
 
 # Other tests run beside an example, which then takes longer than hypothesis allows by default.
 hypothesis.settings.register_profile("beside others", deadline=None)

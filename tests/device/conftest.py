@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support import harness, hosts, on_device, simulated
+from tests.support import hosts, on_device, simulated
+from tests.support.environment import simulated_accelerator
 
 
 def kernels_of(device: str, kernels: str) -> dict[str, str]:
     if device == "cuda":
         return {} if kernels == "own" else {"BLUEFOG_ACCELERATOR": "cuda:nccl:/nowhere"}
     if kernels == "own":
-        return {"BLUEFOG_ACCELERATOR": harness.simulated_accelerator()}
+        return {"BLUEFOG_ACCELERATOR": simulated_accelerator()}
     return {"BLUEFOG_ACCELERATOR": "simulated:simccl:/nowhere"}
 
 

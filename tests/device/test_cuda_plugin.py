@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bluefog_pg._loader import load
-from tests.support.harness import ROOT
+from tests.support.environment import ROOT
 
 MODULE = Path(load().__file__ or "")
 SYSTEM = ("libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libgcc_s.so",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import fibers
-from tests.support.harness import ROOT
+from tests.support.environment import ROOT
 
 pytestmark = pytest.mark.thorough
 

@@ -33,7 +33,7 @@ import torch.distributed as dist
 
 import bluefog_pg.functional  # or each rank would import them
 import bluefog_pg.windows  # noqa: F401
-from tests.support import harness, hosts, inrank, leftovers
+from tests.support import hosts, inrank, leftovers, processes
 from tests.support.stranded_ops import OPERATIONS
 
 WORLD = 4
@@ -190,7 +190,7 @@ def ended(pids: list[int], until: float) -> dict[int, int]:
                 codes[pid] = os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     for pid in set(pids) - set(codes):
-        print(f"{pid} hangs:\n{harness.stacks([pid])}", flush=True)
+        print(f"{pid} hangs:\n{processes.stacks([pid])}", flush=True)
         os.kill(pid, signal.SIGKILL)
         codes[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return codes

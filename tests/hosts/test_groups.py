@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
+from tests.support.environment import ROOT
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 from tests.support.programs import TORCHRUN, finish_script, start_script
 
@@ -365,7 +366,7 @@ def meeting(rank: int, world: int) -> inrank.Raised | None:
 
 @pytest.mark.slow
 def test_torchrun_on_two_hosts(four: list[str]) -> None:
-    script = harness.ROOT / "tests" / "support" / "scripts" / "two_hosts.py"
+    script = ROOT / "tests" / "support" / "scripts" / "two_hosts.py"
     port = str(harness.free_port())
     common = ["--nnodes", "2", "--nproc-per-node", "2", "--master-port", port]
     runs = [

@@ -17,8 +17,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.support.environment import ROOT
 from tests.support.forked import in_a_fork
-from tests.support.harness import ROOT
 
 DEADLINE = 60  # seconds
 PACKAGE = ROOT / "python" / "bluefog_pg"

@@ -31,9 +31,9 @@ def edges(draw: st.DrawFn, world: int) -> Edges:
 
 
 @st.composite
-def specs(draw: st.DrawFn, *modes: str, most: int = 4, **more: st.SearchStrategy[Any]) -> Spec:
-    """A call of `most` ranks at most: its graph, how it is given, and what `more` draws."""
-    world = draw(st.integers(1, most))
+def specs(draw: st.DrawFn, *modes: str, **more: st.SearchStrategy[Any]) -> Spec:
+    """A call of four ranks at most: its graph, how it is given, and what `more` draws."""
+    world = draw(st.integers(1, 4))
     return {
         "world": world,
         "edges": draw(edges(world)),

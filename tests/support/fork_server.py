@@ -68,7 +68,7 @@ class Fork:
 
 
 class Parent:
-    """Of the forks; it ends with this process."""
+    """The process that forks ranks; it ends with this one."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | Fork) -> None:
         self._control, self._process = control, process

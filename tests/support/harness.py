@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,25 +27,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import hosts as network
-from tests.support import inrank, simulated
+from tests.support import inrank
+from tests.support.environment import ACCELERATOR, COMPILED, DEVICE, STRETCH, TRANSPORT, environment
 from tests.support.fork_server import Fork, Parent
 from tests.support.inrank import SLOW, Raised, Task
+from tests.support.processes import stacks
 
 if TYPE_CHECKING:
     from typing import Self
-
-ROOT = Path(__file__).parents[2]
-# Set to "mpi", ranks share no memory, as on hosts of their own.
-TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
-# "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
-ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
-# "simulated" or "cuda": tensors for which tests name no device lie there.
-DEVICE = os.environ.get("BLUEFOG_TEST_DEVICE", "")
-# Tests that run side by side share the cores, so what a test expects at most is stretched further
-# there. The tests marked `alone` hold the library to what it promises.
-STRETCH = float(
-    os.environ.get("RANKS_STRETCH", SLOW * (5 if "PYTEST_XDIST_WORKER" in os.environ else 1))
-)
 
 
 def at_most(seconds: float) -> float:
@@ -84,66 +72,10 @@ class Outcome:
     done: bool = False
 
 
-def simulated_accelerator() -> str:
-    """What BLUEFOG_ACCELERATOR says of it."""
-    simulated.build()
-    return f"simulated:simccl:{simulated.PLUGIN}"
-
-
-# Inductor keeps here what g++ has compiled, for all processes and runs. It puts its precompiled
-# header into TMPDIR as it was when Inductor was imported, so the fork server starts with this one.
-COMPILED = ROOT / "build" / "inductor"
-
-
-def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
-    drop += ("TORCH_DISTRIBUTED_DEBUG",)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}
-    for name in ("RANK", "WORLD_SIZE", "GROUP_RANK"):
-        env.pop(name, None)
-    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
-    env |= {"TORCHINDUCTOR_CACHE_DIR": str(COMPILED)}
-    # The processor says which instructions it has; to try each takes compilers 20 s.
-    env |= {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
-    env |= {"BLUEFOG_TEST_SLOW": str(SLOW), "RANKS_STRETCH": str(STRETCH)}
-    env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}
-    env |= {"BLUEFOG_ACCELERATOR": ACCELERATOR} if ACCELERATOR else {}
-    env |= {"RANKS_DEVICE": DEVICE} if DEVICE else {}
-    env |= {"BLUEFOG_ACCELERATOR": simulated_accelerator()} if DEVICE == "simulated" else {}
-    env |= {"GLOO_SOCKET_IFNAME": "lo"} if DEVICE or ACCELERATOR.endswith("gloo") else {}
-    return env | (extra or {})
-
-
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
-
-
-def stacks(pids: Iterable[int]) -> str:
-    """Python and native stacks from outside, for what the process cannot tell any more."""
-    tools = [
-        ["py-spy", "dump", "--pid"],
-        ["gdb", "-nx", "-batch", "-ex", "thread apply all bt 16", "-p"],
-    ]
-    said = []
-    for pid in pids:
-        for tool in tools:
-            path = shutil.which(tool[0], path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-            if path is None:
-                continue
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                got = subprocess.run(
-                    [path, *tool[1:], str(pid)],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    check=False,
-                )
-                said.append(f"--- {tool[0]} of {pid}\n{got.stdout[-6000:]}")
-    return "\n".join(said)
 
 
 LIVING: set[Ranks] = set()
@@ -486,15 +418,6 @@ def run_ranks(
     with Ranks(n, env=env, hosts=hosts) as ranks:
         ranks.start(body, *args, world=n if world is None else world, store="store")
         return [o.value for o in ranks.join(limit)]
-
-
-def descendants(pid: int) -> set[int]:
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
-                found |= {int(child)} | descendants(int(child))
-    return found
 
 
 def raised(value: Any, kind: str, *, ranks: Iterable[int] | None = None, text: str = "") -> Raised:

@@ -16,7 +16,8 @@ from typing import Any
 ADDRESS = "10.77.{net}.{host}"
 NETS = 250
 NEW_NETWORK, NEW_MOUNTS = 0x40000000, 0x20000  # linux/sched.h
-SLAVE, DETACH = 0x80000 | 0x4000, 2  # of all mounts (linux/mount.h); of umount2
+SLAVE = 0x80000 | 0x4000  # for all mounts; linux/mount.h
+DETACH = 2  # the flag of umount2 with which it waits for nobody
 _made = itertools.count()
 
 

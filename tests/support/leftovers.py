@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.support import harness
+from tests.support.processes import descendants
 
 SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -66,7 +67,7 @@ def processes() -> set[int]:
     """Those that descend from this one and that no living ranks need."""
     kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
     kept |= {parent.pid for parent in harness.PARENTS}
-    found = harness.descendants(os.getpid()) - kept
+    found = descendants(os.getpid()) - kept
     return {pid for pid in found if not serves_ranks(pid) and not was_reaped(pid)}
 
 

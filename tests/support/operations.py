@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from tests.support import harness
+from tests.support.environment import TRANSPORT
 
 MACHINE_SIZE = "BLUEFOG_NODES_PER_MACHINE"
 Group = Any
@@ -109,4 +109,4 @@ def answers(group: Group = None) -> list[Any]:
 
 def place_by_host(rank: int, world: int) -> list[int]:
     """Local rank and size, machine's rank and size: of one host, unless ranks share no memory."""
-    return [0, 1, rank, world] if harness.TRANSPORT == "mpi" else [rank, world, 0, 1]
+    return [0, 1, rank, world] if TRANSPORT == "mpi" else [rank, world, 0, 1]

@@ -6,17 +6,16 @@ run_on_ranks("examples/x.py", "--steps", "4", ranks=4)          the same, withou
 
 from __future__ import annotations
 
-import contextlib
-import os
 import runpy
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.harness import SLOW, Hang, Ranks, descendants, environment, stacks
+from tests.support.environment import environment
+from tests.support.harness import SLOW, Hang, Ranks
+from tests.support.processes import descendants, kill_all, stacks
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
@@ -35,13 +34,6 @@ def start_script(
         argv, env=environment(env), cwd=cwd, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
-
-
-def kill_all(pid: int) -> None:
-    """Kill a process and all that descend from it."""
-    for each in descendants(pid) | {pid}:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
 
 
 def finish_script(proc: subprocess.Popen[str], timeout: float = 60) -> Ran:
