@@ -159,8 +159,8 @@ def compressed(device: Any, _rank: int, _world: int, expected: str) -> None:
     assert not bad, bad
 
 
-def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, float]:
-    """How far what calls give for CPU tensors is from that, where a program has set defaults."""
+def by_default(device: Any, rank: int, world: int) -> dict[str, dict[str, float]]:
+    """How far what calls give for CPU tensors is from that, for each default of a program."""
 
     def everything() -> dict[str, list[torch.Tensor]]:
         bluefog_pg.set_topology()
@@ -176,10 +176,14 @@ def by_default(device: Any, rank: int, world: int, default: str) -> dict[str, fl
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
     bluefog_pg.set_machine_topology(nx.complete_graph(world // 2, nx.DiGraph))
     want = everything()
-    if default == "device":
-        torch.set_default_device(device.name)
-    else:
-        torch.set_default_dtype(getattr(torch, default))
-    got = everything()
-    torch.set_default_device(None)
-    return {name: apart(got[name], want[name]) for name in want}
+    told = {}
+    for default in ("device", "float64", "bfloat16"):
+        if default == "device":
+            torch.set_default_device(device.name)
+        else:
+            torch.set_default_dtype(getattr(torch, default))
+        got = everything()
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+        told[default] = {name: apart(got[name], want[name]) for name in want}
+    return told
