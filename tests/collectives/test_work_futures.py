@@ -127,7 +127,7 @@ def complete_and_then_done(rank: int, world: int) -> None:
     assert late == 0, late
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_future_of_what_is_complete_is_done(pool: harness.Pool) -> None:
     pool.run(complete_and_then_done, world=2)
 
