@@ -51,12 +51,17 @@ def device_code(library: Path) -> set[tuple[int, int]]:
     return found
 
 
-def architectures() -> list[str]:
-    """What CMake was asked to compile for: `native`, or numbers, each of which may end in -real."""
-    cache = ROOT / "build" / sys.implementation.cache_tag / "CMakeCache.txt"
-    said = re.search(r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$", cache.read_text(), re.MULTILINE)
+def architectures(file: Path, pattern: str) -> list[str]:
+    """What the file has CMake compile for: `native`, or numbers, each of which may end in -real."""
+    said = re.search(pattern, file.read_text(), re.MULTILINE)
     assert said is not None
-    return said[1].split(";")
+    return re.split("[ ;]", said[1])
+
+
+def code_for(asked: list[str]) -> set[tuple[int, int]]:
+    """The parts that a build for these devices has, as device_code() tells them."""
+    machine_code = {(MACHINE_CODE, int(sm.removesuffix("-real"))) for sm in asked}
+    return machine_code | {(PTX, int(sm)) for sm in asked if sm.isdigit()}
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +79,20 @@ def test_one_plugin_serves_every_torch(plugin: Path) -> None:
 
 def test_it_has_code_for_the_devices_that_it_was_built_for(plugin: Path) -> None:
     found = device_code(plugin)
-    asked = architectures()
+    cache = ROOT / "build" / sys.implementation.cache_tag / "CMakeCache.txt"
+    asked = architectures(cache, r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$")
     if asked == ["native"]:  # without a GPU, what nvcc compiles for by default
         assert MACHINE_CODE in {kind for kind, _ in found}
     else:
-        assert found >= {(MACHINE_CODE, int(sm.removesuffix("-real"))) for sm in asked}
-        assert found >= {(PTX, int(sm)) for sm in asked if sm.isdigit()}
+        assert found >= code_for(asked)
     assert device_code(MODULE) == set()  # the search finds nothing where nothing is
+
+
+def test_a_wheel_is_built_for_the_devices_that_torch_has() -> None:
+    """`make dev` compiles for one kind of device, other builds for those of CMakeLists.txt."""
+    found = code_for(architectures(ROOT / "CMakeLists.txt", r"CUDA_ARCHITECTURES (.*) CACHE"))
+    assert {(MACHINE_CODE, sm) for sm in (75, 80, 86, 90, 100, 120)} <= found
+    assert (PTX, 120) in found
 
 
 def test_one_module_serves_torch_with_and_without_cuda() -> None:

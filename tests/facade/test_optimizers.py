@@ -51,7 +51,7 @@ def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         given = model.named_parameters() if name == "DistributedBluefogOptimizer" else model
         optimizer = getattr(bf, name)(plain, given)
-    for _ in range(150):
+    for _ in range(250):  # after 150, Adam may still swing by more than the limits
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
@@ -67,11 +67,9 @@ def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
 @pytest.mark.parametrize("base", ["SGD", "Adam"])
 def test_each_solves_a_linear_problem(pool: harness.Pool, name: str, base: str) -> None:
     """Which no rank could by itself: the data of each leave three of the four weights open."""
-    # Adam's steps are as long where an average came a step late and the gradient is small.
-    limit = 0.02 if base == "SGD" else 0.1
     for error, apart, averaged in pool.run(trained, name, base):
-        assert error < limit
-        assert apart < limit / 2
+        assert error < 0.02
+        assert apart < 0.01
         assert averaged < 1e-6
 
 

@@ -1,4 +1,4 @@
-"""What a caller is told of tensors without memory and of groups that are gone.
+"""Calls with tensors that have no memory, or in destroyed groups, raise errors in the caller.
 
 messages/test_arguments.py has what every call says to bad arguments.
 """

@@ -17,13 +17,13 @@ LINE = re.compile(
 
 @pytest.mark.thorough
 def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
-    """Rank 1 of 2 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""
-    argv = [*TORCHRUN, "--standalone", "--nproc-per-node=2", "--max-restarts=2", str(SCRIPT)]
+    """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""
+    argv = [*TORCHRUN, "--standalone", "--nproc-per-node=3", "--max-restarts=2", str(SCRIPT)]
     argv.append(str(tmp_path / "checkpoint"))
     ran = run_script(argv, timeout=150)
     assert ran.code == 0, ran.out
     told = LINE.findall(ran.out)
-    assert sorted(rank for _, rank, *_ in told) == ["0", "1"], ran.out
+    assert sorted(rank for _, rank, *_ in told) == ["0", "1", "2"], ran.out
     for attempt, _, first, same, _, operations in told:
         assert (attempt, first, same) == ("1", "7", "True"), ran.out
         assert int(operations) > 0

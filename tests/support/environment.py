@@ -1,4 +1,4 @@
-"""What the environment of pytest asks of the tests, and the environment of what they start."""
+"""This module reads the tests' settings, and makes the environment of ranks and programs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COMPILED = ROOT / "build" / "inductor"
 
 
 def simulated_accelerator() -> str:
-    """What BLUEFOG_ACCELERATOR says of it."""
+    """Build the simulated accelerator; return the BLUEFOG_ACCELERATOR that chooses it."""
     simulated.build()
     return f"simulated:simccl:{simulated.PLUGIN}"
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment of a rank or a program: this one's without its ranks and options."""
+    """Return this process's environment with `extra`, without settings of tests and launchers."""
     drop = ("PYTEST", "BLUEFOG", "RANKS_", "TORCHELASTIC", "MASTER_", "LOCAL_", "OMPI_", "PMIX_")
     drop += ("TORCH_DISTRIBUTED_DEBUG",)
     env = {k: v for k, v in os.environ.items() if not k.startswith(drop)}

@@ -1,4 +1,4 @@
-"""Processes as the system shows them: who descends from whom, where one hangs, how all end."""
+"""These functions show where a process hangs, and find or kill all that descend from it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def group_of(backend: str) -> Iterator[dist.ProcessGroup]:
 
 
 def operations() -> int:
-    """What our groups of this process have carried."""
+    """Return how many operations the bluefog groups of this process have carried."""
     import bluefog_pg
 
     groups = dist.distributed_c10d._world.pg_map.items()

@@ -1,6 +1,6 @@
 """Training with a checkpoint after every step; in the first round, rank 1 is killed in step 7.
 
-torchrun --standalone --nproc-per-node 2 --max-restarts 2 elastic.py CHECKPOINT
+torchrun --standalone --nproc-per-node 3 --max-restarts 2 elastic.py CHECKPOINT
 """
 
 import os
