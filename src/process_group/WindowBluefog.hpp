@@ -175,6 +175,7 @@ class WindowBluefog {
   void check(const char* op, const at::Tensor& tensor) const;
   Validate validate(const char* op) const;
   void scaleAlone(const at::Tensor& out, double weight) const;
+  void keepPace(const std::vector<Edge>& slots);
 
   const Means means_;
   const WindowLabel label_;
@@ -200,6 +201,7 @@ class WindowBluefog {
   bool is_open_elsewhere_ = false;  // its device's memory, or it may be
   std::mutex mutex_;
   std::vector<Rest> under_way_;
+  std::optional<Slot::Clock::time_point> collected_at_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for
   WindowMutexes mutexes_;
   const std::shared_ptr<WindowLedger> ledger_;

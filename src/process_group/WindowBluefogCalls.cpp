@@ -18,6 +18,10 @@ namespace {
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
 
+// Steps of a rank whose sources keep silent take no less. It is longer than a rank is usually kept
+// from a core that it shares, and shorter than most steps of a training.
+constexpr std::chrono::milliseconds kPace(5);
+
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
@@ -202,6 +206,26 @@ void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
   }
 }
 
+// Push-sum gives away a part of its sum in each step. A loop of a few microseconds a step would be
+// done, and its sum given away, before the other ranks have got a core.
+void WindowBluefog::keepPace(const std::vector<Edge>& slots) {
+  using Clock = Slot::Clock;
+  Clock::time_point until = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    until = collected_at_.value_or(until) + kPace;
+  }
+  for (const Edge& slot : slots) {
+    const auto& [owner, writer] = slot;
+    // What this thread excludes cannot come.
+    if (!means_.lives->hasEnded(writer) && !mutexes_.isMine(slot)) {
+      opened("win_update").slotOf(writer).awaitChange(until);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  collected_at_ = Clock::now();
+}
+
 at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
                                  bool require_mutex, bool with_p) {
   const Call call(calls_);
@@ -222,6 +246,9 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   }
   if (stream_) {
     stream_->catchUp("win_update");
+  }
+  if (reset) {
+    keepPace(edges);
   }
   const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
   sayingWhoseCall(label_, "win_update", [&] {

@@ -30,9 +30,23 @@ bool Slot::become(SlotState& expected, const SlotState& next) {
   return false;
 }
 
-void Slot::noteChange() {
+void Slot::noteChange() const {
   header().changed.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   header().total.fetch_add(1, std::memory_order_relaxed);
+  // Orders the change before the look whether the owner sleeps.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  header().changes.ring();
+}
+
+void Slot::awaitChange(Clock::time_point until) const {
+  while (version() == 0) {
+    const uint32_t ticket = header().changes.lieDown();
+    const Clock::time_point now = Clock::now();
+    if (version() != 0 || now >= until) {
+      return;
+    }
+    header().changes.sleep(ticket, until - now);
+  }
 }
 
 void Slot::put(const Contribution& what) {

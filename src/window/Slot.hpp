@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/Dtype.hpp"
+#include "transport/Bell.hpp"
 #include "window/HostSpace.hpp"
 #include "window/SlotState.hpp"
 
@@ -35,6 +36,7 @@ class Slot {
     std::atomic<int64_t> changed;  // when, by the clock of this host; 0: never
     std::atomic<uint64_t> total;   // changes since the window was made
     std::atomic<double> p[SlotState::kBuffers];
+    Bell changes;  // its owner may sleep until there is one
   };
 
   // Of buffers of so many bytes: with its header; without.
@@ -60,6 +62,8 @@ class Slot {
   // has been taken out: nothing that was accumulated is lost, or seen twice.
   enum class Then : uint8_t { kStays, kIsSeen, kIsEmpty };  // kIsSeen: with version 0
   Held hold(Then then);
+  // Sleep until it has changed since it was last seen or emptied, but no longer than until then.
+  void awaitChange(Clock::time_point until) const;
   // As a put by the owner.
   void fill(const Contribution& what);
   // What is there before anybody has changed anything.
@@ -82,7 +86,7 @@ class Slot {
   }
   bool become(SlotState& expected, const SlotState& next);
   void replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled);
-  void noteChange();
+  void noteChange() const;
 
   std::byte* header_;
   std::byte* buffers_;

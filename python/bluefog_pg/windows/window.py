@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,9 @@ from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
     from bluefog_pg._C import SentTo, SlotState, WindowBluefog, WindowWork
+
+_log = logging.getLogger("bluefog_pg")
+_LEAST_P = 1e-30  # float32 ends at 1e-38
 
 Tensors = torch.Tensor | Sequence[torch.Tensor]
 Weights = Mapping[int, float] | Iterable[int]
@@ -68,6 +72,7 @@ class Window:
     ) -> None:
         self._member = member = member_of(group)
         self.name = name
+        self._has_warned = False
         self._drops = on_peer_failure == "drop"
 
         def plan() -> Plan:
@@ -197,7 +202,9 @@ class Window:
     ) -> torch.Tensor:
         """Average with what others have left: tensor <- self_weight tensor + sum_j w_j slot_j.
 
-        Local. The versions of those slots are 0 then.
+        Local. The versions of those slots are 0 then. With `reset` it waits for sources that have
+        sent nothing new, until 5 ms after this rank's last such call: a rank whose steps take
+        longer never waits (docs/semantics.md).
 
         Args:
             self_weight, neighbor_weights: both, or none: those of the group's weighted topology
@@ -220,7 +227,15 @@ class Window:
                 call.fail("self_weight and neighbor_weights belong together: give both or none")
             own = call.number("self_weight", self_weight)
             sources = sorted(call.weights("neighbor_weights", neighbor_weights).items())
-        return window.update(own, sources, reset, clone, require_mutex, Switch.is_on)
+        result = window.update(own, sources, reset, clone, require_mutex, Switch.is_on)
+        if Switch.is_on and not self._has_warned and 0 < window.p < _LEAST_P:
+            self._has_warned = True
+            _log.warning(
+                "%s: p is %.1e, and the tensor as small: this rank gives away what it has, and "
+                "gets hardly anything. Do its in-neighbors put into the window as often?",
+                self.call("win_update").where, window.p,
+            )  # fmt: skip
+        return result
 
     def update_then_collect(self, *, require_mutex: bool = True) -> torch.Tensor:
         """Add what others have left, once: tensor <- tensor + sum_j slot_j, and the slots are 0."""
@@ -278,6 +293,14 @@ class Window:
     def associated_p(self) -> float:
         """This rank's p: see `turn_on_win_ops_with_associated_p`."""
         return self._opened("win_associated_p").p
+
+    def flush(self) -> None:
+        """Local: wait until what this rank has begun has ended, well or not.
+
+        Raises:
+            ValueError: the window was freed.
+        """
+        self._opened("win_flush").flush("win_flush")
 
     def fence(self) -> None:
         """Collective: what any rank has begun before is in its place when the call returns.

@@ -182,5 +182,37 @@ TEST_F(SlotTest, AKilledWriterLeavesItWhole) {
   EXPECT_GT(collected, 100);
 }
 
+TEST_F(SlotTest, AwaitsAChangeNoLongerThanAsked) {
+  using namespace std::chrono_literals;
+  const Slot::Clock::time_point begun = Slot::Clock::now();
+  slot_.awaitChange(begun + 20ms);
+  EXPECT_GE(Slot::Clock::now(), begun + 20ms);
+}
+
+TEST_F(SlotTest, DoesNotAwaitAChangeThatIsThere) {
+  slot_.put(times(1, all(1)));
+  slot_.awaitChange(Slot::Clock::time_point::max());
+  EXPECT_EQ(slot_.version(), 1U);
+}
+
+// Each of many waits ends by the change alone: there is no limit.
+TEST_F(SlotTest, AChangeEndsAWaitAtOnce) {
+  constexpr int kRounds = 5'000;
+  std::atomic<int> seen{0};
+  std::thread writer([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      while (seen < round) {
+        std::this_thread::yield();
+      }
+      round % 2 == 0 ? slot_.put(times(1, all(1))) : slot_.accumulate(times(1, all(1)));
+    }
+  });
+  for (; seen < kRounds; ++seen) {
+    slot_.awaitChange(Slot::Clock::now() + std::chrono::hours(1));
+    ASSERT_EQ(slot_.hold(Slot::Then::kIsEmpty).version, 1U);
+  }
+  writer.join();
+}
+
 }  // namespace
 }  // namespace bluefog::testing
