@@ -111,6 +111,14 @@ class Handles:
         self._forget(handle, issued)
         return issued.result()
 
+    def wait_for_all(self) -> None:
+        """Wait until everything that was issued has ended, well or not: `take` says how."""
+        with self._lock:
+            works = [issued.work for issued in self._issued.values()]
+        for work in works:
+            with contextlib.suppress(Exception):
+                work.wait()
+
     def _find(self, handle: int, what: str) -> _Issued:
         with self._lock, contextlib.suppress(TypeError):  # of what no key can be
             if issued := self._issued.get(handle):

@@ -1,14 +1,17 @@
-"""BlueFog's collectives."""
+"""BlueFog's collectives: those of `collectives`, or, where they have a name, matched by that."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from bluefog_pg import collectives
 from bluefog_pg._groups import resolve
-from bluefog_pg.torch._run import issued, waited_for
+from bluefog_pg._member import member_of
+from bluefog_pg.torch import _named_collectives
+from bluefog_pg.torch._run import handles, issued, waited_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,18 +34,20 @@ def allreduce(
         average: divide the sum by the number of ranks.
         is_hierarchical_local: of the ranks of this machine alone. A string, as BlueFog's first
             versions had in this place, is the name.
-        name: of which only one may be under way.
+        name: of which only one may be under way. Calls of one name match, in whatever order ranks
+            begin them; those without a name match in the order of the calls, and send less.
 
     Raises:
         ArgumentError: the average of integers (a ValueError and an AssertionError).
         ValueError: a bad tensor; ranks disagree; the name is taken; operations are suspended.
     """
     is_local, name = _local_and_name(is_hierarchical_local, name)
-    return waited_for(
+    result: Tensor = waited_for(
         "allreduce",
         name,
-        lambda: collectives.allreduce(tensor, average, is_hierarchical_local=is_local),
+        lambda: _allreduce(tensor, average, is_local, name, False),
     )
+    return result
 
 
 def allreduce_nonblocking(
@@ -56,9 +61,7 @@ def allreduce_nonblocking(
     return issued(
         "allreduce",
         name,
-        lambda: _of_work(
-            collectives.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=True)
-        ),
+        lambda: _allreduce(tensor, average, is_local, name, True),
     )
 
 
@@ -70,11 +73,12 @@ def allreduce_(
 ) -> Tensor:
     """`allreduce` in place; gives `tensor` back. Not differentiable."""
     is_local, name = _local_and_name(is_hierarchical_local, name)
-    return waited_for(
+    result: Tensor = waited_for(
         "allreduce",
         name,
-        lambda: collectives.allreduce_(tensor, average, is_hierarchical_local=is_local),
+        lambda: _allreduce_(tensor, average, is_local, name, False),
     )
+    return result
 
 
 def allreduce_nonblocking_(
@@ -88,10 +92,7 @@ def allreduce_nonblocking_(
     return issued(
         "allreduce",
         name,
-        lambda: (
-            collectives.allreduce_(tensor, average, is_hierarchical_local=is_local, async_op=True),
-            lambda: tensor,
-        ),
+        lambda: _allreduce_(tensor, average, is_local, name, True),
     )
 
 
@@ -109,30 +110,28 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor
         ValueError: a bad tensor or root; ranks disagree, also on the root; the name is taken;
             operations are suspended.
     """
-    return waited_for("broadcast", name, lambda: collectives.broadcast(tensor, root_rank))
+    result: Tensor = waited_for(
+        "broadcast", name, lambda: _broadcast(tensor, root_rank, name, False)
+    )
+    return result
 
 
 def broadcast_nonblocking(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
     """`broadcast`, begun: a handle for `synchronize` and `poll`. Not differentiable."""
-    return issued(
-        "broadcast",
-        name,
-        lambda: _of_work(collectives.broadcast(tensor, root_rank, async_op=True)),
-    )
+    return issued("broadcast", name, lambda: _broadcast(tensor, root_rank, name, True))
 
 
 def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
     """`broadcast` in place; gives `tensor` back. Not differentiable."""
-    return waited_for("broadcast", name, lambda: collectives.broadcast_(tensor, root_rank))
+    result: Tensor = waited_for(
+        "broadcast", name, lambda: _broadcast_(tensor, root_rank, name, False)
+    )
+    return result
 
 
 def broadcast_nonblocking_(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
     """`broadcast_`, begun: a handle for `synchronize`, which gives `tensor` back, and `poll`."""
-    return issued(
-        "broadcast",
-        name,
-        lambda: (collectives.broadcast_(tensor, root_rank, async_op=True), lambda: tensor),
-    )
+    return issued("broadcast", name, lambda: _broadcast_(tensor, root_rank, name, True))
 
 
 def allgather(tensor: Tensor, name: str | None = None) -> Tensor:
@@ -148,18 +147,26 @@ def allgather(tensor: Tensor, name: str | None = None) -> Tensor:
         ValueError: a tensor without dimensions; on every rank, ranks have other dtypes or shapes
             of rows; the name is taken; operations are suspended.
     """
-    return waited_for("allgather", name, lambda: collectives.allgather(tensor))
+    result: Tensor = waited_for("allgather", name, lambda: _allgather(tensor, name, False))
+    return result
 
 
 def allgather_nonblocking(tensor: Tensor, name: str | None = None) -> int:
     """`allgather`, begun: a handle for `synchronize` and `poll`. Not differentiable."""
-    return issued("allgather", name, lambda: _of_work(collectives.allgather(tensor, async_op=True)))
+    return issued("allgather", name, lambda: _allgather(tensor, name, True))
 
 
 def barrier() -> None:
-    """Wait until all ranks are here."""
-    resolve(None)
-    waited_for("barrier", None, dist.barrier)
+    """Wait until all ranks are here, and all operations that they began before have ended."""
+    member = member_of(None)
+
+    def meet() -> None:
+        handles.wait_for_all()
+        for window in list(member.windows.values()):
+            window.flush()
+        dist.barrier()
+
+    waited_for("barrier", None, meet)
 
 
 def broadcast_object(
@@ -194,6 +201,69 @@ def broadcast_object_list(
         name,
         lambda: dist.broadcast_object_list(object_list, src or 0, device=device),
     )
+
+
+def _allreduce(
+    tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
+) -> Any:
+    if name is not None:
+        return _named_collectives.allreduce(tensor, average, is_local, name, async_op)
+    if not async_op:
+        return collectives.allreduce(tensor, average, is_hierarchical_local=is_local)
+    return _of_work(
+        collectives.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=True)
+    )
+
+
+def _allreduce_(
+    tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
+) -> Any:
+    if name is not None:
+        detached = tensor.detach()
+        done = _named_collectives.allreduce(detached, average, is_local, name, async_op)
+        return _into(tensor, done, async_op)
+    if not async_op:
+        return collectives.allreduce_(tensor, average, is_hierarchical_local=is_local)
+    work = collectives.allreduce_(tensor, average, is_hierarchical_local=is_local, async_op=True)
+    return work, lambda: tensor
+
+
+def _broadcast(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
+    if name is not None:
+        return _named_collectives.broadcast(tensor, root_rank, name, async_op)
+    if not async_op:
+        return collectives.broadcast(tensor, root_rank)
+    return _of_work(collectives.broadcast(tensor, root_rank, async_op=True))
+
+
+def _broadcast_(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
+    if name is not None:
+        done = _named_collectives.broadcast(tensor.detach(), root_rank, name, async_op)
+        return _into(tensor, done, async_op)
+    if not async_op:
+        return collectives.broadcast_(tensor, root_rank)
+    return collectives.broadcast_(tensor, root_rank, async_op=True), lambda: tensor
+
+
+def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
+    if name is not None:
+        return _named_collectives.allgather(tensor, name, async_op)
+    if not async_op:
+        return collectives.allgather(tensor)
+    return _of_work(collectives.allgather(tensor, async_op=True))
+
+
+def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
+    """Have the tensor hold the result."""
+
+    def write(result: Tensor) -> Tensor:
+        with torch.no_grad():
+            return tensor.copy_(result)
+
+    if not async_op:
+        return write(done)
+    work, result = done
+    return work, lambda: write(result())
 
 
 def _of_work(work: dist.Work) -> Started:
