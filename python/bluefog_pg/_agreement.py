@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,31 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
     table = torch.empty(size, len(lists), size, dtype=torch.uint8, device="cpu")
     all_gather(table.view(-1), mine.flatten(), group=group)
     return table
+
+
+def require_one(member: Member, op: str, what: str, given: bytes) -> None:
+    """Collective: one all_gather of 8 bytes.
+
+    Args:
+        member, op: whose call.
+        what: the name of what is given, in the plural.
+        given: the same on all ranks.
+
+    Raises:
+        ValueError: on every rank, where ranks give something else than the lowest one.
+    """
+    digest = hashlib.blake2b(given, digest_size=7).digest()
+    mine = torch.tensor([int.from_bytes(digest, "little")], dtype=torch.int64, device="cpu")
+    table = mine.new_empty(member.size)
+    with meeting(f"{member.who} {op}"):
+        all_gather(table, mine, group=member.group)
+    named = dist.get_process_group_ranks(member.group)
+    others = [named[rank] for rank in (table != table[0]).nonzero().flatten().tolist()]
+    if others:
+        raise ValueError(
+            f"{member.who} {op}: the ranks give unlike {what}: those of ranks {others} differ from "
+            f"that of rank {named[0]}"
+        )
 
 
 def require(member: Member, op: str, edges: Edges) -> None:

@@ -103,18 +103,23 @@ def between_machines(
             "use neighbor_allreduce"
         )
     topology = member.machine_topology
-    if topology is None:
-        raise RuntimeError(f"{member.who} {op}: no topology; call set_machine_topology first")
     if self_weight is None and src_weights is None and dst_weights is None:
+        if topology is None:
+            raise RuntimeError(
+                f"{member.who} {op}: no topology; call set_machine_topology first, or give weights"
+            )
         return topology.edges
     call = Call(member, op, tensor, nodes=(len(machines.all), machines.machine_rank, "machine"))
     if self_weight is None or src_weights is None or dst_weights is None:
         call.fail("self_weight, src_machine_weights and dst_machine_weights must be given together")
     sources = call.weights("src_machine_weights", src_weights)
     destinations = call.destinations("dst_machine_weights", dst_weights)
-    near = topology.neighborhood
-    call.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
-    call.require_neighbors("dst_machine_weights", destinations, "out-neighbours", near.destinations)
+    if topology is not None:
+        near = topology.neighborhood
+        call.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
+        call.require_neighbors(
+            "dst_machine_weights", destinations, "out-neighbours", near.destinations
+        )
     own = call.number("self_weight", self_weight)
     return member.backend.edges(
         own,

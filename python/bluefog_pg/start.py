@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import _member, topology, world
+from bluefog_pg._renamed import renamed
+from bluefog_pg.topology_util._arguments import require_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
 _PLACES = {"store", "init_method", "rank", "world_size"}
 
 
+@renamed(topology="topology_fn")
 def init(
-    topology_fn: Callable[[int], nx.DiGraph[int]] | None = None,
+    topology_fn: Callable[[int], nx.DiGraph[int]] | nx.DiGraph[int] | None = None,
     is_weighted: bool = False,
     **options: Any,
 ) -> None:
@@ -27,12 +31,14 @@ def init(
     another topology.
 
     Args:
-        topology_fn: makes the topology from the number of ranks; None, exponential-2.
+        topology_fn: makes the topology from the number of ranks, or is it; None, exponential-2.
         is_weighted: as in `set_topology`.
-        options: `timeout` and others of torch.distributed.init_process_group.
+        options: `timeout` (a timedelta, or seconds) and others of
+            torch.distributed.init_process_group. Of no effect where the group is there.
 
     Raises:
-        TypeError: the default process group has another backend; `topology_fn` is no function.
+        TypeError: the default process group has another backend; `topology_fn` is neither a
+            function nor a networkx.DiGraph.
         RuntimeError: a launcher without PMIx has started several such processes.
         ArgumentError: BLUEFOG_NODES_PER_MACHINE is no number.
     """
@@ -40,17 +46,16 @@ def init(
     from torch._C._distributed_c10d import HashStore
 
     if topology_fn is not None and not callable(topology_fn):
-        raise TypeError(
-            "[bluefog] init: topology_fn must be a function of the number of ranks, not "
-            f"{type(topology_fn).__name__}; set_topology takes a graph"
-        )
+        require_graph("[bluefog] init: topology_fn", topology_fn)
     if not dist.is_initialized():
         if not _PLACES & set(options) and not _was_launched():
             options |= {"store": HashStore(), "rank": 0, "world_size": 1}
+        if isinstance(timeout := options.get("timeout"), int | float):
+            options["timeout"] = timedelta(seconds=timeout)
         dist.init_process_group("bluefog", **options)
     member = _member.member_of(None)
     _ = member.machines  # what the environment says of them now
-    graph = None if topology_fn is None else topology_fn(member.size)
+    graph = topology_fn(member.size) if callable(topology_fn) else topology_fn
     topology.set_topology(graph, is_weighted=is_weighted)
 
 

@@ -39,6 +39,8 @@ def test_sizes(name: str) -> None:
         SIZED[name](HUGE)
 
 
+# A bool says whether a ring goes to the left.
+NO_STYLES = tuple(value for value in NO_INTEGERS if not isinstance(value, bool))
 # The argument, the call with it, and what it cannot be: TypeError or ValueError.
 CALLS: list[tuple[str, Callable[[Any], Any], tuple[Any, ...]]] = [
     ("base", lambda x: tu.ExponentialGraph(4, x), (*NO_INTEGERS, 0, -1)),
@@ -48,7 +50,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], tuple[Any, ...]]] = [
     ("base", lambda x: tu.DeBruijnGraph(4, x), (*NO_INTEGERS, 0, -1, HUGE)),
     ("x", lambda x: tu.isPowerOf(x, 2), (*NO_INTEGERS, 0, -1)),
     ("size", tu.FullyConnectedGraph, (60000,)),
-    ("connect_style", lambda x: tu.RingGraph(4, x), (*NO_INTEGERS, -1, HUGE)),
+    ("connect_style", lambda x: tu.RingGraph(4, x), (*NO_STYLES, -1, HUGE)),
     ("center_rank", lambda x: tu.StarGraph(4, x), (*NO_INTEGERS, -1, HUGE)),
     ("shape", lambda x: tu.MeshGrid2DGraph(4, x), (0, 1.5, "22", True, [2], (2, "2"), (-2, -2))),
     ("shape", lambda x: tu.TorusGraph(4, x), (0, 1.5, "22", True, [2], (2, None), (HUGE, 1))),
@@ -70,8 +72,8 @@ CALLS: list[tuple[str, Callable[[Any], Any], tuple[Any, ...]]] = [
     ("rank", lambda x: tu.GetSendWeights(RING, x), (*NO_INTEGERS, -1, 4)),
     ("topology", lambda x: tu.GetRecvWeights(x, 0), (4, "a", None)),
     ("topo", tu.IsRegularGraph, (4, "a", None, nx.MultiDiGraph())),
-    ("a", lambda x: tu.IsTopologyEquivalent(x, RING), (4, "a", [2], nx.MultiDiGraph())),
-    ("b", lambda x: tu.IsTopologyEquivalent(RING, x), (4, "a", [2])),
+    ("topo1", lambda x: tu.IsTopologyEquivalent(x, RING), (4, "a", [2], nx.MultiDiGraph())),
+    ("topo2", lambda x: tu.IsTopologyEquivalent(RING, x), (4, "a", [2])),
     ("graph", tu.MetropolisHastingsWeights, (4, "a", None)),
     ("topology", tu.spectral_gap, (4, "a", None, nx.empty_graph(9000, nx.DiGraph))),
     ("tolerance", lambda x: tu.mixing_time(RING, x), (*NO_NUMBERS, 0, -1)),

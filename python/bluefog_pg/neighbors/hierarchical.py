@@ -64,8 +64,8 @@ def hierarchical_neighbor_allreduce(
     Args:
         tensor: as in `neighbor_allreduce`.
         self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
-            none, alike on all ranks of a machine. The machines must be neighbours in the
-            topology.
+            none, alike on all ranks of a machine. Where a topology was set, the machines must be
+            neighbours in it.
         enable_topo_check: first ask all ranks of the group whether they agree on the edges, and
             those of one machine on the weights; without, such ranks give each part of the result
             other weights. It costs two small all_gathers.
@@ -75,7 +75,7 @@ def hierarchical_neighbor_allreduce(
         A new tensor shaped like `tensor`, or the Work.
 
     Raises:
-        RuntimeError: no topology was set by `set_machine_topology`.
+        RuntimeError: neither are there weights nor was a topology set by `set_machine_topology`.
         ArgumentError: a machine has one rank alone, or they have different numbers.
         ValueError: not all three of the weights; machines that are no neighbours.
         Others as `neighbor_allreduce`.

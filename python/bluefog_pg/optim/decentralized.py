@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bluefog_pg import collectives
 from bluefog_pg._member import member_of
+from bluefog_pg._renamed import renamed
 from bluefog_pg.optim.bucket import parted
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
 from bluefog_pg.optim.order import AdaptWithCombine, Update
@@ -60,10 +61,10 @@ class DecentralizedDataParallel(Module):
     `load_state_dict`.
 
     Args:
-        module: the model.
+        module: the model; `model` is Asyncddp's name for it.
         optim_fn: makes an optimizer of a bucket's [(name, parameter), ...]; each bucket has one.
         lr_scheduler_fn: makes a scheduler of such an optimizer, which steps after it; or None.
-        topology: as of `DistributedOptimizer`.
+        topology: as of `DistributedOptimizer`; or Asyncddp's {"topology": it, "name": any}.
         sync: average by `neighbor_allreduce`; False, by windows.
         scaler: a torch.amp.GradScaler, which the loop uses to scale the loss, and nothing else.
         grad_clip_norm: the largest norm of a bucket's gradients; 0, any.
@@ -76,12 +77,13 @@ class DecentralizedDataParallel(Module):
         As `DistributedOptimizer`.
     """
 
+    @renamed(model="module")
     def __init__(
         self,
         module: Module,
         optim_fn: OptimFn,
         lr_scheduler_fn: SchedulerFn | None = None,
-        topology: Topology | None = None,
+        topology: Topology | Mapping[str, Topology] | None = None,
         sync: bool = True,
         scaler: Any = None,
         grad_clip_norm: float = 0.0,
@@ -132,6 +134,7 @@ class DecentralizedDataParallel(Module):
         self._backwards = Backwards([param for part in parts for param in part], self)
         self._loads = Loads([module], self._synchronize)
         self._is_closed = False
+        self.register_load_state_dict_pre_hook(_take_asyncddp)  # type: ignore[no-untyped-call]
 
     @property
     def optimizers(self) -> list[DistributedOptimizer]:
@@ -150,9 +153,7 @@ class DecentralizedDataParallel(Module):
         return self.module(*args, **kwargs)
 
     def set_topology(self, topology: Topology | Mapping[str, Topology] | None) -> None:
-        """Average over this one from now on; all ranks do. Asyncddp's {"topology": ...}, too."""
-        if isinstance(topology, Mapping):
-            topology = topology["topology"]
+        """Average over this one from now on; all ranks do. Forms as for the class."""
         each = _for_each(topology, len(self._optimizers))
         for optimizer, its_topology in zip(self._optimizers, each, strict=True):
             optimizer.set_topology(its_topology)
@@ -254,6 +255,14 @@ class DecentralizedDataParallel(Module):
 
 def _for_each(topology: Any, count: int) -> list[Any]:
     """The topology of each bucket's optimizer: all take the same steps."""
+    if isinstance(topology, Mapping):
+        topology = topology["topology"]
     if isinstance(topology, Iterator):
         return list(itertools.tee(topology, count))
     return [topology] * count
+
+
+def _take_asyncddp(_: Module, state: dict[str, Any], prefix: str, *_rest: Any) -> None:
+    """Load what Asyncddp has saved, whose wrapper keeps the model as `_model`."""
+    for key in [key for key in state if key.startswith(f"{prefix}_model.")]:
+        state[key.replace(f"{prefix}_model.", f"{prefix}module.", 1)] = state.pop(key)

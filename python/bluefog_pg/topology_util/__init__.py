@@ -9,6 +9,7 @@ Names in CamelCase are BlueFog's, or of its kind.
 
 from bluefog_pg.topology_util.base_k import BaseKGraphs
 from bluefog_pg.topology_util.graphs import (
+    BiRingGraph,
     DeBruijnGraph,
     ErdosRenyiGraph,
     ExponentialGraph,
@@ -46,6 +47,7 @@ from bluefog_pg.topology_util.spectral import (
 from bluefog_pg.topology_util.weights import (
     GetRecvWeights,
     GetSendWeights,
+    GetWeights,
     IsRegularGraph,
     IsTopologyEquivalent,
     isPowerOf,
@@ -53,6 +55,7 @@ from bluefog_pg.topology_util.weights import (
 
 __all__ = [
     "BaseKGraphs",
+    "BiRingGraph",
     "DeBruijnGraph",
     "ErdosRenyiGraph",
     "ExponentialGraph",
@@ -65,6 +68,7 @@ __all__ = [
     "GetInnerOuterRingDynamicSendRecvRanks",
     "GetRecvWeights",
     "GetSendWeights",
+    "GetWeights",
     "HypercubeGraph",
     "InferDestinationFromSourceRanks",
     "InferSourceFromDestinationRanks",

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._errors import ArgumentError
+from bluefog_pg._renamed import renamed
 from bluefog_pg.topology_util._arguments import (
     base_above_one,
     integer,
@@ -62,6 +63,7 @@ def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph[int]:
     return circulant(size, (d for d in range(1, size) if isPowerOf(min(d, size - d), base)))
 
 
+@renamed(left_connect="connect_style")
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph[int]:
     """A ring: each rank and its neighbours on a circle, uniform weights.
 
@@ -69,17 +71,29 @@ def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph[int]:
 
     Args:
         size: number of ranks.
-        connect_style: 0, both neighbours; 1, i sends to i - 1; 2, i sends to i + 1.
+        connect_style: 0, both neighbours; 1, i sends to i - 1; 2, i sends to i + 1. A bool is
+            `left_connect` of BlueFog's first version: True is 1, False is 2.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `connect_style` is none of the three.
     """
     styles = {0: (1, -1), 1: (-1,), 2: (1,)}
+    if isinstance(connect_style, bool):
+        connect_style = 1 if connect_style else 2
     size, style = positive("size", size), integer("connect_style", connect_style)
     if style not in styles:
         raise ArgumentError(f"connect_style must be 0, 1 or 2, got {style}")
     return circulant(size, styles[style])
+
+
+def BiRingGraph(size: int) -> nx.DiGraph[int]:
+    """`RingGraph` with both neighbours, by its name in BlueFog's first version.
+
+    Raises:
+        ValueError: `size` is not positive.
+    """
+    return RingGraph(size)
 
 
 def FullyConnectedGraph(size: int) -> nx.DiGraph[int]:

@@ -39,6 +39,9 @@ def GetRecvWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
     return _split(rank, ((j, _weight(topo, j, rank)) for j in topo.predecessors(rank)))
 
 
+GetWeights = GetRecvWeights  # its name in BlueFog's first versions
+
+
 def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
     """What `rank` gives to others: row `rank` of the weights matrix.
 
@@ -59,20 +62,20 @@ def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
     return _split(rank, ((j, _weight(topo, rank, j)) for j in topo.successors(rank)))
 
 
-def IsTopologyEquivalent(a: nx.DiGraph[int] | None, b: nx.DiGraph[int] | None) -> bool:
+def IsTopologyEquivalent(topo1: nx.DiGraph[int] | None, topo2: nx.DiGraph[int] | None) -> bool:
     """Whether both have the same weights matrix, nodes in whatever order; False for None.
 
     As in that matrix, an edge of weight 0 is as none. For `set_topology` it is one: ranks exchange
     over it, and without `is_weighted` it counts as the others do.
 
     Raises:
-        TypeError: `a` or `b` is no networkx.DiGraph.
+        TypeError: `topo1` or `topo2` is no networkx.DiGraph.
     """
-    if a is None or b is None:
+    if topo1 is None or topo2 is None:
         return False
-    require_graph("a", a)
-    require_graph("b", b)
-    return _rows(a) == _rows(b)
+    require_graph("topo1", topo1)
+    require_graph("topo2", topo2)
+    return _rows(topo1) == _rows(topo2)
 
 
 def IsRegularGraph(topo: nx.DiGraph[int]) -> bool:

@@ -6,6 +6,8 @@ as `group=` in addition.
 
 from __future__ import annotations
 
+import torch as torch  # which BlueFog's first versions had here, too
+
 from bluefog_pg.topology_util import (
     ExponentialGraph,
     ExponentialTwoGraph,

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import neighbors
-from bluefog_pg.torch._run import issued, renamed, waited_for
+from bluefog_pg._renamed import renamed
+from bluefog_pg.topology import in_neighbor_ranks
+from bluefog_pg.torch._run import issued, waited_for
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 @renamed(neighbor_weights="src_weights", send_neighbors="dst_weights")
 def neighbor_allreduce(
     tensor: Tensor,
-    *,
     self_weight: float | None = None,
-    src_weights: Weights | None = None,
-    dst_weights: Destinations | None = None,
+    src_weights: Weights | str | None = None,
+    dst_weights: Destinations | str | None = None,
     enable_topo_check: bool = True,
     name: str | None = None,
+    *,
+    average: bool | None = None,
 ) -> Tensor:
     """Average with the in-neighbours, in a new tensor: x_i <- w_ii x_i + sum_j w_ij x_j.
 
@@ -47,51 +50,49 @@ def neighbor_allreduce(
             All of them must make the call then, and it costs an all_gather, for which also
             `neighbor_allreduce_nonblocking` waits.
         name: the operation's, of which only one may be under way.
+        average: of BlueFog's first version, in place of weights: False, the sum of the own tensor
+            and those of the in-neighbours.
+
+    `neighbor_weights` and `send_neighbors` are earlier names of `src_weights` and `dst_weights`. By
+    position, a string in the place of weights is the name.
 
     Raises:
         ValueError: weights that do not go together, an int as `self_weight`, ranks that are no
             neighbours; ranks disagree; the name is taken; operations are suspended.
     """
-    return waited_for(
+    weights, name = _weights_and_name(self_weight, src_weights, dst_weights, name, average)
+    result: Tensor = waited_for(
         "neighbor.allreduce",
         name,
         lambda: neighbors.neighbor_allreduce(
-            tensor,
-            self_weight=_float(self_weight),
-            src_weights=src_weights,
-            dst_weights=dst_weights,
-            enable_topo_check=enable_topo_check,
-            name=name,
+            tensor, **weights, enable_topo_check=enable_topo_check, name=name
         ),
     )
+    return result
 
 
 @renamed(neighbor_weights="src_weights", send_neighbors="dst_weights")
 def neighbor_allreduce_nonblocking(
     tensor: Tensor,
-    *,
     self_weight: float | None = None,
-    src_weights: Weights | None = None,
-    dst_weights: Destinations | None = None,
+    src_weights: Weights | str | None = None,
+    dst_weights: Destinations | str | None = None,
     enable_topo_check: bool = True,
     name: str | None = None,
+    *,
+    average: bool | None = None,
 ) -> int:
     """`neighbor_allreduce`, begun: a handle for `synchronize` and `poll`. Not differentiable.
 
     `tensor` must not change until then.
     """
+    weights, name = _weights_and_name(self_weight, src_weights, dst_weights, name, average)
     return issued(
         "neighbor.allreduce",
         name,
         lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
             neighbors.neighbor_allreduce(
-                tensor,
-                self_weight=_float(self_weight),
-                src_weights=src_weights,
-                dst_weights=dst_weights,
-                enable_topo_check=enable_topo_check,
-                name=name,
-                async_op=True,
+                tensor, **weights, enable_topo_check=enable_topo_check, name=name, async_op=True
             )
         ),
     )
@@ -99,11 +100,11 @@ def neighbor_allreduce_nonblocking(
 
 def neighbor_allgather(
     tensor: Tensor,
+    name: str | None = None,
     *,
     src_ranks: Iterable[int] | None = None,
     dst_ranks: Iterable[int] | None = None,
     enable_topo_check: bool = True,
-    name: str | None = None,
 ) -> Tensor:
     """The in-neighbours' tensors one after the other, along the first dimension; not the own one.
 
@@ -135,11 +136,11 @@ def neighbor_allgather(
 
 def neighbor_allgather_nonblocking(
     tensor: Tensor,
+    name: str | None = None,
     *,
     src_ranks: Iterable[int] | None = None,
     dst_ranks: Iterable[int] | None = None,
     enable_topo_check: bool = True,
-    name: str | None = None,
 ) -> int:
     """`neighbor_allgather`, begun: a handle for `synchronize` and `poll`. Not differentiable.
 
@@ -167,7 +168,6 @@ def neighbor_allgather_nonblocking(
 )
 def hierarchical_neighbor_allreduce(
     tensor: Tensor,
-    *,
     self_weight: float | None = None,
     src_machine_weights: Weights | None = None,
     dst_machine_weights: Destinations | None = None,
@@ -186,7 +186,7 @@ def hierarchical_neighbor_allreduce(
         name: as in `neighbor_allreduce`.
 
     Raises:
-        RuntimeError: no topology was set by `set_machine_topology`.
+        RuntimeError: neither are there weights nor was a topology set by `set_machine_topology`.
         ArgumentError: machines of one rank, or of different numbers (a ValueError and an
             AssertionError).
         ValueError: as in `neighbor_allreduce`.
@@ -211,7 +211,6 @@ def hierarchical_neighbor_allreduce(
 )
 def hierarchical_neighbor_allreduce_nonblocking(
     tensor: Tensor,
-    *,
     self_weight: float | None = None,
     src_machine_weights: Weights | None = None,
     dst_machine_weights: Destinations | None = None,
@@ -294,6 +293,32 @@ def pair_gossip_nonblocking(
             )
         ),
     )
+
+
+def _weights_and_name(
+    self_weight: Any, src_weights: Any, dst_weights: Any, name: str | None, average: bool | None
+) -> tuple[dict[str, Any], str | None]:
+    """What `neighbors.neighbor_allreduce` takes, of what any version of BlueFog takes.
+
+    Positions have changed: `name` was the third, then the fourth, and before there were weights the
+    second was `average`.
+    """
+    if isinstance(self_weight, bool):
+        self_weight, average = None, self_weight
+    if isinstance(src_weights, str):
+        src_weights, name = None, src_weights
+    if isinstance(dst_weights, str):
+        dst_weights, name = None, dst_weights
+    if average is not None and any(w is not None for w in (self_weight, src_weights, dst_weights)):
+        raise ValueError("[bluefog] neighbor_allreduce: give either `average` or weights, not both")
+    if average is False:
+        self_weight, src_weights = 1.0, dict.fromkeys(in_neighbor_ranks(), 1.0)
+    weights = {
+        "self_weight": _float(self_weight),
+        "src_weights": src_weights,
+        "dst_weights": dst_weights,
+    }
+    return weights, name
 
 
 def _float(self_weight: Any) -> Any:

@@ -48,11 +48,13 @@ def neighbor_allgather_async(tensor: Tensor, name: str | None = None) -> int:
 
 def neighbor_allreduce_async(
     tensor: Tensor,
-    self_weight: float | None = None,
-    neighbor_weights: Mapping[int, float] | None = None,
+    self_weight: float | bool | None = None,
+    neighbor_weights: Mapping[int, float] | str | None = None,
     name: str | None = None,
+    *,
+    average: bool | None = None,
 ) -> int:
     """`neighbor_allreduce_nonblocking` over the topology; `neighbor_weights` are `src_weights`."""
     return neighbor_allreduce_nonblocking(
-        tensor, self_weight=self_weight, src_weights=neighbor_weights, name=name
+        tensor, self_weight, neighbor_weights, name=name, average=average
     )

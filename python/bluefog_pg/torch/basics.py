@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from bluefog_pg import start, timeline
+from bluefog_pg import _agreement, start, timeline
 from bluefog_pg import topology as topology_of_ranks
 from bluefog_pg._loader import load
+from bluefog_pg._member import member_of
+from bluefog_pg._renamed import renamed
 from bluefog_pg.timeline import timeline_context, timeline_end_activity, timeline_start_activity
 from bluefog_pg.topology import (
     in_neighbor_machine_ranks,
@@ -23,6 +25,7 @@ from bluefog_pg.topology import (
     out_neighbor_ranks,
     set_machine_topology,
 )
+from bluefog_pg.torch import _old_variables
 from bluefog_pg.torch._run import handles
 from bluefog_pg.windows import get_current_created_window_names
 from bluefog_pg.world import (
@@ -81,22 +84,29 @@ class _Switch:
     skips_negotiation = False
 
 
+@renamed(topology="topology_fn")
 def init(
-    topology_fn: Callable[[int], nx.DiGraph[int]] | None = None, is_weighted: bool = False
+    topology_fn: Callable[[int], nx.DiGraph[int]] | nx.DiGraph[int] | None = None,
+    is_weighted: bool = False,
+    **options: Any,
 ) -> None:
     """Make the default process group with backend "bluefog", unless it is there, and its topology.
 
     Collective. May be called again, which sets the topology anew, and after `shutdown`.
 
     Args:
-        topology_fn: makes the topology from the number of ranks; None, exponential-2.
+        topology_fn: makes the topology from the number of ranks, or is it; None, exponential-2.
+            `topology` is its name in BlueFog's first versions.
         is_weighted: as in `set_topology`.
+        options: as of `bluefog_pg.init`, such as `timeout`.
 
     Raises:
         TypeError: the default process group has another backend.
     """
-    start.init(topology_fn, is_weighted)
+    start.init(topology_fn, is_weighted, **options)
+    _require_one_topology("init", None)
     timeline.start(rank())
+    _old_variables.heed(rank())
 
 
 def set_topology(
@@ -104,11 +114,35 @@ def set_topology(
     is_weighted: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> bool:
-    """As `bluefog_pg.set_topology`; but while there are windows it stays as it was: False."""
+    """Set the topology, as `bluefog_pg.set_topology`; while there are windows, do not: False.
+
+    Collective: one all_gather of 8 bytes asks whether all ranks give the same graph.
+
+    Raises:
+        ValueError: on every rank: ranks give unlike graphs. The topology stays as it was.
+    """
     if names := get_current_created_window_names(group):
         _log.error("set_topology: free the windows first: %s", names)
         return False
-    return topology_of_ranks.set_topology(topology, is_weighted, group)
+    member = member_of(group)
+    before = member.topology
+    topology_of_ranks.set_topology(topology, is_weighted, group)
+    try:
+        _require_one_topology("set_topology", group)
+    except BaseException:
+        member.topology = before
+        raise
+    return True
+
+
+def _require_one_topology(op: str, group: dist.ProcessGroup | None) -> None:
+    is_weighted = is_topo_weighted(group)
+    edges = sorted(
+        (int(source), int(destination), float(weight) if is_weighted else 1.0)
+        for source, destination, weight in load_topology(group).edges(data="weight", default=1.0)
+    )
+    given = repr((is_weighted, edges)).encode()
+    _agreement.require_one(member_of(group), op, "topologies", given)
 
 
 def shutdown() -> None:

@@ -11,12 +11,18 @@ from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
 from bluefog_pg import timeline
+from bluefog_pg._renamed import renamed
 from bluefog_pg.optim import DistributedOptimizer
+from bluefog_pg.torch._collective_ops import barrier
 from bluefog_pg.torch._communication import CommunicationType
 from bluefog_pg.torch._spans import Spans
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from bluefog_pg.optim.compression import Compressor
+
+    Compression = str | Compressor | None
 
 __all__ = [
     "CommunicationType",
@@ -24,6 +30,7 @@ __all__ = [
     "DistributedAdaptWithCombineOptimizer",
     "DistributedAllreduceOptimizer",
     "DistributedBluefogOptimizer",
+    "DistributedConsensusOptimizer",
     "DistributedGradientAllreduceOptimizer",
     "DistributedHierarchicalNeighborAllreduceOptimizer",
     "DistributedNeighborAllreduceOptimizer",
@@ -47,6 +54,7 @@ _NAMES = {
 class BluefogOptimizer(DistributedOptimizer):
     """With BlueFog's names for what may be turned."""
 
+    force_barrier = False  # set: step() begins with a barrier of all ranks
     _models: list[Module]
     _step_function: StepFunction | None = None
     _spans: Spans | None = None
@@ -89,6 +97,30 @@ class BluefogOptimizer(DistributedOptimizer):
     def neighbor_weights(self, weights: Any) -> None:
         self.src_weights = weights
 
+    @property
+    def send_neighbor_machines(self) -> Any:
+        """`dst_machine_weights`, as BlueFog's versions up to 0.3.0 called them."""
+        return self.dst_machine_weights
+
+    @send_neighbor_machines.setter
+    def send_neighbor_machines(self, machines: Any) -> None:
+        self.dst_machine_weights = machines
+
+    @property
+    def neighbor_machine_weights(self) -> Any:
+        """`src_machine_weights`, as BlueFog's versions up to 0.3.0 called them."""
+        return self.src_machine_weights
+
+    @neighbor_machine_weights.setter
+    def neighbor_machine_weights(self, weights: Any) -> None:
+        self.src_machine_weights = weights
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """`DistributedOptimizer.step`, after a barrier where `force_barrier` is set."""
+        if self.force_barrier:
+            barrier()
+        return super().step(closure)
+
     def unregister_window(self) -> None:
         """Free the windows; all ranks do. The optimizer averages no more."""
         self.close()
@@ -97,13 +129,18 @@ class BluefogOptimizer(DistributedOptimizer):
         """Have `function(optimizer, parameter, gradient, group)` in place of the own update."""
         self._step_function = function
 
-    def turn_on_timeline(self) -> bool:
-        """Draw forward and backward passes, too. Whether there is a timeline to draw in."""
-        self._spans = self._spans or Spans(self, self._models)
+    def turn_on_timeline(self, model: Module | None = None) -> bool:
+        """Draw forward and backward passes, too. Whether there is a timeline to draw in.
+
+        Args:
+            model: whose passes, as BlueFog's first versions asked; None, the optimizer's models'.
+        """
+        self._spans = self._spans or Spans(self, self._models if model is None else [model])
         return timeline.current() is not None
 
-    def turn_off_timeline(self) -> bool:
-        """Draw them no more."""
+    def turn_off_timeline(self, model: Module | None = None) -> bool:
+        """Draw them no more. `model` is of no effect; BlueFog's first versions asked for it."""
+        del model
         if self._spans is not None:
             self._spans.remove()
             self._spans = None
@@ -119,11 +156,16 @@ class BluefogOptimizer(DistributedOptimizer):
         return None
 
 
+BluefogOptimizer.step.hooked = True  # type: ignore[attr-defined]  # by the optimizer's own step
+
+
 def DistributedAdaptWithCombineOptimizer(
     optimizer: Optimizer,
     model: Model,
     communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
     num_steps_per_communication: int = 1,
+    *,
+    compression: Compression = None,
 ) -> BluefogOptimizer:
     """w <- average(w) - the update at w; averaged during forward and backward.
 
@@ -132,6 +174,7 @@ def DistributedAdaptWithCombineOptimizer(
             model, as in BlueFog's first versions: then the average begins in step().
         communication_type: what is averaged with.
         num_steps_per_communication: passes for each communication.
+        compression: of neighbor_allreduce, as of `bluefog_pg.DistributedOptimizer`.
 
     Returns:
         The optimizer, which is distributed now.
@@ -140,8 +183,8 @@ def DistributedAdaptWithCombineOptimizer(
         AssertionError: `communication_type` is none.
         Others as `bluefog_pg.DistributedOptimizer`.
     """
-    name = _name_of(communication_type)
-    return BluefogOptimizer(optimizer, model, name, every=num_steps_per_communication)
+    name, every = _name_of(communication_type), num_steps_per_communication
+    return BluefogOptimizer(optimizer, model, name, every=every, compression=compression)
 
 
 def DistributedAdaptThenCombineOptimizer(
@@ -149,16 +192,21 @@ def DistributedAdaptThenCombineOptimizer(
     model: Model,
     communication_type: CommunicationType = CommunicationType.neighbor_allreduce,
     num_steps_per_communication: int = 1,
+    *,
+    compression: Compression = None,
 ) -> BluefogOptimizer:
     """w <- average(w - the update at w). Else as `DistributedAdaptWithCombineOptimizer`.
 
     The update is made in step(), not in backward(): clipped gradients count, and any optimizer of
     torch's will do.
     """
-    name = _name_of(communication_type)
-    return BluefogOptimizer(optimizer, model, name, order="atc", every=num_steps_per_communication)
+    name, every = _name_of(communication_type), num_steps_per_communication
+    return BluefogOptimizer(
+        optimizer, model, name, order="atc", every=every, compression=compression
+    )
 
 
+@renamed(backward_passes_per_step="num_steps_per_communication")
 def DistributedGradientAllreduceOptimizer(
     optimizer: Optimizer, model: Model, num_steps_per_communication: int = 1
 ) -> BluefogOptimizer:
@@ -174,7 +222,10 @@ def DistributedWinPutOptimizer(
     num_steps_per_communication: int = 1,
     window_prefix: str | None = None,
 ) -> BluefogOptimizer:
-    """Puts parameters into the neighbours' windows, and averages what has come: nobody waits."""
+    """Puts parameters into the neighbours' windows, and averages what has come: nobody waits.
+
+    `force_barrier = True`, on all ranks, puts a barrier before each step.
+    """
     return BluefogOptimizer(
         optimizer,
         model,
@@ -190,7 +241,10 @@ def DistributedPullGetOptimizer(
     num_steps_per_communication: int = 1,
     window_prefix: str | None = None,
 ) -> BluefogOptimizer:
-    """Fetches the neighbours' parameters as they are, and averages: nobody waits."""
+    """Fetches the neighbours' parameters as they are, and averages: nobody waits.
+
+    `force_barrier` is as of `DistributedWinPutOptimizer`.
+    """
     return BluefogOptimizer(
         optimizer,
         model,
@@ -203,26 +257,49 @@ def DistributedPullGetOptimizer(
 def DistributedPushSumOptimizer(
     optimizer: Optimizer, model: Model, num_steps_per_communication: int = 1
 ) -> BluefogOptimizer:
-    """Averages by push-sum, over directed graphs in which each rank knows whom it sends to."""
+    """Averages by push-sum, over directed graphs in which each rank knows whom it sends to.
+
+    `force_barrier` is as of `DistributedWinPutOptimizer`.
+    """
     return BluefogOptimizer(optimizer, model, "push_sum", every=num_steps_per_communication)
 
 
 def DistributedAllreduceOptimizer(
-    optimizer: Optimizer, model: Model = None, num_steps_per_communication: int = 1,
+    optimizer: Optimizer,
+    model: Model = None,
+    num_steps_per_communication: int = 1,
     named_parameters: Model = None,
-) -> BluefogOptimizer:  # fmt: skip
-    """`DistributedAdaptWithCombineOptimizer` of that communication."""
-    return _older("allreduce", optimizer, model or named_parameters, num_steps_per_communication)
+) -> BluefogOptimizer:
+    """Averages parameters or, as in BlueFog's first versions, gradients: by what it is given.
+
+    With a model it is `DistributedAdaptWithCombineOptimizer` of that communication: ranks differ
+    between steps. With named parameters, or nothing, all ranks stay equal, as with
+    `DistributedGradientAllreduceOptimizer`.
+    """
+    given = model if named_parameters is None else named_parameters
+    if _models(given):
+        return _older("allreduce", optimizer, given, num_steps_per_communication)
+    return _older("gradient_allreduce", optimizer, given, num_steps_per_communication)
 
 
 def DistributedNeighborAllreduceOptimizer(
-    optimizer: Optimizer, model: Model = None, num_steps_per_communication: int = 1,
+    optimizer: Optimizer,
+    model: Model = None,
+    num_steps_per_communication: int = 1,
     named_parameters: Model = None,
-) -> BluefogOptimizer:  # fmt: skip
+    *,
+    compression: Compression = None,
+) -> BluefogOptimizer:
     """`DistributedAdaptWithCombineOptimizer` of that communication."""
-    return _older(
-        "neighbor_allreduce", optimizer, model or named_parameters, num_steps_per_communication
-    )
+    given = model if named_parameters is None else named_parameters
+    return _older("neighbor_allreduce", optimizer, given, num_steps_per_communication, compression)
+
+
+def DistributedConsensusOptimizer(
+    optimizer: Optimizer, named_parameters: Model = None
+) -> BluefogOptimizer:
+    """`DistributedNeighborAllreduceOptimizer`, by its name in BlueFog's first versions."""
+    return DistributedNeighborAllreduceOptimizer(optimizer, named_parameters=named_parameters)
 
 
 def DistributedHierarchicalNeighborAllreduceOptimizer(
@@ -232,6 +309,7 @@ def DistributedHierarchicalNeighborAllreduceOptimizer(
     return _older("hierarchical_neighbor_allreduce", optimizer, model, num_steps_per_communication)
 
 
+@renamed(model="named_parameters")
 def DistributedBluefogOptimizer(
     optimizer: Optimizer, named_parameters: Model = None
 ) -> BluefogOptimizer:
@@ -239,13 +317,15 @@ def DistributedBluefogOptimizer(
     return BluefogOptimizer(optimizer, named_parameters, "win_put")
 
 
-def _older(name: str, optimizer: Optimizer, model: Model, every: int) -> BluefogOptimizer:
+def _older(
+    name: str, optimizer: Optimizer, model: Model, every: int, compression: Compression = None
+) -> BluefogOptimizer:
     warnings.warn(
         "BlueFog has DistributedAdaptWithCombineOptimizer in place of this name",
         PendingDeprecationWarning,
         stacklevel=3,
     )
-    return BluefogOptimizer(optimizer, model, name, every=every)
+    return BluefogOptimizer(optimizer, model, name, every=every, compression=compression)
 
 
 def _models(model: Model) -> list[Module]:

@@ -99,12 +99,15 @@ def get_current_created_window_names(group: Group = None) -> list[str]:
 def neighbor_win_put(
     tensor: Tensor,
     name: str,
-    self_weight: float | None = None,
-    dst_weights: Weights = None,
+    self_weight: float | Mapping[int, float] | None = None,
+    dst_weights: Weights | bool = None,
     require_mutex: bool = False,
     group: Group = None,
 ) -> bool:
     """`Window.put` to out-neighbours; it is there when the call returns. True.
+
+    By position it may be (tensor, name, dst_weights, require_mutex), as in BlueFog before 0.2.2: a
+    dict in the third place is `dst_weights`.
 
     Raises:
         ValueError: there is no window of that name; ranks that are no out-neighbours; others as
@@ -117,8 +120,8 @@ def neighbor_win_put(
 def neighbor_win_accumulate(
     tensor: Tensor,
     name: str,
-    self_weight: float | None = None,
-    dst_weights: Weights = None,
+    self_weight: float | Mapping[int, float] | None = None,
+    dst_weights: Weights | bool = None,
     require_mutex: bool = False,
     group: Group = None,
 ) -> bool:
@@ -142,8 +145,8 @@ def neighbor_win_get(
 def neighbor_win_put_nonblocking(
     tensor: Tensor,
     name: str,
-    self_weight: float | None = None,
-    dst_weights: Weights = None,
+    self_weight: float | Mapping[int, float] | None = None,
+    dst_weights: Weights | bool = None,
     require_mutex: bool = False,
     group: Group = None,
 ) -> int:
@@ -155,8 +158,8 @@ def neighbor_win_put_nonblocking(
 def neighbor_win_accumulate_nonblocking(
     tensor: Tensor,
     name: str,
-    self_weight: float | None = None,
-    dst_weights: Weights = None,
+    self_weight: float | Mapping[int, float] | None = None,
+    dst_weights: Weights | bool = None,
     require_mutex: bool = False,
     group: Group = None,
 ) -> int:
@@ -202,6 +205,14 @@ def win_wait(handle: int | WindowWork) -> bool:
         if work.is_completed():
             _handles.pop(handle, None)
     return True
+
+
+def win_cancel(handle: int) -> None:
+    """Forget a handle, whether its operation has ended or not: that goes on by itself.
+
+    Of a handle that is not there, nothing. Asyncddp's.
+    """
+    _handles.pop(handle, None)
 
 
 def win_update(
@@ -323,13 +334,20 @@ def _write(
     op: str,
     tensor: Tensor,
     name: str,
-    self_weight: float | None,
-    dst_weights: Weights,
+    self_weight: float | Mapping[int, float] | None,
+    dst_weights: Weights | bool,
     require_mutex: bool,
     group: Group,
     *,
     async_op: bool = False,
 ) -> WindowWork | None:
+    # BlueFog's versions before 0.2.2 had no self_weight: what followed it came one place sooner.
+    if isinstance(dst_weights, bool):
+        require_mutex, dst_weights = dst_weights, None
+    if isinstance(self_weight, Mapping):
+        if dst_weights is not None:
+            raise TypeError(f"[bluefog] {op}: dst_weights are given twice")
+        dst_weights, self_weight = self_weight, None
     window = _known(name, op, ValueError, group)
     _require(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
     write = window.put if op == "win_put" else window.accumulate
