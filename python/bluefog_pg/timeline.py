@@ -2,6 +2,7 @@
 
 Written where BLUEFOG_TIMELINE=<prefix> is in the environment when `bluefog_pg.torch.init` is first
 called, to <prefix><rank>.json. Each tensor's name is a process there, each thread a thread.
+`python -m bluefog_pg timeline <prefix>` merges the files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ class Timeline:
         # The threads of the activities that have begun and not ended, by name.
         self._begun: dict[str, list[int]] = {}
         self._separator = "[\n"
+        # The ranks' files are merged by it: their events count from the start of each host.
+        day_us = time.time_ns() // 1000
+        self._write("M", 0, 0, name="clock", args={"day_us": day_us})
         atexit.register(self._close)
 
     def begin(self, name: str, activity: str) -> None:
@@ -82,6 +86,52 @@ def start(rank: int) -> None:
 
 def current() -> Timeline | None:
     return _This.timeline
+
+
+@contextlib.contextmanager
+def drawn(title: str, activity: str) -> Iterator[None]:
+    """Draw an operation that its caller waits for, in BlueFog's words, if there is a timeline."""
+    line = _This.timeline
+    if line is None:
+        yield
+        return
+    _draw_issue(line, title, activity)
+    line.begin(title, f"MPI_{activity}")
+    try:
+        yield
+    finally:
+        line.end(title)
+
+
+def drawn_until(title: str, activity: str, begin: Callable[[], Callable[[], None]]) -> Any:
+    """Draw an operation from its beginning to its end.
+
+    Args:
+        title, activity: of what.
+        begin: begins it, and returns what ends it.
+
+    Returns:
+        What ends the operation.
+    """
+    line = _This.timeline
+    if line is None:
+        return begin()
+    end = begin()
+    _draw_issue(line, title, activity)
+    line.begin(title, f"MPI_{activity}")
+
+    def ended() -> None:
+        try:
+            end()
+        finally:
+            line.end(title)
+
+    return ended
+
+
+def _draw_issue(line: Timeline, title: str, activity: str) -> None:
+    line.begin(title, f"ENQUEUE_{activity}")
+    line.end(title)
 
 
 def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 
 import bluefog_pg.timeline
 from tests.support import harness, inrank
+from tests.support.programs import run_script
 
 
 def traced(rank: int, world: int, prefix: str) -> list[Any]:
@@ -34,10 +37,10 @@ def traced(rank: int, world: int, prefix: str) -> list[Any]:
 
 def begun_and_ended(events: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The activities of each process, in the order they end, "-" for what does not."""
-    names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
     stacks: dict[tuple[int, int], list[dict[str, Any]]] = {}
     ended: dict[str, list[str]] = {name: [] for name in names.values()}
-    for event in events:
+    for event in (event for event in events if event["ph"] != "M"):
         stack = stacks.setdefault((event["pid"], event["tid"]), [])
         if event["ph"] == "B":
             stack.append(event)
@@ -70,6 +73,104 @@ def test_timeline(tmp_path: Path) -> None:
             assert ended["allreduce.bad"] == ["ENQUEUE_ALLREDUCE", "MPI_ALLREDUCE"]
             assert ended["y"] == ["FORWARD", "INNER", "OUTER"]
             assert ended["z"] == ["-OPEN"]
+
+
+def drawn_windows(rank: int, world: int, prefix: str) -> list[str]:
+    """What is in the file when each call has returned."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    path, x = Path(f"{prefix}{rank}.json"), torch.ones(2)
+    texts = []
+    for call in (
+        lambda: bf.win_create(x, "w"),
+        lambda: bf.win_put(x, name="w"),
+        lambda: bf.win_accumulate(x, "w", require_mutex=True),
+        lambda: bf.win_wait(bf.win_get_nonblocking("w")),
+        lambda: bf.win_update("w"),
+        lambda: bf.win_sync_then_collect("w"),
+        lambda: bf.win_free("w"),
+    ):
+        call()
+        texts.append(path.read_text())
+    return texts
+
+
+def test_windows_are_drawn(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "trace")
+    with harness.Ranks(2, env={"BLUEFOG_TIMELINE": prefix}) as ranks:
+        ranks.start(drawn_windows, prefix)
+        kinds = ("CREATE", "PUT", "ACCUMULATE", "GET", "UPDATE", "UPDATE", "FREE")
+        for texts in ranks.values().values():
+            for number, text in enumerate(texts):
+                ended = begun_and_ended(json.loads(text + "]"))
+                assert ended == {
+                    "w": [
+                        f"{how}_WIN_{kind}"
+                        for kind in kinds[: number + 1]
+                        for how in ("ENQUEUE", "MPI")
+                    ]
+                }
+
+
+def trained(rank: int, world: int, communication: str) -> None:
+    """One step of a model of two layers, of which one is called twice."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    layer = torch.nn.Linear(2, 2)
+    model = torch.nn.Sequential(layer, torch.nn.ReLU(), layer, torch.nn.Linear(2, 1, bias=False))
+    makers = {
+        "win_put": bf.DistributedWinPutOptimizer,
+        "win_get": bf.DistributedPullGetOptimizer,
+        "gradients": bf.DistributedGradientAllreduceOptimizer,
+        "push_sum": bf.DistributedPushSumOptimizer,
+        "allreduce": bf.DistributedAllreduceOptimizer,
+        "neighbors": bf.DistributedNeighborAllreduceOptimizer,
+    }
+    optimizer = makers[communication](torch.optim.SGD(model.parameters(), lr=0.1), model)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.close()
+
+
+@pytest.mark.parametrize(
+    ("communication", "activity"),
+    [
+        ("win_put", "WIN_PUT"),
+        ("win_get", "WIN_GET"),
+        ("gradients", "ALLREDUCE"),
+        ("push_sum", "NEIGHBOR_ALLREDUCE"),
+        ("allreduce", "ALLREDUCE"),
+        ("neighbors", "NEIGHBOR_ALLREDUCE"),
+    ],
+)
+def test_training_is_drawn(tmp_path: Path, communication: str, activity: str) -> None:
+    """Each layer's passes, and what the optimizer sends, under the name of its bucket."""
+    prefix = str(tmp_path / "trace")
+    harness.run_ranks(trained, 2, communication, env={"BLUEFOG_TIMELINE": prefix})
+    ended = begun_and_ended(json.loads(Path(f"{prefix}0.json").read_text()))
+    assert ended["0.weight"] == ended["0.bias"] == ["FORWARD", "FORWARD", "GRADIENT COMPT."]
+    assert ended["3.weight"] == ["FORWARD", "GRADIENT COMPT."]
+    assert ended["Sequential.0"] == [f"ENQUEUE_{activity}", f"MPI_{activity}"]
+
+
+def test_one_command_merges_the_ranks(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "trace")
+    harness.run_ranks(trained, 2, "neighbors", env={"BLUEFOG_TIMELINE": prefix})
+    command = [sys.executable, "-m", "bluefog_pg", "timeline"]
+    assert run_script([*command, prefix]).code == 0
+    merged = json.loads(Path(f"{prefix}merged.json").read_text())
+    ended = begun_and_ended(merged)
+    for rank in range(2):
+        mine = begun_and_ended(json.loads(Path(f"{prefix}{rank}.json").read_text()))
+        for name, activities in mine.items():
+            assert ended[f"rank {rank}: {name}"] == activities
+    now = time.time_ns() // 1000
+    assert all(now - 60e6 * harness.SLOW < event["ts"] <= now for event in merged)
+    none = run_script([*command, str(tmp_path / "other")])
+    assert none.code == 1
+    assert "there is no file" in none.out
 
 
 def test_without_a_timeline(caplog: pytest.LogCaptureFixture) -> None:

@@ -48,6 +48,8 @@ def begin_average(
 class NeighborAverage(Communication):
     """Over the group's topology, or the edges that the knobs say."""
 
+    activity = "NEIGHBOR_ALLREDUCE"
+
     def __init__(self, knobs: Knobs, member: Member) -> None:
         self._knobs, self._member = knobs, member
         self._route = Route()
@@ -66,6 +68,8 @@ class NeighborAverage(Communication):
 
 class MachineAverage(Communication):
     """Over the topology of the group's machines, or the edges that the knobs say."""
+
+    activity = "HIERARCHICAL_NEIGHBOR_ALLREDUCE"
 
     def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
         self._knobs, self._group = knobs, group
@@ -88,6 +92,7 @@ class GlobalAverage(Communication):
     """Of all ranks of the group."""
 
     makes_alike = True
+    activity = "ALLREDUCE"
 
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         self._group = group

@@ -18,6 +18,7 @@ class Communication:
     """All ranks of the group begin alike tensors in the same order; here, each by itself."""
 
     makes_alike = False  # what it has averaged, on all ranks
+    activity = ""  # BlueFog's word for it in the timeline; "", it draws nothing
 
     def open(self, buckets: list[Bucket]) -> None:
         """These are the buckets from now on. All ranks do."""

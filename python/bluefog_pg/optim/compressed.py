@@ -46,6 +46,8 @@ class CompressedAverage(Communication):
     have a copy have the same, to the bit.
     """
 
+    activity = "NEIGHBOR_ALLREDUCE"
+
     def __init__(self, compressor: Compressor, knobs: Knobs, member: Member) -> None:
         self._compressor, self._knobs, self._member = compressor, knobs, member
         # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.

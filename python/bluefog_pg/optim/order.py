@@ -208,7 +208,7 @@ class AdaptThenCombine(CountsPasses):
         bucket = self.site.buckets[number]
         self.site.update(bucket.params)
         bucket.gather()
-        self._exchange.add(self.site.communication.begin(bucket.flat))
+        self._exchange.add(self.site.begin(bucket.flat, number))
 
 
 def copy_alike(mine: Tensor, saved: Tensor) -> None:

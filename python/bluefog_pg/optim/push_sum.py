@@ -14,8 +14,10 @@ from bluefog_pg.optim.exact import Tracker
 from bluefog_pg.optim.order import CountsPasses, Update
 from bluefog_pg.optim.routes import Route, settled
 from bluefog_pg.optim.site import Exchange
+from bluefog_pg.timeline import drawn_until
 
 if TYPE_CHECKING:
+    from bluefog_pg.optim.communication import Finish
     from bluefog_pg.optim.site import Site
 
 
@@ -60,8 +62,14 @@ class PushSum(CountsPasses):
         """Keep a share of each, and of p, give the others away, and add what comes."""
         route, group = Route(*self._weights()), self.site.member.group
         exchange = Exchange(self.site.tally)
-        for tensor in [*tensors, self.p]:  # p last: where one fails it is that of what was before
-            exchange.add(ending(begin_average(tensor, route, group), tensor))
+        # p last: where one fails it is that of what was before.
+        for number, tensor in enumerate([*tensors, self.p]):
+            title = f"{self.site.prefix}.{number}"
+
+            def begin(tensor: Tensor = tensor) -> Finish:
+                return ending(begin_average(tensor, route, group), tensor)
+
+            exchange.add(drawn_until(title, "NEIGHBOR_ALLREDUCE", begin))
         exchange.finish()
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import Tensor
+
+from bluefog_pg.timeline import drawn_until
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -61,9 +64,18 @@ class Site:
         self.communication.advance()
         exchange = Exchange(self.tally)
         for flats in of_buckets:
-            for flat in flats:
-                exchange.add(self.communication.begin(flat))
+            for number, flat in enumerate(flats):
+                exchange.add(self.begin(flat, number))
         return exchange
+
+    def begin(self, flat: Tensor, number: int) -> Finish:
+        """Begin to average what has the shape of that bucket; drawn in the timeline."""
+        communication = self.communication
+        if not communication.activity:
+            return communication.begin(flat)
+        title, begin = f"{self.prefix}.{number}", functools.partial(communication.begin, flat)
+        finish: Finish = drawn_until(title, communication.activity, begin)
+        return finish
 
     def warn_of_no_forward(self) -> None:
         """Once. Where there is no model that could tell, nothing is amiss."""

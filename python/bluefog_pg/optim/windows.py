@@ -52,6 +52,7 @@ class WindowAverage(Communication):
     ) -> None:
         """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
         self._prefix, self._send, self._is_own = prefix, send, is_own
+        self.activity = "WIN_GET" if is_own else "WIN_PUT"
         self._knobs, self._group, self._who = knobs, member.group, member.who
         self._is_scheduled = is_schedule(topology)
         self._route = Route()

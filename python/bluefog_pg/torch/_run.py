@@ -3,20 +3,19 @@ the timeline."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from bluefog_pg import timeline
 from bluefog_pg._handles import Handles
+from bluefog_pg.timeline import drawn
 
 if TYPE_CHECKING:
     from bluefog_pg._handles import Started
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 handles = Handles()
 _numbers = itertools.count(1)
@@ -33,7 +32,7 @@ def waited_for(op: str, name: str | None, call: Callable[[], T]) -> T:
         ValueError: one is under way, or operations are suspended.
     """
     handles.require_running(op)
-    with handles.reserved(_key(op, name)), _drawn(op, name):
+    with handles.reserved(_key(op, name)), drawn(_title(op, name), _activity(op)):
         return call()
 
 
@@ -43,21 +42,6 @@ def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
     if timeline.current() is not None:
         start = functools.partial(_drawn_until_done, op, name, start)
     return handles.issue(_key(op, name), start)
-
-
-def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Of a function: refuse keywords that it has no more. `names`: what they are now."""
-
-    def refusing(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> T:
-            for old in names.keys() & kwargs.keys():
-                raise TypeError(f"[bluefog] {function.__name__}: {old} is now {names[old]}")
-            return function(*args, **kwargs)
-
-        return called
-
-    return refusing
 
 
 def _key(op: str, name: str | None) -> str | None:
@@ -73,22 +57,6 @@ def _title(op: str, name: str | None) -> str:
 
 def _activity(op: str) -> str:
     return op.replace(".", "_").upper()
-
-
-@contextlib.contextmanager
-def _drawn(op: str, name: str | None) -> Iterator[None]:
-    line = timeline.current()
-    if line is None:
-        yield
-        return
-    title, activity = _title(op, name), _activity(op)
-    line.begin(title, f"ENQUEUE_{activity}")
-    line.end(title)
-    line.begin(title, f"MPI_{activity}")  # BlueFog's word, whatever carries it
-    try:
-        yield
-    finally:
-        line.end(title)
 
 
 def _drawn_until_done(op: str, name: str | None, start: Callable[[], Started]) -> Started:

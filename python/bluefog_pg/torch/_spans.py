@@ -1,7 +1,8 @@
-"""A model's passes in BlueFog's timeline."""
+"""A model's passes in BlueFog's timeline, parameter by parameter."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,39 +14,65 @@ if TYPE_CHECKING:
 
 
 class Spans:
-    """FORWARD, and from its end to the optimizer's step GRADIENT COMPT., for each model."""
+    """Draws FORWARD while a layer computes, for each parameter that is its own.
+
+    From the end of the model's forward pass until the parameter has its gradient it draws GRADIENT
+    COMPT.; what has none then ends with the optimizer's step.
+    """
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module]) -> None:
-        self._open: list[str] = []
-        self._handles = [optimizer.register_step_pre_hook(self._step)]
+        self._open: set[str] = set()
+        self._handles: list[Any] = [optimizer.register_step_pre_hook(self._close)]
         for model in models:
-            self._handles.append(model.register_forward_pre_hook(self._begin))
-            self._handles.append(model.register_forward_hook(self._end))
+            self._handles.append(model.register_forward_pre_hook(self._close))
+            for path, layer in model.named_modules():
+                names = (name for name, _ in layer.named_parameters(recurse=False))
+                own = [f"{path}.{name}" if path else name for name in names]
+                if own:
+                    self._watch(layer, own)
+            trained: dict[str, Any] = _trained(model)
+            for name, param in trained.items():
+                hook = functools.partial(self._end, name)
+                self._handles.append(param.register_post_accumulate_grad_hook(hook))
+            self._handles.append(model.register_forward_hook(self._begin_gradients))
 
     def remove(self) -> None:
         self._close()
         while self._handles:
             self._handles.pop().remove()
 
-    def _begin(self, model: Module, *_: Any) -> None:
-        self._close()
-        self._draw(type(model).__name__, "FORWARD")
+    def _watch(self, layer: Module, names: list[str]) -> None:
+        def begin(*_: Any) -> None:
+            for name in names:
+                self._begin(name, "FORWARD")
 
-    def _end(self, model: Module, *_: Any) -> None:
-        self._close()
+        def end(*_: Any) -> None:
+            for name in names:
+                self._end(name)
+
+        self._handles.append(layer.register_forward_pre_hook(begin))
+        self._handles.append(layer.register_forward_hook(end))
+
+    def _begin_gradients(self, model: Module, *_: Any) -> None:
         if model.training:
-            self._draw(type(model).__name__, "GRADIENT COMPT.")
+            for name in _trained(model):
+                self._begin(name, "GRADIENT COMPT.")
 
-    def _step(self, *_: Any) -> None:
-        self._close()
-
-    def _draw(self, title: str, activity: str) -> None:
+    def _begin(self, name: str, activity: str) -> None:
         if line := timeline.current():
-            line.begin(title, activity)
-            self._open.append(title)
+            line.begin(name, activity)
+            self._open.add(name)
 
-    def _close(self) -> None:
-        while self._open:
-            title = self._open.pop()
-            if line := timeline.current():
-                line.end(title)
+    def _end(self, name: str, *_: Any) -> None:
+        line = timeline.current()
+        if line and name in self._open:
+            self._open.remove(name)
+            line.end(name)
+
+    def _close(self, *_: Any) -> None:
+        for name in list(self._open):
+            self._end(name)
+
+
+def _trained(model: Module) -> dict[str, Any]:
+    return {name: param for name, param in model.named_parameters() if param.requires_grad}

@@ -1,0 +1,58 @@
+"""python -m bluefog_pg timeline PREFIX: the timelines of all ranks in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+# What a rank's processes are numbered from: viewers tell ranks' processes apart by the number.
+_OF_A_RANK = 1_000_000
+
+
+def add_to(commands: Any) -> None:
+    command: argparse.ArgumentParser = commands.add_parser(
+        "timeline",
+        help="merge the files that BLUEFOG_TIMELINE=PREFIX has made",
+        description="Merge PREFIX0.json, PREFIX1.json and so on into one file for chrome://tracing "
+        "or https://ui.perfetto.dev.",
+    )
+    command.add_argument("prefix")
+    command.add_argument("-o", "--output", help="default: PREFIXmerged.json")
+    command.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> None:
+    prefix = Path(args.prefix)
+    ranks = re.compile(re.escape(prefix.name) + r"(\d+)\.json")
+    files = {
+        int(found[1]): path
+        for path in prefix.parent.glob("*.json")
+        if (found := ranks.fullmatch(path.name))
+    }
+    if not files:
+        raise SystemExit(f"[bluefog] timeline: there is no file {prefix}0.json, nor any other")
+    events = [event for rank, path in sorted(files.items()) for event in _of_rank(rank, path)]
+    output = Path(args.output or f"{prefix}merged.json")
+    output.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
+    print(f"{output}: {len(events)} events of {len(files)} ranks")
+
+
+def _of_rank(rank: int, path: Path) -> list[dict[str, Any]]:
+    """The rank's events, by the clock of the day, which hosts share, under names that say whose."""
+    text = path.read_text().rstrip()
+    events: list[dict[str, Any]] = json.loads(text if text.endswith("]") else f"{text}]")
+    shift = 0
+    merged = []
+    for event in events:
+        if event["ph"] == "M" and event["name"] == "clock":
+            shift = event["args"]["day_us"] - event["ts"]
+            continue
+        if event["ph"] == "M":
+            event["args"] = {"name": f"rank {rank}: {event['args']['name']}"}
+        merged.append(event | {"pid": event["pid"] + rank * _OF_A_RANK, "ts": event["ts"] + shift})
+    return merged
