@@ -1,10 +1,11 @@
-"""python -m bluefog_pg: what this machine can do, and whether it works; or what a topology can."""
+"""python -m bluefog_pg: what this machine can do, and whether it works; or what a topology can; or
+BlueFog's programs."""
 
 from __future__ import annotations
 
 import argparse
 
-from bluefog_pg import _doctor, _topology_command
+from bluefog_pg import _doctor, _run_as_bluefog, _timeline_command, _topology_command
 
 
 def main() -> None:
@@ -14,7 +15,10 @@ def main() -> None:
     )
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
     parser.set_defaults(run=_examine)
-    _topology_command.add_to(parser.add_subparsers(title="other commands", metavar="command"))
+    commands = parser.add_subparsers(title="other commands", metavar="command")
+    _topology_command.add_to(commands)
+    _run_as_bluefog.add_to(commands)
+    _timeline_command.add_to(commands)
     args = parser.parse_args()
     args.run(args)
 

@@ -1,0 +1,5 @@
+"""BlueFog's modules of this name: `topology_util` and `util`."""
+
+from bluefog_pg.common import topology_util, util
+
+__all__ = ["topology_util", "util"]

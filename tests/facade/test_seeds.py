@@ -1,0 +1,93 @@
+"""BlueFog's own first programs, unchanged, under each launcher: their output is right."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.environment import ROOT
+from tests.support.programs import TORCHRUN, run_script
+
+SEEDS = ROOT / "examples" / "seeds"
+ALL = ("average_consensus", "push_sum", "distributed_optimizer", "mutex", "neighbor_optimizer")
+# The ranks' interpreters import torch once, for all programs.
+DRIVER = """
+import runpy, sys
+import bluefog.torch as bf
+for path in sys.argv[1:]:
+    print("program", path)
+    runpy.run_path(path)
+    bf.barrier()
+    bf.shutdown()
+"""
+MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
+LAUNCHERS = {
+    "torchrun": [*TORCHRUN, "--standalone", "--nproc-per-node", "4"],
+    "mpirun": [*MPIRUN, "-np", "4", sys.executable],
+    "none": [sys.executable],
+}
+
+
+def said(out: str, what: str) -> dict[int, list[float]]:
+    """The numbers that each rank has printed after that; ranks' lines may run into each other."""
+    numbers = r"-?\d+\.?\d*(?:e-?\d+)?"
+    found = re.findall(rf"(\d): {what} (?:tensor\(\[*([^\]]*)|({numbers}))", out)
+    return {int(rank): [float(n) for n in re.findall(numbers, a or b)] for rank, a, b in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_seeds(launcher: str, tmp_path: Path) -> None:
+    driver = tmp_path / "driver.py"
+    driver.write_text(DRIVER)
+    world = 1 if launcher == "none" else 4
+    # One machine of one rank has no dynamic topology of machines.
+    names = ALL if world > 1 else ALL[:-1]
+    paths = [str(SEEDS / f"{name}.py") for name in names]
+    command = [*LAUNCHERS[launcher], "-m", "bluefog_pg", "run_as_bluefog", str(driver), *paths]
+    ran = run_script(command, timeout=120)
+    assert ran.code == 0, ran.out
+    everyone, mean = list(range(world)), (world - 1) / 2
+    consensus, push_sum = ran.out.split("push_sum.py", 1)
+    for text in (consensus, push_sum):
+        averages = said(text, "Average value of all ranks is")
+        assert sorted(averages) == everyone, ran.out
+        for average in averages.values():
+            assert average == pytest.approx([mean], abs=1e-3)
+    weights = said(ran.out, "The weight is")
+    assert sorted(weights) == everyone, ran.out
+    for weight in weights.values():
+        assert weight == pytest.approx([1.0, -2.0, 3.0], abs=0.05)
+    assert sorted(said(ran.out, "The tensor is")) == everyone, ran.out
+
+
+def test_run_as_bluefog_refuses_where_bluefog_is(tmp_path: Path) -> None:
+    package = tmp_path / "bluefog"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit(3)")
+    command = [sys.executable, "-m", "bluefog_pg", "run_as_bluefog", str(script)]
+    ran = run_script(command, env={"PYTHONPATH": str(tmp_path)})
+    assert ran.code == 1
+    assert "BlueFog itself is installed" in ran.out
+
+
+def test_run_as_bluefog_passes_arguments_on(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 7")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, beside\n"
+        "from bluefog.common.util import env\n"
+        "from bluefog.torch import mpi_ops\n"
+        "import bluefog.torch.optimizers, bluefog_pg.torch\n"
+        "assert bluefog.torch is bluefog_pg.torch and bluefog.__version__\n"
+        "assert __name__ == '__main__' and sys.argv[1:] == ['-a', '--b=c']\n"
+        "raise SystemExit(beside.VALUE)\n"
+    )
+    command = [sys.executable, "-m", "bluefog_pg", "run_as_bluefog", str(script), "-a", "--b=c"]
+    ran = run_script(command)
+    assert ran.code == 7, ran.out
