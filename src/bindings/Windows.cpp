@@ -161,6 +161,7 @@ void addWindows(py::module_& module) {
           },
           py::arg("self_weight"), py::arg("sources"), py::arg("reset"), py::arg("clone"),
           py::arg("require_mutex"), py::arg("with_p"), Release())
+      .def("await_news", &WindowBluefog::awaitNews, py::arg("sources"), Release())
       .def("read", &WindowBluefog::read, py::arg("writer"), py::arg("require_mutex"), Release())
       .def("multiply_p", &WindowBluefog::multiplyP, py::arg("factor"))
       .def("sent", &WindowBluefog::sent)

@@ -113,6 +113,8 @@ class WindowBluefog {
   void noteFreed() { is_open_elsewhere_ = false; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
+  // Until one of those has sent something new since the last update, or a step takes kPace.
+  void awaitNews(const std::vector<int>& sources);
   at::Tensor read(int writer, bool require_mutex);
   double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }
   void multiplyP(double factor);
@@ -175,7 +177,9 @@ class WindowBluefog {
   void check(const char* op, const at::Tensor& tensor) const;
   Validate validate(const char* op) const;
   void scaleAlone(const at::Tensor& out, double weight) const;
-  void keepPace(const std::vector<Edge>& slots);
+  std::vector<Slot> slotsOfLiving(const std::vector<int>& sources) const;
+  enum class News { kOfEach, kOfAny };
+  void keepPace(const std::vector<Slot>& slots, News news);
 
   const Means means_;
   const WindowLabel label_;
@@ -201,7 +205,7 @@ class WindowBluefog {
   bool is_open_elsewhere_ = false;  // its device's memory, or it may be
   std::mutex mutex_;
   std::vector<Rest> under_way_;
-  std::optional<Slot::Clock::time_point> collected_at_;
+  std::optional<Slot::Clock::time_point> paced_at_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for
   WindowMutexes mutexes_;
   const std::shared_ptr<WindowLedger> ledger_;

@@ -21,6 +21,8 @@ constexpr size_t kMostUnderWay = 64;
 // Steps of a rank whose sources keep silent take no less. It is longer than a rank is usually kept
 // from a core that it shares, and shorter than most steps of a training.
 constexpr std::chrono::milliseconds kPace(5);
+// A wait for any of several slots looks at each of them so often.
+constexpr std::chrono::microseconds kLook(100);
 
 // As torch does it for what is written in place.
 void noteWritten(const at::Tensor& tensor) {
@@ -206,24 +208,50 @@ void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
   }
 }
 
-// Push-sum gives away a part of its sum in each step. A loop of a few microseconds a step would be
-// done, and its sum given away, before the other ranks have got a core.
-void WindowBluefog::keepPace(const std::vector<Edge>& slots) {
+// What this thread excludes cannot come.
+std::vector<Slot> WindowBluefog::slotsOfLiving(const std::vector<int>& sources) const {
+  std::vector<Slot> slots;
+  for (const int source : sources) {
+    if (!means_.lives->hasEnded(source) && !mutexes_.isMine({label_.members.rank, source})) {
+      slots.push_back(window_->slotOf(source));
+    }
+  }
+  return slots;
+}
+
+// In a loop of microseconds a step, ranks that share cores would find nothing new for many steps,
+// or what others sent many steps ago.
+void WindowBluefog::keepPace(const std::vector<Slot>& slots, News news) {
   using Clock = Slot::Clock;
   Clock::time_point until = Clock::now();
   {
     const std::lock_guard lock(mutex_);
-    until = collected_at_.value_or(until) + kPace;
+    until = paced_at_.value_or(until) + kPace;
   }
-  for (const Edge& slot : slots) {
-    const auto& [owner, writer] = slot;
-    // What this thread excludes cannot come.
-    if (!means_.lives->hasEnded(writer) && !mutexes_.isMine(slot)) {
-      opened("win_update").slotOf(writer).awaitChange(until);
+  if (news == News::kOfEach) {
+    for (const Slot& slot : slots) {
+      slot.awaitChange(until);
+    }
+  } else {
+    const auto is_new = [](const Slot& slot) { return slot.version() != 0; };
+    for (size_t looks = 0; std::none_of(slots.begin(), slots.end(), is_new); ++looks) {
+      const Clock::time_point now = Clock::now();
+      if (slots.empty() || now >= until) {
+        break;
+      }
+      slots[looks % slots.size()].awaitChange(std::min(until, now + kLook));
     }
   }
   const std::lock_guard lock(mutex_);
-  collected_at_ = Clock::now();
+  paced_at_ = Clock::now();
+}
+
+void WindowBluefog::awaitNews(const std::vector<int>& sources) {
+  const Call call(calls_);
+  if (window_ != nullptr) {
+    checkOpen("win_update");
+    keepPace(slotsOfLiving(sources), News::kOfAny);
+  }
 }
 
 at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
@@ -241,14 +269,14 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   const c10::OptionalDeviceGuard guard = onDevice();
   const int self = label_.members.rank;
   std::vector<Edge> edges;
-  for (const WeightedRank& source : sources) {
-    edges.emplace_back(self, source.rank);
+  for (const int source : ranksOf(sources)) {
+    edges.emplace_back(self, source);
   }
   if (stream_) {
     stream_->catchUp("win_update");
   }
   if (reset) {
-    keepPace(edges);
+    keepPace(slotsOfLiving(ranksOf(sources)), News::kOfEach);
   }
   const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
   sayingWhoseCall(label_, "win_update", [&] {

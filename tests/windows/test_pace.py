@@ -89,6 +89,32 @@ def test_who_waits_how_long() -> None:
             assert seconds < harness.at_most(10 * PACE), what
 
 
+def awaiting(rank: int, world: int) -> None:
+    """Rank 0 waits for any of two sources, of which rank 1 sends at last."""
+    window = windows.ring().Window(torch.ones(4), "w", zero_init=True)
+    dist.barrier()
+    if rank == 0:
+        begun = time.monotonic()
+        for _ in range(20):
+            window.await_news()
+        assert time.monotonic() - begun >= 20 * PACE
+    dist.barrier()
+    if rank == 1:
+        window.put(dst_weights=[0])
+    dist.barrier()
+    if rank == 0:
+        begun = time.monotonic()
+        for _ in range(20):
+            window.await_news()
+        assert time.monotonic() - begun < harness.at_most(10 * PACE)
+    dist.barrier()
+    window.free()
+
+
+def test_news_of_any_source_end_a_wait(pool: harness.Pool) -> None:
+    pool.run(awaiting, world=3)
+
+
 def vanishing(rank: int, world: int) -> list[str]:
     import bluefog_pg.torch as bf
 

@@ -244,6 +244,14 @@ class Window:
             self_weight=1.0, neighbor_weights=everything, reset=True, require_mutex=require_mutex
         )
 
+    def await_news(self) -> None:
+        """Wait until a source has sent something new, or 5 ms have passed since the last such wait.
+
+        For loops whose steps take less than that, in which an average of what was sent long ago
+        would be of no use. At once where all sources are dead.
+        """
+        self._opened("win_update").await_news(self.sources)
+
     def read(self, rank: int, *, require_mutex: bool = False) -> torch.Tensor:
         """A copy of one slot, which stays as it is, with its version."""
         window, call = self._opened("win_read_neighbor"), self.call("win_read_neighbor")
