@@ -190,6 +190,7 @@ def test_submodules(bf: Any) -> None:
     assert bf.mpi_ops is sys.modules["bluefog_pg.torch.mpi_ops"]
     for name in ("pair_gossip", "is_topo_weighted", "init", "synchronize", "neighbor_allreduce"):
         assert getattr(bf.mpi_ops, name) is getattr(bf, name)
+    assert bf.topology_util.RingGraph is bluefog_pg.topology_util.RingGraph
     assert bf.topology_util.__all__ == [
         "InferDestinationFromSourceRanks",
         "InferSourceFromDestinationRanks",

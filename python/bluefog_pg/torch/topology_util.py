@@ -1,4 +1,4 @@
-"""The two functions that BlueFog has in this place; graphs are in `bluefog_pg.topology_util`."""
+"""The two functions that BlueFog has in this place, and those of `bluefog_pg.topology_util`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from bluefog_pg import topology_util
+from bluefog_pg.topology_util import *  # noqa: F403 - who looks for graphs here finds them
 from bluefog_pg.torch._run import handles
 
 __all__ = ["InferDestinationFromSourceRanks", "InferSourceFromDestinationRanks"]
