@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
+_NOTHING = -1  # among digests of 7 bytes
 _KINDS = ("self_weight", "src_machine_weights", "dst_machine_weights")
 
 
@@ -54,23 +55,29 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
     return table
 
 
-def require_one(member: Member, op: str, what: str, given: bytes) -> None:
+def require_one(member: Member, op: str, what: str, given: bytes | None) -> None:
     """Collective: one all_gather of 8 bytes.
 
     Args:
         member, op: whose call.
         what: the name of what is given, in the plural.
-        given: the same on all ranks.
+        given: what all ranks must give alike; None, where this rank has failed to make it.
 
     Raises:
-        ValueError: on every rank, where ranks give something else than the lowest one.
+        ValueError: on every rank, where ranks give something else than the lowest one, or nothing.
     """
-    digest = hashlib.blake2b(given, digest_size=7).digest()
-    mine = torch.tensor([int.from_bytes(digest, "little")], dtype=torch.int64, device="cpu")
+    number = _NOTHING
+    if given is not None:
+        digest = hashlib.blake2b(given, digest_size=7).digest()
+        number = int.from_bytes(digest, "little")
+    mine = torch.tensor([number], dtype=torch.int64, device="cpu")
     table = mine.new_empty(member.size)
     with meeting(f"{member.who} {op}"):
         all_gather(table, mine, group=member.group)
     named = dist.get_process_group_ranks(member.group)
+    failed = [named[rank] for rank in (table == _NOTHING).nonzero().flatten().tolist()]
+    if failed:
+        raise ValueError(f"{member.who} {op}: ranks {failed} have failed to give {what}")
     others = [named[rank] for rank in (table != table[0]).nonzero().flatten().tolist()]
     if others:
         raise ValueError(

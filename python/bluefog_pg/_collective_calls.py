@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._call import described
+from bluefog_pg._errors import ArgumentError
 from bluefog_pg._loader import load
 from bluefog_pg._machine_backend import machine_backend_of
+from bluefog_pg._member import member_of
 from bluefog_pg._operators import alike
 from bluefog_pg._tags import tag_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
     from bluefog_pg._member import Member
 
 # Its messages are those of neighbour operations, of which no other has this name.
 _ALLGATHER = tag_of("bluefog_pg.collectives.allgather")
+
+
+def member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Member:
+    member = member_of(group)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.layout != torch.strided:  # of its device the backend says whether it can be had
+        raise ValueError(
+            f"{member.who} {op} {described(tensor)}: the tensor must be dense, not {tensor.layout}"
+        )
+    return member
+
+
+def require_mean(member: Member, op: str, tensor: Tensor, average: bool) -> None:
+    if average and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ArgumentError(
+            f"{member.who} {op} {described(tensor)}: only tensors of a type with fractions have "
+            "an average; average=False gives the sum"
+        )
+
+
+def root_of(member: Member, op: str, tensor: Tensor, root_rank: Any) -> int:
+    try:
+        root = operator.index(root_rank)
+    except TypeError:
+        raise TypeError(
+            f"{member.who} {op} {described(tensor)}: root_rank must be a rank, not {root_rank!r}"
+        ) from None
+    if not 0 <= root < member.size:
+        raise ValueError(
+            f"{member.who} {op} {described(tensor)}: root_rank is {root}; "
+            f"there are group ranks 0 to {member.size - 1}"
+        )
+    return root
 
 
 def sum_in_place(
@@ -41,18 +81,27 @@ def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op:
     return _begun(backend.broadcast([tensor], options), async_op)
 
 
-def rows_of_others(member: Member, tensor: Tensor, async_op: bool) -> Any:
+def rows_of_others(
+    member: Member,
+    tensor: Tensor,
+    async_op: bool,
+    tag: int = _ALLGATHER,
+    ranks: Iterable[int] | None = None,
+) -> Any:
     """All ranks' tensors but the own one, in the order of the ranks; or the Work of that.
+
+    Calls of one tag match. `ranks` are those concerned; None, all of the group.
 
     They come as neighbours' do: an all_gather would have to know how many rows each has, and who
     asks for that first must wait for the answer.
     """
-    others = [(rank, 1.0) for rank in range(member.size) if rank != member.rank]
+    all_ranks = range(member.size) if ranks is None else ranks
+    others = [(rank, 1.0) for rank in all_ranks if rank != member.rank]
     edges = member.backend.edges(1.0, others, others, 1.0)
     # Of none, the backend cannot tell the size of a row.
     like = tensor if tensor.dim() == 0 or len(tensor) else tensor.new_empty((1, *tensor.shape[1:]))
     backend: Any = member.backend
-    return backend.allgather_in_parts(like, [tensor] * len(others), edges, _ALLGATHER, async_op)
+    return backend.allgather_in_parts(like, [tensor] * len(others), edges, tag, async_op)
 
 
 def with_own(member: Member, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:

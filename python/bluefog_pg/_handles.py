@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import reprlib
 import threading
 from collections.abc import Callable, Iterator
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 class _Issued:
     key: str | None
     work: dist.Work
-    # Holds the operation's tensors, too.
+    # Holds the operation's tensors, too. It may be what writes into the caller's: once.
     result: Callable[[], torch.Tensor]
+
+    def settle(self) -> None:
+        """Have the result in its place, of an operation that has ended; `take` raises its error."""
+        with contextlib.suppress(Exception):
+            self.result()
 
 
 class Handles:
@@ -84,7 +90,7 @@ class Handles:
             if key is not None:
                 self._busy[key] = work
             self._last += 1
-            self._issued[self._last] = _Issued(key, work, result)
+            self._issued[self._last] = _Issued(key, work, functools.cache(result))
             return self._last
 
     def poll(self, handle: int) -> bool:
@@ -93,7 +99,11 @@ class Handles:
         Raises:
             ValueError: no operation has this handle.
         """
-        return self._find(handle, "poll").work.is_completed()
+        issued = self._find(handle, "poll")
+        has_ended = issued.work.is_completed()
+        if has_ended:
+            issued.settle()
+        return has_ended
 
     def take(self, handle: int) -> torch.Tensor:
         """Wait for the operation, forget its handle, and give its result, or raise its error.
@@ -114,10 +124,11 @@ class Handles:
     def wait_for_all(self) -> None:
         """Wait until everything that was issued has ended, well or not: `take` says how."""
         with self._lock:
-            works = [issued.work for issued in self._issued.values()]
-        for work in works:
+            issued = list(self._issued.values())
+        for each in issued:
             with contextlib.suppress(Exception):
-                work.wait()
+                each.work.wait()
+            each.settle()
 
     def _find(self, handle: int, what: str) -> _Issued:
         with self._lock, contextlib.suppress(TypeError):  # of what no key can be

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-# BlueFog's modules that are here, below the package.
+# The modules of BlueFog and Asyncddp that bluefog_pg has, by their names below the package.
 _MODULES = (
     "",
     ".common",
@@ -41,8 +41,9 @@ def add_to(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
+    sys.path[0] = str(Path(args.script).resolve().parent)
     found = importlib.util.find_spec("bluefog")
-    if found is not None:
+    if found is not None and found.origin is not None:  # a folder of that name has none
         raise SystemExit(
             f"[bluefog] run_as_bluefog: BlueFog itself is installed ({found.origin}), and the "
             "script would no longer find it; uninstall it, or run the script without this command"
@@ -50,5 +51,4 @@ def _run(args: argparse.Namespace) -> None:
     for module in _MODULES:
         sys.modules[f"bluefog{module}"] = importlib.import_module(f"bluefog_pg{module}")
     sys.argv = [args.script, *args.arguments]
-    sys.path[0] = str(Path(args.script).resolve().parent)
     runpy.run_path(args.script, run_name="__main__")

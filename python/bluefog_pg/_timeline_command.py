@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-# What a rank's processes are numbered from: viewers tell ranks' processes apart by the number.
+# The numbers of each rank's processes are this far apart: viewers tell processes apart by number.
 _OF_A_RANK = 1_000_000
 
 
@@ -27,17 +28,17 @@ def add_to(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    prefix = Path(args.prefix)
-    ranks = re.compile(re.escape(prefix.name) + r"(\d+)\.json")
+    folder, start = os.path.split(args.prefix)
+    ranks = re.compile(re.escape(start) + r"(\d+)\.json")
     files = {
         int(found[1]): path
-        for path in prefix.parent.glob("*.json")
+        for path in Path(folder or ".").glob("*.json")
         if (found := ranks.fullmatch(path.name))
     }
     if not files:
-        raise SystemExit(f"[bluefog] timeline: there is no file {prefix}0.json, nor any other")
+        raise SystemExit(f"[bluefog] timeline: there is no file {args.prefix}0.json, nor any other")
     events = [event for rank, path in sorted(files.items()) for event in _of_rank(rank, path)]
-    output = Path(args.output or f"{prefix}merged.json")
+    output = Path(args.output or f"{args.prefix}merged.json")
     output.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
     print(f"{output}: {len(events)} events of {len(files)} ranks")
 

@@ -7,16 +7,13 @@ autograd goes through. The blocking forms are differentiable, those with `async_
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 import torch.distributed as dist
 
 from bluefog_pg import _collective_calls as calls
-from bluefog_pg._call import described
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._member import Member, member_of
+from bluefog_pg._member import Member
 from bluefog_pg._operators import keeps_graph
 
 if TYPE_CHECKING:
@@ -73,8 +70,8 @@ def allreduce(
         Mismatch: ranks called with other dtypes or numbers of elements, or something else.
         PeerFailed, CollectiveTimeout: a rank died, or did not come.
     """
-    member = _member_for("allreduce", tensor, group)
-    _require_mean(member, "allreduce", tensor, average)
+    member = calls.member_for("allreduce", tensor, group)
+    calls.require_mean(member, "allreduce", tensor, average)
     if tensor.requires_grad and keeps_graph(async_op):
         return _run(
             "allreduce", member, tensor, average, is_hierarchical_local=is_hierarchical_local
@@ -118,8 +115,8 @@ def allreduce_(
     Returns:
         `tensor`, or the Work.
     """
-    member = _member_for("allreduce_", tensor, group)
-    _require_mean(member, "allreduce_", tensor, average)
+    member = calls.member_for("allreduce_", tensor, group)
+    calls.require_mean(member, "allreduce_", tensor, average)
     _count_change(tensor)
     work = calls.sum_in_place(member, tensor.detach(), average, is_hierarchical_local, async_op)
     return work if async_op else tensor
@@ -167,8 +164,8 @@ def broadcast(
         Mismatch: ranks named different roots.
         Others as `allreduce`.
     """
-    member = _member_for("broadcast", tensor, group)
-    root = _root(member, "broadcast", tensor, root_rank)
+    member = calls.member_for("broadcast", tensor, group)
+    root = calls.root_of(member, "broadcast", tensor, root_rank)
     if tensor.requires_grad and keeps_graph(async_op):
         return _run("broadcast", member, tensor, root)
     place = calls.place_for(member, tensor, root)
@@ -204,8 +201,8 @@ def broadcast_(
     Returns:
         `tensor`, or the Work.
     """
-    member = _member_for("broadcast_", tensor, group)
-    root = _root(member, "broadcast_", tensor, root_rank)
+    member = calls.member_for("broadcast_", tensor, group)
+    root = calls.root_of(member, "broadcast_", tensor, root_rank)
     _count_change(tensor)
     work = calls.broadcast_in_place(member, tensor.detach(), root, async_op)
     return work if async_op else tensor
@@ -249,7 +246,7 @@ def allgather(
         Mismatch: on every rank: ranks have other dtypes or shapes of rows. The group goes on.
         Others as `allreduce`.
     """
-    member = _member_for("allgather", tensor, group)
+    member = calls.member_for("allgather", tensor, group)
     if tensor.requires_grad and keeps_graph(async_op):
         return _run("allgather", member, tensor)
     others = calls.rows_of_others(member, tensor, async_op)
@@ -298,37 +295,3 @@ def _run(op: str, member: Member, *args: Any, **options: Any) -> Tensor:
 def _count_change(tensor: Tensor) -> None:
     """Let autograd notice: the backend's operations are unknown to it."""
     torch.autograd.graph.increment_version(tensor)
-
-
-def _member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Member:
-    member = member_of(group)
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.layout != torch.strided:  # of its device the backend says whether it can be had
-        raise ValueError(
-            f"{member.who} {op} {described(tensor)}: the tensor must be dense, not {tensor.layout}"
-        )
-    return member
-
-
-def _require_mean(member: Member, op: str, tensor: Tensor, average: bool) -> None:
-    if average and not (tensor.is_floating_point() or tensor.is_complex()):
-        raise ArgumentError(
-            f"{member.who} {op} {described(tensor)}: only tensors of a type with fractions have "
-            "an average; average=False gives the sum"
-        )
-
-
-def _root(member: Member, op: str, tensor: Tensor, root_rank: Any) -> int:
-    try:
-        root = operator.index(root_rank)
-    except TypeError:
-        raise TypeError(
-            f"{member.who} {op} {described(tensor)}: root_rank must be a rank, not {root_rank!r}"
-        ) from None
-    if not 0 <= root < member.size:
-        raise ValueError(
-            f"{member.who} {op} {described(tensor)}: root_rank is {root}; "
-            f"there are group ranks 0 to {member.size - 1}"
-        )
-    return root

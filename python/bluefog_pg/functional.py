@@ -73,6 +73,13 @@ def rows_of(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
     return _rows(tensor, _given(edges, tag, member))
 
 
+def parts_of_rows(tensor: Tensor, edges: Edges, tag: int, member: Member) -> list[Tensor]:
+    """The rows of each source, as differentiable parts of one result of `neighbor_allgather`."""
+    rows, counts = torch.ops.bluefog._rows(tensor, *_given(edges, tag, member))
+    parts: list[Tensor] = list(torch.split(rows, counts[: len(edges.sources)].tolist()))
+    return parts
+
+
 def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
     """Differentiable `hierarchical_neighbor_allreduce`."""
     return _mean(tensor, _given(edges, tag, member))

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import _member, topology, world
-from bluefog_pg._renamed import renamed
 from bluefog_pg.topology_util._arguments import require_graph
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _PLACES = {"store", "init_method", "rank", "world_size"}
 
 
-@renamed(topology="topology_fn")
 def init(
     topology_fn: Callable[[int], nx.DiGraph[int]] | nx.DiGraph[int] | None = None,
     is_weighted: bool = False,
@@ -31,7 +29,8 @@ def init(
     another topology.
 
     Args:
-        topology_fn: makes the topology from the number of ranks, or is it; None, exponential-2.
+        topology_fn: the topology, or a function that makes it from the number of ranks; None is
+            exponential-2.
         is_weighted: as in `set_topology`.
         options: `timeout` (a timedelta, or seconds) and others of
             torch.distributed.init_process_group. Of no effect where the group is there.

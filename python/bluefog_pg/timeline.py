@@ -32,7 +32,7 @@ class Timeline:
         # The threads of the activities that have begun and not ended, by name.
         self._begun: dict[str, list[int]] = {}
         self._separator = "[\n"
-        # The ranks' files are merged by it: their events count from the start of each host.
+        # Events count from the start of the host. By the time of day, files of several hosts merge.
         day_us = time.time_ns() // 1000
         self._write("M", 0, 0, name="clock", args={"day_us": day_us})
         atexit.register(self._close)
@@ -103,7 +103,9 @@ def drawn(title: str, activity: str) -> Iterator[None]:
         line.end(title)
 
 
-def drawn_until(title: str, activity: str, begin: Callable[[], Callable[[], None]]) -> Any:
+def drawn_until(
+    title: str, activity: str, begin: Callable[[], Callable[[], None]]
+) -> Callable[[], None]:
     """Draw an operation from its beginning to its end.
 
     Args:

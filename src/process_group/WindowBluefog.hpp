@@ -113,7 +113,8 @@ class WindowBluefog {
   void noteFreed() { is_open_elsewhere_ = false; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
-  // Until one of those has sent something new since the last update, or a step takes kPace.
+  // Waits until one of the sources has sent something since the last update, or kPace has passed
+  // since the last such wait.
   void awaitNews(const std::vector<int>& sources);
   at::Tensor read(int writer, bool require_mutex);
   double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }

@@ -18,8 +18,9 @@ namespace {
 // Operations under way that may be remembered though they have ended.
 constexpr size_t kMostUnderWay = 64;
 
-// Steps of a rank whose sources keep silent take no less. It is longer than a rank is usually kept
-// from a core that it shares, and shorter than most steps of a training.
+// While a rank's sources send nothing, each of its steps takes at least this long. It is longer
+// than a rank is usually kept from a core that it shares, and shorter than most steps of a
+// training.
 constexpr std::chrono::milliseconds kPace(5);
 // A wait for any of several slots looks at each of them so often.
 constexpr std::chrono::microseconds kLook(100);
@@ -223,20 +224,19 @@ std::vector<Slot> WindowBluefog::slotsOfLiving(const std::vector<int>& sources) 
 // or what others sent many steps ago.
 void WindowBluefog::keepPace(const std::vector<Slot>& slots, News news) {
   using Clock = Slot::Clock;
-  Clock::time_point until = Clock::now();
-  {
+  const Clock::time_point until = [this] {
     const std::lock_guard lock(mutex_);
-    until = paced_at_.value_or(until) + kPace;
-  }
+    return paced_at_.value_or(Clock::now()) + kPace;
+  }();
   if (news == News::kOfEach) {
     for (const Slot& slot : slots) {
       slot.awaitChange(until);
     }
-  } else {
+  } else if (!slots.empty()) {
     const auto is_new = [](const Slot& slot) { return slot.version() != 0; };
     for (size_t looks = 0; std::none_of(slots.begin(), slots.end(), is_new); ++looks) {
       const Clock::time_point now = Clock::now();
-      if (slots.empty() || now >= until) {
+      if (now >= until) {
         break;
       }
       slots[looks % slots.size()].awaitChange(std::min(until, now + kLook));

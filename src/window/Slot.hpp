@@ -62,7 +62,7 @@ class Slot {
   // has been taken out: nothing that was accumulated is lost, or seen twice.
   enum class Then : uint8_t { kStays, kIsSeen, kIsEmpty };  // kIsSeen: with version 0
   Held hold(Then then);
-  // Sleep until it has changed since it was last seen or emptied, but no longer than until then.
+  // Sleeps while the version is 0, at most until then.
   void awaitChange(Clock::time_point until) const;
   // As a put by the owner.
   void fill(const Contribution& what);

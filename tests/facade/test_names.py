@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -124,15 +125,27 @@ def refused(rank: int, world: int) -> list[Any]:
         inrank.catch(bf.allgather, torch.tensor(1.0), "m"),
         inrank.catch(bf.allreduce, torch.ones(rank + 1), name="m"),
         inrank.catch(bf.broadcast, x, rank, "m"),
+        inrank.catch(bf.broadcast, torch.ones(2, requires_grad=True), rank, "m"),
+        inrank.catch(bf.allreduce, [1.0], name="m"),
+        inrank.catch(bf.allreduce_, [1.0], name="m"),
+        inrank.catch(bf.broadcast, x, "a", "m"),
     ]
+    for begin in (
+        lambda t: bf.allreduce_nonblocking(t, name="m"),
+        lambda t: bf.broadcast_nonblocking(t, 1, "m"),
+        lambda t: bf.allgather_nonblocking(t, "m"),
+    ):
+        assert not bf.synchronize(begin(torch.ones(2, requires_grad=True))).requires_grad
     assert bf.allreduce(x, name="m").tolist() == [1.0, 1.0]
     return told
 
 
 def test_what_is_refused(pool: harness.Pool) -> None:
-    kinds = ["ArgumentError", "ValueError", "ValueError", "Mismatch", "Mismatch"]
+    kinds = ["ArgumentError", "ValueError", "ValueError", "Mismatch", "Mismatch", "Mismatch"]
+    kinds += ["TypeError"] * 3
     for told in pool.run(refused, world=2):
         assert [each.kind for each in told] == kinds, told
+        assert all(each.text.startswith("[bluefog] rank") for each in told), told
 
 
 def local_sums(rank: int, world: int) -> None:
@@ -169,6 +182,83 @@ def finished_before(rank: int, world: int) -> None:
             bf.synchronize(handle)
         bf.win_wait(put)
     bf.win_free()
+
+
+def read_and_written_when(rank: int, world: int) -> None:
+    """An operation has read its tensor when it has begun, and written to it when it has ended."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    total = world * (world + 1) / 2
+    for size in (3, 300_000):
+        for begin, want in (
+            (lambda t: bf.allreduce_nonblocking(t, False, name="r"), [total]),
+            (lambda t: bf.broadcast_nonblocking(t, 1, "r"), [2.0]),
+            (lambda t: bf.allgather_nonblocking(t, "r"), [float(r + 1) for r in range(world)]),
+        ):
+            for dtype in (torch.float32, torch.int64):
+                x = torch.full((size,), rank + 1, dtype=dtype)
+                bf.barrier()
+                if rank == world - 1:
+                    time.sleep(0.02)
+                handle = begin(x)
+                x.fill_(100)
+                got = bf.synchronize(handle).view(len(want), size)
+                assert got[:, 0].tolist() == got[:, -1].tolist() == want
+        for waits in ("polls", "barrier"):
+            for dtype in (torch.float32, torch.int64):
+                x = torch.full((size,), rank + 1, dtype=dtype)
+                handle = bf.allreduce_nonblocking_(x, False, name="w")
+                if waits == "barrier":
+                    bf.barrier()
+                while not bf.poll(handle):
+                    assert waits == "polls"
+                    time.sleep(0.001)
+                assert x.eq(total).all()
+                assert bf.synchronize(handle) is x
+
+
+def test_tensors_are_read_and_written_in_time(pool: harness.Pool) -> None:
+    pool.run(read_and_written_when, world=3)
+
+
+def begun_on_both_sides(rank: int, world: int) -> None:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    x, handles = torch.full((2,), float(rank)), []
+    for begin in (
+        lambda: bf.neighbor_allreduce_nonblocking(x, name="q"),
+        lambda: bf.allreduce_nonblocking(x, name="q"),
+    ):
+        if rank == 0:
+            handles.append(begin())
+        bf.barrier()
+        if rank != 0:
+            handles.append(begin())
+    for handle in handles:
+        assert bf.synchronize(handle).tolist() == [(world - 1) / 2] * 2
+
+
+def test_operations_may_begin_on_both_sides_of_a_barrier(pool: harness.Pool) -> None:
+    pool.run(begun_on_both_sides, world=3)
+
+
+def some_require_gradients(rank: int, world: int) -> None:
+    """The pattern of messages is one, whether a rank wants gradients or not."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    for root in range(world):
+        for asking in range(world):
+            x = torch.full((2,), float(rank), requires_grad=rank == asking)
+            assert bf.broadcast(x, root, "s").tolist() == [float(root)] * 2
+            assert bf.allgather(x, "s").tolist() == [float(r) for r in range(world) for _ in "ab"]
+            assert bf.allreduce(x, name="s").tolist() == [(world - 1) / 2] * 2
+
+
+def test_ranks_may_differ_in_gradients(pool: harness.Pool) -> None:
+    pool.run(some_require_gradients, world=3)
 
 
 def test_a_barrier_waits_for_what_began_before(pool: harness.Pool) -> None:

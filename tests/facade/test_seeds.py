@@ -1,4 +1,4 @@
-"""BlueFog's own first programs, unchanged, under each launcher: their output is right."""
+"""BlueFog's own first programs give the right output under each launcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.environment import ROOT
-from tests.support.programs import TORCHRUN, run_script
+from tests.support.programs import MPIRUN, TORCHRUN, run_script
 
 SEEDS = ROOT / "examples" / "seeds"
 ALL = ("average_consensus", "push_sum", "distributed_optimizer", "mutex", "neighbor_optimizer")
@@ -23,7 +23,6 @@ for path in sys.argv[1:]:
     bf.barrier()
     bf.shutdown()
 """
-MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
 LAUNCHERS = {
     "torchrun": [*TORCHRUN, "--standalone", "--nproc-per-node", "4"],
     "mpirun": [*MPIRUN, "-np", "4", sys.executable],

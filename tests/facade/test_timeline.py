@@ -155,8 +155,9 @@ def test_training_is_drawn(tmp_path: Path, communication: str, activity: str) ->
     assert ended["Sequential.0"] == [f"ENQUEUE_{activity}", f"MPI_{activity}"]
 
 
-def test_one_command_merges_the_ranks(tmp_path: Path) -> None:
-    prefix = str(tmp_path / "trace")
+@pytest.mark.parametrize("start", ["trace", ""])
+def test_one_command_merges_the_ranks(tmp_path: Path, start: str) -> None:
+    prefix = f"{tmp_path}/{start}"
     harness.run_ranks(trained, 2, "neighbors", env={"BLUEFOG_TIMELINE": prefix})
     command = [sys.executable, "-m", "bluefog_pg", "timeline"]
     assert run_script([*command, prefix]).code == 0

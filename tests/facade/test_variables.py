@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from tests.support import harness
+import logging
+
+from tests.support import harness, inrank
 
 
 def told(rank: int, world: int) -> list[str]:
-    import logging
-
     import bluefog_pg.torch as bf
 
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("bluefog_pg")
-    log.addHandler(handler)
-    bf.init()
-    bf.init()
-    return [logging.getLevelName(log.level), *lines]
+    with inrank.logged() as lines:
+        bf.init()
+        bf.init()
+    level = logging.getLogger("bluefog_pg").level
+    return [logging.getLevelName(level), *lines]
 
 
 def test_a_warning_names_each_once() -> None:

@@ -16,9 +16,8 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank
 from tests.support.launching import CHECK, assert_all_fine, write
-from tests.support.programs import Ran, finish_script, run_script, start_script
+from tests.support.programs import MPIRUN, Ran, finish_script, run_script, start_script
 
-MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
 INIT = CHECK + "import bluefog_pg\nbluefog_pg.init()\n"
 ENVIRONMENT = """
 import os

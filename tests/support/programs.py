@@ -17,6 +17,7 @@ from tests.support.environment import environment
 from tests.support.harness import SLOW, Hang, Ranks
 from tests.support.processes import descendants, kill_all, stacks
 
+MPIRUN = [str(Path(sys.executable).parent / "mpirun"), "--allow-run-as-root", "--oversubscribe"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 

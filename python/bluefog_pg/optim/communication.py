@@ -18,7 +18,7 @@ class Communication:
     """All ranks of the group begin alike tensors in the same order; here, each by itself."""
 
     makes_alike = False  # what it has averaged, on all ranks
-    activity = ""  # BlueFog's word for it in the timeline; "", it draws nothing
+    activity = ""  # the operation's name in BlueFog's timeline; where it is empty, none is drawn
 
     def open(self, buckets: list[Bucket]) -> None:
         """These are the buckets from now on. All ranks do."""

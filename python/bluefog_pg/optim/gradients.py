@@ -13,7 +13,6 @@ from bluefog_pg.optim.bucket import views_of
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.site import Exchange
-from bluefog_pg.timeline import drawn_until
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -89,8 +88,7 @@ class GradientAverage(Order):
             for param, view, users in zip(bucket.params, views, used, strict=True):
                 param.grad = view if users else None
 
-        title = f"{self.site.prefix}.{number}"
-        self._exchange.add(drawn_until(title, "ALLREDUCE", lambda: finish))
+        self._exchange.add(self.site.drawn("ALLREDUCE", number, lambda: finish))
 
 
 def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from bluefog_pg.optim.exact import Tracker
 from bluefog_pg.optim.order import CountsPasses, Update
 from bluefog_pg.optim.routes import Route, settled
 from bluefog_pg.optim.site import Exchange
-from bluefog_pg.timeline import drawn_until
 
 if TYPE_CHECKING:
     from bluefog_pg.optim.communication import Finish
@@ -60,17 +60,16 @@ class PushSum(CountsPasses):
 
     def _share(self, tensors: list[Tensor]) -> None:
         """Keep a share of each, and of p, give the others away, and add what comes."""
-        route, group = Route(*self._weights()), self.site.member.group
+        route = Route(*self._weights())
         exchange = Exchange(self.site.tally)
         # p last: where one fails it is that of what was before.
         for number, tensor in enumerate([*tensors, self.p]):
-            title = f"{self.site.prefix}.{number}"
-
-            def begin(tensor: Tensor = tensor) -> Finish:
-                return ending(begin_average(tensor, route, group), tensor)
-
-            exchange.add(drawn_until(title, "NEIGHBOR_ALLREDUCE", begin))
+            begin = functools.partial(self._begin, tensor, route)
+            exchange.add(self.site.drawn("NEIGHBOR_ALLREDUCE", number, begin))
         exchange.finish()
+
+    def _begin(self, tensor: Tensor, route: Route) -> Finish:
+        return ending(begin_average(tensor, route, self.site.member.group), tensor)
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
         knobs = self.site.knobs

@@ -70,12 +70,12 @@ class Site:
 
     def begin(self, flat: Tensor, number: int) -> Finish:
         """Begin to average what has the shape of that bucket; drawn in the timeline."""
-        communication = self.communication
-        if not communication.activity:
-            return communication.begin(flat)
-        title, begin = f"{self.prefix}.{number}", functools.partial(communication.begin, flat)
-        finish: Finish = drawn_until(title, communication.activity, begin)
-        return finish
+        begin = functools.partial(self.communication.begin, flat)
+        return self.drawn(self.communication.activity, number, begin)
+
+    def drawn(self, activity: str, number: int, begin: Callable[[], Finish]) -> Finish:
+        """Draw what `begin` begins, as that activity of the bucket; without an activity, do not."""
+        return drawn_until(f"{self.prefix}.{number}", activity, begin) if activity else begin()
 
     def warn_of_no_forward(self) -> None:
         """Once. Where there is no model that could tell, nothing is amiss."""

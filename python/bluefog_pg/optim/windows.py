@@ -37,7 +37,8 @@ class WindowAverage(Communication):
     yet. This rank's own parameters have their weights. In a schedule, whatever its weights, those
     count alike from whom something has come since the last average.
 
-    A step of less than 5 ms in which nothing new has come waits for it, until then.
+    With puts, a step that begins less than 5 ms after the last one and finds nothing new waits for
+    news until these 5 ms have passed.
 
     What this rank puts may be on its way to other hosts for long: nobody waits for that either, and
     what it has meanwhile is not put.
@@ -103,7 +104,8 @@ class WindowAverage(Communication):
         def finish() -> None:
             if self._is_own:
                 self._wait(flat)
-            window.await_news()
+            else:
+                window.await_news()
             own, weights = self._of_those_who_count(window)
             window.update(self_weight=own, neighbor_weights=weights)
 

@@ -157,14 +157,15 @@ def allgather_nonblocking(tensor: Tensor, name: str | None = None) -> int:
 
 
 def barrier() -> None:
-    """Wait until all ranks are here, and all operations that they began before have ended."""
+    """Wait until all ranks are here, and all operations that this one began before have ended."""
     member = member_of(None)
 
     def meet() -> None:
-        handles.wait_for_all()
         for window in list(member.windows.values()):
             window.flush()
         dist.barrier()
+        # Not before: another rank may begin its part of one after its barrier.
+        handles.wait_for_all()
 
     waited_for("barrier", None, meet)
 
@@ -203,54 +204,50 @@ def broadcast_object_list(
     )
 
 
+_plain: Any = collectives  # whose overloads take no bool that is not written out
+
+
 def _allreduce(
     tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
 ) -> Any:
     if name is not None:
         return _named_collectives.allreduce(tensor, average, is_local, name, async_op)
-    if not async_op:
-        return collectives.allreduce(tensor, average, is_hierarchical_local=is_local)
-    return _of_work(
-        collectives.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=True)
-    )
+    done = _plain.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=async_op)
+    return _of_work(done) if async_op else done
 
 
 def _allreduce_(
     tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
 ) -> Any:
     if name is not None:
-        detached = tensor.detach()
-        done = _named_collectives.allreduce(detached, average, is_local, name, async_op)
+        with torch.no_grad():
+            done = _named_collectives.allreduce(tensor, average, is_local, name, async_op)
         return _into(tensor, done, async_op)
-    if not async_op:
-        return collectives.allreduce_(tensor, average, is_hierarchical_local=is_local)
-    work = collectives.allreduce_(tensor, average, is_hierarchical_local=is_local, async_op=True)
-    return work, lambda: tensor
+    done = _plain.allreduce_(tensor, average, is_hierarchical_local=is_local, async_op=async_op)
+    return (done, lambda: tensor) if async_op else done
 
 
 def _broadcast(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
     if name is not None:
         return _named_collectives.broadcast(tensor, root_rank, name, async_op)
-    if not async_op:
-        return collectives.broadcast(tensor, root_rank)
-    return _of_work(collectives.broadcast(tensor, root_rank, async_op=True))
+    done = _plain.broadcast(tensor, root_rank, async_op=async_op)
+    return _of_work(done) if async_op else done
 
 
 def _broadcast_(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
     if name is not None:
-        done = _named_collectives.broadcast(tensor.detach(), root_rank, name, async_op)
+        with torch.no_grad():
+            done = _named_collectives.broadcast(tensor, root_rank, name, async_op)
         return _into(tensor, done, async_op)
-    if not async_op:
-        return collectives.broadcast_(tensor, root_rank)
-    return collectives.broadcast_(tensor, root_rank, async_op=True), lambda: tensor
+    done = _plain.broadcast_(tensor, root_rank, async_op=async_op)
+    return (done, lambda: tensor) if async_op else done
 
 
 def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
     if name is not None:
         return _named_collectives.allgather(tensor, name, async_op)
-    if not async_op:
-        return collectives.allgather(tensor)
-    return _of_work(collectives.allgather(tensor, async_op=True))
+    done = _plain.allgather(tensor, async_op=async_op)
+    return _of_work(done) if async_op else done
 
 
 def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
@@ -271,4 +268,8 @@ def _of_work(work: dist.Work) -> Started:
 
 
 def _local_and_name(given: bool | str, name: str | None) -> tuple[bool, str | None]:
-    return (False, given) if isinstance(given, str) else (given, name)
+    if not isinstance(given, str):
+        return given, name
+    if name is not None:
+        raise TypeError(f"[bluefog] allreduce: two names, {given!r} and {name!r}")
+    return False, given

@@ -305,6 +305,9 @@ def _weights_and_name(
     """
     if isinstance(self_weight, bool):
         self_weight, average = None, self_weight
+    names = [given for given in (src_weights, dst_weights, name) if isinstance(given, str)]
+    if len(names) > 1:
+        raise TypeError(f"[bluefog] neighbor_allreduce: more than one name: {names}")
     if isinstance(src_weights, str):
         src_weights, name = None, src_weights
     if isinstance(dst_weights, str):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -35,11 +36,12 @@ def mutexes_of(
 
     Raises:
         ValueError: ranks that are none.
+        TypeError: what is no integer.
         RuntimeError: this thread holds one of them already.
         CollectiveTimeout: somebody held one for longer than the group's timeout.
     """
     member = member_of(group)
-    named = out_neighbor_ranks(group) if ranks is None else set(ranks)
+    named = set(out_neighbor_ranks(group) if ranks is None else map(operator.index, ranks))
     if not set(range(member.size)).issuperset(named):
         raise ValueError(
             f"{member.who} win_mutex: ranks are {sorted(named)}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ class Spans:
     """
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module]) -> None:
-        self._open: set[str] = set()
+        self._open: Counter[str] = Counter()
         self._handles: list[Any] = [optimizer.register_step_pre_hook(self._close)]
         for model in models:
             self._handles.append(model.register_forward_pre_hook(self._close))
@@ -61,16 +62,16 @@ class Spans:
     def _begin(self, name: str, activity: str) -> None:
         if line := timeline.current():
             line.begin(name, activity)
-            self._open.add(name)
+            self._open[name] += 1
 
     def _end(self, name: str, *_: Any) -> None:
         line = timeline.current()
-        if line and name in self._open:
-            self._open.remove(name)
+        if line and self._open[name]:
+            self._open[name] -= 1
             line.end(name)
 
     def _close(self, *_: Any) -> None:
-        for name in list(self._open):
+        for name in list(self._open.elements()):
             self._end(name)
 
 

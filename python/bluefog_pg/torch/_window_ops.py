@@ -23,6 +23,7 @@ from bluefog_pg.windows.by_name import (
     win_read_neighbor,
     win_wait,
 )
+from bluefog_pg.world import rank as rank_of
 
 if TYPE_CHECKING:
     import contextlib
@@ -35,7 +36,10 @@ P = ParamSpec("P")
 
 
 def _drawn(activity: str, function: Callable[P, T]) -> Callable[P, T]:
-    """Draw its calls in the timeline, under the window's name."""
+    """Draw its calls in the timeline, under the window's name.
+
+    The bar of a nonblocking operation covers the call alone.
+    """
     place = list(inspect.signature(function).parameters).index("name")
 
     @functools.wraps(function)
@@ -43,7 +47,7 @@ def _drawn(activity: str, function: Callable[P, T]) -> Callable[P, T]:
         if current() is None:
             return function(*args, **kwargs)
         name = args[place] if len(args) > place else kwargs.get("name")
-        with drawn(str(name), activity):
+        with drawn(str(name or "all windows"), activity):
             return function(*args, **kwargs)
 
     return called
@@ -63,7 +67,8 @@ def win_mutex(
 
     Args:
         name: the window's; or ranks, in its place, or None, as in BlueFog before 0.2.2.
-        for_self, ranks: as of `Window.mutex`; without a window, None are the out-neighbors.
+        for_self, ranks: as of `Window.mutex`; without a window, None are the out-neighbors, or
+            this rank itself.
         exclusive: of no effect; BlueFog 0.2.1 has it.
         group: the process group; None, the default one.
 
@@ -75,7 +80,8 @@ def win_mutex(
     del exclusive
     if isinstance(name, str):
         return by_name.win_mutex(name, for_self, ranks, group)
-    return mutexes_of(ranks if name is None else name, group)
+    named = ranks if name is None else name
+    return mutexes_of([rank_of(group)] if named is None and for_self else named, group)
 
 
 win_create = _drawn("WIN_CREATE", by_name.win_create)

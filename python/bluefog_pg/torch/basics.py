@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -95,16 +96,17 @@ def init(
     Collective. May be called again, which sets the topology anew, and after `shutdown`.
 
     Args:
-        topology_fn: makes the topology from the number of ranks, or is it; None, exponential-2.
-            `topology` is its name in BlueFog's first versions.
+        topology_fn: the topology, or a function that makes it from the number of ranks; None is
+            exponential-2. `topology` is its name in BlueFog's first versions.
         is_weighted: as in `set_topology`.
         options: as of `bluefog_pg.init`, such as `timeout`.
 
     Raises:
         TypeError: the default process group has another backend.
+        ValueError: on every rank: ranks give unlike topologies.
     """
-    start.init(topology_fn, is_weighted, **options)
-    _require_one_topology("init", None)
+    with _agreed("init", None):
+        start.init(topology_fn, is_weighted, **options)
     timeline.start(rank())
     _old_variables.heed(rank())
 
@@ -124,25 +126,37 @@ def set_topology(
     if names := get_current_created_window_names(group):
         _log.error("set_topology: free the windows first: %s", names)
         return False
-    member = member_of(group)
-    before = member.topology
-    topology_of_ranks.set_topology(topology, is_weighted, group)
-    try:
-        _require_one_topology("set_topology", group)
-    except BaseException:
-        member.topology = before
-        raise
+    with _agreed("set_topology", group):
+        topology_of_ranks.set_topology(topology, is_weighted, group)
     return True
 
 
-def _require_one_topology(op: str, group: dist.ProcessGroup | None) -> None:
+@contextlib.contextmanager
+def _agreed(op: str, group: dist.ProcessGroup | None) -> Iterator[None]:
+    """Set a topology in it. Where ranks set unlike ones, or one fails to, none is set."""
+    before = member_of(group).topology if dist.is_initialized() else None
+    failure, given = None, None
+    try:
+        yield
+        given = _described(group)
+    except (TypeError, ValueError) as error:
+        if not dist.is_initialized():
+            raise
+        failure = error
+    member = member_of(group)
+    try:
+        _agreement.require_one(member, op, "topologies", given)
+    except BaseException as error:
+        member.topology = before
+        raise failure or error from None
+
+
+def _described(group: dist.ProcessGroup | None) -> bytes:
+    """The same of two topologies where they are the same to all ranks."""
     is_weighted = is_topo_weighted(group)
-    edges = sorted(
-        (int(source), int(destination), float(weight) if is_weighted else 1.0)
-        for source, destination, weight in load_topology(group).edges(data="weight", default=1.0)
-    )
-    given = repr((is_weighted, edges)).encode()
-    _agreement.require_one(member_of(group), op, "topologies", given)
+    weighted = load_topology(group).edges(data="weight", default=1.0)
+    edges = sorted((int(i), int(j), float(w) if is_weighted else 1.0) for i, j, w in weighted)
+    return repr((is_weighted, edges)).encode()
 
 
 def shutdown() -> None:

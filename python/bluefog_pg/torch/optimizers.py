@@ -276,10 +276,10 @@ def DistributedAllreduceOptimizer(
     between steps. With named parameters, or nothing, all ranks stay equal, as with
     `DistributedGradientAllreduceOptimizer`.
     """
-    given = model if named_parameters is None else named_parameters
-    if _models(given):
-        return _older("allreduce", optimizer, given, num_steps_per_communication)
-    return _older("gradient_allreduce", optimizer, given, num_steps_per_communication)
+    models = _models(model if named_parameters is None else named_parameters)
+    if models:
+        return _older("allreduce", optimizer, models, num_steps_per_communication)
+    return BluefogOptimizer(optimizer, [], "gradient_allreduce", every=num_steps_per_communication)
 
 
 def DistributedNeighborAllreduceOptimizer(
@@ -299,7 +299,7 @@ def DistributedConsensusOptimizer(
     optimizer: Optimizer, named_parameters: Model = None
 ) -> BluefogOptimizer:
     """`DistributedNeighborAllreduceOptimizer`, by its name in BlueFog's first versions."""
-    return DistributedNeighborAllreduceOptimizer(optimizer, named_parameters=named_parameters)
+    return _older("neighbor_allreduce", optimizer, named_parameters, 1)
 
 
 def DistributedHierarchicalNeighborAllreduceOptimizer(

@@ -39,6 +39,7 @@ __all__ = [
     "win_accumulate",
     "win_accumulate_nonblocking",
     "win_associated_p",
+    "win_cancel",
     "win_create",
     "win_fence",
     "win_free",
@@ -210,7 +211,7 @@ def win_wait(handle: int | WindowWork) -> bool:
 def win_cancel(handle: int) -> None:
     """Forget a handle, whether its operation has ended or not: that goes on by itself.
 
-    Of a handle that is not there, nothing. Asyncddp's.
+    A handle that is not known is ignored. Asyncddp has this function.
     """
     _handles.pop(handle, None)
 

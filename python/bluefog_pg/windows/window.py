@@ -248,7 +248,8 @@ class Window:
         """Wait until a source has sent something new, or 5 ms have passed since the last such wait.
 
         For loops whose steps take less than that, in which an average of what was sent long ago
-        would be of no use. At once where all sources are dead.
+        would be of no use. It returns at once if all sources are dead, or if this thread holds
+        their mutexes.
         """
         self._opened("win_update").await_news(self.sources)
 
