@@ -210,7 +210,7 @@ _plain: Any = collectives  # whose overloads take no bool that is not written ou
 def _allreduce(
     tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
 ) -> Any:
-    if name is not None:
+    if name is not None and _matches_by_name(tensor):
         return _named_collectives.allreduce(tensor, average, is_local, name, async_op)
     done = _plain.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=async_op)
     return _of_work(done) if async_op else done
@@ -219,7 +219,7 @@ def _allreduce(
 def _allreduce_(
     tensor: Tensor, average: bool, is_local: bool, name: str | None, async_op: bool
 ) -> Any:
-    if name is not None:
+    if name is not None and _matches_by_name(tensor):
         with torch.no_grad():
             done = _named_collectives.allreduce(tensor, average, is_local, name, async_op)
         return _into(tensor, done, async_op)
@@ -228,14 +228,14 @@ def _allreduce_(
 
 
 def _broadcast(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
-    if name is not None:
+    if name is not None and _matches_by_name(tensor):
         return _named_collectives.broadcast(tensor, root_rank, name, async_op)
     done = _plain.broadcast(tensor, root_rank, async_op=async_op)
     return _of_work(done) if async_op else done
 
 
 def _broadcast_(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
-    if name is not None:
+    if name is not None and _matches_by_name(tensor):
         with torch.no_grad():
             done = _named_collectives.broadcast(tensor, root_rank, name, async_op)
         return _into(tensor, done, async_op)
@@ -244,10 +244,15 @@ def _broadcast_(tensor: Tensor, root_rank: int, name: str | None, async_op: bool
 
 
 def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
-    if name is not None:
+    if name is not None and _matches_by_name(tensor):
         return _named_collectives.allgather(tensor, name, async_op)
     done = _plain.allgather(tensor, async_op=async_op)
     return _of_work(done) if async_op else done
+
+
+def _matches_by_name(tensor: Any) -> bool:
+    """Whether operations of that tensor do: on an accelerator they match by their order alone."""
+    return not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu"
 
 
 def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
