@@ -1,5 +1,4 @@
-"""python -m bluefog_pg: what this machine can do, and whether it works; or what a topology can; or
-BlueFog's programs."""
+"""python -m bluefog_pg: examine this machine or a topology, merge timelines, run scripts."""
 
 from __future__ import annotations
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+from bluefog_pg._tags import digest_of
 
 if TYPE_CHECKING:
     from bluefog_pg._C import Edges
@@ -66,10 +67,7 @@ def require_one(member: Member, op: str, what: str, given: bytes | None) -> None
     Raises:
         ValueError: on every rank, where ranks give something else than the lowest one, or nothing.
     """
-    number = _NOTHING
-    if given is not None:
-        digest = hashlib.blake2b(given, digest_size=7).digest()
-        number = int.from_bytes(digest, "little")
+    number = _NOTHING if given is None else digest_of(given)
     mine = torch.tensor([number], dtype=torch.int64, device="cpu")
     table = mine.new_empty(member.size)
     with meeting(f"{member.who} {op}"):

@@ -105,7 +105,8 @@ def rows_of_others(
 
 
 def with_own(member: Member, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:
-    return [*others[: member.rank], tensor.detach(), *others[member.rank :]]
+    """All ranks' tensors, in the order of the ranks."""
+    return [*others[: member.rank], tensor, *others[member.rank :]]
 
 
 def copy_of(tensor: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def _allgather(tensor: Tensor, *, group_name: str = "") -> Tensor:
 
 def _run_all_rows(tensor: Tensor, group_name: str) -> list[Tensor]:
     member = member_named(group_name)
-    parts = with_own(member, tensor, rows_of_others(member, tensor, async_op=False))
+    parts = with_own(member, tensor.detach(), rows_of_others(member, tensor, async_op=False))
     counts = torch.tensor([len(part) for part in parts], dtype=torch.int64, device="cpu")
     return [torch.cat(parts), counts]
 

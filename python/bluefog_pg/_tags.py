@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 _ORDERS = 16
 
 
+def digest_of(given: bytes) -> int:
+    """A number of seven bytes, which differs where what is given differs."""
+    return int.from_bytes(hashlib.blake2b(given, digest_size=7).digest(), "little")
+
+
 @lru_cache(maxsize=4096)
 def tag_of(name: str) -> int:
     """The number by which operations of that name match, not 0; see `tag_of_gradient`."""
-    number = int.from_bytes(
-        hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=7).digest(), "little"
-    )
-    return (number + 1) * _ORDERS
+    return (digest_of(name.encode(errors="surrogatepass")) + 1) * _ORDERS
 
 
 def named_tag(member: Member, op: str, name: Any) -> int:

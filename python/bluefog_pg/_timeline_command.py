@@ -23,7 +23,7 @@ def add_to(commands: Any) -> None:
         "or https://ui.perfetto.dev.",
     )
     command.add_argument("prefix")
-    command.add_argument("-o", "--output", help="default: PREFIXmerged.json")
+    command.add_argument("-o", "--output", help="file, in place of PREFIXmerged.json")
     command.set_defaults(run=_run)
 
 

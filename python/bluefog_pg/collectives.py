@@ -252,7 +252,7 @@ def allgather(
     others = calls.rows_of_others(member, tensor, async_op)
     if async_op:
         return AllgatherWork(member, tensor, others)
-    return torch.cat(calls.with_own(member, tensor, others))
+    return torch.cat(calls.with_own(member, tensor.detach(), others))
 
 
 class AllgatherWork(dist.Work):
@@ -260,7 +260,7 @@ class AllgatherWork(dist.Work):
 
     def __init__(self, member: Member, tensor: Tensor, others: dist.Work) -> None:
         super().__init__()
-        self._member, self._tensor, self._others = member, tensor, others
+        self._member, self._tensor, self._others = member, tensor.detach(), others
 
     def wait(self, *args: Any) -> bool:
         return self._others.wait(*args)

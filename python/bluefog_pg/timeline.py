@@ -17,7 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Timeline:
@@ -95,8 +97,7 @@ def drawn(title: str, activity: str) -> Iterator[None]:
     if line is None:
         yield
         return
-    _draw_issue(line, title, activity)
-    line.begin(title, f"MPI_{activity}")
+    issued(line, title, activity, lambda: None)
     try:
         yield
     finally:
@@ -113,14 +114,12 @@ def drawn_until(
         begin: begins it, and returns what ends it.
 
     Returns:
-        What ends the operation.
+        A function that ends the operation and its bar.
     """
     line = _This.timeline
     if line is None:
         return begin()
-    end = begin()
-    _draw_issue(line, title, activity)
-    line.begin(title, f"MPI_{activity}")
+    end = issued(line, title, activity, begin)
 
     def ended() -> None:
         try:
@@ -131,9 +130,19 @@ def drawn_until(
     return ended
 
 
-def _draw_issue(line: Timeline, title: str, activity: str) -> None:
+def issued(line: Timeline, title: str, activity: str, start: Callable[[], T]) -> T:
+    """Draw that `start` starts an operation, and that it goes on; its end is the caller's to draw.
+
+    Returns:
+        What `start` returns.
+    """
     line.begin(title, f"ENQUEUE_{activity}")
-    line.end(title)
+    try:
+        result = start()
+    finally:
+        line.end(title)
+    line.begin(title, f"MPI_{activity}")  # BlueFog's word, whatever carries it
+    return result
 
 
 def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:

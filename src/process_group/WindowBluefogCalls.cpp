@@ -209,7 +209,7 @@ void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
   }
 }
 
-// What this thread excludes cannot come.
+// Those of sources that live, and that this thread does not exclude by a mutex.
 std::vector<Slot> WindowBluefog::slotsOfLiving(const std::vector<int>& sources) const {
   std::vector<Slot> slots;
   for (const int source : sources) {

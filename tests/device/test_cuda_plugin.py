@@ -52,7 +52,7 @@ def device_code(library: Path) -> set[tuple[int, int]]:
 
 
 def architectures(file: Path, pattern: str) -> list[str]:
-    """What the file has CMake compile for: `native`, or numbers, each of which may end in -real."""
+    """Return the GPUs that CMake compiles for: `native`, or numbers that may end in -real."""
     said = re.search(pattern, file.read_text(), re.MULTILINE)
     assert said is not None
     return re.split("[ ;]", said[1])

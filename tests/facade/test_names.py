@@ -165,7 +165,7 @@ def test_sums_of_a_machine() -> None:
 
 
 def finished_before(rank: int, world: int) -> None:
-    """What began before a barrier has ended when it returns, windows' operations too."""
+    """Operations that began before a barrier, windows' too, have ended when it returns."""
     import bluefog_pg.torch as bf
 
     bf.init()

@@ -1,4 +1,4 @@
-"""What programs use of BlueFog's module of this name."""
+"""The functions of `bluefog.common.util` that programs use."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ class WindowAverage(Communication):
     yet. This rank's own parameters have their weights. In a schedule, whatever its weights, those
     count alike from whom something has come since the last average.
 
-    With puts, a step that begins less than 5 ms after the last one and finds nothing new waits for
-    news until these 5 ms have passed.
+    A step of win_put that finds nothing new waits for news until 5 ms after the last step.
 
     What this rank puts may be on its way to other hosts for long: nobody waits for that either, and
     what it has meanwhile is not put.

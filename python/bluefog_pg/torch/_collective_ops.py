@@ -11,7 +11,7 @@ from bluefog_pg import collectives
 from bluefog_pg._groups import resolve
 from bluefog_pg._member import member_of
 from bluefog_pg.torch import _named_collectives
-from bluefog_pg.torch._run import handles, issued, waited_for
+from bluefog_pg.torch._run import handles, issued, one_name, waited_for
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -273,8 +273,4 @@ def _of_work(work: dist.Work) -> Started:
 
 
 def _local_and_name(given: bool | str, name: str | None) -> tuple[bool, str | None]:
-    if not isinstance(given, str):
-        return given, name
-    if name is not None:
-        raise TypeError(f"[bluefog] allreduce: two names, {given!r} and {name!r}")
-    return False, given
+    return (False, one_name("allreduce", given, name)) if isinstance(given, str) else (given, name)

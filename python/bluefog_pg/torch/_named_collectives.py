@@ -55,7 +55,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: str, async_op: bool) -> Any:
     given = row if member.rank == root else row[:0]
 
     def result(parts: list[Tensor]) -> Tensor:
-        rows = [*parts[: member.rank], given, *parts[member.rank :]]
+        rows = calls.with_own(member, given, parts)
         senders = [rank for rank, part in enumerate(rows) if len(part)]
         if senders != [root]:
             raise load().Mismatch(
@@ -75,7 +75,7 @@ def allgather(tensor: Tensor, name: str, async_op: bool) -> Any:
     keeps, tensor = _kept(tensor, async_op)
 
     def result(parts: list[Tensor]) -> Tensor:
-        return torch.cat([*parts[: member.rank], tensor, *parts[member.rank :]])
+        return torch.cat(calls.with_own(member, tensor, parts))
 
     return _of_parts(member, tensor, _tag(member, "allgather", name), keeps, async_op, result)
 

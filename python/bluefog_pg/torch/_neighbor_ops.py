@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bluefog_pg import neighbors
 from bluefog_pg._renamed import renamed
 from bluefog_pg.topology import in_neighbor_ranks
-from bluefog_pg.torch._run import issued, waited_for
+from bluefog_pg.torch._run import issued, one_name, waited_for
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -305,13 +305,10 @@ def _weights_and_name(
     """
     if isinstance(self_weight, bool):
         self_weight, average = None, self_weight
-    names = [given for given in (src_weights, dst_weights, name) if isinstance(given, str)]
-    if len(names) > 1:
-        raise TypeError(f"[bluefog] neighbor_allreduce: more than one name: {names}")
     if isinstance(src_weights, str):
-        src_weights, name = None, src_weights
+        src_weights, name = None, one_name("neighbor_allreduce", src_weights, name)
     if isinstance(dst_weights, str):
-        dst_weights, name = None, dst_weights
+        dst_weights, name = None, one_name("neighbor_allreduce", dst_weights, name)
     if average is not None and any(w is not None for w in (self_weight, src_weights, dst_weights)):
         raise ValueError("[bluefog] neighbor_allreduce: give either `average` or weights, not both")
     if average is False:

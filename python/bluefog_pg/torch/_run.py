@@ -44,6 +44,17 @@ def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
     return handles.issue(_key(op, name), start)
 
 
+def one_name(op: str, by_position: str, name: str | None) -> str:
+    """The name that earlier versions of BlueFog have in another place.
+
+    Raises:
+        TypeError: there is one in today's place, too.
+    """
+    if name is not None:
+        raise TypeError(f"[bluefog] {op}: two names, {by_position!r} and {name!r}")
+    return by_position
+
+
 def _key(op: str, name: str | None) -> str | None:
     if not isinstance(name, str | None):
         raise TypeError(f"[bluefog] {op}: name must be a str, not {type(name).__name__}")
@@ -62,13 +73,8 @@ def _activity(op: str) -> str:
 def _drawn_until_done(op: str, name: str | None, start: Callable[[], Started]) -> Started:
     line = timeline.current()
     assert line is not None  # noqa: S101
-    title, activity = _title(op, name), _activity(op)
-    line.begin(title, f"ENQUEUE_{activity}")
-    try:
-        work, result = start()
-    finally:
-        line.end(title)
-    line.begin(title, f"MPI_{activity}")
+    title = _title(op, name)
+    work, result = timeline.issued(line, title, _activity(op), start)
 
     def ended(_: object) -> None:
         line.end(title)

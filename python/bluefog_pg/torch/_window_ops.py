@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from bluefog_pg.timeline import current, drawn
 from bluefog_pg.torch._rank_mutex import mutexes_of
 from bluefog_pg.windows import by_name
-from bluefog_pg.windows.by_name import (
-    get_current_created_window_names,
-    get_win_version,
-    turn_off_win_ops_with_associated_p,
-    turn_on_win_ops_with_associated_p,
-    win_associated_p,
-    win_cancel,
-    win_fence,
-    win_lock,
-    win_poll,
-    win_read_neighbor,
-    win_wait,
-)
+from bluefog_pg.windows.by_name import *  # noqa: F403
 from bluefog_pg.world import rank as rank_of
 
 if TYPE_CHECKING:
@@ -53,7 +41,7 @@ def _drawn(activity: str, function: Callable[P, T]) -> Callable[P, T]:
     return called
 
 
-def win_mutex(
+def win_mutex(  # type: ignore[no-redef]  # takes ranks, too
     name: str | Iterable[int] | None = None,
     for_self: bool = False,
     ranks: Iterable[int] | None = None,
@@ -104,37 +92,10 @@ win_update_then_collect = win_sync_then_collect = _drawn(
 )
 
 __all__ = [
-    "get_current_created_window_names",
-    "get_win_version",
-    "neighbor_win_accumulate",
-    "neighbor_win_accumulate_nonblocking",
-    "neighbor_win_get",
-    "neighbor_win_get_nonblocking",
-    "neighbor_win_put",
-    "neighbor_win_put_nonblocking",
-    "turn_off_win_ops_with_associated_p",
-    "turn_on_win_ops_with_associated_p",
-    "win_accumulate",
     "win_accumulate_async",
-    "win_accumulate_nonblocking",
-    "win_associated_p",
-    "win_cancel",
-    "win_create",
-    "win_fence",
-    "win_free",
-    "win_get",
     "win_get_async",
-    "win_get_nonblocking",
-    "win_lock",
-    "win_mutex",
-    "win_poll",
-    "win_put",
     "win_put_async",
-    "win_put_nonblocking",
-    "win_read_neighbor",
     "win_sync",
     "win_sync_then_collect",
-    "win_update",
-    "win_update_then_collect",
-    "win_wait",
 ]
+__all__ += by_name.__all__

@@ -51,6 +51,18 @@ _NAMES = {
 }
 
 
+def _earlier_name_of(name: str) -> property:
+    """An attribute of an optimizer, as BlueFog's versions before the last one called it."""
+
+    def get(self: BluefogOptimizer) -> Any:
+        return getattr(self, name)
+
+    def turn(self: BluefogOptimizer, value: Any) -> None:
+        setattr(self, name, value)
+
+    return property(get, turn, doc=f"`{name}`, by its earlier name.")
+
+
 class BluefogOptimizer(DistributedOptimizer):
     """With BlueFog's names for what may be turned."""
 
@@ -79,41 +91,10 @@ class BluefogOptimizer(DistributedOptimizer):
     def communication_type(self, kind: CommunicationType) -> None:
         self.communication = _name_of(kind)
 
-    @property
-    def send_neighbors(self) -> Any:
-        """`dst_weights`, as BlueFog's first versions called them."""
-        return self.dst_weights
-
-    @send_neighbors.setter
-    def send_neighbors(self, ranks: Any) -> None:
-        self.dst_weights = ranks
-
-    @property
-    def neighbor_weights(self) -> Any:
-        """`src_weights`, as BlueFog's first versions called them."""
-        return self.src_weights
-
-    @neighbor_weights.setter
-    def neighbor_weights(self, weights: Any) -> None:
-        self.src_weights = weights
-
-    @property
-    def send_neighbor_machines(self) -> Any:
-        """`dst_machine_weights`, as BlueFog's versions up to 0.3.0 called them."""
-        return self.dst_machine_weights
-
-    @send_neighbor_machines.setter
-    def send_neighbor_machines(self, machines: Any) -> None:
-        self.dst_machine_weights = machines
-
-    @property
-    def neighbor_machine_weights(self) -> Any:
-        """`src_machine_weights`, as BlueFog's versions up to 0.3.0 called them."""
-        return self.src_machine_weights
-
-    @neighbor_machine_weights.setter
-    def neighbor_machine_weights(self, weights: Any) -> None:
-        self.src_machine_weights = weights
+    send_neighbors = _earlier_name_of("dst_weights")
+    neighbor_weights = _earlier_name_of("src_weights")
+    send_neighbor_machines = _earlier_name_of("dst_machine_weights")
+    neighbor_machine_weights = _earlier_name_of("src_machine_weights")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """`DistributedOptimizer.step`, after a barrier where `force_barrier` is set."""
@@ -272,9 +253,9 @@ def DistributedAllreduceOptimizer(
 ) -> BluefogOptimizer:
     """Averages parameters or, as in BlueFog's first versions, gradients: by what it is given.
 
-    With a model it is `DistributedAdaptWithCombineOptimizer` of that communication: ranks differ
-    between steps. With named parameters, or nothing, all ranks stay equal, as with
-    `DistributedGradientAllreduceOptimizer`.
+    A model's parameters are averaged as by `DistributedAdaptWithCombineOptimizer`: ranks differ
+    between steps. Named parameters, or nothing, have gradients averaged and all ranks stay equal,
+    as with `DistributedGradientAllreduceOptimizer`.
     """
     models = _models(model if named_parameters is None else named_parameters)
     if models:

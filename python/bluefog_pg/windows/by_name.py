@@ -107,8 +107,8 @@ def neighbor_win_put(
 ) -> bool:
     """`Window.put` to out-neighbours; it is there when the call returns. True.
 
-    By position it may be (tensor, name, dst_weights, require_mutex), as in BlueFog before 0.2.2: a
-    dict in the third place is `dst_weights`.
+    It takes the positions of BlueFog before 0.2.2, too, (tensor, name, dst_weights, require_mutex):
+    a dict in the third place is `dst_weights`.
 
     Raises:
         ValueError: there is no window of that name; ranks that are no out-neighbours; others as
