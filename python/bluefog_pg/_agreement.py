@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from bluefog_pg._errors import NAMED
 from bluefog_pg._tags import digest_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 # torch 2.13 names it anew, and warns about the old name.
 all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
-NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
 _NOTHING = -1  # among digests of 7 bytes
 _KINDS = ("self_weight", "src_machine_weights", "dst_machine_weights")
 

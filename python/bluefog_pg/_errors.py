@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
+
 
 class ArgumentError(ValueError, AssertionError):
     """A bad argument of a kind that BlueFog told by an assertion: programs may catch either."""

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch.distributed as dist
+
+from bluefog_pg._errors import NAMED
+
 if TYPE_CHECKING:
     import torch
-    import torch.distributed as dist
 
     # A Work, and what it results in after its wait().
     Started = tuple[dist.Work, Callable[[], torch.Tensor]]
@@ -66,7 +69,8 @@ class Handles:
         """
         self._reserve(key)
         try:
-            yield
+            with _told_of(key):
+                yield
         finally:
             self._release(key, None)
 
@@ -113,7 +117,8 @@ class Handles:
         """
         issued = self._find(handle, "synchronize")
         try:
-            issued.work.wait()
+            with _told_of(issued.key):
+                issued.work.wait()
         except Exception:
             self._forget(handle, issued)
             raise
@@ -164,3 +169,20 @@ class Handles:
             # A later operation may have the name by now.
             if self._busy.get(key) is work:
                 self._busy.pop(key, None)
+
+
+@contextlib.contextmanager
+def _told_of(key: str | None) -> Iterator[None]:
+    """Errors name the operation as the program does, before the backend's name for it.
+
+    A collective with a name is made of neighbor operations, which the program never called.
+    """
+    try:
+        yield
+    except dist.DistError as error:
+        text = str(error)
+        if key is not None and text.startswith(NAMED) and key not in text:
+            rank, _, what = text.removeprefix(NAMED).strip().partition(" ")
+            called, colon, why = what.partition(":")
+            error.args = (f"{NAMED} {rank} {key} ({called}){colon}{why}",)
+        raise

@@ -140,6 +140,29 @@ def refused(rank: int, world: int) -> list[Any]:
     return told
 
 
+def failed(rank: int, world: int) -> list[Any]:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    x = torch.ones(2 + rank)
+    calls: dict[str, Any] = {
+        "allreduce.m": lambda: bf.allreduce(x, name="m"),
+        "allreduce.n": lambda: bf.synchronize(bf.allreduce_nonblocking(x, name="n")),
+        "allreduce.o": lambda: bf.allreduce(x.long(), False, name="o"),
+        "allgather.m": lambda: bf.synchronize(bf.allgather_nonblocking(x.view(1, -1), "m")),
+        "broadcast.m": lambda: bf.broadcast(x, 0, "m"),
+        "neighbor.allreduce.m": lambda: bf.neighbor_allreduce(x, name="m"),
+    }
+    return [(name, inrank.catch(call)) for name, call in calls.items()]
+
+
+def test_errors_say_what_the_program_called(pool: harness.Pool) -> None:
+    for rank, told in enumerate(pool.run(failed, world=2)):
+        for name, error in told:
+            assert error.kind == "Mismatch"
+            assert error.text.startswith(f"[bluefog] rank {rank}/2 {name} ("), error.text
+
+
 def test_what_is_refused(pool: harness.Pool) -> None:
     kinds = ["ArgumentError", "ValueError", "ValueError", "Mismatch", "Mismatch", "Mismatch"]
     kinds += ["TypeError"] * 3

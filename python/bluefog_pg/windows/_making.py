@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._agreement import NAMED, all_gather, meeting, named_by_all, told_by
+from bluefog_pg._agreement import all_gather, meeting, named_by_all, told_by
 from bluefog_pg._call import described
+from bluefog_pg._errors import NAMED
 from bluefog_pg._loader import load
 
 if TYPE_CHECKING:
