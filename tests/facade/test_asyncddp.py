@@ -67,6 +67,63 @@ def test_its_scripts_train(pool: harness.Pool, sync: bool) -> None:
     assert min(pool.run(trained, sync)) > 0.95
 
 
+def buffers(rank: int, world: int) -> list[list[float]]:
+    """The running means after each has seen other images, with and without averaging buffers."""
+    import bluefog_pg.torch as bf
+    from bluefog_pg.torch.ddp import DecentralizedDataParallel
+    from bluefog_pg.torch.optim import optim_fn_adam
+
+    bf.init()
+    means = []
+    for sync_buffer in (True, False):
+        model = nn.Sequential(nn.BatchNorm1d(1, momentum=1.0), nn.Linear(1, 1))
+        wrapper = DecentralizedDataParallel(
+            model, optim_fn_adam, sync_buffer_in_global_avg=sync_buffer
+        )
+        wrapper(torch.full((2, 1), float(rank))).sum().backward()
+        wrapper.global_avg()
+        means.append(model[0].running_mean.item())
+        wrapper.close()
+    return means
+
+
+def test_buffers_are_averaged_where_asked_for(pool: harness.Pool) -> None:
+    assert pool.run(buffers, world=3) == [[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
+
+
+def test_its_optimizers_and_schedule() -> None:
+    from bluefog_pg.torch import ddp, optim
+
+    kinds = {
+        optim.optim_fn_adam: (torch.optim.Adam, 1 / 32768),
+        optim.optim_fn_adamw: (torch.optim.AdamW, 0.1),
+        optim.optim_fn_accum_adam: (optim.AccumAdam, 1 / 32768),
+        optim.optim_fn_accum_adamw: (optim.AccumAdamW, 0.1),
+    }
+    for make, (kind, decay) in kinds.items():
+        made: ddp.OPTIM_FN_TYPE = make
+        model = nn.Sequential(nn.Linear(2, 2))
+        model.bn = nn.BatchNorm1d(2)
+        optimizer = made(list(model.named_parameters()))
+        assert type(optimizer) is kind
+        weights, others = optimizer.param_groups
+        assert weights["weight_decay"] == decay
+        assert [list(p.shape) for p in weights["params"]] == [[2, 2]]
+        assert others["weight_decay"] == 0.0
+        assert len(others["params"]) == 3
+        schedule: ddp.LR_SCHEDULER_FN_TYPE = partial(
+            optim.lr_scheduler_fn_cosine_with_warmup, t_max=8, t_warmup=2, cosine_eta_min=0.0
+        )
+        scheduler, rates = schedule(optimizer), []
+        for _ in range(10):
+            rates.append(weights["lr"])
+            optimizer.step()
+            scheduler.step()
+        assert rates[0] == pytest.approx(1e-5)
+        assert rates[2] == pytest.approx(1e-3)
+        assert rates[6] == pytest.approx(5e-4)
+
+
 def given(rank: int, world: int) -> None:
     """Arguments by position, `model` by name, and a state that Asyncddp has saved."""
     import bluefog_pg.torch as bf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -199,6 +200,15 @@ WRITES: dict[str, Call] = {
         f.x, "w", 1.0, f.to, True
     ),
     "head: neighbor_win_put": lambda f: f.bf.neighbor_win_put(f.x, "w", None, f.to, True),
+    "head: neighbor_win_put_nonblocking": lambda f: f.bf.win_wait(
+        f.bf.neighbor_win_put_nonblocking(f.x, "w", None, f.to, True)
+    ),
+    "head: neighbor_win_accumulate": lambda f: f.bf.neighbor_win_accumulate(
+        f.x, "w", None, f.to, True
+    ),
+    "head: neighbor_win_accumulate_nonblocking": lambda f: f.bf.win_wait(
+        f.bf.neighbor_win_accumulate_nonblocking(f.x, "w", None, f.to, True)
+    ),
     "0.1.0: accumulate": lambda f: f.bf.win_accumulate(f.x, "w", f.to, True),
     "0.1.0: accumulate async": lambda f: f.bf.win_wait(
         f.bf.win_accumulate_async(f.x, "w", f.to, True)
@@ -215,8 +225,10 @@ def writes(rank: int, world: int) -> None:
     bf = forms.bf
     for form, call in WRITES.items():
         bf.win_create(forms.x.clone(), "w", zero_init=True)
+        assert bf.get_current_created_window_names() == ["w"]
         call(forms)
         bf.win_fence("w")
+        assert bf.get_win_version("w") == dict.fromkeys(forms.near, 1), form
         got = bf.win_sync("w", 0.0, dict.fromkeys(forms.near, 1.0), True, True)
         want = 2.0 * (forms.left + forms.right)
         assert torch.equal(got, torch.full((3,), want)), (form, got)
@@ -224,8 +236,7 @@ def writes(rank: int, world: int) -> None:
     bf.win_create(forms.x, "w")
     for default in ((), (None,), (None, None), (None, True)):
         assert bf.win_put(forms.x, "w", *default)
-    assert bf.win_get("w", dict.fromkeys(forms.near, 1.0), True)
-    assert bf.win_wait(bf.win_get_async("w", dict.fromkeys(forms.near, 1.0)))
+    bf.win_fence("w")
     assert inrank.catch(bf.win_put, forms.x, "w", forms.to, forms.to).kind == "TypeError"
     bf.win_free()
 
@@ -234,21 +245,77 @@ def test_windows(pool: harness.Pool) -> None:
     pool.run(writes, world=WORLD)
 
 
+READS: dict[str, Call] = {
+    "win_get": lambda f: f.bf.win_get("w", f.to, True),
+    "win_get_async": lambda f: f.bf.win_wait(f.bf.win_get_async("w", f.to)),
+    "win_get_nonblocking": lambda f: f.bf.win_wait(f.bf.win_get_nonblocking("w", f.to)),
+    "neighbor_win_get": lambda f: f.bf.neighbor_win_get("w", f.to, True),
+    "neighbor_win_get_nonblocking": lambda f: f.bf.win_wait(
+        f.bf.neighbor_win_get_nonblocking("w", f.to)
+    ),
+}
+
+
+def reads(rank: int, world: int) -> None:
+    """What each fetches, twice its neighbors' tensors."""
+    forms = Forms(rank)
+    bf = forms.bf
+    for form, call in READS.items():
+        bf.win_create(forms.x, "w", zero_init=True)
+        assert call(forms) is True
+        bf.barrier()
+        got = bf.win_update("w", 0.0, dict.fromkeys(forms.near, 1.0), clone=True)
+        assert got.eq(2.0 * (forms.left + forms.right)).all(), (form, got)
+        bf.win_free("w")
+    assert bf.get_current_created_window_names() == []
+
+
+def test_what_is_fetched(pool: harness.Pool) -> None:
+    pool.run(reads, world=WORLD)
+
+
+def with_p(rank: int, world: int) -> None:
+    """The p that comes with an accumulation is weighted as its tensor is."""
+    forms = Forms(rank)
+    bf = forms.bf
+    bf.turn_on_win_ops_with_associated_p()
+    bf.win_create(forms.x, "w", zero_init=True)
+    assert bf.win_associated_p("w") == 1.0
+    bf.win_accumulate(forms.x, "w", 0.5, {forms.right: 0.25})
+    assert bf.win_associated_p("w") == 0.5
+    bf.barrier()
+    bf.win_update_then_collect("w")
+    assert bf.win_associated_p("w") == 0.75
+    bf.turn_off_win_ops_with_associated_p()
+    bf.win_free("w")
+
+
+def test_associated_p(pool: harness.Pool) -> None:
+    pool.run(with_p, world=WORLD)
+
+
 def excluding(rank: int, world: int) -> None:
     """Rank 0 holds its mutex, and says so before it lets go; the others then have it."""
     import bluefog_pg.torch as bf
 
     bf.init()
-    forms: dict[str, Callable[[], Any]] = {
-        "by position": lambda: bf.win_mutex([0]),
-        "by keyword": lambda: bf.win_mutex(ranks=[0]),
-        "0.2.1": lambda: bf.win_mutex([0], True),
-        "out-neighbors": bf.win_mutex,
+    bf.win_create(torch.ones(1), "w")
+    held = functools.partial(bf.win_mutex, ranks=[0])
+    own = functools.partial(bf.win_mutex, "w", for_self=True)
+    # What rank 0 holds, and what the others ask for.
+    forms: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "by position": (held, lambda: bf.win_mutex([0])),
+        "by keyword": (held, lambda: bf.win_mutex(ranks=[0])),
+        "0.2.1": (held, lambda: bf.win_mutex([0], True)),
+        "out-neighbors": (held, bf.win_mutex),
+        "of a window": (own, lambda: bf.win_mutex("w", ranks=[0])),
+        "of a window, for out-neighbors": (own, lambda: bf.win_mutex("w")),
+        "win_lock": (lambda: bf.win_lock("w"), lambda: bf.win_mutex("w", False, [0])),
     }
     store = torch.distributed.group.WORLD.get_group_store()  # type: ignore[union-attr]
-    for form, mutex in forms.items():
+    for form, (holds, mutex) in forms.items():
         if rank == 0:
-            with bf.win_mutex(ranks=[0]):
+            with holds():
                 bf.barrier()
                 time.sleep(0.1)
                 store.set(form, "said")
@@ -257,6 +324,7 @@ def excluding(rank: int, world: int) -> None:
             with mutex():
                 assert store.check([form]), form
         bf.barrier()
+    bf.win_free()
 
 
 def test_a_mutex_of_ranks_excludes(pool: harness.Pool) -> None:

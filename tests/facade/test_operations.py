@@ -75,10 +75,11 @@ def spread(rank: int, world: int) -> None:
             "async": finished(bf, bf.broadcast_async(mine, root)),
         }
         bad += [f"{dtype}: the input was changed"] if oracle.moved(mine, before) else []
-        place, other = mine.clone(), mine.clone()
+        place, other, third = mine.clone(), mine.clone(), mine.clone()
         assert bf.broadcast_(place, root) is place
         assert bf.synchronize(bf.broadcast_nonblocking_(other, root)) is other
-        got |= {"in place": place, "in place, nonblocking": other}
+        assert bf.wait(bf.broadcast_async_(third, root)) is third
+        got |= {"in place": place, "in place, nonblocking": other, "in place, async": third}
         told = {how: oracle.moved(tensor, want) for how, tensor in got.items()}
         bad += [f"{how} {dtype}: {what}" for how, what in told.items() if what]
     assert bf.broadcast_object({"of": rank}, src=world - 1) == {"of": world - 1}
@@ -102,8 +103,8 @@ def gathered(rank: int, world: int) -> None:
         for row in ((), (5,), (2, 3)):
             xs = [values_of_bits(dtype, (ROWS[r], *row), r) for r in range(world)]
             mine = xs[rank] if row != (5,) else xs[rank].t().contiguous().t()
-            handle = bf.allgather_nonblocking(mine, name="name")
-            for got in (bf.allgather(mine), finished(bf, handle)):
+            handles = [bf.allgather_nonblocking(mine, name="a"), bf.allgather_async(mine, "b")]
+            for got in (bf.allgather(mine), *(finished(bf, handle) for handle in handles)):
                 told = oracle.moved(got, torch.cat(xs))
                 bad += [f"{dtype} {row}: {told}"] if told or got.shape[1:] != row else []
     assert not bad, bad

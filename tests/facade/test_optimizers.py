@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,96 @@ def turned(rank: int, world: int, path: str) -> list[Any]:
 def test_what_may_be_turned(pool: harness.Pool, tmp_path: Path) -> None:
     wanted = ["SGD", True, True, True, "AssertionError", 7.0]
     assert pool.run(turned, str(tmp_path)) == [wanted] * 4
+
+
+def one_weight(rank: int) -> nn.Linear:
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, 10.0 * rank)
+    return model
+
+
+def two_passes(rank: int, world: int) -> None:
+    """Two passes of gradient rank + 1, from weight 10 rank; ranks communicate in the second."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    model, grad = one_weight(rank), rank + 1.0
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(
+        sgd, model, bf.CommunicationType.allreduce, num_steps_per_communication=2
+    )
+    for want in (10.0 * rank - grad, 3.5 - grad):  # 3.5 is the mean of -1 and 8
+        optimizer.zero_grad()
+        model(torch.tensor([[grad]])).sum().backward()
+        optimizer.step()
+        assert model.weight.item() == want
+    optimizer.close()
+
+    model = one_weight(rank)
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    optimizer = bf.DistributedGradientAllreduceOptimizer(sgd, model, num_steps_per_communication=2)
+    for _ in range(2):
+        model(torch.tensor([[grad]])).sum().backward()
+    optimizer.step()
+    assert model.weight.item() == 10.0 * rank - 3.0  # the mean of 2 and 4
+    optimizer.close()
+
+
+def test_passes_for_each_communication(pool: harness.Pool) -> None:
+    pool.run(two_passes, world=2)
+
+
+def checked(rank: int, world: int) -> list[Any]:
+    """Rank 0 names a destination that does not expect it."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    model = one_weight(rank)
+    optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.0), model
+    )
+    optimizer.enable_topo_check = True
+    optimizer.self_weight = 0.5
+    optimizer.src_weights = {(rank - 1) % world: 0.5}
+    optimizer.dst_weights = [(rank + 1 + (rank == 0)) % world]
+    model(torch.ones(1, 1)).sum().backward()
+    error = inrank.catch(optimizer.step)
+    optimizer.close()
+    return [error]
+
+
+def test_weights_that_disagree_are_told_of_on_all_ranks(pool: harness.Pool) -> None:
+    for (error,) in pool.run(checked, world=3):
+        harness.raised(error, "ValueError", text="rank")
+
+
+def behind_a_barrier(rank: int, world: int) -> list[Any]:
+    """How long a step behind a barrier takes, to which rank 1 comes late; two models' windows."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    models = [one_weight(rank), one_weight(rank)]
+    params = [param for model in models for param in model.parameters()]
+    optimizer = bf.DistributedWinPutOptimizer(torch.optim.SGD(params, lr=0.0), models)
+    names = len(bf.get_current_created_window_names())
+    for optimizer.force_barrier in (False, True):
+        dist.barrier()
+        if rank == 1:
+            time.sleep(0.3)
+        sum(model(torch.ones(1, 1)).sum() for model in models).backward()
+        begun = time.monotonic()
+        optimizer.step()
+        took = time.monotonic() - begun
+    optimizer.unregister_window()
+    assert bf.get_current_created_window_names() == []
+    return [names > 0, took, *(0.0 < model.weight.item() < 10.0 for model in models)]
+
+
+def test_force_barrier_and_several_models(pool: harness.Pool) -> None:
+    (had, behind, *_), second = pool.run(behind_a_barrier, world=2)
+    assert had
+    assert behind > 0.25
+    assert second[2:] == [True, True]  # both models have moved towards what rank 0 has put
 
 
 def trained_by_one_put_a_step(rank: int, world: int) -> float:

@@ -155,6 +155,27 @@ def test_training_is_drawn(tmp_path: Path, communication: str, activity: str) ->
     assert ended["Sequential.0"] == [f"ENQUEUE_{activity}", f"MPI_{activity}"]
 
 
+def of_named_parameters(rank: int, world: int) -> None:
+    """BlueFog's first versions did so: the optimizer knows no model until it is told of one."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    model = torch.nn.Linear(2, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = bf.DistributedBluefogOptimizer(sgd, model.named_parameters())
+    assert optimizer.turn_on_timeline(model) is True
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.close()
+
+
+def test_a_model_told_of_later_is_drawn(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "trace")
+    harness.run_ranks(of_named_parameters, 2, env={"BLUEFOG_TIMELINE": prefix})
+    ended = begun_and_ended(json.loads(Path(f"{prefix}0.json").read_text()))
+    assert ended["weight"] == ended["bias"] == ["FORWARD", "GRADIENT COMPT."]
+
+
 @pytest.mark.parametrize("start", ["trace", ""])
 def test_one_command_merges_the_ranks(tmp_path: Path, start: str) -> None:
     prefix = f"{tmp_path}/{start}"

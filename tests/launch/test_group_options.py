@@ -41,6 +41,19 @@ def gives_timeouts(_rank: int, _world: int, in_options: int | None, in_call: int
     return made._timeout.total_seconds()
 
 
+def gives_seconds(_rank: int, _world: int) -> float:
+    import bluefog_pg.torch as bf
+
+    bf.init(timeout=7)
+    made = dist.group.WORLD._get_backend(torch.device("cpu")).options
+    bf.shutdown()
+    return float(made._timeout.total_seconds())
+
+
+def test_timeout_of_init_in_seconds() -> None:
+    assert in_a_fork(gives_seconds) == 7.0
+
+
 @pytest.mark.parametrize(
     ("in_options", "in_call", "expected"),
     [(None, None, 1800), (None, 7, 7), (5, None, 5), (5, 7, 7)],

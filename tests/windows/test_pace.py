@@ -53,6 +53,75 @@ def test_push_sum_between_hosts() -> None:
             assert mean == pytest.approx(1.5, abs=1e-3)
 
 
+def one_peer_with_p(rank: int, world: int) -> float:
+    """Each step sends half to another neighbor, and p beside it; how far x / p ends off."""
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    bf.turn_on_win_ops_with_associated_p()
+    out = bf.out_neighbor_ranks()
+    x = torch.arange(1000, dtype=torch.float64) + rank
+    bf.win_create(x, "x", zero_init=True)
+    for step in range(200):
+        dst_weights = {out[step % len(out)]: 0.5}
+        bf.win_accumulate(x, "x", self_weight=0.5, dst_weights=dst_weights, require_mutex=True)
+        bf.win_update_then_collect("x")
+    bf.barrier()
+    bf.win_update_then_collect("x")
+    p = bf.win_associated_p("x")
+    bf.turn_off_win_ops_with_associated_p()
+    bf.win_free("x")
+    want = torch.arange(1000) + (world - 1) / 2
+    assert bf.allreduce(torch.tensor(p)).item() == pytest.approx(1.0)
+    return float((x / p - want).abs().max())
+
+
+def test_one_peer_push_sum_ends_at_the_mean(pool: harness.Pool) -> None:
+    assert max(pool.run(one_peer_with_p)) < 1e-6
+
+
+def push_diging(rank: int, world: int) -> float:
+    """Least squares of which each rank has a part, by push-sum over a window of x, y and p.
+
+    Returns how far the gradient of the whole ends from zero.
+    """
+    import bluefog_pg.torch as bf
+
+    bf.init(bf.PowerTwoRingGraph)
+    out, n, rate = bf.out_neighbor_ranks(), 4, 0.02
+    share = 1.0 / (len(out) + 1)
+    generator = torch.Generator().manual_seed(rank)
+    a = torch.randn(20, n, dtype=torch.float64, generator=generator)
+    b = torch.randn(20, dtype=torch.float64, generator=generator)
+
+    def gradient(of: torch.Tensor) -> torch.Tensor:
+        return a.T @ (a @ of - b) / len(b)
+
+    w = torch.cat([torch.zeros(n), gradient(torch.zeros(n).double()), torch.ones(1)])
+    before = w[n:-1].clone()
+    bf.win_create(w, "w", zero_init=True)
+    for step in range(1000):
+        if step % 10 == 0:
+            bf.barrier()
+        w[:n] -= rate * w[n:-1]
+        bf.win_accumulate(w, "w", dst_weights=dict.fromkeys(out, share), require_mutex=True)
+        w.mul_(share)
+        w = bf.win_sync_then_collect("w")
+        now = gradient(w[:n] / w[-1])
+        w[n:-1] += now - before
+        before = now
+    bf.barrier()
+    w = bf.win_sync_then_collect("w")
+    x = w[:n] / w[-1]
+    bf.win_free("w")
+    return float(bf.allreduce(gradient(x)).norm())
+
+
+@pytest.mark.slow
+def test_push_diging_by_windows_ends_at_the_solution(pool: harness.Pool) -> None:
+    assert max(pool.run(push_diging)) < 1e-6
+
+
 def paced(rank: int, world: int) -> dict[str, float]:
     """The seconds that rank 0 takes for so many updates, while rank 1 sends nothing."""
     window = windows.ring().Window(torch.ones(4), "w", zero_init=True)

@@ -18,6 +18,7 @@ _NEGOTIATION = "operations start at once and are not fused; give neighbor_allred
 _BACKEND = "CPU tensors go by shared memory and MPI, CUDA tensors by NCCL"
 _TIMEOUT = "use init(timeout=seconds); a rank that died is named within a second"
 _WINDOW = "windows wait for nobody, and are not restarted"
+_BUILD = "the build needs none: torch's NCCL is used, CUDACXX names nvcc, BLUEFOG_MPI_HOME Open MPI"
 _INSTEAD = {
     "BLUEFOG_ALLGATHER_BY_MPI": _BACKEND,
     "BLUEFOG_ALLREDUCE_BY_MPI": _BACKEND,
@@ -38,6 +39,13 @@ _INSTEAD = {
     "BLUEFOG_WIN_RESTART_RETRIES": _WINDOW,
     "BLUEFOG_WIN_TIMEOUT_S": _TIMEOUT,
     "BLUEFOG_WIN_WARN_AFTER_S": _TIMEOUT,
+    **dict.fromkeys(
+        """BLUEFOG_CUDA_HOME BLUEFOG_CUDA_INCLUDE BLUEFOG_CUDA_LIB BLUEFOG_MPICXX_SHOW
+        BLUEFOG_NCCL_HOME BLUEFOG_NCCL_INCLUDE BLUEFOG_NCCL_LIB BLUEFOG_NCCL_LINK
+        BLUEFOG_WITHOUT_PYTORCH BLUEFOG_WITHOUT_TENSORFLOW BLUEFOG_WITH_NCCL
+        BLUEFOG_WITH_TENSORFLOW""".split(),
+        _BUILD,
+    ),
 }
 
 

@@ -93,7 +93,8 @@ def init(
 ) -> None:
     """Make the default process group with backend "bluefog", unless it is there, and its topology.
 
-    Collective. May be called again, which sets the topology anew, and after `shutdown`.
+    Collective. May be called again, after `shutdown` or before: then it sets the topology anew,
+    unless there are windows.
 
     Args:
         topology_fn: the topology, or a function that makes it from the number of ranks; None is
@@ -105,8 +106,9 @@ def init(
         TypeError: the default process group has another backend.
         ValueError: on every rank: ranks give unlike topologies.
     """
-    with _agreed("init", None):
-        start.init(topology_fn, is_weighted, **options)
+    if not (dist.is_initialized() and _has_windows("init", None, asked=topology_fn is not None)):
+        with _agreed("init", None):
+            start.init(topology_fn, is_weighted, **options)
     timeline.start(rank())
     _old_variables.heed(rank())
 
@@ -123,12 +125,19 @@ def set_topology(
     Raises:
         ValueError: on every rank: ranks give unlike graphs. The topology stays as it was.
     """
-    if names := get_current_created_window_names(group):
-        _log.error("set_topology: free the windows first: %s", names)
+    if _has_windows("set_topology", group, asked=True):
         return False
     with _agreed("set_topology", group):
         topology_of_ranks.set_topology(topology, is_weighted, group)
     return True
+
+
+def _has_windows(op: str, group: dist.ProcessGroup | None, *, asked: bool) -> bool:
+    """Whether there are windows, for which the topology stays; told of where one was asked for."""
+    names = get_current_created_window_names(group)
+    if names and asked:
+        _log.error("%s: the topology stays; free the windows first: %s", op, names)
+    return bool(names)
 
 
 @contextlib.contextmanager

@@ -116,7 +116,10 @@ class BluefogOptimizer(DistributedOptimizer):
         Args:
             model: whose passes, as BlueFog's first versions asked; None, the optimizer's models'.
         """
-        self._spans = self._spans or Spans(self, self._models if model is None else [model])
+        if model is not None:
+            self.turn_off_timeline()
+            self._models = [model]
+        self._spans = self._spans or Spans(self, self._models)
         return timeline.current() is not None
 
     def turn_off_timeline(self, model: Module | None = None) -> bool:
