@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-fast test-all test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint tidy fmt clean
+.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,9 +49,15 @@ test-fast: dev ## Run the quick tests of every room: two minutes
 
 test-all: ## Run all tests, and again what also runs over MPI, gloo or a simulated accelerator
 	$(MAKE) test UNLESS=
-	BLUEFOG_ACCELERATOR=cpu:gloo $(BESIDE) -m gloo
-	BLUEFOG_TEST_DEVICE=simulated $(BESIDE) -m device
-	BLUEFOG_TRANSPORT=mpi $(BESIDE) -m mpi
+	$(MAKE) -j 3 --output-sync=target --keep-going gloo device mpi
+
+# Each process of pytest imports torch, and so does its fork server: a few with much to do cost less than three for each.
+gloo:
+	BLUEFOG_ACCELERATOR=cpu:gloo $(PYTEST) -m gloo
+device:
+	BLUEFOG_TEST_DEVICE=simulated $(PYTEST) -m device
+mpi:
+	BLUEFOG_TRANSPORT=mpi $(PYTEST) -n 2 --dist worksteal -m mpi
 
 PYTEST = pytest --durations=10
 # Most tests compute now and then, and wait: a few more of them than cores run side by side.
@@ -75,7 +81,7 @@ RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --
 suites: dev $(SUITES)/run.py ## Run torch's distributed tests on bluefog, and more, from SUITES (a folder beside the clone)
 	export TMPDIR=$$(mktemp -d) && trap 'rm -rf "$$TMPDIR"' EXIT && \
 	{ printf -- '--suite dist,ops,func,dtensor,fsdp,ddp,contract --world 4 --shard %s/3\n' 0 1 2 && \
-	printf -- '--suite dist --tests $(NOT_DDP) --world %s\n' 2 3; } | xargs -P 4 -L 1 $(RUN_SUITES)
+	printf -- '--suite dist --tests $(NOT_DDP) --world %s\n' 2 3; } | xargs -P 5 -L 1 $(RUN_SUITES)
 # The tests of DDP do the same in a world of any size, so the smaller worlds leave them out.
 NOT_DDP = ^dist[.]test_(?!ddp|Ddp|DistributedDataParallel|Distributed|DDP)
 

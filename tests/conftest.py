@@ -20,14 +20,15 @@ hypothesis.settings.load_profile("beside others")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers that run tests side by side have a folder each, and see their own leftovers alone.
+    """Processes that run tests side by side have a folder each, and see their own leftovers alone.
 
     Processes whose parents have ended become children of this one, and are seen with the others.
     """
     leftovers.adopt_orphans()
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix=f"{worker}-")
-        config.add_cleanup(lambda: shutil.rmtree(str(tempfile.tempdir)))
+    # What tests write into tmp_path stays, for whom wants to look at it.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="tests-")
+    config.add_cleanup(lambda: shutil.rmtree(str(tempfile.tempdir)))
 
 
 @pytest.hookimpl(hookwrapper=True)
