@@ -36,6 +36,11 @@ bool excludesMpiInterfaces() {
   return !read("OMPI_MCA_btl_tcp_if_exclude").value_or("").empty();
 }
 
+bool choosesUcx() {
+  const std::string pml = read("OMPI_MCA_pml").value_or("");
+  return pml.find("ucx") != std::string::npos && pml.front() != '^';
+}
+
 MpiPlace mpiPlace() {
   const auto world = read("PMIX_NAMESPACE");
   const auto rank = read("PMIX_RANK");

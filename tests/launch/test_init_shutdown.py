@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -89,3 +91,29 @@ def test_the_life_of_a_program() -> None:
                 assert error is None
             else:
                 harness.raised(error, "RuntimeError", text="bluefog_pg.init()")
+
+
+def first_bytes() -> dict[str, bytes]:
+    """The beginnings of libc's functions that map memory, which a hook would replace by a jump."""
+    libc = ctypes.CDLL(None)
+    return {
+        name: ctypes.string_at(ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0, 16)
+        for name in ("mmap", "munmap", "mremap", "madvise", "brk", "sbrk", "shmat", "shmdt")
+    }
+
+
+def by_mpi(rank: int, world: int) -> bool:
+    before = first_bytes()
+    inrank.init("mpi", rank, world)
+    dist.barrier()
+    libraries = Path("/proc/self/maps").read_text()
+    dist.destroy_process_group()
+    assert "UCX_MEM_MMAP_HOOK_MODE" not in os.environ
+    return "libmpi" in libraries and first_bytes() == before
+
+
+def test_mpi_leaves_libc_as_it_is() -> None:
+    """UCX, which the wheel's Open MPI loads, replaces these functions by default."""
+    with Ranks(2, env={"BLUEFOG_TRANSPORT": "mpi"}) as ranks:
+        ranks.start(by_mpi)
+        assert ranks.values() == {0: True, 1: True}

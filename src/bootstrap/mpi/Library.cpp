@@ -4,7 +4,23 @@
 
 namespace bluefog::mpi {
 
-Library::Library(const std::string& path) : library_(path, SharedLibrary::Symbols::kForAll) {
+void leaveMmapAlone(env::Variables& variables) {
+  if (!env::choosesUcx()) {
+    variables.setDefault("UCX_MEM_MMAP_HOOK_MODE", "none");
+  }
+}
+
+namespace {
+
+SharedLibrary load(const std::string& path) {
+  env::Variables variables;
+  leaveMmapAlone(variables);
+  return {path, SharedLibrary::Symbols::kForAll};
+}
+
+}  // namespace
+
+Library::Library(const std::string& path) : library_(load(path)) {
   library_.find("MPI_Init_thread", init_thread);
   library_.find("MPI_Initialized", initialized);
   library_.find("MPI_Get_library_version", get_library_version);

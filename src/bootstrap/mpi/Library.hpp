@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "core/Env.hpp"
 #include "core/SharedLibrary.hpp"
 
 namespace bluefog::mpi {
@@ -21,6 +22,10 @@ struct Status {
   int cancelled;
   size_t bytes;
 };
+
+// UCX patches the process's mmap, munmap and their like when it is loaded, with libmpi or as a
+// component of it. Only its registrations of memory with a network need that; TCP has none.
+void leaveMmapAlone(env::Variables& variables);
 
 // The functions of Open MPI that are called, whose binary interface 4.1 and 5 share. Loaded, not
 // linked: only a job that spans hosts needs them.

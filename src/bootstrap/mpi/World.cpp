@@ -55,6 +55,7 @@ void choose(env::Variables& variables, const Home& home,
   if (!home.prefix.empty()) {
     variables.setDefault("OPAL_PREFIX", home.prefix);
   }
+  leaveMmapAlone(variables);
   variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
   // What goes wrong in MPI_Init is an error here, not the end of the process.
   variables.setDefault("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return");
