@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "process_group/Call.hpp"
+#include "process_group/Overlap.hpp"
 
 namespace bluefog {
 
@@ -63,11 +63,9 @@ class ProcessGroupBluefog::Parcels {
     }
   }
   bool isOverwritten(const Parcel& parcel) const {
-    const std::less<> before;
-    return std::any_of(in_.begin(), in_.end(), [&](const Place& place) {
-      return before(parcel.data, place.data + place.bytes) &&
-             before(static_cast<const std::byte*>(place.data), parcel.data + parcel.bytes);
-    });
+    const Bytes sent{parcel.data, parcel.bytes};
+    return std::any_of(in_.begin(), in_.end(),
+                       [&](const Place& place) { return sent.overlap({place.data, place.bytes}); });
   }
 
   std::shared_ptr<Buffers> buffers_ = std::make_shared<Buffers>();

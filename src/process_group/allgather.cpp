@@ -2,15 +2,34 @@
 #include <numeric>
 
 #include "process_group/Call.hpp"
+#include "process_group/Overlap.hpp"
 
 namespace bluefog {
+namespace {
+
+// The input, or a copy where another rank's part could be written over it before it has been read.
+// It may lie where its own part goes to.
+Flat apart(const at::Tensor& input, size_t own, const std::vector<std::byte*>& parts,
+           const std::vector<size_t>& bytes) {
+  Flat flat = Flat::input(input);
+  const Bytes read{flat.readable(), input.nbytes()};
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const bool in_place = rank == own && read.begin == parts[rank];
+    if (!in_place && read.overlap({parts[rank], bytes[rank]})) {
+      return Flat::copy(input);
+    }
+  }
+  return flat;
+}
+
+}  // namespace
 
 ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& validate,
                                                              const at::Tensor& input,
                                                              const std::vector<at::Tensor>& list,
                                                              std::chrono::milliseconds timeout) {
   validate.listLength(list.size(), "the output list");
-  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {}});
+  auto buffers = std::make_shared<Buffers>();
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
   for (const at::Tensor& output : list) {
@@ -23,6 +42,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   }
   validate.elements(list[static_cast<size_t>(rank_)].numel(), input.numel(),
                     "the output for this rank's own input");
+  buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), data, bytes));
   Signature signature = signatureOf(OpKind::kAllGather, input);
   if (std::any_of(bytes.begin(), bytes.end(), [&](size_t size) { return size != bytes[0]; })) {
     // Every rank gives another size: what they must agree on is all of them.
@@ -43,18 +63,18 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
     std::chrono::milliseconds timeout) {
   validate.wholeAndPart(output, "the output", input, "the input");
   validate.contiguous(output, "the output");
-  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
-  const size_t bytes = input.nbytes();
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
+  const std::vector<size_t> bytes(static_cast<size_t>(size_), input.nbytes());
   std::vector<std::byte*> data;
-  for (int rank = 0; rank < size_; ++rank) {
-    data.push_back(buffers->outputs[0].data() + static_cast<size_t>(rank) * bytes);
+  for (size_t rank = 0; rank < bytes.size(); ++rank) {
+    data.push_back(buffers->outputs[0].data() + rank * input.nbytes());
   }
+  buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), data, bytes));
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
                                  deadline(timeout));
   op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
-                                           buffers->inputs[0].readable(), std::move(data),
-                                           std::vector<size_t>(static_cast<size_t>(size_), bytes)));
+                                           buffers->inputs[0].readable(), std::move(data), bytes));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output}};
 }
@@ -84,17 +104,20 @@ WorkPtr ProcessGroupBluefog::allgather_coalesced(std::vector<std::vector<at::Ten
   checkProcess("allgather_coalesced");
   const Validate validate(engine_->members(), "allgather_coalesced");
   validate.listLength(outputs.size(), "the list of output lists");
+  std::vector<std::vector<at::Tensor>> lists(inputs.size());
+  for (const std::vector<at::Tensor>& of_rank : outputs) {
+    validate.sameLength(of_rank.size(), "an output list", inputs.size(), "inputs");
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      lists[i].push_back(of_rank[i]);
+    }
+  }
   std::vector<Call> calls;
   std::vector<at::Tensor> all;
+  const std::vector<at::Tensor> kept = apartFromOthers(inputs, lists);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::vector<at::Tensor> list;
-    for (const std::vector<at::Tensor>& of_rank : outputs) {
-      validate.sameLength(of_rank.size(), "an output list", inputs.size(), "inputs");
-      list.push_back(of_rank[i]);
-    }
-    validate.tensor(inputs[i], "an input");
-    calls.push_back(allgatherCall(validate, inputs[i], list, opts.timeout));
-    all.insert(all.end(), list.begin(), list.end());
+    validate.tensor(kept[i], "an input");
+    calls.push_back(allgatherCall(validate, kept[i], lists[i], opts.timeout));
+    all.insert(all.end(), lists[i].begin(), lists[i].end());
   }
   return postAll(validate, std::move(calls),
                  {nullptr, c10d::OpType::ALLGATHER_COALESCED, "bluefog:all_gather", inputs, all},
@@ -108,8 +131,9 @@ WorkPtr ProcessGroupBluefog::allgather_into_tensor_coalesced(std::vector<at::Ten
   const Validate validate(engine_->members(), "allgather_into_tensor_coalesced");
   validate.sameLength(outputs.size(), "the output list", inputs.size(), "inputs");
   std::vector<Call> calls;
+  const std::vector<at::Tensor> kept = apartFromOthers(inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    calls.push_back(allgatherBaseCall(validate, inputs[i], outputs[i], opts.timeout));
+    calls.push_back(allgatherBaseCall(validate, kept[i], outputs[i], opts.timeout));
   }
   return postAll(validate, std::move(calls),
                  {nullptr, c10d::OpType::COALESCED, "bluefog:all_gather", inputs, outputs},

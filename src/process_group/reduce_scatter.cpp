@@ -1,8 +1,31 @@
 #include <numeric>
 
 #include "process_group/Call.hpp"
+#include "process_group/Overlap.hpp"
 
 namespace bluefog {
+namespace {
+
+// One rank's part of the input, or a copy where the output could be written over it before it has
+// been read. The output may lie where the rank's own part comes from.
+Flat apart(const at::Tensor& part, bool is_own, const Flat& output) {
+  Flat flat = Flat::input(part);
+  const Bytes read{flat.readable(), part.nbytes()};
+  const Bytes written{output.readable(), output.tensor().nbytes()};
+  const bool in_place = is_own && read.begin == written.begin;
+  return !in_place && read.overlap(written) ? Flat::copy(part) : flat;
+}
+
+// All ranks' parts, in one input.
+Flat apart(const at::Tensor& input, size_t own, const Flat& output) {
+  Flat flat = Flat::input(input);
+  const Bytes written{output.readable(), output.tensor().nbytes()};
+  const Bytes read{flat.readable(), input.nbytes()};
+  const bool in_place = read.begin + own * written.n == written.begin;
+  return !in_place && read.overlap(written) ? Flat::copy(input) : flat;
+}
+
+}  // namespace
 
 ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
     const Validate& validate, const at::Tensor& input, const at::Tensor& output,
@@ -10,7 +33,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
   validate.wholeAndPart(input, "the input", output, "the output");
   validate.contiguous(output, "the output");
   Signature signature = validate.reduction(OpKind::kReduceScatter, reduction, input);
-  auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(input)}, {Flat::output(output)}});
+  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
+  buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), buffers->outputs[0]));
   std::vector<const std::byte*> data;
   for (int rank = 0; rank < size_; ++rank) {
     data.push_back(buffers->inputs[0].readable() + static_cast<size_t>(rank) * output.nbytes());
@@ -53,8 +77,9 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
     counts.push_back(input.nbytes() / width(signature.dtype));
   }
   validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
-  for (const at::Tensor& input : list) {
-    buffers->inputs.push_back(Flat::input(input));
+  for (size_t rank = 0; rank < list.size(); ++rank) {
+    const bool is_own = rank == static_cast<size_t>(rank_);
+    buffers->inputs.push_back(apart(list[rank], is_own, buffers->outputs[0]));
     data.push_back(buffers->inputs.back().readable());
   }
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
@@ -86,9 +111,10 @@ WorkPtr ProcessGroupBluefog::reduce_scatter_tensor_coalesced(
   const Validate validate(engine_->members(), "reduce_scatter_tensor_coalesced");
   validate.sameLength(outputs.size(), "the output list", inputs.size(), "inputs");
   std::vector<Call> calls;
+  const std::vector<at::Tensor> kept = apartFromOthers(inputs, outputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     calls.push_back(
-        reduceScatterBaseCall(validate, inputs[i], outputs[i], opts.reduceOp, opts.timeout));
+        reduceScatterBaseCall(validate, kept[i], outputs[i], opts.reduceOp, opts.timeout));
   }
   return postAll(validate, std::move(calls),
                  {nullptr, c10d::OpType::COALESCED, "bluefog:reduce_scatter", inputs, outputs},
