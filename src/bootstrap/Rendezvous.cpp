@@ -78,7 +78,7 @@ Rendezvous::Rendezvous(Records& records, int rank, std::vector<int> global_ranks
       global_ranks_(std::move(global_ranks)),
       deadline_(deadline),
       interrupt_(std::move(interrupt)),
-      me_(describeThisRank(std::move(accelerator))),
+      me_(describeThisRank(std::move(accelerator), global_ranks_)),
       records_(global_ranks_.size()),
       links_(size()),
       next_probe_(Deadline::in(kProbeEvery)) {}
@@ -154,6 +154,7 @@ void Rendezvous::rejectTwin(const std::optional<std::string>& found) {
   if (is_stale) {
     return;  // of an attempt that failed
   }
+  checkMembers(rank_, twin);
   const auto describe = [](const RankRecord& record) {
     return "pid " + std::to_string(record.pid) + " on " + record.host;
   };
@@ -207,6 +208,26 @@ RankRecord Rendezvous::decode(int rank, const std::string& text) {
   }
 }
 
+void Rendezvous::checkMembers(int rank, const RankRecord& other) {
+  if (other.members == me_.members) {
+    return;
+  }
+  const auto listed = [](const std::vector<int>& ranks) {
+    std::string text;
+    for (const int each : ranks) {
+      text += (text.empty() ? "[" : ", ") + std::to_string(each);
+    }
+    return text + "]";
+  };
+  const auto place = static_cast<size_t>(rank);
+  const int who = place < other.members.size() ? other.members[place] : global(rank);
+  giveUp(Cause::kMismatch, {who},
+         "rank " + std::to_string(who) + " makes this group of ranks " + listed(other.members) +
+             ", rank " + std::to_string(global(rank_)) + " of ranks " + listed(me_.members) +
+             "; every rank must call new_group for each group, in the same order, also for those "
+             "that it is no member of (or each member alone, with use_local_synchronization=True)");
+}
+
 void Rendezvous::checkIsAlike(int rank) {
   const RankRecord& other = *records_[static_cast<size_t>(rank)];
   const std::string who = "rank " + std::to_string(global(rank));
@@ -216,6 +237,7 @@ void Rendezvous::checkIsAlike(int rank) {
            who + " (on " + other.host + ") runs bluefog_pg " + other.version + ", " + here +
                " (on " + me_.host + ") runs " + me_.version + "; install one version everywhere");
   }
+  checkMembers(rank, other);
   if (other.accelerator != me_.accelerator) {
     const auto named = [](const RankRecord& record) {
       return record.accelerator.empty() ? std::string("no accelerator") : record.accelerator;

@@ -67,6 +67,8 @@ class Rendezvous {
   std::optional<std::string> look(const std::string& topic, int rank);
   RankRecord decode(int rank, const std::string& text);
   void checkIsAlike(int rank);
+  // Gives up where that record of this group's rank is one of another group.
+  void checkMembers(int rank, const RankRecord& other);
   bool isMet(int rank) const;
   std::vector<int> unmet() const;
   Answer call(int rank);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 
@@ -61,6 +62,10 @@ std::string RankRecord::encode() const {
        << world_rank << '\n'
        << number << '\n'
        << accelerator << '\n';
+  for (const int member : members) {
+    text << member << ' ';
+  }
+  text << '\n';
   return text.str();
 }
 
@@ -70,9 +75,10 @@ RankRecord RankRecord::decode(const std::string& text) {
   std::string pid;
   std::string world_rank;
   std::string number;
+  std::string members;
   for (std::string* field :
        {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret,
-        &record.world, &world_rank, &number, &record.accelerator}) {
+        &record.world, &world_rank, &number, &record.accelerator, &members}) {
     if (!std::getline(lines, *field)) {
       throw std::runtime_error("not a record of this version");
     }
@@ -80,10 +86,12 @@ RankRecord RankRecord::decode(const std::string& text) {
   record.pid = static_cast<pid_t>(std::stol(pid));
   record.world_rank = std::stoi(world_rank);
   record.number = static_cast<uint32_t>(std::stoul(number));
+  std::istringstream list(members);
+  record.members.assign(std::istream_iterator<int>(list), {});
   return record;
 }
 
-RankRecord describeThisRank(std::string accelerator) {
+RankRecord describeThisRank(std::string accelerator, std::vector<int> members) {
   const env::MpiPlace mpi_place = mpi::World::place();
   const std::string own = env::isMpiForced() ? std::to_string(::getpid()) : "";
   return {.version = BLUEFOG_VERSION,
@@ -95,7 +103,8 @@ RankRecord describeThisRank(std::string accelerator) {
           .world = mpi_place.world,
           .world_rank = mpi_place.rank,
           .number = mpi::World::nextNumber(),
-          .accelerator = std::move(accelerator)};
+          .accelerator = std::move(accelerator),
+          .members = std::move(members)};
 }
 
 }  // namespace bluefog

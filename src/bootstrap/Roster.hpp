@@ -24,12 +24,14 @@ struct RankRecord {
   uint32_t number = 0;  // another one for each group that its process makes
   // "cuda:nccl": whose tensors its groups also take, and what carries them; empty: none.
   std::string accelerator;
+  // The group's global ranks, as this rank has them.
+  std::vector<int> members;
 
   std::string encode() const;
   static RankRecord decode(const std::string& text);
 };
 
 // This process, with fresh random socket address and secret.
-RankRecord describeThisRank(std::string accelerator = "");
+RankRecord describeThisRank(std::string accelerator = "", std::vector<int> members = {});
 
 }  // namespace bluefog

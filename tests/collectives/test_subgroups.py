@@ -32,6 +32,31 @@ def test_two_halves_side_by_side(pool: harness.Pool) -> None:
     assert pool.run(halves) == [[1, 3, 5, 6]] * 2 + [[5, 7, 9, 6]] * 2
 
 
+def of_own_pair(rank: int, world: int) -> list[Any]:
+    """Each rank makes its own pair alone, which torch's rule forbids: pairs have one name then."""
+    pair = [0, 1] if rank < 2 else [2, 3]
+    group: Any = None
+
+    def made() -> float:
+        nonlocal group
+        # Two that publish at one instant cannot both hear of it: one waits for the limit then.
+        group = dist.new_group(pair, timeout=timedelta(seconds=3))
+        return total(rank, group)
+
+    error = inrank.catch(made)
+    return [error, None if error else total(rank, group)]
+
+
+def test_pairs_of_one_name_are_refused_or_right() -> None:
+    """A pair that is ready before the other one begins is right."""
+    texts = []
+    for _ in range(5):
+        for rank, (error, value) in enumerate(harness.run_ranks(of_own_pair, 4)):
+            assert error is not None or value == (1.0 if rank < 2 else 5.0)
+            texts += [] if error is None else [error.text]
+    assert any("makes this group of ranks [2, 3], rank" in text for text in texts), texts
+
+
 def overlapping(rank: int, world: int) -> list[float]:
     groups = [dist.new_group([i, (i + 1) % world]) for i in range(world)]
     mine = [groups[rank], groups[(rank - 1) % world]]

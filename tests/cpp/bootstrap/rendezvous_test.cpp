@@ -143,7 +143,7 @@ TEST_F(RendezvousTest, RanksMeetAndShareMemory) {
 }
 
 TEST_F(RendezvousTest, TwoProcessesOfOneRankAreBothTold) {
-  RankRecord twin = describeThisRank();
+  RankRecord twin = describeThisRank("", globalRanks(2));
   twin.pid = ::getppid();
   board_.write(1, twin.encode());
   const Errors later = fail(2, 2, 10s);  // rank 1 finds the other one's record
@@ -159,7 +159,7 @@ TEST_F(RendezvousTest, OneWhoseRecordIsReplacedTellsAll) {
   std::atomic<bool> replaced{false};
   std::thread later([&] {
     std::this_thread::sleep_for(200ms);
-    RankRecord twin = describeThisRank();
+    RankRecord twin = describeThisRank("", globalRanks(3));
     twin.pid = ::getppid();
     board_.write(1, twin.encode());
     replaced = true;
@@ -174,7 +174,7 @@ TEST_F(RendezvousTest, OneWhoseRecordIsReplacedTellsAll) {
 }
 
 TEST_F(RendezvousTest, ARecordOfAnAttemptThatFailedIsReplaced) {
-  RankRecord stale = describeThisRank();
+  RankRecord stale = describeThisRank("", globalRanks(2));
   stale.pid = INT_MAX;
   board_.write(1, stale.encode());
   meetAndUse(board_, 2);
@@ -233,7 +233,7 @@ class ChangingRecords final : public MemoryRecords {
 
 Error meetOdd(Noticeboard& board, const std::function<void(RankRecord&)>& change) {
   ChangingRecords odd(board, 1, change);
-  odd.publish("roster", describeThisRank().encode());
+  odd.publish("roster", describeThisRank("", globalRanks(2)).encode());
   MemoryRecords records(board, 0);
   Rendezvous rendezvous(records, 0, globalRanks(2), Deadline::in(5s), nullptr);
   return failureOf([&] { rendezvous.meet(); });
@@ -298,6 +298,27 @@ TEST_F(RendezvousTest, RefusesAnotherVersion) {
   EXPECT_NE(std::string(error.what()).find(") runs bluefog_pg 99.9"), std::string::npos);
 }
 
+TEST_F(RendezvousTest, RefusesOtherMembers) {
+  const Error error = meetOdd(board_, [](RankRecord& record) { record.members = {20, 30}; });
+  EXPECT_EQ(error.cause(), Cause::kMismatch);
+  EXPECT_EQ(error.ranks(), Ranks{30});
+  EXPECT_NE(
+      std::string(error.what())
+          .find("rank 30 makes this group of ranks [20, 30], rank 0 of ranks [0, 10]; every rank "
+                "must call new_group for each group, in the same order"),
+      std::string::npos);
+}
+
+// Rank 0 of a group of others, which has taken this one's place in the store.
+TEST_F(RendezvousTest, TellsTwinsOfTwoGroupsOfTheirMembers) {
+  RankRecord twin = describeThisRank("", {20, 30});
+  twin.pid = ::getppid();
+  board_.write(1, twin.encode());
+  const Errors errors = fail(2, 2, 10s);
+  EXPECT_EQ(errors[1].cause(), Cause::kMismatch);
+  EXPECT_EQ(errors[1].ranks(), Ranks{30});
+}
+
 TEST_F(RendezvousTest, RefusesAnotherAccelerator) {
   const Error error = meetOdd(board_, [](RankRecord& record) { record.accelerator = "cuda:nccl"; });
   EXPECT_EQ(error.cause(), Cause::kMismatch);
@@ -341,7 +362,7 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
     }
     std::thread later([&] {
       std::this_thread::sleep_for(300ms);
-      odd.publish("roster", describeThisRank().encode());
+      odd.publish("roster", describeThisRank("", globalRanks(3)).encode());
       published = true;
     });
     errors.set(0, failureOf([&] { rendezvous.meet(); }));

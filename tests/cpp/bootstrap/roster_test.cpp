@@ -7,10 +7,11 @@ namespace bluefog::testing {
 namespace {
 
 TEST(RosterTest, RecordsSurviveTheStore) {
-  const RankRecord mine = describeThisRank();
+  const RankRecord mine = describeThisRank("", {3, 12});
   const RankRecord read = RankRecord::decode(mine.encode());
   EXPECT_EQ(read.encode(), mine.encode());
   EXPECT_EQ(read.pid, ::getpid());
+  EXPECT_EQ(read.members, (std::vector<int>{3, 12}));
   EXPECT_NE(describeThisRank().socket, mine.socket);
   EXPECT_NE(describeThisRank().secret, mine.secret);
 }
