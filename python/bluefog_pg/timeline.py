@@ -82,7 +82,11 @@ class _This:  # of this process
 def start(rank: int) -> None:
     """Decide, the first time, whether there is a timeline."""
     if (prefix := os.environ.get("BLUEFOG_TIMELINE")) and not _This.is_decided:
-        _This.timeline = Timeline(f"{prefix}{rank}.json")
+        try:
+            _This.timeline = Timeline(f"{prefix}{rank}.json")
+        except OSError as error:
+            text = "[bluefog] init: BLUEFOG_TIMELINE=%s: nothing is drawn: %s"
+            logging.getLogger("bluefog_pg").error(text, prefix, error)  # noqa: TRY400  # no trace
     _This.is_decided = True
 
 

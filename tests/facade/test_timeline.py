@@ -195,6 +195,22 @@ def test_one_command_merges_the_ranks(tmp_path: Path, start: str) -> None:
     assert "there is no file" in none.out
 
 
+def without_a_folder(rank: int, world: int) -> list[str]:
+    import bluefog_pg.torch as bf
+
+    with inrank.logged() as told:
+        bf.init()
+    assert bf.allreduce(torch.ones(1)).item() == 1.0
+    return told
+
+
+def test_a_folder_that_is_missing_is_told_of(tmp_path: Path) -> None:
+    prefix = f"{tmp_path}/none/trace"
+    for told in harness.run_ranks(without_a_folder, 2, env={"BLUEFOG_TIMELINE": prefix}):
+        assert len(told) == 1
+        assert f"BLUEFOG_TIMELINE={prefix}: nothing is drawn" in told[0]
+
+
 def test_without_a_timeline(caplog: pytest.LogCaptureFixture) -> None:
     import bluefog_pg.torch as bf
 
