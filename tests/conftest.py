@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Processes whose parents have ended become children of this one, and are seen with the others.
     """
     leftovers.adopt_orphans()
-    # What tests write into tmp_path stays, for whom wants to look at it.
+    # Files that a test writes into tmp_path stay after the run, so that you can look at them.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="tests-")
     config.add_cleanup(lambda: shutil.rmtree(str(tempfile.tempdir)))

@@ -1,4 +1,5 @@
 #include <numeric>
+#include <optional>
 
 #include "process_group/Call.hpp"
 #include "process_group/Overlap.hpp"
@@ -6,22 +7,13 @@
 namespace bluefog {
 namespace {
 
-// One rank's part of the input, or a copy where the output could be written over it before it has
-// been read. The output may lie where the rank's own part comes from.
-Flat apart(const at::Tensor& part, bool is_own, const Flat& output) {
-  Flat flat = Flat::input(part);
-  const Bytes read{flat.readable(), part.nbytes()};
-  const Bytes written{output.readable(), output.tensor().nbytes()};
-  const bool in_place = is_own && read.begin == written.begin;
-  return !in_place && read.overlap(written) ? Flat::copy(part) : flat;
-}
-
-// All ranks' parts, in one input.
-Flat apart(const at::Tensor& input, size_t own, const Flat& output) {
+// The input, or a copy where the output could be written over it before it has been read. The
+// output may lie where this rank's own part comes from: at that byte of the input, if it has it.
+Flat apart(const at::Tensor& input, std::optional<size_t> own_part, const Flat& output) {
   Flat flat = Flat::input(input);
-  const Bytes written{output.readable(), output.tensor().nbytes()};
   const Bytes read{flat.readable(), input.nbytes()};
-  const bool in_place = read.begin + own * written.n == written.begin;
+  const Bytes written{output.readable(), output.tensor().nbytes()};
+  const bool in_place = own_part && read.begin + *own_part == written.begin;
   return !in_place && read.overlap(written) ? Flat::copy(input) : flat;
 }
 
@@ -34,7 +26,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
   validate.contiguous(output, "the output");
   Signature signature = validate.reduction(OpKind::kReduceScatter, reduction, input);
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
-  buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), buffers->outputs[0]));
+  const size_t own_part = static_cast<size_t>(rank_) * output.nbytes();
+  buffers->inputs.push_back(apart(input, own_part, buffers->outputs[0]));
   std::vector<const std::byte*> data;
   for (int rank = 0; rank < size_; ++rank) {
     data.push_back(buffers->inputs[0].readable() + static_cast<size_t>(rank) * output.nbytes());
@@ -79,7 +72,8 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   validate.elements(output.numel(), list[static_cast<size_t>(rank_)].numel(), "the output");
   for (size_t rank = 0; rank < list.size(); ++rank) {
     const bool is_own = rank == static_cast<size_t>(rank_);
-    buffers->inputs.push_back(apart(list[rank], is_own, buffers->outputs[0]));
+    const auto own_part = is_own ? std::optional<size_t>(0) : std::nullopt;
+    buffers->inputs.push_back(apart(list[rank], own_part, buffers->outputs[0]));
     data.push_back(buffers->inputs.back().readable());
   }
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});

@@ -257,7 +257,7 @@ READS: dict[str, Call] = {
 
 
 def reads(rank: int, world: int) -> None:
-    """What each fetches, twice its neighbors' tensors."""
+    """Each form fetches twice its neighbors' tensors."""
     forms = Forms(rank)
     bf = forms.bf
     for form, call in READS.items():
@@ -302,7 +302,7 @@ def excluding(rank: int, world: int) -> None:
     bf.win_create(torch.ones(1), "w")
     held = functools.partial(bf.win_mutex, ranks=[0])
     own = functools.partial(bf.win_mutex, "w", for_self=True)
-    # What rank 0 holds, and what the others ask for.
+    # Rank 0 holds the first mutex of each pair; the others ask for the second one.
     forms: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "by position": (held, lambda: bf.win_mutex([0])),
         "by keyword": (held, lambda: bf.win_mutex(ranks=[0])),
