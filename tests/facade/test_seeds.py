@@ -17,6 +17,8 @@ ALL = ("average_consensus", "push_sum", "distributed_optimizer", "mutex", "neigh
 DRIVER = """
 import runpy, sys
 import bluefog.torch as bf
+# The ranks share a pipe. Each line is one write, also where PYTHONUNBUFFERED is set.
+sys.stdout.reconfigure(line_buffering=True, write_through=False)
 for path in sys.argv[1:]:
     print("program", path)
     runpy.run_path(path)
@@ -31,7 +33,7 @@ LAUNCHERS = {
 
 
 def said(out: str, what: str) -> dict[int, list[float]]:
-    """The numbers that each rank has printed after that; ranks' lines may run into each other."""
+    """The numbers that each rank has printed after that."""
     numbers = r"-?\d+\.?\d*(?:e-?\d+)?"
     told: dict[int, list[float]] = {}
     for rank, a, b in re.findall(rf"(\d): {what} (?:tensor\(\[*([^\]]*)|({numbers}))", out):

@@ -36,6 +36,7 @@ class Record(NamedTuple):
     world_rank: str
     number: str
     accelerator: str
+    members: str
 
 
 def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
