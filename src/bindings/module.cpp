@@ -17,6 +17,7 @@
 #include "bindings/Ungiled.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
+#include "bindings/WriteWatch.hpp"
 #include "bootstrap/mpi/World.hpp"
 #include "bootstrap/pmix/Client.hpp"
 #include "core/Deadline.hpp"
@@ -250,6 +251,7 @@ PYBIND11_MODULE(_C, module) {
   bluefog::addAverages(group, edges);
   bluefog::addComposed(module, kPython);
   bluefog::addMessageKernels(module);
+  bluefog::addWriteWatch(module);
   bluefog::addWindows(module);
 
   module.def(
