@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     SrcWeights = Mapping[int, float]
     DstWeights = Mapping[int, float] | Iterable[int]
     Tensors = torch.Tensor | Sequence[torch.Tensor]
+    Weighted = list[tuple[int, float]]
+    Divided = tuple[float, Weighted, Weighted, float]
 
 
 def averaging(
@@ -97,13 +99,15 @@ def between_machines(
     op = "hierarchical_neighbor_allreduce"
     require_alike(member, op)
     machines = member.machines
-    if len(machines.locals) == 1:
+    if len(machines.locals) == 1 and member.size > 1:
         raise ArgumentError(
             f"{member.who} {op}: machines of one rank have nothing to average inside; "
             "use neighbor_allreduce"
         )
     topology = member.machine_topology
     if self_weight is None and src_weights is None and dst_weights is None:
+        if topology is None and member.size == 1:
+            return member.backend.edges(1.0, [], [], 1.0)
         if topology is None:
             raise RuntimeError(
                 f"{member.who} {op}: no topology; call set_machine_topology first, or give weights"
@@ -144,7 +148,7 @@ def _weighted(
     weights = call.weights("src_weights", src_weights)
     if dst_weights is not None:
         to = sorted(call.destinations("dst_weights", dst_weights).items())
-        return call.member.backend.edges(own, sorted(weights.items()), to, 1.0)
+        return call.member.backend.edges(*_divided(own, sorted(weights.items()), to))
     call.require_neighbors(
         "src_weights",
         weights,
@@ -154,4 +158,15 @@ def _weighted(
     )
     sources = [(rank, weights.get(rank, 0.0)) for rank in near.sources]
     destinations = [(rank, 1.0) for rank in near.destinations]
-    return call.member.backend.edges(own, sources, destinations, 1.0)
+    return call.member.backend.edges(*_divided(own, sources, destinations))
+
+
+def _divided(own: float, sources: Weighted, destinations: Weighted) -> Divided:
+    """Take equal weights that sum to 1 for what they are, a sum that is divided by their number.
+
+    Three times the float32 next to 1/3 is more than 1, and averages would grow step by step.
+    """
+    count = len(sources) + 1
+    if own == 1 / count and all(weight == own for _, weight in sources):
+        return 1.0, [(rank, 1.0) for rank, _ in sources], destinations, float(count)
+    return own, sources, destinations, 1.0

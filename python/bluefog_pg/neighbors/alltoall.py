@@ -77,6 +77,8 @@ def neighbor_alltoall(
     if enable_topo_check and src_ranks is not None:
         _agreement.require(member, "neighbor_alltoall", edges)
     tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
+    if not isinstance(tensor, torch.Tensor) and not (tensor or edges.sources or edges.destinations):
+        tensor = torch.empty(0, 1)  # there is nobody who would have to know of what type
     like, parts = _parts(member, tensor, len(edges.destinations))
     if any_requires_grad((like, *parts)) and keeps_graph(async_op):
         return functional.parts_of(like, parts, edges, tag, member)
