@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed import distributed_c10d
 
+from bluefog_pg._errors import NotRunning
 from bluefog_pg._groups import backend_of, resolve, who
 from bluefog_pg._machines import Machines
 
@@ -54,8 +55,15 @@ class Member:
     @property
     def group(self) -> dist.ProcessGroup:
         group = self._group()
-        assert group is not None, "a member outlives its group"  # noqa: S101
+        if group is None:
+            raise NotRunning(f"{self.who}: the process group has been destroyed; make a new one")
         return group
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program has destroyed the group."""
+        group = self._group()
+        return group is None or group not in _world.pg_map
 
     @property
     def place(self) -> Place:

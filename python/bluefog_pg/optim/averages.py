@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from bluefog_pg import collectives, neighbors
-from bluefog_pg.optim.communication import Communication, Finish
+from bluefog_pg.optim.communication import Communication, Finish, FinishMove
 from bluefog_pg.optim.routes import Route, settled
 
 if TYPE_CHECKING:
@@ -64,6 +66,31 @@ class NeighborAverage(Communication):
     def begin(self, flat: Tensor) -> Finish:
         work = begin_average(flat, self._route, self._member.group, self._knobs.enable_topo_check)
         return ending(work, flat)
+
+    def begin_move(self, flat: Tensor) -> FinishMove:
+        if isinstance(self._route.dst_weights, Mapping):
+            return super().begin_move(flat)
+        (own, weights), destinations = settled(self._route, self._member)
+        rest = own + sum(weights.values()) - 1  # 0, but for rounding, where it is an average
+        work = neighbors.neighbor_allgather(
+            flat,
+            src_ranks=list(weights),
+            dst_ranks=destinations,
+            enable_topo_check=self._knobs.enable_topo_check,
+            group=self._member.group,
+            async_op=True,
+        )
+
+        def finish_move() -> Tensor:
+            work.wait()
+            mine = flat.to(torch.promote_types(flat.dtype, torch.float64))
+            move = mine * rest if abs(rest) > 1e-6 else torch.zeros_like(mine)
+            theirs = work.result()[0].view(-1, flat.numel())
+            for other, weight in zip(theirs, weights.values(), strict=True):
+                move.add_(other - mine, alpha=weight)
+            return move
+
+        return finish_move
 
 
 class MachineAverage(Communication):

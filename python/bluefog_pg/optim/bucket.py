@@ -19,8 +19,19 @@ class Bucket:
         """Of one type, on one device."""
         self.params = tuple(params)
         self.flat = params[0].new_empty(sum(param.numel() for param in params)).detach()
-        self._places = views_of(self.flat, self.params)
+        # Each parameter keeps its layout of now, which is dense, if not contiguous.
+        self._strides = [torch.empty_like(param, device="meta").stride() for param in params]
+        self._shapes = [param.shape for param in params]
+        self._places = self.views(self.flat)
         self.gather()
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return each parameter's part of a tensor that has as many elements, or more."""
+        views, begin = [], flat.storage_offset()
+        for shape, strides in zip(self._shapes, self._strides, strict=True):
+            views.append(flat.as_strided(shape, strides, begin))
+            begin += shape.numel()
+        return views
 
     def gather(self) -> None:
         """Bring in those that have got other memory since: `model.to()`, `param.data = ...`."""
@@ -35,6 +46,11 @@ class Bucket:
                     place.copy_(param)
                 param.data = place
 
+    def scatter(self) -> None:
+        """Give each parameter memory of its own."""
+        for param in self.params:
+            param.data = param.data.clone()
+
 
 def parted(params: Iterable[Parameter], limit: float = LIMIT) -> list[list[Parameter]]:
     """Those of each bucket: the last parameters, whose gradients come first, in the first."""
@@ -47,14 +63,13 @@ def parted(params: Iterable[Parameter], limit: float = LIMIT) -> list[list[Param
     return [part for _, alike in groupby(backwards, kind) for part in _cut(alike, limit)]
 
 
-def views_of(flat: Tensor, params: Sequence[Parameter]) -> list[Tensor]:
-    """Of a tensor with as many elements: each parameter's part, laid out as that is."""
-    views, begin = [], flat.storage_offset()
-    for param in params:
-        strides = torch.empty_like(param, device="meta").stride()
-        views.append(flat.as_strided(param.shape, strides, begin))
-        begin += param.numel()
-    return views
+def parts_of(buckets: Sequence[Bucket], flats: Sequence[Tensor]) -> dict[Parameter, Tensor]:
+    """Return each parameter's part of tensors that have the buckets' shapes."""
+    return {
+        param: part
+        for bucket, flat in zip(buckets, flats, strict=True)
+        for param, part in zip(bucket.params, bucket.views(flat), strict=True)
+    }
 
 
 def _cut(params: Iterable[Parameter], limit: float) -> Iterable[list[Parameter]]:

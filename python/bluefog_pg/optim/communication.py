@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 # Waits for the average, and puts it where the tensor was.
 Finish = Callable[[], None]
+# Waits for the average, and returns how far it is from the tensor, in a new one.
+FinishMove = Callable[[], "Tensor"]
 
 
 class Communication:
@@ -26,9 +30,27 @@ class Communication:
     def advance(self) -> None:
         """The next exchange begins: all its tensors go to the same ranks."""
 
+    def repeat(self) -> None:
+        """The last exchange is made again, with the same ranks."""
+
     def begin(self, flat: Tensor) -> Finish:  # noqa: ARG002
         """Start with what a bucket holds now, or what has its shape. Until the end that stays."""
         return _nothing
+
+    def begin_move(self, flat: Tensor) -> FinishMove:
+        """Start with what the tensor holds; the end says how far the average is from it.
+
+        The moves of all ranks sum to 0 up to errors that do not grow with the parameters. Here the
+        average is of float64; where its terms come one by one, their differences are enough.
+        """
+        average = flat.to(torch.promote_types(flat.dtype, torch.float64), copy=True)
+        finish = self.begin(average)
+
+        def finish_move() -> Tensor:
+            finish()
+            return average.sub_(flat)
+
+        return finish_move
 
     def close(self) -> None:
         """There are no buckets any more. All ranks do."""

@@ -60,6 +60,9 @@ class CompressedAverage(Communication):
         self._route, self._place = self._knobs.route(), 0
         self._check(self._route)
 
+    def repeat(self) -> None:
+        self._place = 0
+
     def begin(self, flat: Tensor) -> Finish:
         (_, weights), destinations = settled(self._route, self._member)
         place, self._place = self._place, self._place + 1

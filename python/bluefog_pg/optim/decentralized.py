@@ -44,10 +44,13 @@ class _CombineAhead(AdaptWithCombine):
             self._begin()
 
     def step(self, update: Update) -> None:
-        self.begin()
+        if self._exchange is None:
+            self._begin()
+        else:
+            self._follow_writes()
         self.synchronize()
         update()
-        self.begin()
+        self._begin()
 
 
 class DecentralizedDataParallel(Module):

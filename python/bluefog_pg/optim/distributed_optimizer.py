@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.site import Tally
 
 
+INSIDE = "Where it wraps another optimizer, make that one distributed first, and then wrap it"
+
+
 class DistributedOptimizer(Optimizer):
     """Makes an optimizer decentralized, in place: what it optimizes is averaged with other ranks'.
 
@@ -41,8 +44,8 @@ class DistributedOptimizer(Optimizer):
         optimizer: any of torch's; with order="awc" one that evaluates its closure once.
         model: whose parameters it optimizes, or a list of models, of which the first one's passes
             count; of an empty list steps count, and averages begin in them. The parameters move
-            into buckets, which travel as one; those that require no gradient stay where they are,
-            and are averaged with nobody.
+            into buckets, which travel as one. Those that are frozen now are averaged with nobody
+            until they are thawed.
         communication: "neighbor_allreduce" over `topology`; "hierarchical_neighbor_allreduce" over
             the topology of machines (`set_machine_topology`); "allreduce" of parameters;
             "gradient_allreduce", as DistributedDataParallel; "win_put" and "win_get", in which no
@@ -81,6 +84,8 @@ class DistributedOptimizer(Optimizer):
     _plain: type[Optimizer]
     _training: Training
     _is_skipping: bool
+    _is_in_own_step: bool
+    _patched_step: Callable[..., Any] | None = None
 
     def __new__(
         cls,
@@ -99,9 +104,16 @@ class DistributedOptimizer(Optimizer):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
                 "[bluefog] DistributedOptimizer: optimizer must be a torch.optim.Optimizer, not "
-                f"{type(optimizer).__name__}"
+                f"{type(optimizer).__name__}. {INSIDE}"
+            )
+        if not hasattr(optimizer, "_optimizer_state_dict_post_hooks"):
+            raise TypeError(
+                f"[bluefog] DistributedOptimizer: {type(optimizer).__name__} has not called "
+                f"torch.optim.Optimizer.__init__. {INSIDE}"
             )
         if isinstance(optimizer, DistributedOptimizer):
+            if optimizer._training.is_orphan:
+                optimizer._training.retire()
             if not optimizer.is_closed:
                 raise TypeError(
                     "[bluefog] DistributedOptimizer: the optimizer is distributed already; "
@@ -116,8 +128,8 @@ class DistributedOptimizer(Optimizer):
             Plan(communication, order, every, compression, topology, window_prefix, bucket_bytes),
             lambda: self._own_step(None),
         )
-        self._is_skipping = False
-        _keep_tracking(optimizer)
+        self._is_skipping = self._is_in_own_step = False
+        _take_patch(self)
         optimizer.__class__ = _class_of_both(cls, type(optimizer))  # nothing fails any more
         return self
 
@@ -127,12 +139,14 @@ class DistributedOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's own step, and around it what the order and the communication say."""
+        if self._is_in_own_step:  # what the program has put in place of step() calls it
+            return self._plainly(closure)
         results = []
-        if closure is not None and self._training.takes_closure_before:
+        if closure is not None and not self._training.hands_closures_on():
             with torch.enable_grad():
                 results.append(closure())
             closure = None
-        order = self._training.order
+        training, order = self._training, self._training.order
 
         with _scaler_aside(self, order.has_updated) as is_infinite:
 
@@ -142,16 +156,16 @@ class DistributedOptimizer(Optimizer):
 
             if self._is_skipping:
                 is_done = order.has_updated  # in backward()
-                order.synchronize()
+                training.synchronize()
                 if not is_done:
                     update()
             else:
-                self._training.step(update)
+                training.step(update, differentiates=closure is not None)
         return next((result for result in results if result is not None), None)
 
     def synchronize(self) -> None:
         """Wait for what is under way: with order="awc" the parameters are averages then."""
-        self._training.order.synchronize()
+        self._training.synchronize()
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -198,6 +212,15 @@ class DistributedOptimizer(Optimizer):
         self._training.communication = name
 
     def _own_step(self, closure: Callable[[], Any] | None) -> Any:
+        if self._patched_step is None:
+            return self._plainly(closure)
+        self._is_in_own_step = True
+        try:
+            return self._patched_step(closure) if closure else self._patched_step()
+        finally:
+            self._is_in_own_step = False
+
+    def _plainly(self, closure: Callable[[], Any] | None) -> Any:
         step = self._plain.step
         return step(self, closure) if closure else step(self)
 
@@ -219,19 +242,25 @@ def _class_of_both(cls: type, plain: type) -> type:
     return _classes.setdefault((cls, plain), type(plain.__name__, (cls, plain), own))
 
 
-def _keep_tracking(optimizer: Optimizer) -> None:
-    """A scheduler made before watches the optimizer's step by an attribute: put it around ours."""
-    watched = vars(optimizer).pop("step", None)
-    if watched is None:
+def _take_patch(optimizer: DistributedOptimizer) -> None:
+    """Keep what a program or a scheduler has put in place of step(): it runs around the own step.
+
+    A scheduler looks for its mark on the attribute, which so stays one.
+    """
+    patched = vars(optimizer).pop("step", None)
+    if patched is None:
         return
+    if not hasattr(patched, "is_of_bluefog"):
+        optimizer._patched_step = patched
     reference = weakref.ref(optimizer)
 
-    @functools.wraps(watched)
+    @functools.wraps(patched)
     def step(*args: Any, **kwargs: Any) -> Any:
         watched: Any = reference()
         watched._opt_called = True
         return type(watched).step(watched, *args, **kwargs)
 
+    step.is_of_bluefog = True  # type: ignore[attr-defined]
     vars(optimizer)["step"] = step
 
 

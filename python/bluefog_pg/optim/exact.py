@@ -11,6 +11,7 @@ import torch
 
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
 from bluefog_pg.optim.order import AVERAGES, AdaptWithCombine, Order, Update
+from bluefog_pg.optim.site import wider
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,22 +31,23 @@ class ExactDiffusion(Order):
 
     def open(self, site: Site) -> None:
         super().open(site)
-        self._corrections = site.zeros()
+        self._corrections = site.zeros(torch.float64)
 
-    def memory(self) -> dict[str, list[Tensor]]:
+    def flats(self) -> dict[str, list[Tensor]]:
         return {"correction": self._corrections}
 
     def step(self, update: Update) -> None:
         update()
         flats = self.site.parameters()
-        psis = [flat.clone() for flat in flats]
-        for flat, correction in zip(flats, self._corrections, strict=True):
-            flat.add_(correction)
-            correction.copy_(flat)
-        self.site.exchange(flats).finish()
-        for flat, correction, psi in zip(flats, self._corrections, psis, strict=True):
-            flat.add_(correction).mul_(0.5)
-            torch.sub(flat, psi, out=correction)
+        corrected = [
+            (flat + correction).to(wider(flat, torch.float32))
+            for flat, correction in zip(flats, self._corrections, strict=True)
+        ]
+        # Rounding errors of a move are as small as the move. In w - psi they would be as large as
+        # those of the parameters, and add up in the corrections.
+        moves = self.site.moves(corrected)
+        for flat, correction, move in zip(flats, self._corrections, moves, strict=True):
+            flat.add_(correction.add_(move, alpha=0.5))
 
 
 class Tracker:
@@ -53,20 +55,20 @@ class Tracker:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.flats: list[Tensor] = site.zeros()
+        self.estimates: list[Tensor] = site.zeros(torch.float32)
         self._gradients = site.zeros()
 
-    def memory(self) -> dict[str, list[Tensor]]:
-        """As of an order."""
-        return {"tracker": self.flats, "gradient": self._gradients}
+    def flats(self) -> dict[str, list[Tensor]]:
+        """Return what an order's `flats` returns."""
+        return {"tracker": self.estimates, "gradient": self._gradients}
 
     def track(self) -> None:
-        """Add the change to `flats`, which others have averaged, and have them for gradients."""
+        """Add the gradients' changes to the averaged estimates, which replace the gradients."""
         for number, bucket in enumerate(self._site.buckets):
             gradient = flat_gradient(bucket)
-            self.flats[number].add_(gradient).sub_(self._gradients[number])
+            self.estimates[number].add_(gradient).sub_(self._gradients[number])
             self._gradients[number].copy_(gradient)
-            set_gradient(bucket, self.flats[number])
+            set_gradient(bucket, self.estimates[number])
 
 
 class GradientTracking(AdaptWithCombine):
@@ -80,6 +82,7 @@ class GradientTracking(AdaptWithCombine):
     exchanges_at_each_pass = True
     is_for_sgd = True
     reads_gradients = True
+    takes_closures = False
     needs = "doubly stochastic"
 
     def open(self, site: Site) -> None:
@@ -93,8 +96,8 @@ class GradientTracking(AdaptWithCombine):
 
         super().step(tracked)
 
-    def memory(self) -> dict[str, list[Tensor]]:
-        return self._tracker.memory()
+    def flats(self) -> dict[str, list[Tensor]]:
+        return self._tracker.flats()
 
     def _exchanged(self) -> list[list[Tensor]]:
-        return [*super()._exchanged(), self._tracker.flats]
+        return [*super()._exchanged(), self._tracker.estimates]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from bluefog_pg import collectives
-from bluefog_pg.optim.bucket import views_of
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.site import Exchange
@@ -36,6 +35,11 @@ class GradientAverage(Order):
         self._backwards = 0
         self._has_warned = False
         self._is_kept = True  # what the exchange under way gives
+
+    def reopen(self, site: Site) -> None:
+        backwards = self._backwards
+        super().reopen(site)
+        self._backwards = backwards
 
     def forward(self) -> None:
         self._forget_what_failed()
@@ -65,6 +69,11 @@ class GradientAverage(Order):
             )
         update()
 
+    def synchronize(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.finish()  # which leaves the parameters as they are
+
     def _forget_what_failed(self) -> None:
         """The mean of a pass that did not end is no gradient of the next one."""
         self._ready.restart()
@@ -84,7 +93,7 @@ class GradientAverage(Order):
                 return
             mean = work.result()[0]
             used = mean[-len(bucket.params) :].tolist()
-            views = views_of(mean, bucket.params)
+            views = bucket.views(mean)
             for param, view, users in zip(bucket.params, views, used, strict=True):
                 param.grad = view if users else None
 
@@ -98,7 +107,7 @@ def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
         ValueError: one is sparse.
     """
     flat = torch.zeros_like(bucket.flat) if flat is None else flat
-    for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+    for param, view in zip(bucket.params, bucket.views(flat), strict=True):
         if param.grad is None:
             continue
         if param.grad.layout != torch.strided:
@@ -112,10 +121,12 @@ def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
 
 
 def set_gradient(bucket: Bucket, flat: Tensor) -> None:
-    """Have these gradients in place of the parameters' own."""
-    for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+    """Replace the gradients of the parameters, but for those that are frozen."""
+    for param, view in zip(bucket.params, bucket.views(flat), strict=True):
+        if not param.requires_grad:
+            continue
         if param.grad is None:
-            param.grad = view.clone()
+            param.grad = view.to(param.dtype, copy=True)
         else:
             param.grad.copy_(view)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import Parameter
 
-from bluefog_pg.optim.order import Order, Update, copy_alike
+from bluefog_pg.optim.bucket import parts_of
+from bluefog_pg.optim.order import Order, Update, copy_alike, copy_parts
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from bluefog_pg.optim.site import Site
@@ -44,6 +47,29 @@ class LocalSteps(Order):
         self._has_anchors = False
         self._are_alike = False  # the anchors, on all ranks
 
+    def reopen(self, site: Site) -> None:
+        steps, has_anchors = self._steps, self._has_anchors
+        before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
+        counts = self._counts()
+        self.open(site)
+        self._steps, self._has_anchors = steps, has_anchors
+        elementwise = [name for name in before if name != "anchors"]
+        before["anchors"] = {p: p for b in site.buckets for p in b.params} | before["anchors"]
+        for bucket, anchor in zip(site.buckets, self._anchors, strict=True):
+            kept = [counts[param] for param in bucket.params if param in counts]
+            if counts:  # of an anchor of new parameters alone, as of any other
+                zeros = {name: torch.zeros_like(anchor.data) for name in elementwise}
+                own = copy.deepcopy((kept or list(counts.values()))[0])
+                self._outer.state[anchor].update(zeros | own)
+        for name, flats in self.flats().items():
+            copy_parts(parts_of(site.buckets, flats), before[name])
+
+    def flats(self) -> dict[str, list[Tensor]]:
+        states = [self._outer.state.get(anchor, {}) for anchor in self._anchors]
+        return {"anchors": [anchor.data for anchor in self._anchors]} | {
+            name: [state[name] for state in states] for name in _names(states, self._anchors)
+        }
+
     def memory(self) -> dict[str, Any]:
         return {
             "anchors": [anchor.data for anchor in self._anchors],
@@ -51,30 +77,61 @@ class LocalSteps(Order):
             "steps": self._steps if self._has_anchors else None,
         }
 
+    def _counts(self) -> dict[Parameter, dict[str, Any]]:
+        """Return what the outer optimizer keeps of a whole anchor, such as its steps."""
+        flats = self.flats()
+        counts = {}
+        for bucket, anchor in zip(self.site.buckets, self._anchors, strict=True):
+            state = self._outer.state.get(anchor, {})
+            kept = {name: value for name, value in state.items() if name not in flats}
+            counts.update(dict.fromkeys(bucket.params, kept) if state else {})
+        return counts
+
     def recall(self, memory: Mapping[str, Any]) -> None:
         for anchor, saved in zip(self._anchors, memory["anchors"], strict=True):
             copy_alike(anchor.data, saved)
         self._outer.load_state_dict(memory["outer"])
         self._steps, self._has_anchors = memory["steps"] or 0, memory["steps"] is not None
+        self._are_alike = False  # each rank has loaded its own
 
     def leave(self) -> None:
         super().leave()
         self._has_anchors = False  # they would pull back to what was before
+        self._are_alike = False  # the program may load other parameters on each rank
 
-    def step(self, update: Update) -> None:
+    def prepare(self) -> None:
         if not self._has_anchors:  # what ranks begin with may have been sent around until now
             self._has_anchors = True
             for anchor, flat in zip(self._anchors, self.site.parameters(), strict=True):
                 anchor.data.copy_(flat)
+
+    def step(self, update: Update) -> None:
         update()
         self._steps += 1
         if self._steps % self.site.every:
             return
         flats, anchors = self.site.parameters(), [anchor.data for anchor in self._anchors]
         self.site.exchange(flats, *([] if self._are_alike else [anchors])).finish()
-        self._are_alike = self.site.communication.makes_alike
-        for flat, anchor in zip(flats, self._anchors, strict=True):
-            anchor.grad = anchor.data - flat
+        is_any_frozen = any(not p.requires_grad for b in self.site.buckets for p in b.params)
+        self._are_alike = self.site.communication.makes_alike and not is_any_frozen
+        moves = [anchor.data - flat for flat, anchor in zip(flats, self._anchors, strict=True)]
+        for param, move in parts_of(self.site.buckets, moves).items():
+            if not param.requires_grad:
+                move.zero_()  # of which the outer optimizer is to remember nothing
+        for anchor, move in zip(self._anchors, moves, strict=True):
+            anchor.grad = move
         self._outer.step()
         for flat, anchor in zip(flats, self._anchors, strict=True):
             flat.copy_(anchor)
+
+
+def _names(states: Sequence[Mapping[str, Any]], anchors: Sequence[Parameter]) -> list[str]:
+    """Return the names of what an optimizer keeps of each element of all its parameters."""
+    return [
+        name
+        for name in (states[0] if states else {})
+        if all(
+            isinstance(state.get(name), torch.Tensor) and state[name].shape == anchor.shape
+            for state, anchor in zip(states, anchors, strict=True)
+        )
+    ]

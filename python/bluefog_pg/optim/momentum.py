@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from bluefog_pg.optim.bucket import views_of
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
 from bluefog_pg.optim.order import CountsPasses, Order, Update
 
@@ -24,6 +23,7 @@ class QuasiGlobalMomentum(CountsPasses):
 
     is_for_sgd = True
     reads_gradients = True
+    takes_closures = False
 
     def __init__(self, momentum: float = 0.9) -> None:
         self._momentum = momentum
@@ -38,7 +38,7 @@ class QuasiGlobalMomentum(CountsPasses):
             )
         self._moves = site.zeros()
 
-    def memory(self) -> dict[str, list[Tensor]]:
+    def flats(self) -> dict[str, list[Tensor]]:
         return {"momentum": self._moves}
 
     def step(self, update: Update) -> None:
@@ -65,6 +65,7 @@ class DecentLaM(Order):
     exchanges_at_each_pass = True
     is_for_sgd = True
     reads_gradients = True
+    takes_closures = False
     needs = "symmetric"
 
     def step(self, update: Update) -> None:
@@ -85,7 +86,7 @@ def _rates(site: Site) -> list[Tensor]:
     rate_of = {param: group["lr"] for group in groups for param in group["params"]}
     rates = site.zeros()
     for bucket, flat in zip(site.buckets, rates, strict=True):
-        for param, view in zip(bucket.params, views_of(flat, bucket.params), strict=True):
+        for param, view in zip(bucket.params, bucket.views(flat), strict=True):
             view.fill_(rate_of[param])
     return rates
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from bluefog_pg._loader import load
+from bluefog_pg.optim.bucket import parts_of
 from bluefog_pg.optim.ready import Ready
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Order:
     reads_gradients = False  # and forms others of them
     watches_backward = False  # whether `gradient` and `backward` are to be called
     has_updated = False  # in a backward pass, before step()
+    takes_closures = True  # its update may be handed the program's closure, and differentiate
+    update_differentiates = False  # in this step
     site: Site
     _exchange: Exchange | None = None  # under way
 
@@ -56,16 +60,34 @@ class Order:
             for bucket in self.site.buckets:  # gradients at what was before would be wrong
                 torch.autograd.graph.increment_version(bucket.params)
 
+    def abandon(self) -> None:
+        """The buckets get other parameters: an average that can be made again is dropped."""
+        self.synchronize()
+
     def leave(self) -> None:
         """The program is about to replace the parameters: what is under way ends before."""
         self.synchronize()
 
-    def memory(self) -> dict[str, Any]:
-        """What it has to know when training is resumed: by name, tensors, of which each is its own.
+    def reopen(self, site: Site) -> None:
+        """Work on other buckets from now on, most of whose parameters are the same.
+
+        What is remembered of a parameter goes with it. New ones begin with zeros.
+        """
+        before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
+        self.open(site)
+        for name, flats in self.flats().items():
+            copy_parts(parts_of(site.buckets, flats), before.get(name, {}))
+
+    def flats(self) -> dict[str, list[Tensor]]:
+        """Return what it remembers of each parameter: by name, tensors of the buckets' shapes.
 
         The tensors are those that it works with.
         """
         return {}
+
+    def memory(self) -> dict[str, Any]:
+        """Return all that it has to know when training is resumed, by name."""
+        return dict(self.flats())
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         """Go on from what `memory` gave.
@@ -81,6 +103,9 @@ class Order:
         """The buckets are these no more. All ranks do."""
         self.synchronize()
 
+    def prepare(self) -> None:
+        """A step begins: what is to be remembered of parameters as they are is remembered now."""
+
     def step(self, update: Update) -> None:
         """`update` is the optimizer's own step."""
         update()
@@ -93,6 +118,11 @@ class CountsPasses(Order):
         super().open(site)
         self.watches_backward = site.every > 1
         self._backwards = 0
+
+    def reopen(self, site: Site) -> None:
+        backwards = self._backwards
+        super().reopen(site)
+        self._backwards = backwards
 
     def backward(self) -> None:
         self._backwards += 1
@@ -108,7 +138,8 @@ class CountsPasses(Order):
 class AdaptWithCombine(CountsPasses):
     """w <- average(w) - the update at w. The average is formed while gradients are.
 
-    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017).
+    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017). Where the program writes to
+    parameters meanwhile, the average is dropped, and step() forms one of what they hold then.
     """
 
     communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
@@ -116,31 +147,100 @@ class AdaptWithCombine(CountsPasses):
     def open(self, site: Site) -> None:
         super().open(site)
         self._has_heard = False
+        self._is_stepping = False
+        self._is_rewritten = False
+        self._params = [param for bucket in site.buckets for param in bucket.params]
 
     def forward(self) -> None:
         self._has_heard = True
-        self._begin_if_due(self._backwards + 1)
+        if self._is_stepping:  # the optimizer has called the closure
+            return
+        if self._exchange is not None:
+            self._look_for_writes()
+        elif self.site.every == 1:
+            self._begin()
+
+    def gradient(self, param: Parameter) -> None:  # noqa: ARG002
+        if self._exchange is None and self._backwards + 1 >= self.site.every:
+            self._begin()
 
     def step(self, update: Update) -> None:
-        if not self._has_heard:
-            self.site.warn_of_no_forward()
-            self._begin_if_due(max(1, self._backwards))
+        if self._exchange is None:
+            self._begin_late()
+        else:
+            self._follow_writes()
         self._has_heard = False
-        self.synchronize()
-        update()
+        if self.update_differentiates:
+            self._update_apart(update)
+        else:
+            self.synchronize()
+            update()
 
     def synchronize(self) -> None:
         if self._exchange is not None:
             self._backwards = 0
         super().synchronize()
 
-    def _begin_if_due(self, passes: int) -> None:
-        """Unless gradients may still be formed at these parameters, by one more pass of a step."""
-        if self._exchange is None and passes >= self.site.every:
+    def _begin_late(self) -> None:
+        if self._has_heard and self.site.every == 1:
+            return  # synchronize() has ended the average
+        if not self._has_heard and not self.update_differentiates:
+            self.site.warn_of_no_forward()
+        if max(1, self._backwards) >= self.site.every:
             self._begin()
 
+    @torch.no_grad()
     def _begin(self) -> None:
         self._exchange = self.site.exchange(*self._exchanged())
+        self._watch = load().WriteWatch(self._params)
+
+    def _look_for_writes(self) -> None:
+        """Raise RuntimeError where only this rank may know that the average is of other values."""
+        self._is_rewritten = self._is_rewritten or self._watch.leaves_a_trace()
+        if self._is_rewritten:
+            return
+        changed = self._watch.changed()
+        if changed is not None:
+            param = self._params[changed]
+            raise RuntimeError(
+                f"{self.site.member.who} DistributedOptimizer: between the forward pass and step() "
+                f"the program has written to {self.site.name_of(param)} by way of .data, while its "
+                'average was under way. Use order="atc", which averages in step(); or write to the '
+                "parameter itself, under torch.no_grad()"
+            )
+
+    def _follow_writes(self) -> None:
+        """Average what the parameters hold now, where that is not what was begun with."""
+        self._look_for_writes()
+        if self._is_rewritten:
+            self.abandon()
+            self._exchange = self.site.exchange(*self._exchanged(), is_another=False)
+
+    @torch.no_grad()
+    def abandon(self) -> None:
+        if self._exchange is not None:
+            flats = [flat for each in self._exchanged() for flat in each]
+            kept = [flat.clone() for flat in flats]
+            self.synchronize()
+            for flat, values in zip(flats, kept, strict=True):
+                flat.copy_(values)
+        self._is_rewritten = False
+
+    def _update_apart(self, update: Update) -> None:
+        """Have the update differentiate at this rank's own parameters, and move the averages."""
+        flats = self.site.parameters()
+        own = [flat.clone() for flat in flats]
+        self.synchronize()
+        differences = [flat - mine for flat, mine in zip(flats, own, strict=True)]
+        for flat, mine in zip(flats, own, strict=True):
+            flat.copy_(mine)
+        self._is_stepping = True
+        try:
+            update()
+        finally:
+            self._is_stepping = False
+            for flat, difference in zip(self.site.parameters(), differences, strict=True):
+                flat.add_(difference)
 
     def _exchanged(self) -> list[list[Tensor]]:
         return [self.site.parameters()]
@@ -160,6 +260,7 @@ class AdaptThenCombine(CountsPasses):
 
     def __init__(self, in_backward: bool = False) -> None:
         self._in_backward = in_backward
+        self.takes_closures = not in_backward
 
     def open(self, site: Site) -> None:
         super().open(site)
@@ -209,6 +310,13 @@ class AdaptThenCombine(CountsPasses):
         self.site.update(bucket.params)
         bucket.gather()
         self._exchange.add(self.site.begin(bucket.flat, number))
+
+
+@torch.no_grad()
+def copy_parts(mine: Mapping[Parameter, Tensor], saved: Mapping[Parameter, Tensor]) -> None:
+    """Copy the parts of those parameters that are in both."""
+    for param in mine.keys() & saved.keys():
+        mine[param].copy_(saved[param])
 
 
 def copy_alike(mine: Tensor, saved: Tensor) -> None:

@@ -91,8 +91,11 @@ class Backwards:
         self._is_under_way = False
         self._handles: list[RemovableHandle] = []
         for param in params:
+            is_frozen = not param.requires_grad
+            param.requires_grad_(True)  # torch registers no hook on others
             watch: Any = param.register_post_accumulate_grad_hook
             self._handles.append(watch(self._gradient))
+            param.requires_grad_(not is_frozen)
 
     def remove(self) -> None:
         _remove(self._handles)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+import torch
+from torch import Tensor
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, SGD
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from bluefog_pg._member import Member
     from bluefog_pg.optim.compression import Compressor
+    from bluefog_pg.optim.order import Update
     from bluefog_pg.optim.routes import Topology
 
 COMMUNICATIONS = (
@@ -103,8 +108,20 @@ class Planning:
                     f"{self._member.who} DistributedOptimizer: model must be a torch.nn.Module or "
                     f"a list of them, not {type(model).__name__}"
                 )
+        if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(self._optimizer).mro()):
+            self._fail(
+                "ZeroRedundancyOptimizer gives all ranks the update of the one rank that has a "
+                "parameter's state, so nothing is left to average: make the optimizer that it "
+                "shards distributed instead"
+            )
         if not mine:
             self._fail("no parameter of the optimizer requires a gradient")
+        if any(hasattr(param, "to_local") for param in mine):
+            self._fail(
+                "there are DTensors among the parameters, as FSDP2 and tensor parallelism make "
+                "them, which it does not average. Average the shards that this rank has after each "
+                "step: neighbor_allreduce(param.to_local(), group=...)"
+            )
         if any(param.is_meta for param in mine):
             self._fail(
                 "there are parameters on device meta, where they have no numbers: "
@@ -126,16 +143,45 @@ class Planning:
             )
         self._check_apart(mine)
 
-    def warn_of_averaged_gradients(self) -> None:
-        """Where DistributedDataParallel averages all ranks' gradients beside."""
-        wrapped = [m for m in self._models if isinstance(m, DistributedDataParallel)]
-        if self._member.size > 1 and any(not model._comm_hooks for model in wrapped):
+    def warn_of_averaged_gradients(self, mine: Sequence[Parameter]) -> None:
+        """Warn where a DistributedDataParallel, made anywhere, averages all ranks' gradients."""
+        if self._member.size == 1:
+            return
+        known = {id(param) for param in mine}
+        # Frameworks wrap models on their own, so all objects are looked at, once.
+        found = [o for o in gc.get_objects() if issubclass(type(o), DistributedDataParallel)]
+        if any(not m._comm_hooks and known & {id(p) for p in m.parameters()} for m in found):
             warnings.warn(
                 f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
-                "which averages all ranks' gradients at each pass, too: leave it out, and call "
-                "the plain model; or register ddp_hooks.no_average_hook with it",
+                "or lies in one, which averages all ranks' gradients at each pass, too, so that "
+                "averages of parameters change nothing. Leave it out and call the plain model; or "
+                "register ddp_hooks.no_average_hook with it. Lightning: use no DDPStrategy. "
+                "Accelerate: prepare() no model",
                 stacklevel=5,
             )
+
+    def watched(self, update: Update, mine: Sequence[Parameter]) -> Update:
+        """Return an update that warns where the optimizer keeps copies of the parameters."""
+
+        def watch() -> None:
+            update()
+            name = None if self.is_of_torch else _copy_in(self._optimizer, mine)
+            if name is not None:
+                warnings.warn(
+                    f"{self._member.who} DistributedOptimizer: {type(self._optimizer).__name__} "
+                    f"keeps a copy of each parameter in its state, as {name!r}, from which it may "
+                    "write the parameters again. Averages do not reach these copies. Where they "
+                    "are what is trained, make them the parameters of a DistributedOptimizer with "
+                    "model=[]",
+                    stacklevel=9,
+                )
+
+        return watch
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether the optimizer is one of torch's own."""
+        return type(self._optimizer).__module__.startswith("torch.optim")
 
     def _order_of(self, plan: Plan, communication: str) -> Order:
         given = plan.order
@@ -195,3 +241,14 @@ class Planning:
 
     def _fail(self, what: str) -> NoReturn:
         raise ValueError(f"{self._member.who} DistributedOptimizer: {what}")
+
+
+def _copy_in(optimizer: Optimizer, params: Sequence[Parameter]) -> str | None:
+    """Return the name under which the state of most parameters has their own values, if any."""
+    names: Counter[str] = Counter()
+    some = [param for param in params if param.any()]  # zeros are alike everywhere
+    for param in some:
+        for name, value in optimizer.state.get(param, {}).items():
+            is_alike = isinstance(value, Tensor) and value.shape == param.shape
+            names[name] += is_alike and torch.equal(value.to(param.dtype), param)
+    return next((name for name, count in names.items() if 2 * count > len(some)), None)

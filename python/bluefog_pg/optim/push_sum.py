@@ -30,6 +30,7 @@ class PushSum(CountsPasses):
 
     communications: tuple[str, ...] = ("push_sum",)
     takes_compression = False
+    takes_closures = False  # what it updates are sums, not the parameters
     takes_weights = False
 
     def open(self, site: Site) -> None:
@@ -37,7 +38,7 @@ class PushSum(CountsPasses):
         self.p = torch.ones(1, dtype=torch.float64, device="cpu")
 
     def memory(self) -> dict[str, Any]:
-        return {"p": [self.p]}
+        return {"p": [self.p], **super().memory()}
 
     def step(self, update: Update) -> None:
         with self._in_sums():
@@ -114,11 +115,11 @@ class PushDiging(PushSum):
         super().open(site)
         self._tracker = Tracker(site)
 
-    def memory(self) -> dict[str, Any]:
-        return super().memory() | self._tracker.memory()
+    def flats(self) -> dict[str, list[Tensor]]:
+        return self._tracker.flats()
 
     def step(self, update: Update) -> None:
         self._tracker.track()
         with self._in_sums():
             update()
-            self._share([*self.site.parameters(), *self._tracker.flats])
+            self._share([*self.site.parameters(), *self._tracker.estimates])

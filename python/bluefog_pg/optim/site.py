@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from bluefog_pg.timeline import drawn_until
@@ -31,6 +32,11 @@ class Tally:
     waited: float = 0.0  # seconds
 
 
+def wider(flat: Tensor, at_least: torch.dtype | None) -> torch.dtype:
+    """Return the type of a tensor, or one that holds as much as the other type, too."""
+    return flat.dtype if at_least is None else torch.promote_types(flat.dtype, at_least)
+
+
 @dataclass
 class Site:
     """The buckets of an optimizer, and how they are averaged."""
@@ -47,6 +53,7 @@ class Site:
     update: Callable[[Sequence[Parameter]], None]
     # All whom this rank gets from, and sends to, in any step.
     near: Callable[[], tuple[list[int], list[int]]]
+    name_of: Callable[[Parameter], str]
     is_to_tell_of_forwards: bool  # a model is
 
     def parameters(self) -> list[Tensor]:
@@ -55,18 +62,45 @@ class Site:
             bucket.gather()
         return [bucket.flat for bucket in self.buckets]
 
-    def zeros(self) -> list[Tensor]:
-        """Of the buckets' shapes."""
-        return [bucket.flat.new_zeros(bucket.flat.shape) for bucket in self.buckets]
+    def zeros(self, at_least: torch.dtype | None = None) -> list[Tensor]:
+        """Return zeros of the buckets' shapes and types, or of a type that is as exact.
 
-    def exchange(self, *of_buckets: Sequence[Tensor]) -> Exchange:
-        """Begin to average what has the buckets' shapes: parameters, trackers."""
-        self.communication.advance()
+        What is added up over a whole training needs that: its rounding errors grow without end.
+        """
+        flats = [bucket.flat for bucket in self.buckets]
+        return [torch.zeros_like(flat, dtype=wider(flat, at_least)) for flat in flats]
+
+    def exchange(self, *of_buckets: Sequence[Tensor], is_another: bool = True) -> Exchange:
+        """Begin to average what has the buckets' shapes: parameters, trackers.
+
+        Unless it `is_another`, the last exchange is made again, with the same ranks.
+        """
+        if is_another:
+            self.communication.advance()
+        else:
+            self.communication.repeat()
         exchange = Exchange(self.tally)
         for flats in of_buckets:
             for number, flat in enumerate(flats):
                 exchange.add(self.begin(flat, number))
         return exchange
+
+    def moves(self, flats: Sequence[Tensor]) -> list[Tensor]:
+        """Return how far averages of what has the buckets' shapes are from it."""
+        self.communication.advance()
+        moves: list[Tensor] = []
+        exchange = Exchange(self.tally)
+        for number, flat in enumerate(flats):
+            exchange.add(self._begin_move(flat, number, moves))
+        exchange.finish()
+        return moves
+
+    def _begin_move(self, flat: Tensor, number: int, moves: list[Tensor]) -> Finish:
+        def begin() -> Finish:
+            finish = self.communication.begin_move(flat)
+            return lambda: moves.append(finish())
+
+        return self.drawn(self.communication.activity, number, begin)
 
     def begin(self, flat: Tensor, number: int) -> Finish:
         """Begin to average what has the shape of that bucket; drawn in the timeline."""

@@ -87,6 +87,12 @@ def _tensors_of(op: str, params: Any, group: dist.ProcessGroup | None) -> list[T
                 f"{member_of(group).who} {op}: expected tensors, or pairs of a name and a tensor, "
                 f"got {type(tensor).__name__}"
             )
+        if hasattr(tensor, "to_local"):
+            raise TypeError(
+                f"{member_of(group).who} {op}: a DTensor of shape {list(tensor.shape)} has a shard "
+                "on each rank, and only ranks that have the same shard can average it: give the "
+                "shards, tensor.to_local(), and a group of such ranks"
+            )
     return tensors
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
+from bluefog_pg._errors import NotRunning
 from bluefog_pg.optim.alike import require_alike
 from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
 from bluefog_pg.optim.communication import Communication
 from bluefog_pg.optim.compressed import CompressedAverage
+from bluefog_pg.optim.frozen import Frozen
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.memory import Memory
 from bluefog_pg.optim.order import WINDOWS, Order
@@ -49,23 +51,38 @@ class Training:
         self._optimizer, self._models, self._member = optimizer, models, member
         self._plan, self._update = plan, update
         self._planning = planning = Planning(optimizer, models, member)
-        planning.require_parameters(self._trainable())
-        self._compressor = planning.compressor_of(plan.compression, self._trainable())
+        self._params = self._trainable()
+        planning.require_parameters(self._params)
+        planning.check_parameters(self._params)
+        self._compressor = planning.compressor_of(plan.compression, self._params)
         self.order = planning.order_of(plan, plan.communication)
         self.knobs = Knobs(self._routes(plan))
         self.tally = Tally()
         self.is_closed, self._has_stepped = False, False
-        self._loads = Loads(models, self._leave)
-        require_alike(self._trainable(), models, plan, self.order, member)
-        self._take_over()
-        self._prefix = plan.window_prefix or free_prefix(models, member)
-        self._arrange()
-        self._memory = Memory(optimizer, lambda: self.order, member)
+        self._communication = Communication()
+        require_alike(self._params, models, plan, self.order, member)
+        with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
+            self._take_over()
+            undo.callback(_trainings.discard, self)
+            self._loads = Loads(models, self._leave)
+            undo.callback(self._loads.remove)
+            self._memory = Memory(optimizer, lambda: self.order, member)
+            undo.callback(self._memory.remove)
+            self._prefix = plan.window_prefix or free_prefix(models, member)
+            self._arrange(undo)
+            self.order.open(self._site)
+            self._watch()
+            undo.pop_all()
 
-    @property
-    def takes_closure_before(self) -> bool:
-        """What a closure does comes before the parameters change."""
-        return not isinstance(self._optimizer, LBFGS)
+    def hands_closures_on(self) -> bool:
+        """Return whether the optimizer itself calls the program's closure, in its own step.
+
+        Those of torch call it once, as the first thing that they do, so it is called for them
+        before the parameters change. LBFGS calls it several times, and so may those of others.
+        """
+        if isinstance(self._optimizer, LBFGS):
+            return True
+        return not self._planning.is_of_torch and self.order.takes_closures
 
     @property
     def communication(self) -> str:
@@ -98,31 +115,61 @@ class Training:
         self._plan, self.knobs.routes = plan, routes
         self._connect()
 
-    def step(self, update: Callable[[], None]) -> None:
-        """Around the optimizer's own update."""
+    def step(self, update: Callable[[], None], differentiates: bool) -> None:
+        """Run the optimizer's own update, which may call a closure, and the order around it."""
+        if self.is_orphan and not self.is_closed:
+            raise NotRunning(
+                f"{self._member.who} DistributedOptimizer: its process group has been destroyed. "
+                "close() makes the optimizer a plain one; to average in a new group, make a new "
+                "DistributedOptimizer of it there"
+            )
         self._renew()
         self._backwards.restart()
-        self._warn_of_no_gradients()
-        if not self._has_stepped:  # a hook may be registered until then
-            self._planning.warn_of_averaged_gradients()
+        if not differentiates:
+            self._warn_of_no_gradients()
+        if not self._has_stepped and not self.is_closed:
+            self._planning.warn_of_averaged_gradients(self._params)
+            update = self._planning.watched(update, self._params)
         self._has_stepped = True
-        self.order.step(update)
+        if self._is_all_frozen():
+            self.synchronize()
+            update()
+            return
+        self.order.prepare()
+        with self._frozen_kept() as frozen:
+            self.order.update_differentiates = differentiates
+            self.order.step(lambda: frozen.update(update))
 
     def forward(self) -> None:
-        """The model begins a forward pass of its training."""
+        """The model begins a forward pass; where all is frozen, it is another training's."""
+        if self.is_orphan:
+            return
         self._renew()
-        self._backwards.restart()
-        self.order.forward()
+        if not self._is_all_frozen():
+            self._backwards.restart()
+            self.order.forward()
+
+    def synchronize(self) -> None:
+        """Wait for what is under way."""
+        with self._frozen_kept():
+            self.order.synchronize()
 
     def close(self) -> None:
-        """Average no more. All ranks do."""
-        self._end()
-        self._retire()
+        """Average no more. All ranks do, unless the group has been destroyed."""
+        if not self._member.has_ended:
+            self._end()
+        self.retire()
 
-    def _retire(self) -> None:
+    @property
+    def is_orphan(self) -> bool:
+        """Its group has been destroyed, so that there is nobody to average with."""
+        return self._member.has_ended
+
+    def retire(self) -> None:
         """Average no more, but for what is under way; windows stay until `close()`."""
+        if not self._member.has_ended:
+            self.synchronize()
         self.is_closed = True
-        self.order.synchronize()
         self._unwatch()
         self._loads.remove()
         self._memory.remove()
@@ -131,18 +178,19 @@ class Training:
     def _take_over(self) -> None:
         """End what averages these parameters already: both would.
 
-        Without other ranks, where it may be gone already: its program has dropped it.
+        That is done without other ranks: they may have dropped it.
         """
-        mine = set(self._trainable())
-        in_group = [other for other in _trainings if other._member is self._member]
-        for other in in_group:
-            if not other.is_closed and not mine.isdisjoint(params_of(other._optimizer)):
+        mine = set(self._params)
+        for other in list(_trainings):
+            if other.is_closed or mine.isdisjoint(params_of(other._optimizer)):
+                continue
+            if not other.is_orphan:
                 warnings.warn(
                     f"{self._member.who} DistributedOptimizer: another one has averaged these "
                     "parameters until now; it goes on as a plain one",
                     stacklevel=4,
                 )
-                other._retire()
+            other.retire()
         _trainings.add(self)
 
     def _routes(self, plan: Plan) -> Iterator[Route]:
@@ -151,27 +199,56 @@ class Training:
         return routes_of(plan.topology, self._member, self.order if is_for_them else None)
 
     def _leave(self) -> None:
-        self.order.leave()
+        with self._frozen_kept():
+            self.order.leave()
+
+    @contextlib.contextmanager
+    def _frozen_kept(self) -> Iterator[Frozen]:
+        """Leave the frozen parameters as they are, where an order remembers something of them.
+
+        Its corrections are of steps that a frozen parameter does not make. Plain averages go on.
+        """
+        memories = list(self.order.flats().values())
+        frozen = Frozen(self._site.buckets if memories else [], memories)
+        try:
+            yield frozen
+        finally:
+            frozen.restore()
+
+    def _is_all_frozen(self) -> bool:
+        return not any(param.requires_grad for param in self._params)
 
     def _renew(self) -> None:
-        """Layers were frozen, thawed, added or converted; or a state was loaded."""
+        """Layers were thawed, added or converted; or a state was loaded.
+
+        Those that are frozen keep their places.
+        """
         if self.is_closed:
             return
-        if self._kinds != _kinds_of(self._trainable()):  # other parameters lie in the buckets
+        self._memory.recall()  # into the buckets that it was saved of
+        known = set(self._params)
+        params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
+        if self._kinds != _kinds_of(params):  # other parameters lie in the buckets
+            self._planning.check_parameters(params)
+            self.order.abandon()
             self._end()
-            self._arrange()
-        self._memory.recall()
+            self._params = params
+            with contextlib.ExitStack() as undo:
+                self._arrange(undo)
+                undo.pop_all()
+            self.order.reopen(self._site)
+            self._watch()
 
     def _end(self) -> None:
         """Finish what is under way, and give up windows."""
-        self.order.close()
+        with self._frozen_kept():
+            self.order.close()
         self._unwatch()
         self._communication.close()
 
-    def _arrange(self) -> None:
-        params = self._trainable()
-        self._planning.check_parameters(params)
-        self._kinds = _kinds_of(params)
+    def _arrange(self, undo: contextlib.ExitStack) -> None:
+        """Move the parameters into buckets, and connect these with other ranks'."""
+        params = self._params
         self._site = Site(
             self._optimizer,
             [Bucket(part) for part in parted(params, self._plan.bucket_bytes)],
@@ -183,11 +260,13 @@ class Training:
             self.tally,
             self._update_of,
             lambda: self._near,
+            self._name_of,
             bool(self._models),
         )
+        undo.callback(_scatter, self._site.buckets)
+        self._kinds = _kinds_of(params)
+        undo.callback(lambda: self._communication.close())
         self._connect()
-        self.order.open(self._site)
-        self._watch()
 
     def _connect(self) -> None:
         self._near = neighbors_in(self._plan.topology, self._member)
@@ -195,7 +274,7 @@ class Training:
         self._communication.open(list(self._site.buckets))
 
     def _disconnect(self) -> None:
-        self.order.synchronize()
+        self.synchronize()
         self._communication.close()
 
     def _watch(self) -> None:
@@ -239,6 +318,11 @@ class Training:
         with only(self._optimizer, params):
             self._update()
 
+    def _name_of(self, param: Parameter) -> str:
+        named = (pair for model in self._models for pair in model.named_parameters())
+        name = next((name for name, other in named if other is param), "")
+        return f"{name or 'a parameter'} of shape {list(param.shape)}"
+
     def _trainable(self) -> list[Parameter]:
         return [param for param in params_of(self._optimizer) if param.requires_grad]
 
@@ -250,7 +334,7 @@ class Training:
 
     def _warn_of_no_gradients(self) -> None:
         is_lacking = all(param.grad is None for param in params_of(self._optimizer))
-        if not self._models or not is_lacking or not self.takes_closure_before:
+        if not self._models or not is_lacking:
             return
         warnings.warn(
             f"{self._member.who} DistributedOptimizer: step() found no gradients: call backward() "
@@ -259,5 +343,10 @@ class Training:
         )
 
 
-def _kinds_of(params: Sequence[Parameter]) -> list[tuple[int, torch.dtype, torch.device]]:
-    return [(id(param), param.dtype, param.device) for param in params]
+def _scatter(buckets: Sequence[Bucket]) -> None:
+    for bucket in buckets:
+        bucket.scatter()
+
+
+def _kinds_of(params: Sequence[Parameter]) -> list[tuple[Any, ...]]:
+    return [(id(param), param.dtype, param.device, param.stride()) for param in params]
