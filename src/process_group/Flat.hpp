@@ -30,6 +30,11 @@ class Flat {
                            : Flat(at::empty(tensor.sizes(), tensor.options()), tensor);
   }
 
+  // The same, in memory of its own.
+  static Flat outputApart(const at::Tensor& tensor) {
+    return Flat(at::empty(tensor.sizes(), tensor.options()), tensor);
+  }
+
   std::byte* data() const { return static_cast<std::byte*>(flat_.mutable_data_ptr()); }
   const std::byte* readable() const {
     return static_cast<const std::byte*>(flat_.const_data_ptr());

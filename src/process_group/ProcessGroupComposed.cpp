@@ -121,7 +121,7 @@ WorkPtr ProcessGroupComposed::allgather(std::vector<Tensors>& outputs, Tensors& 
 
 WorkPtr ProcessGroupComposed::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
-  return goesThere("_allgather_base", output, input)
+  return goesThere("all_gather_into_tensor", output, input)
              ? there()._allgather_base(output, input, opts)
              : ProcessGroupBluefog::_allgather_base(output, input, opts);
 }
@@ -162,7 +162,7 @@ WorkPtr ProcessGroupComposed::reduce_scatter(Tensors& outputs, std::vector<Tenso
 
 WorkPtr ProcessGroupComposed::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                    const c10d::ReduceScatterOptions& opts) {
-  return goesThere("_reduce_scatter_base", output, input)
+  return goesThere("reduce_scatter_tensor", output, input)
              ? there()._reduce_scatter_base(output, input, opts)
              : ProcessGroupBluefog::_reduce_scatter_base(output, input, opts);
 }

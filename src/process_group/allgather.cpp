@@ -22,6 +22,17 @@ Flat apart(const at::Tensor& input, size_t own, const std::vector<std::byte*>& p
   return flat;
 }
 
+// Whether two of them share memory, as those of `[tensor] * n` do.
+bool overlap(const std::vector<at::Tensor>& outputs) {
+  std::vector<Bytes> all;
+  std::transform(outputs.begin(), outputs.end(), std::back_inserter(all), Bytes::of);
+  std::sort(all.begin(), all.end(),
+            [](const Bytes& a, const Bytes& b) { return std::less<>()(a.begin, b.begin); });
+  return std::adjacent_find(all.begin(), all.end(), [](const Bytes& a, const Bytes& b) {
+           return a.overlap(b);
+         }) != all.end();
+}
+
 }  // namespace
 
 ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& validate,
@@ -32,11 +43,13 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   auto buffers = std::make_shared<Buffers>();
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
+  // Ranks' parts arrive in any order. Outputs that share memory are written one after the other.
+  const bool is_apart = overlap(list);
   for (const at::Tensor& output : list) {
     validate.tensor(output, "an output");
     validate.writable(output, "an output");
     validate.sameType(output, input, "an output");
-    buffers->outputs.push_back(Flat::output(output));
+    buffers->outputs.push_back(is_apart ? Flat::outputApart(output) : Flat::output(output));
     data.push_back(buffers->outputs.back().data());
     bytes.push_back(output.nbytes());
   }
@@ -62,7 +75,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
     const Validate& validate, const at::Tensor& input, const at::Tensor& output,
     std::chrono::milliseconds timeout) {
   validate.wholeAndPart(output, "the output", input, "the input");
-  validate.contiguous(output, "the output");
+  validate.writable(output, "the output");
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
   const std::vector<size_t> bytes(static_cast<size_t>(size_), input.nbytes());
   std::vector<std::byte*> data;
@@ -92,8 +105,8 @@ WorkPtr ProcessGroupBluefog::allgather(std::vector<std::vector<at::Tensor>>& out
 
 WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& input,
                                              const c10d::AllgatherOptions& opts) {
-  checkProcess("_allgather_base");
-  const Validate validate(engine_->members(), "_allgather_base");
+  checkProcess("all_gather_into_tensor");
+  const Validate validate(engine_->members(), "all_gather_into_tensor");
   return post(allgatherBaseCall(validate, input, output, opts.timeout), opts.asyncOp);
 }
 

@@ -7,15 +7,21 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   checkProcess("broadcast");
   const Validate validate(engine_->members(), "broadcast");
   const at::Tensor& tensor = validate.only(tensors, "input");
-  validate.writable(tensor, "the input");
   validate.root(opts.rootRank, opts.rootTensor);
+  const bool is_root = opts.rootRank == rank_;
+  if (!is_root) {
+    validate.writable(tensor, "the input");
+  }
   Signature signature = signatureOf(OpKind::kBroadcast, tensor);
   signature.root = static_cast<int16_t>(opts.rootRank);
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
-  auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::input(tensor)}});
+  auto buffers = std::make_shared<Buffers>();
+  // The root's tensor is only read.
+  std::vector<Flat>& flats = is_root ? buffers->inputs : buffers->outputs;
+  flats.push_back(is_root ? Flat::input(tensor) : Flat::output(tensor));
   op->scripts.push_back(
-      bluefog::broadcast(engine_->board(), engine_->returns(), *op, buffers->outputs[0].data()));
+      bluefog::broadcast(engine_->board(), engine_->returns(), *op, flats[0].data()));
   own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors},
               opts.asyncOp);

@@ -23,7 +23,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
     const Validate& validate, const at::Tensor& input, const at::Tensor& output,
     const c10d::ReduceOp& reduction, std::chrono::milliseconds timeout) {
   validate.wholeAndPart(input, "the input", output, "the output");
-  validate.contiguous(output, "the output");
+  validate.writable(output, "the output");
   Signature signature = validate.reduction(OpKind::kReduceScatter, reduction, input);
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(output)}});
   const size_t own_part = static_cast<size_t>(rank_) * output.nbytes();
@@ -92,8 +92,8 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
 
 WorkPtr ProcessGroupBluefog::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::ReduceScatterOptions& opts) {
-  checkProcess("_reduce_scatter_base");
-  const Validate validate(engine_->members(), "_reduce_scatter_base");
+  checkProcess("reduce_scatter_tensor");
+  const Validate validate(engine_->members(), "reduce_scatter_tensor");
   return post(reduceScatterBaseCall(validate, input, output, opts.reduceOp, opts.timeout),
               opts.asyncOp);
 }

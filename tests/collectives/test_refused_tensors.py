@@ -30,12 +30,24 @@ def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
     changes = [
         (name, {"out" if "out" in CALLS[call] else "layout": "expanded"})
         for name, call in NAMED.items()
-        if call is not sparse_all_reduce
+        # The root of a broadcast only reads its tensor.
+        if call is not sparse_all_reduce and name != "broadcast"
     ]
     pool.run(refused, changes, "ValueError", world=1)
-    rooted = {"broadcast", "reduce", "gather"}
+    rooted = {"reduce", "gather"}
     changes = [c for c in changes if c[0] not in rooted]
     pool.run(refused, changes, "ValueError", world=3)
+
+
+def broadcast_to_expanded(rank: int, world: int) -> None:
+    case = {"dtype": torch.float32, "size": "1024", "async": False, "layout": "expanded"}
+    if rank:  # of the root 0
+        error = inrank.catch(NAMED["broadcast"], Attempt(rank, world, 0, case))
+        harness.raised(error, "ValueError", text="cannot be written; clone() it first")
+
+
+def test_expanded_tensors_of_others_than_the_root_are_refused(pool: harness.Pool) -> None:
+    pool.run(broadcast_to_expanded, world=3)
 
 
 UNREDUCIBLE = [

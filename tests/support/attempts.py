@@ -18,7 +18,7 @@ SIZES = (
     "1M+1", "8M",
 )  # fmt: skip
 REDUCTIONS = (*oracle.ARITHMETIC, "AVG", "PREMUL_SUM", *oracle.BITWISE)
-GUARDED_BASE = ("contiguous", "offset", "misaligned")  # outputs that must be contiguous
+GUARDED_BASE = ("contiguous", "offset", "misaligned")  # outputs of which a test takes parts
 
 
 def count(size: str, dtype: torch.dtype) -> int:

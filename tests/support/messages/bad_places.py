@@ -71,7 +71,7 @@ def lists(b: Any) -> Calls:
         "allgather, own size": lambda: b.allgather([fs(4, 3)], fs(1)),
         "allgather_base, size": lambda: b._allgather_base(f(7), f(2)),
         "allgather_base, dtype": lambda: b._allgather_base(f(8, dtype=torch.int32), f(2)),
-        "allgather_base, stride": lambda: b._allgather_base(f(2, 4).t(), f(2)),
+        "allgather_base, expanded": lambda: b._allgather_base(f(1).expand(8), f(2)),
         "allgather_base, meta": lambda: b._allgather_base(meta(8), f(2)),
         "allgather_coalesced, 3 lists": lambda: b.allgather_coalesced([fs(1)] * 3, fs(1)),
         "allgather_coalesced, list of 2": lambda: b.allgather_coalesced([fs(2)] * 4, fs(1)),
@@ -88,7 +88,7 @@ def lists(b: Any) -> Calls:
         "reduce_scatter, own size": lambda: b.reduce_scatter(fs(1, 3), [fs(4)]),
         "reduce_scatter_base, size": lambda: b._reduce_scatter_base(f(2), f(9)),
         "reduce_scatter_base, dtype": lambda: b._reduce_scatter_base(f(2), f(8, dtype=half)),
-        "reduce_scatter_base, stride": lambda: b._reduce_scatter_base(f(2, 2).t(), f(16)),
+        "reduce_scatter_base, expanded": lambda: b._reduce_scatter_base(f(1).expand(2), f(8)),
         "reduce_scatter_tensor_coalesced, 2 for 1": lambda: group.reduce_scatter_tensor_coalesced(
             fs(2), fs(1, 8)
         ),
