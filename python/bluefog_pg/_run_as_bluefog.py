@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -12,20 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-# The modules of BlueFog and Asyncddp that bluefog_pg has, by their names below the package.
-_MODULES = (
-    "",
-    ".common",
-    ".common.topology_util",
-    ".common.util",
-    ".torch",
-    ".torch.ddp",
-    ".torch.mpi_ops",
-    ".torch.optim",
-    ".torch.optimizers",
-    ".torch.topology_util",
-    ".torch.utility",
-)
+# The folder in which `bluefog` lies.
+_FOLDER = Path(__file__).parent / "_as_bluefog"
 
 
 def add_to(commands: Any) -> None:
@@ -33,7 +22,11 @@ def add_to(commands: Any) -> None:
         "run_as_bluefog",
         help="run a script in which `import bluefog.torch` finds bluefog_pg.torch",
         description="Run a script in which `import bluefog` and its like find bluefog_pg. Under a "
-        "launcher: torchrun --nproc-per-node 4 -m bluefog_pg run_as_bluefog SCRIPT.",
+        "launcher: torchrun --nproc-per-node 4 -m bluefog_pg run_as_bluefog SCRIPT. A module is "
+        "run as by python -m: run_as_bluefog -m MODULE.",
+    )
+    command.add_argument(
+        "-m", dest="is_module", action="store_true", help="SCRIPT is a module, as of python -m"
     )
     command.add_argument("script")
     command.add_argument("arguments", nargs="...", help="of the script")
@@ -41,14 +34,21 @@ def add_to(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    sys.path[0] = str(Path(args.script).resolve().parent)
+    sys.path[0] = str(Path.cwd() if args.is_module else Path(args.script).resolve().parent)
     found = importlib.util.find_spec("bluefog")
-    if found is not None and found.origin is not None:  # a folder of that name has none
+    origin = "" if found is None else found.origin or ""  # a folder of that name has none
+    if origin and not Path(origin).is_relative_to(_FOLDER):
         raise SystemExit(
-            f"[bluefog] run_as_bluefog: BlueFog itself is installed ({found.origin}), and the "
+            f"[bluefog] run_as_bluefog: BlueFog itself is installed ({origin}), and the "
             "script would no longer find it; uninstall it, or run the script without this command"
         )
-    for module in _MODULES:
-        sys.modules[f"bluefog{module}"] = importlib.import_module(f"bluefog_pg{module}")
+    sys.path.append(str(_FOLDER))
+    # Processes that the script starts find it, too.
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*([before] if before else []), str(_FOLDER)])
+    importlib.import_module("bluefog")
     sys.argv = [args.script, *args.arguments]
-    runpy.run_path(args.script, run_name="__main__")
+    if args.is_module:
+        runpy.run_module(args.script, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(args.script, run_name="__main__")

@@ -67,6 +67,24 @@ def test_its_scripts_train(pool: harness.Pool, sync: bool) -> None:
     assert min(pool.run(trained, sync)) > 0.95
 
 
+def alike(rank: int, world: int) -> list[list[float]]:
+    """Ranks begin with rank 0's parameters and buffers."""
+    import bluefog_pg.torch as bf
+    from bluefog_pg.torch.ddp import DecentralizedDataParallel
+    from bluefog_pg.torch.optim import optim_fn_adam
+
+    bf.init()
+    model = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
+    for tensor in (model[0].running_mean, *model.parameters()):
+        nn.init.constant_(tensor, float(rank + 1))
+    DecentralizedDataParallel(model=model, optim_fn=optim_fn_adam).close()
+    return [tensor.flatten().tolist() for tensor in (model[0].running_mean, *model.parameters())]
+
+
+def test_ranks_begin_alike(pool: harness.Pool) -> None:
+    assert pool.run(alike) == [[[1.0]] * 5] * 4
+
+
 def buffers(rank: int, world: int) -> list[list[float]]:
     """The running means after each has seen other images, with and without averaging buffers."""
     import bluefog_pg.torch as bf

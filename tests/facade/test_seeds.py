@@ -79,16 +79,19 @@ def test_run_as_bluefog_refuses_where_bluefog_is(tmp_path: Path) -> None:
 
 def test_run_as_bluefog_passes_arguments_on(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("VALUE = 7")
+    child = "import bluefog.torch as bf, bluefog_pg.torch; assert bf is bluefog_pg.torch"
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys, beside\n"
+        "import subprocess, sys, beside\n"
         "from bluefog.common.util import env\n"
         "from bluefog.torch import mpi_ops\n"
         "import bluefog.torch.optimizers, bluefog_pg.torch\n"
         "assert bluefog.torch is bluefog_pg.torch and bluefog.__version__\n"
         "assert __name__ == '__main__' and sys.argv[1:] == ['-a', '--b=c']\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
         "raise SystemExit(beside.VALUE)\n"
     )
-    command = [sys.executable, "-m", "bluefog_pg", "run_as_bluefog", str(script), "-a", "--b=c"]
-    ran = run_script(command)
-    assert ran.code == 7, ran.out
+    command = [sys.executable, "-m", "bluefog_pg", "run_as_bluefog"]
+    for what in ([str(script)], ["-m", "script"]):
+        ran = run_script([*command, *what, "-a", "--b=c"], cwd=tmp_path)
+        assert ran.code == 7, ran.out

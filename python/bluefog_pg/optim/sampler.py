@@ -33,18 +33,21 @@ class LocalStepRandomBatchSampler(Sampler[list[int]]):
                 f"LocalStepRandomBatchSampler: batch_size must be 1 to {len(dataset)}, the length "
                 f"of the dataset, not {batch_size}"
             )
-        self._size, self._batch, self._drops = len(dataset), batch_size, drop_last
+        self._size = len(dataset)
+        self.batch_size, self.drop_last = batch_size, drop_last
         self._random = torch.Generator().manual_seed(base_seed * 1_000_003 + rank)
         self._left: list[int] = []
 
     def __len__(self) -> int:
-        return self._size // self._batch if self._drops else -(-self._size // self._batch)
+        more = 0 if self.drop_last else self.batch_size - 1
+        return (self._size + more) // self.batch_size
 
     def __iter__(self) -> Iterator[list[int]]:
         for _ in range(len(self)):
-            if len(self._left) < self._batch:
-                kept = [] if self._drops else self._left
+            if len(self._left) < self.batch_size:
+                kept = [] if self.drop_last else self._left
                 order = torch.randperm(self._size, generator=self._random, device="cpu")
                 self._left = kept + order.tolist()
-            batch, self._left = self._left[: self._batch], self._left[self._batch :]
+            batch = self._left[: self.batch_size]
+            self._left = self._left[self.batch_size :]
             yield batch
