@@ -1,6 +1,7 @@
 #include "core/Env.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 
 namespace bluefog::env {
@@ -34,6 +35,12 @@ std::optional<std::string> mpiInterfaces() {
 
 bool excludesMpiInterfaces() {
   return !read("OMPI_MCA_btl_tcp_if_exclude").value_or("").empty();
+}
+
+bool lacksTemporaryFolder() {
+  const auto folder = read("TMPDIR");
+  std::error_code unknown;
+  return folder && !std::filesystem::is_directory(*folder, unknown);
 }
 
 bool choosesUcx() {

@@ -18,6 +18,8 @@ bool isMpiForced();
 // The interfaces that the user has MPI's TCP use; and whether he has named such as it shall not.
 std::optional<std::string> mpiInterfaces();
 bool excludesMpiInterfaces();
+// Whether TMPDIR names a folder that does not exist.
+bool lacksTemporaryFolder();
 // Whether the user has MPI send by UCX.
 bool choosesUcx();
 // The MPI world, and the rank in it, that mpirun or srun has started this process in; or none.

@@ -117,3 +117,21 @@ def test_mpi_leaves_libc_as_it_is() -> None:
     with Ranks(2, env={"BLUEFOG_TRANSPORT": "mpi"}) as ranks:
         ranks.start(by_mpi)
         assert ranks.values() == {0: True, 1: True}
+
+
+def in_a_lean_environment(rank: int, world: int) -> float:
+    """A service has no HOME, and a container not the folder that the host's TMPDIR names."""
+    os.environ.pop("HOME", None)
+    os.environ["TMPDIR"] = "/nonexistent/folder"
+    inrank.init("mpi", rank, world)
+    x = torch.ones(9)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    assert "HOME" not in os.environ
+    return x[0].item()
+
+
+def test_mpi_without_home_and_temporary_folder() -> None:
+    with Ranks(2, env={"BLUEFOG_TRANSPORT": "mpi"}) as ranks:
+        ranks.start(in_a_lean_environment)
+        assert ranks.values() == {0: 2.0, 1: 2.0}

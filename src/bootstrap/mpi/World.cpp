@@ -56,6 +56,11 @@ void choose(env::Variables& variables, const Home& home,
     variables.setDefault("OPAL_PREFIX", home.prefix);
   }
   leaveMmapAlone(variables);
+  // MPI_Init fails where these are missing, as in services and in containers of batch systems.
+  variables.setDefault("HOME", "/");
+  if (env::lacksTemporaryFolder()) {
+    variables.set("TMPDIR", "/tmp");
+  }
   variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
   // What goes wrong in MPI_Init is an error here, not the end of the process.
   variables.setDefault("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return");
