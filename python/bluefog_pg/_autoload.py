@@ -21,7 +21,9 @@ def register() -> None:
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
         from bluefog_pg._creator import create
+        from bluefog_pg._loader import leave_at_exit
 
+        leave_at_exit()
         dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))
         if "PMIX_RANK" in os.environ:  # of mpirun or srun
             from bluefog_pg._launcher import register as register_launcher

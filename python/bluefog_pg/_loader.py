@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +31,26 @@ def load() -> ModuleType:
         if _loaded is None:
             _check_torch_version()
             _loaded = importlib.import_module("bluefog_pg._C")
-            atexit.register(_leave, _loaded)
+            leave_at_exit()
         return _loaded
 
 
-def _leave(module: ModuleType) -> None:
-    """Leave the groups that are still there, while the interpreter is."""
-    module.shutdown_all()
+@functools.cache  # once
+def leave_at_exit() -> None:
+    """Leave the groups that are still there at the end, while the interpreter is.
+
+    What is registered last runs first. A program's own functions may still use the groups, so this
+    is registered as early as `import torch` has it done.
+    """
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if _loaded is None:
+        return
+    # These have been registered before, by modules that torch imports.
+    getattr(weakref.finalize, "_exitfunc", lambda: None)()
+    _loaded.shutdown_all()
     for leave in leaving:
         leave()
     # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and

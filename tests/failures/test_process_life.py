@@ -361,14 +361,28 @@ def test_peers_hear_of_a_group_that_a_callback_ends(pool: harness.Pool, how: str
     assert harness.raised(error, "PeerFailed", ranks=[0]).took() < at_most(5)
 
 
+AT_THE_END = """
+import atexit, weakref
+import torch, torch.distributed as dist
+
+class Model: pass
+
+def save(who):
+    sum = torch.ones(5)
+    dist.all_reduce(sum)
+    print(who, "has", sum[0].item())
+
+model = Model()
+weakref.finalize(model, save, "a finalizer")
+atexit.register(save, "an exit function")
+dist.init_process_group("bluefog", init_method="file://{store}", rank=0, world_size=1)
+w = dist.all_reduce(torch.ones(5), async_op=True)
+raise SystemExit(5)
+"""
+
+
 @pytest.mark.slow
-def test_ending_in_an_exception_keeps_the_exit_code(tmp_path: Path) -> None:
-    text = (
-        "import torch.distributed as dist, torch\n"
-        f"dist.init_process_group('bluefog', init_method='file://{tmp_path}/store',\n"
-        "                        rank=0, world_size=1)\n"
-        "w = dist.all_reduce(torch.ones(5), async_op=True)\n"
-        "raise SystemExit(5)\n"
-    )
-    ran = run_script([sys.executable, "-c", text])
-    assert (ran.code, ran.out) == (5, "")
+def test_exit_functions_have_the_group_and_the_exit_code_stays(tmp_path: Path) -> None:
+    """They were registered before the group was made."""
+    ran = run_script([sys.executable, "-c", AT_THE_END.format(store=tmp_path / "store")])
+    assert (ran.code, ran.out) == (5, "an exit function has 1.0\na finalizer has 1.0\n")
