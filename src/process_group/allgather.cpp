@@ -43,12 +43,14 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   auto buffers = std::make_shared<Buffers>();
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
-  // Ranks' parts arrive in any order. Outputs that share memory are written one after the other.
-  const bool is_apart = overlap(list);
   for (const at::Tensor& output : list) {
     validate.tensor(output, "an output");
     validate.writable(output, "an output");
     validate.sameType(output, input, "an output");
+  }
+  // Ranks' parts arrive in any order. Outputs that share memory are written one after the other.
+  const bool is_apart = overlap(list);
+  for (const at::Tensor& output : list) {
     buffers->outputs.push_back(is_apart ? Flat::outputApart(output) : Flat::output(output));
     data.push_back(buffers->outputs.back().data());
     bytes.push_back(output.nbytes());

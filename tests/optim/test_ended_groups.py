@@ -18,6 +18,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "push_sum": {"communication": "push_sum"},
     "pairs": {"order": "AsynchronousPairs"},
     "decentralized": {},
+    "gradients": {"communication": "gradient_allreduce"},
+    "awc, every second": {"every": 2},
+    "in backward": {"order": "AdaptThenCombine"},
 }
 
 
@@ -32,6 +35,8 @@ def wrapped(name: str, model: Any, optimizer: Any, group: Any) -> Any:
     options = dict(METHODS[name])
     if options.get("order") == "AsynchronousPairs":
         options["order"] = optim.AsynchronousPairs()
+    if options.get("order") == "AdaptThenCombine":
+        options["order"] = optim.AdaptThenCombine(in_backward=True)
     return bluefog_pg.DistributedOptimizer(optimizer, model, group=group, **options)
 
 
@@ -72,22 +77,25 @@ def test_a_new_group_takes_the_model(pool: harness.Pool, name: str, how: str) ->
     pool.run(remade, name, how)
 
 
-def orphaned(rank: int, world: int) -> inrank.Raised | None:
+def orphaned(rank: int, world: int, name: str) -> inrank.Raised | None:
     """A step without the group says what to do; the model alone may be used."""
     model = alike_weights()
     group = dist.new_group(list(range(world)))
-    optimizer = wrapped("awc", model, sgd(model), group)
-    train("awc", model, optimizer)
+    optimizer = wrapped(name, model, sgd(model), group)
+    train(name, model, optimizer)
     dist.destroy_process_group(group)
-    model(ONE).sum().backward()
+    del group
+    for _ in range(2):
+        model(ONE).sum().backward()
     error = inrank.catch(optimizer.step)
     optimizer.close()
     optimizer.step()
     return error
 
 
-def test_a_step_without_the_group(pool: harness.Pool) -> None:
-    for error in pool.run(orphaned):
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "decentralized"])
+def test_a_step_without_the_group(pool: harness.Pool, name: str) -> None:
+    for error in pool.run(orphaned, name):
         harness.raised(error, "NotRunning", text="its process group has been destroyed. close()")
 
 

@@ -155,3 +155,89 @@ def outer_states(optimizer: Any) -> list[Any]:
 
 def test_a_layer_that_is_thawed_later(pool: harness.Pool) -> None:
     pool.run(grown)
+
+
+CONVERSIONS: dict[str, Any] = {"awc": "awc", "GradientTracking": None, "ExactDiffusion": None}
+
+
+def converted(rank: int, world: int, name: str) -> None:
+    """A model that is converted amid a period, with a frozen layer, stays what it has become."""
+    from bluefog_pg import optim
+
+    order = CONVERSIONS[name] or getattr(optim, name)()
+    model, optimizer = wrapped(rank, topology="ring", order=order)
+    for number in range(3):
+        optimizer.zero_grad()
+        loss_of(model, rank, number).backward()
+        optimizer.step()
+    model[0].requires_grad_(False)
+    loss_of(model, rank, 3)  # begins what does not end in these parameters
+    model.float()
+    x = torch.ones(2, 1, 4, 4)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        assert all(param.dtype == torch.float32 for param in model.parameters())
+        optimizer.step()
+    assert all(param.dtype == torch.float32 for param in model.parameters())
+    optimizer.close()
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_converted_model_stays_converted(pool: harness.Pool, name: str) -> None:
+    pool.run(converted, name)
+
+
+def thawed_before_the_step(rank: int, world: int) -> int:
+    """The average that is due is made, though the parameters are arranged anew before it."""
+    model, optimizer = wrapped(rank, topology="ring", every=3)
+    model[0].requires_grad_(False)
+    optimizer.close()
+    optimizer = rewrapped(model, topology="ring", every=3)
+    for number in range(3):
+        optimizer.zero_grad()
+        loss_of(model, rank, number).backward()
+        if number == 2:
+            model[0].requires_grad_(True)
+        optimizer.step()
+    exchanges: int = optimizer.tally.exchanges
+    optimizer.close()
+    return exchanges
+
+
+def rewrapped(model: nn.Module, **options: Any) -> Any:
+    import bluefog_pg
+
+    plain = torch.optim.SGD(model.parameters(), lr=0.1)
+    return bluefog_pg.DistributedOptimizer(plain, model, **options)
+
+
+def test_a_layer_thawed_between_backward_and_step(pool: harness.Pool) -> None:
+    assert pool.run(thawed_before_the_step) == [2] * 4
+
+
+def resumed(rank: int, world: int) -> None:
+    """A state that was saved after a thaw comes back, though it is loaded before one."""
+    from bluefog_pg import optim
+
+    model = make_model(rank)
+    optimizer = rewrapped(model, topology="ring", order=optim.ExactDiffusion())
+    for number in range(4):
+        optimizer.zero_grad()
+        loss_of(model, rank, number).backward()
+        optimizer.step()
+    saved = optimizer.state_dict()
+    optimizer.close()
+    model[0].requires_grad_(False)
+    optimizer = rewrapped(model, topology="ring", order=optim.ExactDiffusion())
+    optimizer.load_state_dict(saved)
+    model[0].requires_grad_(True)
+    loss_of(model, rank, 4)
+    memory = optimizer.state_dict()["bluefog"]["memory"]["correction"]
+    before = saved["bluefog"]["memory"]["correction"]
+    assert all(map(torch.equal, memory, before))
+    optimizer.close()
+
+
+def test_a_state_that_was_saved_after_a_thaw(pool: harness.Pool) -> None:
+    pool.run(resumed)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from tests.support import harness
+from tests.support import harness, inrank
 from tests.support.one_weight import ONE, alike_weights, sgd
 from tests.support.optimizers import assert_at, gathered, loss_of, vector, wrapped
 
@@ -101,3 +102,26 @@ def skipped(rank: int, _world: int) -> float:
 
 def test_one_update_though_its_average_is_skipped(pool: harness.Pool) -> None:
     assert pool.run(skipped) == [0.5] * 4
+
+
+def passing_alone(rank: int, world: int) -> inrank.Raised | None:
+    """Rank 0 makes a pass more after the last step; the others go on to something else."""
+    group = dist.new_group(list(range(world)))
+    model, optimizer = wrapped(rank, topology="ring", group=group)
+    loss_of(model, rank, 0).backward()
+    optimizer.step()
+    if rank == 0:
+        loss_of(model, rank, 1)
+        error = inrank.catch(optimizer.synchronize)
+    else:
+        error = inrank.catch(dist.all_reduce, torch.ones(1), group=group)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+def test_a_pass_of_one_rank_alone(pool: harness.Pool) -> None:
+    first, *others = pool.run(passing_alone)
+    harness.raised(first, "Mismatch", text="A pass of the model's training has begun this average")
+    for error in others:
+        harness.raised(error, "Mismatch", text="rank 0 called neighbor_allreduce")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from tests.support import harness, inrank
-from tests.support.optimizers import gathered, loss_of, matrices, vector, wrapped
+from tests.support.optimizers import assert_at, gathered, loss_of, matrices, vector, wrapped
 
 SHARPNESS = 0.3
 
@@ -71,6 +74,83 @@ def test_the_average_is_of_what_is_there(
     pool: harness.Pool, name: str, options: dict[str, Any]
 ) -> None:
     pool.run(followed, name, options)
+
+
+def kept_at_the_end(rank: int, world: int, how: str) -> None:
+    """What the program has written is not overwritten by an average of what was before."""
+    model, optimizer = wrapped(rank, topology="full")
+    loss_of(model, rank, 0).backward()
+    with torch.no_grad():
+        for param in model.parameters():
+            param.fill_(rank)
+    if how == "synchronize":
+        optimizer.synchronize()
+    elif how == "close":
+        optimizer.close()
+    else:
+        wrapped_again = wrap_again(model)
+        wrapped_again.close()
+    wanted = (world - 1) / 2 if how == "synchronize" else rank
+    assert_at(model, float(wanted))
+    if not optimizer.is_closed:
+        optimizer.close()
+
+
+def wrap_again(model: nn.Module) -> Any:
+    import bluefog_pg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = torch.optim.SGD(model.parameters(), lr=0.1)
+        return bluefog_pg.DistributedOptimizer(plain, model, order="atc")
+
+
+@pytest.mark.parametrize("how", ["synchronize", "close", "another optimizer"])
+def test_what_is_written_stays(pool: harness.Pool, how: str) -> None:
+    pool.run(kept_at_the_end, how)
+
+
+def clamped_windows(rank: int, world: int) -> None:
+    """An average by windows is of what has come, though the program has written meanwhile."""
+    model, optimizer = wrapped(rank, topology="one-peer-exp2", communication="win_put")
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    for number in range(40):
+        dist.barrier()
+        loss_of(model, rank, number).backward()
+        with torch.no_grad():
+            for param in model.parameters():
+                param.clamp_(-9, 9)
+        dist.barrier()
+        optimizer.step()
+    apart = gathered(vector(model)).std(0).max().item()
+    optimizer.close()
+    assert apart < 1e-3, f"{apart} apart"
+
+
+def test_windows_average_though_the_program_writes(pool: harness.Pool) -> None:
+    pool.run(clamped_windows)
+
+
+def written_alone(rank: int, world: int) -> inrank.Raised | None:
+    """Only rank 0 writes: it makes the average again, which no other rank does."""
+    group = dist.new_group(list(range(world)), timeout=timedelta(seconds=2))
+    model, optimizer = wrapped(rank, topology="full", group=group)
+    error = None
+    for number in range(3):
+        loss_of(model, rank, number).backward()
+        if rank == 0 and number == 1:
+            clamp(model)
+        error = error or inrank.catch(optimizer.step)
+    dist.barrier()
+    dist.destroy_process_group(group)
+    return error
+
+
+@pytest.mark.slow
+def test_a_write_of_one_rank_alone_is_an_error(pool: harness.Pool) -> None:
+    for error in pool.run(written_alone):
+        assert error is not None, "the ranks averaged what does not belong together"
 
 
 def refused(rank: int, world: int) -> inrank.Raised | None:
@@ -152,3 +232,43 @@ def gradient_at(model: nn.Module, at: Tensor, rank: int, number: int) -> Tensor:
 @pytest.mark.parametrize("order", ["awc", "atc"])
 def test_an_optimizer_that_needs_its_closure(pool: harness.Pool, order: str) -> None:
     pool.run(sharpened, order)
+
+
+class Bare(torch.optim.Optimizer):
+    """It calls its closure as it is, as optimizers did before torch had no_grad decorators."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Any:  # type: ignore[override]
+        loss = closure() if closure else None
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.data.add_(param.grad, alpha=-0.1)
+        return loss
+
+
+def bare(rank: int, world: int, every: int) -> float:
+    import bluefog_pg
+
+    model, _ = wrapped(rank, communication="empty")
+    optimizer: Any = Bare(model.parameters())
+    optimizer = bluefog_pg.DistributedOptimizer(optimizer, model, topology="full", every=every)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model, rank, 0)
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(20)]
+    exchanges: int = optimizer.tally.exchanges
+    optimizer.close()
+    assert losses[-1] < losses[0] or rank == 0  # which begins near to its own best
+    return exchanges
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_an_optimizer_that_calls_its_closure_bare(pool: harness.Pool, every: int) -> None:
+    for exchanges in pool.run(bare, every):
+        assert exchanges == pytest.approx(20 / every, abs=1)

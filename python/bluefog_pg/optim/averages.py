@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from bluefog_pg import collectives, neighbors
+from bluefog_pg import _edges, collectives, neighbors
 from bluefog_pg.optim.communication import Communication, Finish, FinishMove
 from bluefog_pg.optim.routes import Route, settled
 
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
 
     from bluefog_pg._member import Member
     from bluefog_pg.optim.knobs import Knobs
+
+
+# What is made again has a name: a rank that does so alone meets no other average of another rank.
+REPEATED = "an average that is made again"
 
 
 def ending(work: dist.Work, tensor: Tensor) -> Finish:
@@ -34,6 +37,7 @@ def begin_average(
     route: Route,
     group: dist.ProcessGroup | None,
     enable_topo_check: bool = False,
+    name: str | None = None,
 ) -> dist.Work:
     """With neighbours, over that route."""
     return neighbors.neighbor_allreduce(
@@ -42,6 +46,7 @@ def begin_average(
         src_weights=route.src_weights,
         dst_weights=route.dst_weights,
         enable_topo_check=enable_topo_check,
+        name=name,
         group=group,
         async_op=True,
     )
@@ -55,28 +60,39 @@ class NeighborAverage(Communication):
     def __init__(self, knobs: Knobs, member: Member) -> None:
         self._knobs, self._member = knobs, member
         self._route = Route()
+        self._name: str | None = None
 
     def advance(self) -> None:
+        self._name = None
         route = self._knobs.route()
         if route.dst_weights is not None and route.src_weights is None:
             (own, sources), _ = settled(Route(), self._member)
             route = Route(own, sources, route.dst_weights)
         self._route = route
 
+    def repeat(self) -> None:
+        self._name = REPEATED
+
     def begin(self, flat: Tensor) -> Finish:
-        work = begin_average(flat, self._route, self._member.group, self._knobs.enable_topo_check)
+        check = self._knobs.enable_topo_check
+        work = begin_average(flat, self._route, self._member.group, check, self._name)
         return ending(work, flat)
 
     def begin_move(self, flat: Tensor) -> FinishMove:
-        if isinstance(self._route.dst_weights, Mapping):
+        route, op = self._route, "neighbor_allreduce"
+        edges = _edges.averaging(
+            self._member, op, flat, route.self_weight, route.src_weights, route.dst_weights
+        )
+        if any(weight != 1 for _, weight in edges.destinations):
             return super().begin_move(flat)
-        (own, weights), destinations = settled(self._route, self._member)
-        rest = own + sum(weights.values()) - 1  # 0, but for rounding, where it is an average
+        weights = {rank: weight / edges.divisor for rank, weight in edges.sources}
+        rest = edges.self_weight / edges.divisor + sum(weights.values()) - 1
         work = neighbors.neighbor_allgather(
             flat,
             src_ranks=list(weights),
-            dst_ranks=destinations,
+            dst_ranks=[rank for rank, _ in edges.destinations],
             enable_topo_check=self._knobs.enable_topo_check,
+            name=self._name,
             group=self._member.group,
             async_op=True,
         )
@@ -84,6 +100,7 @@ class NeighborAverage(Communication):
         def finish_move() -> Tensor:
             work.wait()
             mine = flat.to(torch.promote_types(flat.dtype, torch.float64))
+            # 0, but for rounding, where it is an average.
             move = mine * rest if abs(rest) > 1e-6 else torch.zeros_like(mine)
             theirs = work.result()[0].view(-1, flat.numel())
             for other, weight in zip(theirs, weights.values(), strict=True):
@@ -100,6 +117,13 @@ class MachineAverage(Communication):
 
     def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
         self._knobs, self._group = knobs, group
+        self._name: str | None = None
+
+    def advance(self) -> None:
+        self._name = None
+
+    def repeat(self) -> None:
+        self._name = REPEATED
 
     def begin(self, flat: Tensor) -> Finish:
         knobs = self._knobs
@@ -109,6 +133,7 @@ class MachineAverage(Communication):
             src_machine_weights=knobs.src_machine_weights,
             dst_machine_weights=knobs.dst_machine_weights,
             enable_topo_check=knobs.enable_topo_check,
+            name=self._name,
             group=self._group,
             async_op=True,
         )

@@ -22,6 +22,7 @@ class Communication:
     """All ranks of the group begin alike tensors in the same order; here, each by itself."""
 
     makes_alike = False  # what it has averaged, on all ranks
+    reads_at_end = False  # the tensor, so that an average that is not ended has done nothing
     activity = ""  # the operation's name in BlueFog's timeline; where it is empty, none is drawn
 
     def open(self, buckets: list[Bucket]) -> None:

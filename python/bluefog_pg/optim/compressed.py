@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg import neighbors
+from bluefog_pg.optim.averages import REPEATED
 from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import Route, settled
 
@@ -55,13 +56,14 @@ class CompressedAverage(Communication):
         self._theirs: dict[tuple[int, int, bytes], _Copy] = {}
         self._route = Route()
         self._place = 0
+        self._name: str | None = None
 
     def advance(self) -> None:
-        self._route, self._place = self._knobs.route(), 0
+        self._route, self._place, self._name = self._knobs.route(), 0, None
         self._check(self._route)
 
     def repeat(self) -> None:
-        self._place = 0
+        self._place, self._name = 0, REPEATED
 
     def begin(self, flat: Tensor) -> Finish:
         (_, weights), destinations = settled(self._route, self._member)
@@ -76,6 +78,7 @@ class CompressedAverage(Communication):
             src_ranks=list(weights),
             dst_ranks=destinations,
             enable_topo_check=self._knobs.enable_topo_check,
+            name=self._name,
             group=self._member.group,
             async_op=True,
         )

@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from bluefog_pg import collectives
 from bluefog_pg._member import member_of
 from bluefog_pg._renamed import renamed
+from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.bucket import parted
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
-from bluefog_pg.optim.order import AdaptWithCombine, Update
 from bluefog_pg.optim.parameters import params_of
 from bluefog_pg.optim.passes import Backwards, Loads
 from bluefog_pg.optim.ready import Ready
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
+    from bluefog_pg.optim.order import Update
     from bluefog_pg.optim.routes import Topology
 
 OptimFn = Callable[[list[tuple[str, Parameter]]], "Optimizer"]
@@ -45,10 +46,10 @@ class _CombineAhead(AdaptWithCombine):
 
     def step(self, update: Update) -> None:
         if self._exchange is None:
-            self._begin()
-        else:
-            self._follow_writes()
-        self.synchronize()
+            self._begin(is_watched=False)
+        elif self._is_rewritten:
+            self._begin_again()
+        self._finish()
         update()
         self._begin()
 
@@ -135,7 +136,7 @@ class DecentralizedDataParallel(Module):
         self._schedulers = [lr_scheduler_fn(o) for o in self._optimizers] if lr_scheduler_fn else []
         self._ready = Ready(parts, self._step)
         self._backwards = Backwards([param for part in parts for param in part], self)
-        self._loads = Loads([module], self._synchronize)
+        self._loads = Loads([module], self._leave)
         self._is_closed = False
         self.register_load_state_dict_pre_hook(_take_asyncddp)  # type: ignore[no-untyped-call]
 
@@ -205,16 +206,20 @@ class DecentralizedDataParallel(Module):
 
     def gradient(self, param: Parameter) -> None:
         """A backward pass tells of it."""
-        if not self._accumulates:
+        if not self._accumulates and self._is_training():
             self._ready.gradient(param)
 
     def backward(self) -> None:
         """A backward pass ends."""
-        if self._accumulates:
+        if self._accumulates or not self._is_training():
             return
         self._ready.end()
         if self._scaler is not None:
             self._scaler.update()
+
+    def _is_training(self) -> bool:
+        """Not where another one has taken the module over, or the group has been destroyed."""
+        return not all(o.is_closed or o._training.is_orphan for o in self._optimizers)
 
     def _made(self, optim_fn: OptimFn, named: list[tuple[str, Parameter]]) -> Optimizer:
         optimizer = optim_fn(named)
@@ -229,6 +234,10 @@ class DecentralizedDataParallel(Module):
     def _synchronize(self) -> None:
         for optimizer in self._optimizers:
             optimizer.synchronize()
+
+    def _leave(self) -> None:
+        for optimizer in self._optimizers:
+            optimizer._training.leave()
 
     def _go_on(self) -> None:
         """From what all ranks have now: windows, too, hold that when it returns."""

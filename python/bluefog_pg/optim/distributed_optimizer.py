@@ -86,6 +86,7 @@ class DistributedOptimizer(Optimizer):
     _is_skipping: bool
     _is_in_own_step: bool
     _patched_step: Callable[..., Any] | None = None
+    _marked_step: Callable[..., Any] | None = None
 
     def __new__(
         cls,
@@ -146,6 +147,7 @@ class DistributedOptimizer(Optimizer):
             with torch.enable_grad():
                 results.append(closure())
             closure = None
+        closure = closure and torch.enable_grad()(closure)
         training, order = self._training, self._training.order
 
         with _scaler_aside(self, order.has_updated) as is_infinite:
@@ -157,6 +159,7 @@ class DistributedOptimizer(Optimizer):
             if self._is_skipping:
                 is_done = order.has_updated  # in backward()
                 training.synchronize()
+                order.has_updated = False
                 if not is_done:
                     update()
             else:
@@ -245,13 +248,15 @@ def _class_of_both(cls: type, plain: type) -> type:
 def _take_patch(optimizer: DistributedOptimizer) -> None:
     """Keep what a program or a scheduler has put in place of step(): it runs around the own step.
 
-    A scheduler looks for its mark on the attribute, which so stays one.
+    Where a scheduler has left its mark there, it looks for that on the attribute, which stays one.
     """
     patched = vars(optimizer).pop("step", None)
     if patched is None:
         return
-    if not hasattr(patched, "is_of_bluefog"):
+    if patched is not vars(optimizer).get("_marked_step"):
         optimizer._patched_step = patched
+    if not hasattr(patched, "_wrapped_by_lr_sched"):
+        return
     reference = weakref.ref(optimizer)
 
     @functools.wraps(patched)
@@ -260,8 +265,7 @@ def _take_patch(optimizer: DistributedOptimizer) -> None:
         watched._opt_called = True
         return type(watched).step(watched, *args, **kwargs)
 
-    step.is_of_bluefog = True  # type: ignore[attr-defined]
-    vars(optimizer)["step"] = step
+    vars(optimizer)["step"] = optimizer._marked_step = step
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
-from bluefog_pg.optim.order import AVERAGES, AdaptWithCombine, Order, Update
+from bluefog_pg.optim.order import AVERAGES, Order, Update
 from bluefog_pg.optim.site import wider
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ class Frozen:
         self._is_any = any(not p.requires_grad for bucket in buckets for p in bucket.params)
         self._buckets = buckets
         if self._is_any:
-            self._gather()
             self._params = _Kept(buckets, [bucket.flat for bucket in buckets])
             self._memories = [_Kept(buckets, flats) for flats in memories]
 
@@ -39,7 +38,8 @@ class Frozen:
             self._params.restore()
         update()
         if self._is_any:
-            self._gather()
+            for bucket in self._buckets:
+                bucket.gather()
             self._params.keep()
 
     @torch.no_grad()
@@ -47,10 +47,6 @@ class Frozen:
         if self._is_any:
             for kept in (self._params, *self._memories):
                 kept.restore()
-
-    def _gather(self) -> None:
-        for bucket in self._buckets:
-            bucket.gather()
 
 
 class _Kept:

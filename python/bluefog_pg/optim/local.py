@@ -50,8 +50,10 @@ class LocalSteps(Order):
     def reopen(self, site: Site) -> None:
         steps, has_anchors = self._steps, self._has_anchors
         before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
-        counts = self._counts()
+        counts, groups = self._counts(), self._outer.param_groups
         self.open(site)
+        for mine, group in zip(self._outer.param_groups, groups, strict=False):
+            mine.update({name: value for name, value in group.items() if name != "params"})
         self._steps, self._has_anchors = steps, has_anchors
         elementwise = [name for name in before if name != "anchors"]
         before["anchors"] = {p: p for b in site.buckets for p in b.params} | before["anchors"]

@@ -40,12 +40,18 @@ class Memory:
         while self._handles:
             self._handles.pop().remove()
 
-    def recall(self) -> None:
-        """Go on from what was loaded since the last time, if anything was; all ranks do."""
+    def recall(self, is_last: bool) -> None:
+        """Go on from what was loaded since the last time, if anything was; all ranks do.
+
+        Unless `is_last`, what is of other buckets waits for these.
+        """
         order = self._order()
         if not self._is_to_recall or not order.memory():
             return
+        if not is_last and self._is_of_others(order):
+            return
         self._is_to_recall = False
+        order.abandon()  # which would end in what is remembered of before
         is_recalled = float(self._is_recalled(order))
         agreed = collectives.allreduce(
             torch.tensor(is_recalled, dtype=torch.float32, device="cpu"), group=self._member.group
@@ -75,6 +81,14 @@ class Memory:
         except (KeyError, ValueError):  # of other buckets
             return False
         return True
+
+    def _is_of_others(self, order: Order) -> bool:
+        """Return whether what was loaded is of buckets of other shapes."""
+        saved = self._loaded.get("memory", {}) if isinstance(self._loaded, dict) else {}
+        return any(
+            [mine.shape for mine in flats] != [flat.shape for flat in saved.get(name, flats)]
+            for name, flats in order.flats().items()
+        )
 
     def _origin(self, order: Order) -> dict[str, Any]:
         member = self._member

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from bluefog_pg._loader import load
 from bluefog_pg.optim.bucket import parts_of
 from bluefog_pg.optim.ready import Ready
 
@@ -60,13 +59,17 @@ class Order:
             for bucket in self.site.buckets:  # gradients at what was before would be wrong
                 torch.autograd.graph.increment_version(bucket.params)
 
+    def settle(self) -> None:
+        """Wait for what is under way, and begin nothing: other ranks may not do this."""
+        self.synchronize()
+
     def abandon(self) -> None:
         """The buckets get other parameters: an average that can be made again is dropped."""
         self.synchronize()
 
     def leave(self) -> None:
         """The program is about to replace the parameters: what is under way ends before."""
-        self.synchronize()
+        self.settle()
 
     def reopen(self, site: Site) -> None:
         """Work on other buckets from now on, most of whose parameters are the same.
@@ -101,7 +104,7 @@ class Order:
 
     def close(self) -> None:
         """The buckets are these no more. All ranks do."""
-        self.synchronize()
+        self.settle()
 
     def prepare(self) -> None:
         """A step begins: what is to be remembered of parameters as they are is remembered now."""
@@ -135,117 +138,6 @@ class CountsPasses(Order):
         return True
 
 
-class AdaptWithCombine(CountsPasses):
-    """w <- average(w) - the update at w. The average is formed while gradients are.
-
-    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017). Where the program writes to
-    parameters meanwhile, the average is dropped, and step() forms one of what they hold then.
-    """
-
-    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
-
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._has_heard = False
-        self._is_stepping = False
-        self._is_rewritten = False
-        self._params = [param for bucket in site.buckets for param in bucket.params]
-
-    def forward(self) -> None:
-        self._has_heard = True
-        if self._is_stepping:  # the optimizer has called the closure
-            return
-        if self._exchange is not None:
-            self._look_for_writes()
-        elif self.site.every == 1:
-            self._begin()
-
-    def gradient(self, param: Parameter) -> None:  # noqa: ARG002
-        if self._exchange is None and self._backwards + 1 >= self.site.every:
-            self._begin()
-
-    def step(self, update: Update) -> None:
-        if self._exchange is None:
-            self._begin_late()
-        else:
-            self._follow_writes()
-        self._has_heard = False
-        if self.update_differentiates:
-            self._update_apart(update)
-        else:
-            self.synchronize()
-            update()
-
-    def synchronize(self) -> None:
-        if self._exchange is not None:
-            self._backwards = 0
-        super().synchronize()
-
-    def _begin_late(self) -> None:
-        if self._has_heard and self.site.every == 1:
-            return  # synchronize() has ended the average
-        if not self._has_heard and not self.update_differentiates:
-            self.site.warn_of_no_forward()
-        if max(1, self._backwards) >= self.site.every:
-            self._begin()
-
-    @torch.no_grad()
-    def _begin(self) -> None:
-        self._exchange = self.site.exchange(*self._exchanged())
-        self._watch = load().WriteWatch(self._params)
-
-    def _look_for_writes(self) -> None:
-        """Raise RuntimeError where only this rank may know that the average is of other values."""
-        self._is_rewritten = self._is_rewritten or self._watch.leaves_a_trace()
-        if self._is_rewritten:
-            return
-        changed = self._watch.changed()
-        if changed is not None:
-            param = self._params[changed]
-            raise RuntimeError(
-                f"{self.site.member.who} DistributedOptimizer: between the forward pass and step() "
-                f"the program has written to {self.site.name_of(param)} by way of .data, while its "
-                'average was under way. Use order="atc", which averages in step(); or write to the '
-                "parameter itself, under torch.no_grad()"
-            )
-
-    def _follow_writes(self) -> None:
-        """Average what the parameters hold now, where that is not what was begun with."""
-        self._look_for_writes()
-        if self._is_rewritten:
-            self.abandon()
-            self._exchange = self.site.exchange(*self._exchanged(), is_another=False)
-
-    @torch.no_grad()
-    def abandon(self) -> None:
-        if self._exchange is not None:
-            flats = [flat for each in self._exchanged() for flat in each]
-            kept = [flat.clone() for flat in flats]
-            self.synchronize()
-            for flat, values in zip(flats, kept, strict=True):
-                flat.copy_(values)
-        self._is_rewritten = False
-
-    def _update_apart(self, update: Update) -> None:
-        """Have the update differentiate at this rank's own parameters, and move the averages."""
-        flats = self.site.parameters()
-        own = [flat.clone() for flat in flats]
-        self.synchronize()
-        differences = [flat - mine for flat, mine in zip(flats, own, strict=True)]
-        for flat, mine in zip(flats, own, strict=True):
-            flat.copy_(mine)
-        self._is_stepping = True
-        try:
-            update()
-        finally:
-            self._is_stepping = False
-            for flat, difference in zip(self.site.parameters(), differences, strict=True):
-                flat.add_(difference)
-
-    def _exchanged(self) -> list[list[Tensor]]:
-        return [self.site.parameters()]
-
-
 class AdaptThenCombine(CountsPasses):
     """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012).
 
@@ -265,22 +157,25 @@ class AdaptThenCombine(CountsPasses):
     def open(self, site: Site) -> None:
         super().open(site)
         self.watches_backward |= self._in_backward
+        self.has_updated = False
         self._ready = Ready([bucket.params for bucket in site.buckets], self._adapt)
 
-    @property
-    def has_updated(self) -> bool:  # type: ignore[override]
-        return self._exchange is not None
+    def reopen(self, site: Site) -> None:
+        has_updated = self.has_updated
+        super().reopen(site)
+        self.has_updated = has_updated
 
     def forward(self) -> None:
         if self._ready.is_under_way:  # the pass has failed in its midst
             self.synchronize()
             self._ready.restart()
+            self.has_updated = False
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
         if not self._in_backward or self._backwards + 1 < self.site.every:
             return
-        if self._exchange is not None and not self._ready.is_under_way:
+        if self.has_updated and not self._ready.is_under_way:
             raise RuntimeError(
                 f"{self.site.member.who} DistributedOptimizer: a second backward() before step(): "
                 "AdaptThenCombine(in_backward=True) has made its update in the first one. To "
@@ -295,7 +190,7 @@ class AdaptThenCombine(CountsPasses):
             self._ready.end()
 
     def step(self, update: Update) -> None:
-        has_updated = self.has_updated
+        has_updated, self.has_updated = self.has_updated, False
         if not has_updated:
             update()
         if self._is_due():
@@ -304,6 +199,7 @@ class AdaptThenCombine(CountsPasses):
             self.synchronize()
 
     def _adapt(self, number: int) -> None:
+        self.has_updated = True
         if self._exchange is None:
             self._exchange = self.site.exchange()
         bucket = self.site.buckets[number]

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, SGD
 
+from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
-from bluefog_pg.optim.order import WINDOWS, AdaptThenCombine, AdaptWithCombine, Order
+from bluefog_pg.optim.order import WINDOWS, AdaptThenCombine, Order
 from bluefog_pg.optim.push_sum import PushSum
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
     from torch.optim import Optimizer
 
     from bluefog_pg._member import Member
@@ -150,7 +150,10 @@ class Planning:
         known = {id(param) for param in mine}
         # Frameworks wrap models on their own, so all objects are looked at, once.
         found = [o for o in gc.get_objects() if issubclass(type(o), DistributedDataParallel)]
-        if any(not m._comm_hooks and known & {id(p) for p in m.parameters()} for m in found):
+        if any(
+            not getattr(m, "_comm_hooks", True) and known & {id(p) for p in m.parameters()}
+            for m in found
+        ):
             warnings.warn(
                 f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
                 "or lies in one, which averages all ranks' gradients at each pass, too, so that "
@@ -249,6 +252,7 @@ def _copy_in(optimizer: Optimizer, params: Sequence[Parameter]) -> str | None:
     some = [param for param in params if param.any()]  # zeros are alike everywhere
     for param in some:
         for name, value in optimizer.state.get(param, {}).items():
-            is_alike = isinstance(value, Tensor) and value.shape == param.shape
+            is_alike = type(value) in (Tensor, Parameter) and value.shape == param.shape
+            is_alike = is_alike and value.device == param.device and not value.is_sparse
             names[name] += is_alike and torch.equal(value.to(param.dtype), param)
     return next((name for name, count in names.items() if 2 * count > len(some)), None)

@@ -37,6 +37,11 @@ class PushSum(CountsPasses):
         super().open(site)
         self.p = torch.ones(1, dtype=torch.float64, device="cpu")
 
+    def reopen(self, site: Site) -> None:
+        p = self.p
+        super().reopen(site)
+        self.p = p
+
     def memory(self) -> dict[str, Any]:
         return {"p": [self.p], **super().memory()}
 

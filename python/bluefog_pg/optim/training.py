@@ -64,7 +64,7 @@ class Training:
         with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
             self._take_over()
             undo.callback(_trainings.discard, self)
-            self._loads = Loads(models, self._leave)
+            self._loads = Loads(models, self.leave)
             undo.callback(self._loads.remove)
             self._memory = Memory(optimizer, lambda: self.order, member)
             undo.callback(self._memory.remove)
@@ -127,15 +127,16 @@ class Training:
         self._backwards.restart()
         if not differentiates:
             self._warn_of_no_gradients()
-        if not self._has_stepped and not self.is_closed:
+        is_first, self._has_stepped = not self._has_stepped, True
+        if is_first and not self.is_closed:
             self._planning.warn_of_averaged_gradients(self._params)
             update = self._planning.watched(update, self._params)
-        self._has_stepped = True
         if self._is_all_frozen():
             self.synchronize()
             update()
             return
         self.order.prepare()
+        self._site.parameters()  # into the buckets
         with self._frozen_kept() as frozen:
             self.order.update_differentiates = differentiates
             self.order.step(lambda: frozen.update(update))
@@ -149,6 +150,16 @@ class Training:
             self._backwards.restart()
             self.order.forward()
 
+    def gradient(self, param: Parameter) -> None:
+        """A backward pass has formed the parameter's gradient."""
+        if not self.is_orphan:
+            self.order.gradient(param)
+
+    def backward(self) -> None:
+        """A backward pass ends."""
+        if not self.is_orphan:
+            self.order.backward()
+
     def synchronize(self) -> None:
         """Wait for what is under way."""
         with self._frozen_kept():
@@ -156,7 +167,7 @@ class Training:
 
     def close(self) -> None:
         """Average no more. All ranks do, unless the group has been destroyed."""
-        if not self._member.has_ended:
+        if not self.is_orphan:
             self._end()
         self.retire()
 
@@ -167,8 +178,8 @@ class Training:
 
     def retire(self) -> None:
         """Average no more, but for what is under way; windows stay until `close()`."""
-        if not self._member.has_ended:
-            self.synchronize()
+        if not self.is_orphan:
+            self.leave()
         self.is_closed = True
         self._unwatch()
         self._loads.remove()
@@ -198,7 +209,8 @@ class Training:
         is_for_them = plan.communication in ("neighbor_allreduce", *WINDOWS, "push_sum")
         return routes_of(plan.topology, self._member, self.order if is_for_them else None)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End what is under way before the program replaces the parameters, or another trains."""
         with self._frozen_kept():
             self.order.leave()
 
@@ -225,7 +237,7 @@ class Training:
         """
         if self.is_closed:
             return
-        self._memory.recall()  # into the buckets that it was saved of
+        self._memory.recall(is_last=False)
         known = set(self._params)
         params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
         if self._kinds != _kinds_of(params):  # other parameters lie in the buckets
@@ -238,6 +250,7 @@ class Training:
                 undo.pop_all()
             self.order.reopen(self._site)
             self._watch()
+        self._memory.recall(is_last=True)
 
     def _end(self) -> None:
         """Finish what is under way, and give up windows."""
@@ -280,7 +293,7 @@ class Training:
     def _watch(self) -> None:
         watched = self._site.buckets if self.order.watches_backward else ()
         self._forwards = Forwards(self._models[:1], self.forward)
-        self._backwards = Backwards([p for bucket in watched for p in bucket.params], self.order)
+        self._backwards = Backwards([p for bucket in watched for p in bucket.params], self)
 
     def _unwatch(self) -> None:
         self._forwards.remove()

@@ -43,6 +43,8 @@ class WindowAverage(Communication):
     what it has meanwhile is not put.
     """
 
+    reads_at_end = True
+
     def __init__(
         self,
         prefix: str,

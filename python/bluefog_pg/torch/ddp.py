@@ -31,5 +31,6 @@ class DecentralizedDataParallel(decentralized.DecentralizedDataParallel):
     @renamed(model="module")
     def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
         if isinstance(module, Module):  # or else the base class says what is wrong
-            broadcast_parameters(module.state_dict(), 0, kwargs.get("group"))
+            tensors = [*module.parameters(), *module.buffers()]
+            broadcast_parameters(tensors, 0, kwargs.get("group"))
         super().__init__(module, *args, **kwargs)

@@ -1,0 +1,176 @@
+"""Averages of parameters that are formed while their gradients are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bluefog_pg._loader import load
+from bluefog_pg.optim.order import AVERAGES, WINDOWS, CountsPasses, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+
+    from bluefog_pg.optim.site import Site
+
+OUT_OF_STEP = (
+    "A pass of the model's training has begun this average. Did a rank make such a pass, or a "
+    "step, that the others did not make? Passes for other purposes belong into torch.no_grad() or "
+    "after model.eval(), and a rank that skips a batch calls zero_grad() and step()"
+)
+
+
+class AdaptWithCombine(CountsPasses):
+    """w <- average(w) - the update at w. The average is formed while gradients are.
+
+    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017). Where the program writes to
+    parameters meanwhile, the average is dropped, and step() forms one of what they hold then.
+    """
+
+    communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
+
+    def open(self, site: Site) -> None:
+        super().open(site)
+        self._has_heard = False  # of a forward pass since the last step
+        self._has_averaged = False  # since then, since synchronize() was called
+        self._is_stepping = False
+        self._is_rewritten = False
+        self._params = [param for bucket in site.buckets for param in bucket.params]
+        self._watch: Any = None  # of what the program writes while an average is under way
+
+    def reopen(self, site: Site) -> None:
+        before = self._has_heard, self._has_averaged
+        super().reopen(site)
+        self._has_heard, self._has_averaged = before
+
+    def forward(self) -> None:
+        if self._is_stepping:  # the optimizer has called the closure
+            return
+        self._has_heard = True
+        if self._exchange is not None:
+            self._look_for_writes()
+        elif self.site.every == 1:
+            self._begin()
+
+    def gradient(self, param: Parameter) -> None:  # noqa: ARG002
+        if self._is_stepping or self._exchange is not None:
+            return
+        if self._backwards + 1 >= self.site.every:
+            self._begin()
+
+    def prepare(self) -> None:
+        if self._exchange is not None:
+            self._look_for_writes()
+
+    def step(self, update: Update) -> None:
+        if self._exchange is None:
+            self._begin_late()
+        elif self._is_rewritten:
+            self._begin_again()
+        self._has_heard = self._has_averaged = False
+        if self.update_differentiates:
+            self._update_apart(update)
+        else:
+            self._finish()
+            update()
+
+    def synchronize(self) -> None:
+        if self._exchange is None:
+            return
+        self._look_for_writes()
+        if self._is_rewritten:
+            self._begin_again()
+        self._finish()
+        self._has_averaged = True
+
+    def settle(self) -> None:
+        if self._exchange is None:
+            return
+        watch = self._watch
+        if self._is_rewritten or (
+            watch and (watch.leaves_a_trace() or watch.changed() is not None)
+        ):
+            self.abandon()
+        else:
+            self._finish()
+            self._has_averaged = True
+
+    @torch.no_grad()
+    def abandon(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        self._is_rewritten = False
+        if exchange is None or self.site.communication.reads_at_end:
+            return
+        flats = [flat for each in self._exchanged() for flat in each]
+        kept = [flat.clone() for flat in flats]
+        exchange.finish()
+        for flat, values in zip(flats, kept, strict=True):
+            flat.copy_(values)
+
+    def _finish(self) -> None:
+        if self._exchange is not None:
+            self._backwards = 0
+        try:
+            super().synchronize()
+        except load().Mismatch as error:
+            error.args = (f"{error}. {OUT_OF_STEP}",)
+            raise
+
+    def _begin_late(self) -> None:
+        if self._has_averaged:
+            return
+        if not self._has_heard and not self.update_differentiates:
+            self.site.warn_of_no_forward()
+        if max(1, self._backwards) >= self.site.every:
+            self._begin(is_watched=False)
+
+    @torch.no_grad()
+    def _begin(self, is_watched: bool = True, is_another: bool = True) -> None:
+        self._is_rewritten = self._has_averaged = False
+        self.site.parameters()  # into the buckets
+        self._exchange = self.site.exchange(*self._exchanged(), is_another=is_another)
+        self._watch = load().WriteWatch(self._params) if is_watched else None
+
+    def _begin_again(self) -> None:
+        """Average what the parameters hold now, with the same ranks."""
+        self.abandon()
+        self._begin(is_watched=False, is_another=False)
+
+    def _look_for_writes(self) -> None:
+        """Raise RuntimeError where only this rank may know that the average is of other values."""
+        if self._is_rewritten or self._watch is None:
+            return
+        self._is_rewritten = self._watch.leaves_a_trace()
+        if self._is_rewritten:
+            return
+        changed = self._watch.changed()
+        if changed is not None:
+            param = self._params[changed]
+            raise RuntimeError(
+                f"{self.site.member.who} DistributedOptimizer: between the forward pass and step() "
+                f"the program has written to {self.site.name_of(param)} by way of .data, while its "
+                'average was under way. Use order="atc", which averages in step(); or write to the '
+                "parameter itself, under torch.no_grad()"
+            )
+
+    def _update_apart(self, update: Update) -> None:
+        """Have the update differentiate at this rank's own parameters, and move the averages."""
+        flats = self.site.parameters()
+        own = [flat.clone() for flat in flats]
+        self._finish()
+        differences = [flat - mine for flat, mine in zip(flats, own, strict=True)]
+        for flat, mine in zip(flats, own, strict=True):
+            flat.copy_(mine)
+        self._is_stepping = True
+        try:
+            update()
+        finally:
+            self._is_stepping = False
+            for flat, difference in zip(self.site.parameters(), differences, strict=True):
+                flat.add_(difference)
+
+    def _exchanged(self) -> list[list[Tensor]]:
+        """Return what is averaged, by kinds of tensors of the buckets' shapes."""
+        return [[bucket.flat for bucket in self.site.buckets]]
