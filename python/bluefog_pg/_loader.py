@@ -5,13 +5,16 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import itertools
+import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 _REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
@@ -42,20 +45,42 @@ def leave_at_exit() -> None:
     What is registered last runs first. A program's own functions may still use the groups, so this
     is registered as early as `import torch` has it done.
     """
-    atexit.register(_leave)
+    atexit.register(_leave, next(_finalizers_made()))
 
 
-def _leave() -> None:
+def _finalizers_made() -> Iterator[int]:
+    """Count finalizers, of which each has a number."""
+    count: Iterator[int] = getattr(weakref.finalize, "_index_iter", itertools.count())
+    return count
+
+
+def _leave(before: int) -> None:
+    """`before`: the number of finalizers when this was registered."""
     if _loaded is None:
         return
-    # These have been registered before, by modules that torch imports.
-    getattr(weakref.finalize, "_exitfunc", lambda: None)()
+    _finalize_later_than(before)
     _loaded.shutdown_all()
     for leave in leaving:
         leave()
     # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
     # abort the process when the interpreter goes first. Our groups go so fast that it often does.
     time.sleep(0.02)
+
+
+def _finalize_later_than(before: int) -> None:
+    """Call a program's finalizers, which may use the groups.
+
+    Python calls them all when it calls what the first one has registered, by a module that torch
+    imports, and so after this.
+    """
+    registry: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
+    late = [(each.index, finalize) for finalize, each in registry.items() if each.atexit]
+    for index, finalize in sorted(late, key=itemgetter(0), reverse=True):
+        if index > before:
+            try:
+                finalize()
+            except Exception:
+                sys.excepthook(*sys.exc_info())
 
 
 def _check_torch_version() -> None:

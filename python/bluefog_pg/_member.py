@@ -92,5 +92,5 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
 def _new_member(group: dist.ProcessGroup | None) -> Member:
     resolved = resolve(group)
     member = _members.setdefault(id(resolved), Member(resolved))
-    weakref.finalize(resolved, _members.pop, id(resolved), None)
+    weakref.finalize(resolved, _members.pop, id(resolved), None).atexit = False
     return member

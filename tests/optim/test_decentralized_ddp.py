@@ -230,3 +230,46 @@ def with_iterator(rank: int, world: int) -> None:
 
 def test_an_iterator_of_steps_for_all_buckets(pool: harness.Pool) -> None:
     pool.run(with_iterator)
+
+
+def rolled_back(rank: int, world: int) -> None:
+    """Rank 0 loads, and then gives the others what it has, as programs do."""
+    import bluefog_pg
+
+    model = wrapped(rank, topology="one-peer-exp2")
+    for number in range(3):
+        loss_of(model, rank, number).backward()
+    saved = {name: torch.full_like(value, 2.0) for name, value in model.state_dict().items()}
+    if rank == 0:
+        model.load_state_dict(saved)
+    bluefog_pg.broadcast_parameters(model.state_dict(), 0)
+    assert_at(model, 2.0)
+    for number in range(3):
+        loss_of(model, rank, number).backward()
+    model.global_avg()
+    model.double()
+    model.close()
+
+
+def test_one_rank_loads_and_broadcasts(pool: harness.Pool) -> None:
+    pool.run(rolled_back)
+
+
+def converted(rank: int, world: int) -> None:
+    """A model that is converted between two averages stays what it has become."""
+    model = wrapped(rank, topology="ring")
+    loss_of(model, rank, 0).backward()
+    model.float()
+    model.global_avg()
+    assert all(param.dtype == torch.float32 for param in model.parameters())
+    model(torch.ones(2, 1, 4, 4)).sum().backward()
+    assert all(param.dtype == torch.float32 for param in model.parameters())
+    model.close()
+    model.double()
+    for optimizer in model.optimizers:
+        optimizer.step()
+    assert all(param.dtype == torch.float64 for param in model.parameters())
+
+
+def test_conversions(pool: harness.Pool) -> None:
+    pool.run(converted)

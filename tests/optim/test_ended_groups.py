@@ -87,6 +87,7 @@ def orphaned(rank: int, world: int, name: str) -> inrank.Raised | None:
     del group
     for _ in range(2):
         model(ONE).sum().backward()
+        model.load_state_dict(model.state_dict())
     error = inrank.catch(optimizer.step)
     optimizer.close()
     optimizer.step()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -102,6 +104,27 @@ def skipped(rank: int, _world: int) -> float:
 
 def test_one_update_though_its_average_is_skipped(pool: harness.Pool) -> None:
     assert pool.run(skipped) == [0.5] * 4
+
+
+def passing_after(rank: int, _world: int) -> list[int]:
+    """One average a step, though a pass follows synchronize(); a skipped step has none."""
+    model, optimizer = wrapped(rank, topology="full")
+    counts = []
+    for how in ("synchronize", "skip", "plain"):
+        before = optimizer.tally.exchanges
+        loss_of(model, rank, 0).backward()
+        if how == "synchronize":
+            optimizer.synchronize()
+            loss_of(model, rank, 0)
+        with optimizer.skip_synchronize() if how == "skip" else contextlib.nullcontext():
+            optimizer.step()
+        counts.append(optimizer.tally.exchanges - before)
+    optimizer.close()
+    return counts
+
+
+def test_one_average_a_step(pool: harness.Pool) -> None:
+    assert pool.run(passing_after) == [[1, 1, 1]] * 4
 
 
 def passing_alone(rank: int, world: int) -> inrank.Raised | None:

@@ -132,10 +132,11 @@ def test_windows_average_though_the_program_writes(pool: harness.Pool) -> None:
     pool.run(clamped_windows)
 
 
-def written_alone(rank: int, world: int) -> inrank.Raised | None:
+def written_alone(rank: int, world: int, communication: str) -> inrank.Raised | None:
     """Only rank 0 writes: it makes the average again, which no other rank does."""
     group = dist.new_group(list(range(world)), timeout=timedelta(seconds=2))
-    model, optimizer = wrapped(rank, topology="full", group=group)
+    options = {"communication": communication, "topology": "full", "group": group}
+    model, optimizer = wrapped(rank, **options)
     error = None
     for number in range(3):
         loss_of(model, rank, number).backward()
@@ -148,8 +149,9 @@ def written_alone(rank: int, world: int) -> inrank.Raised | None:
 
 
 @pytest.mark.slow
-def test_a_write_of_one_rank_alone_is_an_error(pool: harness.Pool) -> None:
-    for error in pool.run(written_alone):
+@pytest.mark.parametrize("communication", ["neighbor_allreduce", "allreduce"])
+def test_a_write_of_one_rank_alone_is_an_error(pool: harness.Pool, communication: str) -> None:
+    for error in pool.run(written_alone, communication):
         assert error is not None, "the ranks averaged what does not belong together"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OUT_OF_STEP = (
     "A pass of the model's training has begun this average. Did a rank make such a pass, or a "
     "step, that the others did not make? Passes for other purposes belong into torch.no_grad() or "
-    "after model.eval(), and a rank that skips a batch calls zero_grad() and step()"
+    "after model.eval(). With every=1 a rank that skips a batch calls zero_grad() and step()"
 )
 
 
@@ -37,6 +37,7 @@ class AdaptWithCombine(CountsPasses):
         self._has_averaged = False  # since then, since synchronize() was called
         self._is_stepping = False
         self._is_rewritten = False
+        self._is_dropped = False  # an average that all ranks are going to make again
         self._params = [param for bucket in site.buckets for param in bucket.params]
         self._watch: Any = None  # of what the program writes while an average is under way
 
@@ -51,7 +52,7 @@ class AdaptWithCombine(CountsPasses):
         self._has_heard = True
         if self._exchange is not None:
             self._look_for_writes()
-        elif self.site.every == 1:
+        elif self.site.every == 1 and not self._has_averaged:
             self._begin()
 
     def gradient(self, param: Parameter) -> None:  # noqa: ARG002
@@ -95,19 +96,32 @@ class AdaptWithCombine(CountsPasses):
             self.abandon()
         else:
             self._finish()
-            self._has_averaged = True
+
+    def leave(self) -> None:
+        """The average is made again, of what the program is about to load.
+
+        So it is where one rank loads, and then gives the others what it has: they write to theirs.
+        """
+        if self._exchange is not None:
+            self.abandon()
+            self._is_dropped = True
+
+    def skip(self) -> None:
+        self._has_heard = self._has_averaged = False
 
     @torch.no_grad()
     def abandon(self) -> None:
         exchange, self._exchange = self._exchange, None
-        self._is_rewritten = False
+        self._is_rewritten = self._is_dropped = False
         if exchange is None or self.site.communication.reads_at_end:
             return
         flats = [flat for each in self._exchanged() for flat in each]
         kept = [flat.clone() for flat in flats]
-        exchange.finish()
-        for flat, values in zip(flats, kept, strict=True):
-            flat.copy_(values)
+        try:
+            exchange.finish()
+        finally:
+            for flat, values in zip(flats, kept, strict=True):
+                flat.copy_(values)
 
     def _finish(self) -> None:
         if self._exchange is not None:
@@ -123,11 +137,12 @@ class AdaptWithCombine(CountsPasses):
             return
         if not self._has_heard and not self.update_differentiates:
             self.site.warn_of_no_forward()
-        if max(1, self._backwards) >= self.site.every:
+        if self._is_dropped or max(1, self._backwards) >= self.site.every:
             self._begin(is_watched=False)
 
     @torch.no_grad()
-    def _begin(self, is_watched: bool = True, is_another: bool = True) -> None:
+    def _begin(self, is_watched: bool = True) -> None:
+        is_another, self._is_dropped = not self._is_dropped, False
         self._is_rewritten = self._has_averaged = False
         self.site.parameters()  # into the buckets
         self._exchange = self.site.exchange(*self._exchanged(), is_another=is_another)
@@ -136,7 +151,8 @@ class AdaptWithCombine(CountsPasses):
     def _begin_again(self) -> None:
         """Average what the parameters hold now, with the same ranks."""
         self.abandon()
-        self._begin(is_watched=False, is_another=False)
+        self._is_dropped = True
+        self._begin(is_watched=False)
 
     def _look_for_writes(self) -> None:
         """Raise RuntimeError where only this rank may know that the average is of other values."""

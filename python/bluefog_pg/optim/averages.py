@@ -146,8 +146,22 @@ class GlobalAverage(Communication):
     makes_alike = True
     activity = "ALLREDUCE"
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
-        self._group = group
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._is_repeated = False
+
+    def advance(self) -> None:
+        self._is_repeated = False
+
+    def repeat(self) -> None:
+        self._is_repeated = True
 
     def begin(self, flat: Tensor) -> Finish:
-        return ending(collectives.allreduce(flat, group=self._group, async_op=True), flat)
+        group = self._member.group
+        if not self._is_repeated:
+            return ending(collectives.allreduce(flat, group=group, async_op=True), flat)
+        # Collectives have no names, and meet by their order.
+        weight = 1 / self._member.size
+        others = [rank for rank in range(self._member.size) if rank != self._member.rank]
+        everyone = Route(weight, dict.fromkeys(others, weight), others)
+        return ending(begin_average(flat, everyone, group, name=REPEATED), flat)

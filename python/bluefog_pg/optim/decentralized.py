@@ -46,7 +46,8 @@ class _CombineAhead(AdaptWithCombine):
 
     def step(self, update: Update) -> None:
         if self._exchange is None:
-            self._begin(is_watched=False)
+            if not self._has_averaged:
+                self._begin(is_watched=False)
         elif self._is_rewritten:
             self._begin_again()
         self._finish()
@@ -152,6 +153,8 @@ class DecentralizedDataParallel(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and not self._accumulates:
+            if self._scaler is not None and self._ready.has_acted:
+                self._scaler.update()  # of the buckets that the failed pass has stepped
             self._ready.restart()  # the last pass may have failed in its midst
             self._backwards.restart()
         return self.module(*args, **kwargs)
@@ -191,7 +194,7 @@ class DecentralizedDataParallel(Module):
             (was - param).abs().square().sum().double()
             for was, param in zip(before, self.module.parameters(), strict=True)
         ]
-        if self._member.size > 1 and not self._is_closed:
+        if self._member.size > 1 and not self._is_closed and self._is_training():
             self._go_on()
         spread = collectives.allreduce(torch.stack(squares).sum(), group=self._member.group)
         return float(spread.sqrt())

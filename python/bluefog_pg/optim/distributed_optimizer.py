@@ -158,8 +158,7 @@ class DistributedOptimizer(Optimizer):
 
             if self._is_skipping:
                 is_done = order.has_updated  # in backward()
-                training.synchronize()
-                order.has_updated = False
+                training.skip()
                 if not is_done:
                     update()
             else:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+    from torch.nn import Parameter
 
     from bluefog_pg.optim.bucket import Bucket
 
@@ -25,41 +26,41 @@ class Frozen:
 
     def __init__(self, buckets: Sequence[Bucket], memories: Iterable[Sequence[Tensor]]) -> None:
         """Each of the memories has one tensor of each bucket's shape."""
-        self._is_any = any(not p.requires_grad for bucket in buckets for p in bucket.params)
         self._buckets = buckets
-        if self._is_any:
-            self._params = _Kept(buckets, [bucket.flat for bucket in buckets])
-            self._memories = [_Kept(buckets, flats) for flats in memories]
+        self._params = _frozen(parts_of(buckets, [bucket.flat for bucket in buckets]))
+        self._kept: list[tuple[Tensor, Tensor]] = []  # parts of the buckets, and what they held
+        self._memories = [
+            (part, part.clone())
+            for flats in memories
+            if self._params
+            for part in _frozen(parts_of(buckets, flats)).values()
+        ]
+        self._keep()
 
     @torch.no_grad()
     def update(self, update: Callable[[], None]) -> None:
         """Run the optimizer's own update, which finds them as they were, and may move them."""
-        if self._is_any:
-            self._params.restore()
+        _restore(self._kept)
         update()
-        if self._is_any:
+        if self._params:
             for bucket in self._buckets:
                 bucket.gather()
-            self._params.keep()
+            self._keep()
 
     @torch.no_grad()
     def restore(self) -> None:
-        if self._is_any:
-            for kept in (self._params, *self._memories):
-                kept.restore()
+        _restore(self._kept)
+        _restore(self._memories)
+
+    def _keep(self) -> None:
+        """Keep the parameters' values, wherever they lie: the buckets may not have them yet."""
+        self._kept = [(part, param.detach().clone()) for param, part in self._params.items()]
 
 
-class _Kept:
-    """Copies of the frozen parameters' parts of these tensors."""
+def _frozen(parts: dict[Parameter, Tensor]) -> dict[Parameter, Tensor]:
+    return {param: part for param, part in parts.items() if not param.requires_grad}
 
-    def __init__(self, buckets: Sequence[Bucket], flats: Sequence[Tensor]) -> None:
-        parts = parts_of(buckets, flats)
-        self._parts = [part for param, part in parts.items() if not param.requires_grad]
-        self.keep()
 
-    def keep(self) -> None:
-        self._copies = [part.clone() for part in self._parts]
-
-    def restore(self) -> None:
-        for part, copy in zip(self._parts, self._copies, strict=True):
-            part.copy_(copy)
+def _restore(kept: Iterable[tuple[Tensor, Tensor]]) -> None:
+    for part, values in kept:
+        part.copy_(values)

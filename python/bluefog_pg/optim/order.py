@@ -63,6 +63,9 @@ class Order:
         """Wait for what is under way, and begin nothing: other ranks may not do this."""
         self.synchronize()
 
+    def skip(self) -> None:
+        """The next step is the optimizer's own alone."""
+
     def abandon(self) -> None:
         """The buckets get other parameters: an average that can be made again is dropped."""
         self.synchronize()
@@ -190,6 +193,9 @@ class AdaptThenCombine(CountsPasses):
             self._ready.end()
 
     def step(self, update: Update) -> None:
+        if self._ready.is_under_way:  # the pass has failed in its midst
+            self._ready.end()
+            self._backwards = max(self._backwards, self.site.every)
         has_updated, self.has_updated = self.has_updated, False
         if not has_updated:
             update()
@@ -197,6 +203,10 @@ class AdaptThenCombine(CountsPasses):
             if not has_updated:
                 self._exchange = self.site.exchange(self.site.parameters())
             self.synchronize()
+
+    def skip(self) -> None:
+        if self.has_updated:
+            self.has_updated, self._backwards = False, 0
 
     def _adapt(self, number: int) -> None:
         self.has_updated = True

@@ -25,6 +25,11 @@ class Ready:
         self._next, self._lacking = 0, list(self._sizes)
         self.is_under_way = False
 
+    @property
+    def has_acted(self) -> bool:
+        """Whether a pass that has not ended has done with a part."""
+        return self._next > 0
+
     def gradient(self, param: Parameter) -> None:
         self.is_under_way = True
         self._lacking[self._part_of[param]] -= 1

@@ -136,7 +136,8 @@ class Training:
             update()
             return
         self.order.prepare()
-        self._site.parameters()  # into the buckets
+        if not self.is_closed:
+            self._site.parameters()  # into the buckets
         with self._frozen_kept() as frozen:
             self.order.update_differentiates = differentiates
             self.order.step(lambda: frozen.update(update))
@@ -150,6 +151,11 @@ class Training:
             self._backwards.restart()
             self.order.forward()
 
+    def skip(self) -> None:
+        """Wait for what is under way: the next step is the optimizer's own alone."""
+        self.synchronize()
+        self.order.skip()
+
     def gradient(self, param: Parameter) -> None:
         """A backward pass has formed the parameter's gradient."""
         if not self.is_orphan:
@@ -162,6 +168,7 @@ class Training:
 
     def synchronize(self) -> None:
         """Wait for what is under way."""
+        self._renew()
         with self._frozen_kept():
             self.order.synchronize()
 
@@ -178,8 +185,7 @@ class Training:
 
     def retire(self) -> None:
         """Average no more, but for what is under way; windows stay until `close()`."""
-        if not self.is_orphan:
-            self.leave()
+        self.leave()
         self.is_closed = True
         self._unwatch()
         self._loads.remove()
@@ -211,6 +217,8 @@ class Training:
 
     def leave(self) -> None:
         """End what is under way before the program replaces the parameters, or another trains."""
+        if self.is_orphan:
+            return
         with self._frozen_kept():
             self.order.leave()
 
@@ -288,6 +296,7 @@ class Training:
 
     def _disconnect(self) -> None:
         self.synchronize()
+        self.order.abandon()  # what was to be made again with the ranks of before
         self._communication.close()
 
     def _watch(self) -> None:
@@ -310,7 +319,7 @@ class Training:
         if name == "hierarchical_neighbor_allreduce":
             return MachineAverage(knobs, group)
         if name == "allreduce":
-            return GlobalAverage(group)
+            return GlobalAverage(self._member)
         if name == "win_put":
             return self._windows(
                 lambda window, route: window.put(dst_weights=route.dst_weights, async_op=True),
