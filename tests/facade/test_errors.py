@@ -89,6 +89,8 @@ def wrong_calls(rank: int, world: int) -> dict[str, Callable[[], Any]]:
         "hierarchical without topology": lambda: bf.hierarchical_neighbor_allreduce(x),
         "infer, a rank that is none": lambda: bf.InferSourceFromDestinationRanks([world]),
         "infer, itself": lambda: bf.InferDestinationFromSourceRanks([rank]),
+        "win_put, swapped": lambda: bf.win_put("w", x),
+        "broadcast_parameters, no tensors": lambda: bf.broadcast_parameters(3, 0),
     }
 
 
@@ -113,6 +115,8 @@ OTHER_KINDS = {
     "hierarchical without topology": "RuntimeError",
     "infer, a rank that is none": "AssertionError",
     "infer, itself": "AssertionError",
+    "win_put, swapped": "TypeError",
+    "broadcast_parameters, no tensors": "TypeError",
 }
 
 

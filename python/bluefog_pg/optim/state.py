@@ -79,6 +79,11 @@ def broadcast_optimizer_state(
 
 
 def _tensors_of(op: str, params: Any, group: dist.ProcessGroup | None) -> list[Tensor]:
+    if not isinstance(params, Iterable):
+        raise TypeError(
+            f"{member_of(group).who} {op}: expected a state_dict(), parameters() or "
+            f"named_parameters(), got {type(params).__name__}"
+        )
     named = sorted(params.items()) if isinstance(params, Mapping) else params
     tensors = [entry[1] if isinstance(entry, tuple) else entry for entry in named]
     for tensor in tensors:

@@ -371,7 +371,12 @@ def _get(
 
 def _known(name: str, op: str, error: type[Exception], group: Group) -> Window:
     member = member_of(group)
-    window: Window | None = member.windows.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{member.who} {op}: a window's name must be a string, not a {type(name).__name__}; "
+            "where there is a tensor, too, it comes first"
+        )
+    window: Window | None = member.windows.get(name)
     if window is None:
         raise error(
             f"{member.who} {op}: there is no window {name!r}; there are {sorted(member.windows)}"
