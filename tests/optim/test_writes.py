@@ -134,7 +134,7 @@ def test_windows_average_though_the_program_writes(pool: harness.Pool) -> None:
 
 def written_alone(rank: int, world: int, communication: str) -> inrank.Raised | None:
     """Only rank 0 writes: it makes the average again, which no other rank does."""
-    group = dist.new_group(list(range(world)), timeout=timedelta(seconds=2))
+    group = dist.new_group(list(range(world)), timeout=timedelta(seconds=2 * inrank.SLOW))
     options = {"communication": communication, "topology": "full", "group": group}
     model, optimizer = wrapped(rank, **options)
     error = None
