@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import ModuleType
 
 _REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
@@ -42,16 +42,11 @@ def load() -> ModuleType:
 def leave_at_exit() -> None:
     """Leave the groups that are still there at the end, while the interpreter is.
 
-    What is registered last runs first. A program's own functions may still use the groups, so this
-    is registered as early as `import torch` has it done.
+    Python runs exit functions in reverse. Those of a program may still use the groups, so torch's
+    import registers this one, before the program can register its own.
     """
-    atexit.register(_leave, next(_finalizers_made()))
-
-
-def _finalizers_made() -> Iterator[int]:
-    """Count finalizers, of which each has a number."""
-    count: Iterator[int] = getattr(weakref.finalize, "_index_iter", itertools.count())
-    return count
+    # Finalizers have numbers, which this counter gives.
+    atexit.register(_leave, next(getattr(weakref.finalize, "_index_iter", itertools.count())))
 
 
 def _leave(before: int) -> None:

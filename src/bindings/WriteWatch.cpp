@@ -15,7 +15,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What tensors hold, and whether a program has written to them since this was made.
+// Remembers what tensors hold, and tells whether a program has written to them since.
 class WriteWatch {
  public:
   explicit WriteWatch(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {

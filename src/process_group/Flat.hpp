@@ -26,10 +26,8 @@ class Flat {
   }
   // With room for them; copyBack() puts them in place.
   static Flat output(const at::Tensor& tensor) {
-    return isPlain(tensor) ? Flat(tensor)
-                           : Flat(at::empty(tensor.sizes(), tensor.options()), tensor);
+    return isPlain(tensor) ? Flat(tensor) : outputApart(tensor);
   }
-
   // The same, in memory of its own.
   static Flat outputApart(const at::Tensor& tensor) {
     return Flat(at::empty(tensor.sizes(), tensor.options()), tensor);

@@ -100,7 +100,8 @@ class AdaptWithCombine(CountsPasses):
     def leave(self) -> None:
         """The average is made again, of what the program is about to load.
 
-        So it is where one rank loads, and then gives the others what it has: they write to theirs.
+        One rank may load, and then broadcast what it has. The others write to their parameters by
+        that, and so make this average again, too.
         """
         if self._exchange is not None:
             self.abandon()

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.knobs import Knobs
 
 
-# What is made again has a name: a rank that does so alone meets no other average of another rank.
-REPEATED = "an average that is made again"
-
-
 def ending(work: dist.Work, tensor: Tensor) -> Finish:
     """Waits for an operation's result, and puts it where the tensor is."""
 
@@ -60,18 +56,14 @@ class NeighborAverage(Communication):
     def __init__(self, knobs: Knobs, member: Member) -> None:
         self._knobs, self._member = knobs, member
         self._route = Route()
-        self._name: str | None = None
 
     def advance(self) -> None:
-        self._name = None
+        super().advance()
         route = self._knobs.route()
         if route.dst_weights is not None and route.src_weights is None:
             (own, sources), _ = settled(Route(), self._member)
             route = Route(own, sources, route.dst_weights)
         self._route = route
-
-    def repeat(self) -> None:
-        self._name = REPEATED
 
     def begin(self, flat: Tensor) -> Finish:
         check = self._knobs.enable_topo_check
@@ -117,13 +109,6 @@ class MachineAverage(Communication):
 
     def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
         self._knobs, self._group = knobs, group
-        self._name: str | None = None
-
-    def advance(self) -> None:
-        self._name = None
-
-    def repeat(self) -> None:
-        self._name = REPEATED
 
     def begin(self, flat: Tensor) -> Finish:
         knobs = self._knobs
@@ -148,20 +133,13 @@ class GlobalAverage(Communication):
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._is_repeated = False
-
-    def advance(self) -> None:
-        self._is_repeated = False
-
-    def repeat(self) -> None:
-        self._is_repeated = True
 
     def begin(self, flat: Tensor) -> Finish:
         group = self._member.group
-        if not self._is_repeated:
+        if self._name is None:
             return ending(collectives.allreduce(flat, group=group, async_op=True), flat)
         # Collectives have no names, and meet by their order.
         weight = 1 / self._member.size
         others = [rank for rank in range(self._member.size) if rank != self._member.rank]
         everyone = Route(weight, dict.fromkeys(others, weight), others)
-        return ending(begin_average(flat, everyone, group, name=REPEATED), flat)
+        return ending(begin_average(flat, everyone, group, name=self._name), flat)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from bluefog_pg.optim.bucket import Bucket
 
+# The name of an exchange that is made again. A rank that does so alone must not meet another
+# exchange of another rank, and operations with names meet by these.
+REPEATED = "an average that is made again"
 # Waits for the average, and puts it where the tensor was.
 Finish = Callable[[], None]
 # Waits for the average, and returns how far it is from the tensor, in a new one.
@@ -28,11 +31,15 @@ class Communication:
     def open(self, buckets: list[Bucket]) -> None:
         """These are the buckets from now on. All ranks do."""
 
+    _name: str | None = None  # of the exchange's operations
+
     def advance(self) -> None:
         """The next exchange begins: all its tensors go to the same ranks."""
+        self._name = None
 
     def repeat(self) -> None:
         """The last exchange is made again, with the same ranks."""
+        self._name = REPEATED
 
     def begin(self, flat: Tensor) -> Finish:  # noqa: ARG002
         """Start with what a bucket holds now, or what has its shape. Until the end that stays."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg import neighbors
-from bluefog_pg.optim.averages import REPEATED
 from bluefog_pg.optim.communication import Communication, Finish
 from bluefog_pg.optim.routes import Route, settled
 
@@ -56,14 +55,15 @@ class CompressedAverage(Communication):
         self._theirs: dict[tuple[int, int, bytes], _Copy] = {}
         self._route = Route()
         self._place = 0
-        self._name: str | None = None
 
     def advance(self) -> None:
-        self._route, self._place, self._name = self._knobs.route(), 0, None
+        super().advance()
+        self._route, self._place = self._knobs.route(), 0
         self._check(self._route)
 
     def repeat(self) -> None:
-        self._place, self._name = 0, REPEATED
+        super().repeat()
+        self._place = 0
 
     def begin(self, flat: Tensor) -> Finish:
         (_, weights), destinations = settled(self._route, self._member)

@@ -26,15 +26,22 @@ class Frozen:
 
     def __init__(self, buckets: Sequence[Bucket], memories: Iterable[Sequence[Tensor]]) -> None:
         """Each of the memories has one tensor of each bucket's shape."""
-        self._buckets = buckets
-        self._params = _frozen(parts_of(buckets, [bucket.flat for bucket in buckets]))
+        is_any = any(not param.requires_grad for bucket in buckets for param in bucket.params)
+        self._buckets = buckets if is_any else []
+        self._params = _frozen(parts_of(self._buckets, [bucket.flat for bucket in self._buckets]))
         self._kept: list[tuple[Tensor, Tensor]] = []  # parts of the buckets, and what they held
         self._memories = [
             (part, part.clone())
             for flats in memories
-            if self._params
+            if is_any
             for part in _frozen(parts_of(buckets, flats)).values()
         ]
+        self._keep()
+
+    def gather(self) -> None:
+        """Bring the parameters into the buckets, and keep them as they are now."""
+        for bucket in self._buckets:
+            bucket.gather()
         self._keep()
 
     @torch.no_grad()
@@ -42,10 +49,7 @@ class Frozen:
         """Run the optimizer's own update, which finds them as they were, and may move them."""
         _restore(self._kept)
         update()
-        if self._params:
-            for bucket in self._buckets:
-                bucket.gather()
-            self._keep()
+        self.gather()
 
     @torch.no_grad()
     def restore(self) -> None:

@@ -77,7 +77,7 @@ class Order:
     def reopen(self, site: Site) -> None:
         """Work on other buckets from now on, most of whose parameters are the same.
 
-        What is remembered of a parameter goes with it. New ones begin with zeros.
+        The memory of a parameter moves with it. The memory of a new one begins with zeros.
         """
         before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
         self.open(site)

@@ -65,7 +65,8 @@ class Site:
     def zeros(self, at_least: torch.dtype | None = None) -> list[Tensor]:
         """Return zeros of the buckets' shapes and types, or of a type that is as exact.
 
-        What is added up over a whole training needs that: its rounding errors grow without end.
+        Sums that go on for a whole training need a wide type, or their rounding errors grow without
+        end.
         """
         flats = [bucket.flat for bucket in self.buckets]
         return [torch.zeros_like(flat, dtype=wider(flat, at_least)) for flat in flats]

@@ -136,9 +136,8 @@ class Training:
             update()
             return
         self.order.prepare()
-        if not self.is_closed:
-            self._site.parameters()  # into the buckets
         with self._frozen_kept() as frozen:
+            frozen.gather()
             self.order.update_differentiates = differentiates
             self.order.step(lambda: frozen.update(update))
 
