@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <thread>
+#include <utility>
 
+#include "core/BootClock.hpp"
 #include "core/Error.hpp"
 
 namespace bluefog {
@@ -19,14 +22,28 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kShortestPause{1};
 constexpr milliseconds kLongestPause{10};
 constexpr milliseconds kProbeEvery{100};
-// A refused call whose process lives: it gave up, and somebody who knows why will tell; so long.
-constexpr int kMostRefusals = 5;
+// A process that dies closes its sockets a moment before it has ended.
+constexpr milliseconds kToEnd{200};
 
-// Topics of the records.
-const std::string kRoster = "roster";
-const std::string kGaveUp = "gave up";
+// How many ranks to look at in one probe that are not on the roster: all processes ask one store.
+constexpr int kNewcomers = 16;
+
+// When this process last ended making a group, well or not.
+std::atomic<int64_t> last_end{0};
+
+// Whether this process and that one are of one life of the job, as far as can be told. Where a job
+// is started anew in a store that it has used, records of its earlier life are there.
+bool isOfThisLife(const RankRecord& record) {
+  return record.made_at > std::max(boot_clock::startOfThisProcess(), last_end.load());
+}
+
+// Where a process on the roster of that leader says why the group comes to nothing.
+std::string noticeOf(const std::string& leader) {
+  return leader + "/gave up";
+}
 
 struct Address {
   sockaddr_un address{};
@@ -58,11 +75,10 @@ ucred credentials(const Fd& socket) {
   return peer;
 }
 
-// A zombie is dead: its parent may take its time.
-bool isAlive(pid_t pid) {
-  const Fd process = openProcess(pid);
+// Waits a moment for it. A zombie has ended: its parent may take its time.
+bool hasEnded(const Fd& process) {
   pollfd polled{process.get(), POLLIN, 0};
-  return process.valid() && ::poll(&polled, 1, 0) == 0;
+  return !process.valid() || ::poll(&polled, 1, static_cast<int>(kToEnd.count())) > 0;
 }
 
 bool isMine(const ucred& peer) {
@@ -71,46 +87,89 @@ bool isMine(const ucred& peer) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
-                       std::function<void()> interrupt, std::string accelerator)
-    : published_(records),
+Rendezvous::Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline deadline,
+                       std::function<void()> interrupt)
+    : store_(store),
       rank_(rank),
-      global_ranks_(std::move(global_ranks)),
       deadline_(deadline),
       interrupt_(std::move(interrupt)),
-      me_(describeThisRank(std::move(accelerator), global_ranks_)),
-      records_(global_ranks_.size()),
+      roster_(store, std::move(me), rank),
       links_(size()),
       next_probe_(Deadline::in(kProbeEvery)) {}
 
-void Rendezvous::meet() {
-  records_[static_cast<size_t>(rank_)] = me_;
-  if (size() == 1) {
-    return;
+template <typename Question>
+auto Rendezvous::ask(const Question& question) {
+  try {
+    return question();
+  } catch (const Error& error) {
+    const Reason reason{error.cause(), error.ranks(), error.what()};
+    if (error.cause() == Cause::kTimeout) {  // The store is silent, so a notice would wait, too.
+      links_.sayFailed(reason);
+    } else {
+      sayWhy(reason);
+    }
+    throw;
+  } catch (...) {
+    // The store may have died with the rank that held it: then name that rank.
+    for (const Deadline end = Deadline::in(kToEnd); !end.passed();) {
+      watch();
+      probeListeners();
+      std::this_thread::sleep_for(kLongestPause);
+    }
+    throw;
   }
-  listen();
-  publish();
+}
+
+Rendezvous::~Rendezvous() {
+  last_end = boot_clock::now();
+}
+
+void Rendezvous::meet() {
+  if (size() > 1) {
+    listen();  // before others can read where to call
+    agree();
+    link();
+  }
+}
+
+void Rendezvous::agree() {
   while (true) {
-    learn();
+    const bool has_changed = ask([this] { return roster_.advance(); });
+    for (int rank = 0; has_changed && rank < size(); ++rank) {
+      checkIsAlike(rank);
+    }
+    if (roster_.isComplete()) {
+      break;
+    }
+    if (has_changed) {
+      pause_ = kShortestPause;
+    }
+    pause([this] { return ask([this] { return roster_.missing(); }); });
+  }
+  records_.emplace(store_, roster_.leader(), rank_);
+}
+
+void Rendezvous::link() {
+  for (int rank = 0; rank < rank_; ++rank) {
+    if (isHere(rank)) {
+      to_call_.push_back(rank);
+    }
+  }
+  while (true) {
     std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
     answerCalls();
     watch();
-    if (unmet().empty()) {
+    if (unlinked().empty()) {
       return;
     }
-    pause([this] { return unmet(); });
+    pause([this] { return unlinked(); });
   }
 }
 
-bool Rendezvous::isMet(int rank) const {
-  return records_[static_cast<size_t>(rank)] &&
-         (rank == rank_ || !isHere(rank) || links_.has(rank));
-}
-
-std::vector<int> Rendezvous::unmet() const {
+std::vector<int> Rendezvous::unlinked() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
-    if (!isMet(rank)) {
+    if (rank != rank_ && isHere(rank) && !links_.has(rank)) {
       ranks.push_back(rank);
     }
   }
@@ -118,8 +177,12 @@ std::vector<int> Rendezvous::unmet() const {
 }
 
 bool Rendezvous::spansHosts() const {
-  return std::any_of(records_.begin(), records_.end(),
-                     [this](const auto& record) { return record->place != me_.place; });
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!isHere(rank)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 int Rendezvous::leader() const {
@@ -132,85 +195,36 @@ int Rendezvous::leader() const {
 
 void Rendezvous::listen() {
   listener_ = unixSocket();
-  const Address address(me_.socket);
+  const Address address(roster_.me().name());
   if (::bind(listener_.get(), address.get(), address.length) != 0 ||
       ::listen(listener_.get(), size()) != 0) {
     throwErrno("listening for the ranks on this host");
   }
 }
 
-void Rendezvous::publish() {
-  const std::optional<std::string> earlier = published_.look(kRoster, rank_);
-  published_.publish(kRoster, me_.encode());  // so that the earlier one hears of it, too
-  rejectTwin(earlier);
-}
-
-void Rendezvous::rejectTwin(const std::optional<std::string>& found) {
-  if (!found || *found == me_.encode()) {
+void Rendezvous::rejectTwin() {
+  const std::optional<RankRecord> twin = ask([this] { return roster_.replacement(); });
+  if (!twin) {
     return;
   }
-  const RankRecord twin = decode(rank_, *found);
-  const bool is_stale = twin.place == me_.place && (twin.pid == me_.pid || !isAlive(twin.pid));
-  if (is_stale) {
-    return;  // of an attempt that failed
-  }
-  checkMembers(rank_, twin);
   const auto describe = [](const RankRecord& record) {
     return "pid " + std::to_string(record.pid) + " on " + record.host;
   };
-  const std::string rank = std::to_string(global(rank_));
-  giveUp(Cause::kMismatch, {global(rank_)},
-         "two processes say that they are rank " + rank + " (" + describe(me_) + ", " +
-             describe(twin) + "); give each a RANK of its own");
+  const Reason reason =
+      otherMembers(*twin, rank_)
+          .value_or(Reason{Cause::kMismatch,
+                           {global(rank_)},
+                           "two processes say that they are " + name(rank_) + " (" +
+                               describe(roster_.me()) + ", " + describe(*twin) +
+                               "); give each a RANK of its own"});
+  leaveNotice(twin->id, reason);
+  giveUp(reason);
 }
 
-void Rendezvous::learn() {
-  for (int rank = 0; rank < size(); ++rank) {
-    auto& record = records_[static_cast<size_t>(rank)];
-    if (rank == rank_ || record) {
-      continue;
-    }
-    const std::optional<std::string> text = look(kRoster, rank);
-    if (!text) {
-      continue;
-    }
-    record = decode(rank, *text);
-    checkIsAlike(rank);
-    if (isHere(rank) && rank < rank_) {
-      to_call_.push_back(rank);
-    }
-  }
-}
-
-std::optional<std::string> Rendezvous::look(const std::string& topic, int rank) {
-  try {
-    return published_.look(topic, rank);
-  } catch (const Error& error) {  // the store does not answer
-    links_.sayFailed({error.cause(), error.ranks(), error.what()});
-    throw;
-  } catch (...) {
-    // The store may have died with the rank that held it: then name that rank.
-    for (int tries = 0; tries < 20; ++tries) {
-      watch();
-      std::this_thread::sleep_for(kLongestPause);
-    }
-    throw;
-  }
-}
-
-RankRecord Rendezvous::decode(int rank, const std::string& text) {
-  try {
-    return RankRecord::decode(text);
-  } catch (const std::exception&) {
-    giveUp(Cause::kMismatch, {global(rank)},
-           "the store holds something else than a record of rank " + std::to_string(global(rank)) +
-               "; does another program use its keys?");
-  }
-}
-
-void Rendezvous::checkMembers(int rank, const RankRecord& other) {
-  if (other.members == me_.members) {
-    return;
+std::optional<Reason> Rendezvous::otherMembers(const RankRecord& other, int rank) const {
+  const std::vector<int>& own = roster_.me().members;
+  if (other.members == own) {
+    return std::nullopt;
   }
   const auto listed = [](const std::vector<int>& ranks) {
     std::string text;
@@ -221,36 +235,45 @@ void Rendezvous::checkMembers(int rank, const RankRecord& other) {
   };
   const auto place = static_cast<size_t>(rank);
   const int who = place < other.members.size() ? other.members[place] : global(rank);
-  giveUp(Cause::kMismatch, {who},
-         "rank " + std::to_string(who) + " makes this group of ranks " + listed(other.members) +
-             ", rank " + std::to_string(global(rank_)) + " of ranks " + listed(me_.members) +
-             "; every rank must call new_group for each group, in the same order, also for those "
-             "that it is no member of (or each member alone, with use_local_synchronization=True)");
+  return Reason{
+      Cause::kMismatch,
+      {who},
+      "rank " + std::to_string(who) + " makes this group of ranks " + listed(other.members) + ", " +
+          name(rank_) + " of ranks " + listed(own) +
+          "; every rank must call new_group for each group, in the same order, also for those that "
+          "it is no member of (or each member alone, with use_local_synchronization=True)"};
 }
 
 void Rendezvous::checkIsAlike(int rank) {
-  const RankRecord& other = *records_[static_cast<size_t>(rank)];
-  const std::string who = "rank " + std::to_string(global(rank));
-  const std::string here = "rank " + std::to_string(global(rank_));
-  if (other.version != me_.version) {
-    giveUp(Cause::kMismatch, {global(rank)},
-           who + " (on " + other.host + ") runs bluefog_pg " + other.version + ", " + here +
-               " (on " + me_.host + ") runs " + me_.version + "; install one version everywhere");
+  if (rank == rank_ || !roster_.record(rank)) {
+    return;
   }
-  checkMembers(rank, other);
-  if (other.accelerator != me_.accelerator) {
+  const RankRecord& me = roster_.me();
+  const RankRecord& other = *roster_.record(rank);
+  const std::string who = name(rank) + " (on " + other.host + ")";
+  const std::string here = name(rank_) + " (on " + me.host + ")";
+  if (other.version != me.version) {
+    giveUp({Cause::kMismatch,
+            {global(rank)},
+            who + " runs bluefog_pg " + other.version + ", " + here + " runs " + me.version +
+                "; install one version everywhere"});
+  }
+  if (const std::optional<Reason> reason = otherMembers(other, rank)) {
+    giveUp(*reason);
+  }
+  if (other.accelerator != me.accelerator) {
     const auto named = [](const RankRecord& record) {
       return record.accelerator.empty() ? std::string("no accelerator") : record.accelerator;
     };
-    giveUp(Cause::kMismatch, {global(rank)},
-           who + " (on " + other.host + ") has " + named(other) + ", " + here + " (on " + me_.host +
-               ") has " + named(me_) +
-               "; give all ranks one kind, or set BLUEFOG_ACCELERATOR=none for all");
+    giveUp({Cause::kMismatch,
+            {global(rank)},
+            who + " has " + named(other) + ", " + here + " has " + named(me) +
+                "; give all ranks one kind, or set BLUEFOG_ACCELERATOR=none for all"});
   }
 }
 
-Rendezvous::Answer Rendezvous::connect(const Fd& socket, int rank) const {
-  const Address address(records_[static_cast<size_t>(rank)]->socket);
+Rendezvous::Answer Rendezvous::connect(const Fd& socket, const RankRecord& record) const {
+  const Address address(record.name());
   if (::connect(socket.get(), address.get(), address.length) == 0) {
     return Answer::kTaken;
   }
@@ -259,7 +282,7 @@ Rendezvous::Answer Rendezvous::connect(const Fd& socket, int rank) const {
 
 Rendezvous::Answer Rendezvous::call(int rank) {
   Fd socket = unixSocket();
-  const Answer answer = connect(socket, rank);
+  const Answer answer = connect(socket, record(rank));
   if (answer == Answer::kRefused) {
     next_probe_ = Deadline::in(milliseconds(0));  // finds out why
   }
@@ -268,11 +291,11 @@ Rendezvous::Answer Rendezvous::call(int rank) {
   }
   const ucred peer = credentials(socket);
   if (!isMine(peer)) {
-    giveUp(Cause::kPeerFailed, {global(rank)},
-           "rank " + std::to_string(global(rank)) + " belongs to another user (uid " +
-               std::to_string(peer.uid) + ")");
+    giveUp({Cause::kPeerFailed,
+            {global(rank)},
+            name(rank) + " belongs to another user (uid " + std::to_string(peer.uid) + ")"});
   }
-  const std::string hello = records_[static_cast<size_t>(rank)]->secret + std::to_string(rank_);
+  const std::string hello = record(rank).secret + std::to_string(rank_);
   if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) >= 0) {
     links_.add(rank, std::move(socket), peer.pid);
   }
@@ -301,10 +324,11 @@ bool Rendezvous::answer(Caller& caller) {
     return errno != EAGAIN && errno != EINTR;
   }
   const std::string said(hello.data(), static_cast<size_t>(length));
-  if (said.size() <= me_.secret.size() || said.compare(0, me_.secret.size(), me_.secret) != 0) {
+  const std::string& secret = roster_.me().secret;
+  if (said.size() <= secret.size() || said.compare(0, secret.size(), secret) != 0) {
     return true;  // somebody who has not read this rank's record
   }
-  const int rank = std::atoi(said.c_str() + me_.secret.size());
+  const int rank = std::atoi(said.c_str() + secret.size());
   if (rank > rank_ && rank < size() && !links_.has(rank)) {
     links_.add(rank, std::move(caller.socket), caller.pid);
   }
@@ -316,40 +340,42 @@ void Rendezvous::watch() {
   std::string why;
   const Departure* quitter = nullptr;
   for (const Departure& departure : links_.look()) {
-    if (departure.how == Departure::How::kDied) {
+    if (departure.how == Departure::How::kGaveUp) {
+      quitter = &departure;
+    } else if (departure.how == Departure::How::kDied) {
+      if (!hasEnded(links_.processOf(departure.rank))) {
+        giveUpOnLiving(departure.rank);
+      }
       dead.push_back(global(departure.rank));
       why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
-    } else if (departure.how == Departure::How::kGaveUp) {
-      quitter = &departure;
     }
     // Who left in order had met all, this rank too: what it had to pass on is here.
   }
   if (!dead.empty()) {
-    giveUp(Cause::kPeerFailed, dead, why);
+    giveUp({Cause::kPeerFailed, dead, why});
   }
   if (quitter != nullptr) {
     const Reason& reason = quitter->reason;
-    giveUp(reason.cause,
-           reason.ranks.empty() ? std::vector<int>{global(quitter->rank)} : reason.ranks,
-           reason.text);
+    giveUp({reason.cause,
+            reason.ranks.empty() ? std::vector<int>{global(quitter->rank)} : reason.ranks,
+            reason.text});
   }
 }
 
-// What ranks of other hosts say, which see their neighbours die.
-void Rendezvous::watchElsewhere() {
-  for (int rank = 0; rank < size(); ++rank) {
-    if (!records_[static_cast<size_t>(rank)] || isHere(rank)) {
-      continue;
-    }
-    if (const std::optional<std::string> said = look(kGaveUp, rank)) {
-      const Reason reason = Reason::decode(*said);
-      giveUp(reason.cause, reason.ranks, reason.text);
-    }
+void Rendezvous::readNotices() {
+  readNotice(roster_.me().id);  // A twin of this process leaves one for it alone.
+  if (roster_.isListed()) {
+    readNotice(roster_.leader());
   }
 }
 
-// A rank that has published its record listens until all are linked, so a refused call means that
-// it is gone.
+void Rendezvous::readNotice(const std::string& id) {
+  if (const std::optional<std::string> notice = store_.look(noticeOf(id))) {
+    const Reason reason = Reason::decode(*notice);
+    throw Error(reason.cause, reason.ranks, reason.text);
+  }
+}
+
 void Rendezvous::probe() {
   if (!next_probe_.passed()) {
     return;
@@ -358,27 +384,66 @@ void Rendezvous::probe() {
   if (interrupt_) {
     interrupt_();
   }
-  rejectTwin(look(kRoster, rank_));
-  watchElsewhere();
-  for (int rank = 0; rank < size(); ++rank) {
-    const auto& record = records_[static_cast<size_t>(rank)];
-    if (!record || !isHere(rank) || isMet(rank) ||
-        connect(unixSocket(), rank) != Answer::kRefused) {
-      continue;
-    }
-    const bool alive = isAlive(record->pid);
-    if (alive && ++refusals_ < kMostRefusals) {
-      continue;
-    }
-    giveUp(Cause::kPeerFailed, {global(rank)},
-           "rank " + std::to_string(global(rank)) + " (pid " + std::to_string(record->pid) +
-               (alive ? ") has given up making the group" : ") died"));
+  ask([this] { readNotices(); });
+  if (!roster_.isComplete()) {
+    rejectTwin();
+    probeNewcomers();
+    roster_.doubt();
   }
+  probeListeners();
+}
+
+// A rank listens until all are linked, so a refused call means that it is gone.
+void Rendezvous::probeListeners() {
+  for (int rank = 0; rank < size(); ++rank) {
+    const std::optional<RankRecord>& record = roster_.record(rank);
+    if (!record || rank == rank_ || !isHere(*record) || links_.has(rank) ||
+        connect(unixSocket(), *record) != Answer::kRefused) {
+      continue;
+    }
+    if (hasEnded(openProcess(record->pid))) {
+      giveUpOnDead(rank, record->pid);
+    }
+    giveUpOnLiving(rank);
+  }
+}
+
+void Rendezvous::probeNewcomers() {
+  for (int i = 0; i < std::min(kNewcomers, size()); ++i) {
+    const int rank = std::exchange(next_newcomer_, (next_newcomer_ + 1) % size());
+    if (rank == rank_ || roster_.record(rank)) {
+      continue;
+    }
+    const std::optional<RankRecord> record = ask([&] { return roster_.read(rank); });
+    if (record && isHere(*record) && isOfThisLife(*record) &&
+        connect(unixSocket(), *record) == Answer::kRefused && hasEnded(openProcess(record->pid))) {
+      giveUpOnDead(rank, record->pid);
+    }
+  }
+}
+
+void Rendezvous::giveUpOnDead(int rank, pid_t pid) {
+  giveUp(
+      {Cause::kPeerFailed, {global(rank)}, name(rank) + " (pid " + std::to_string(pid) + ") died"});
+}
+
+void Rendezvous::giveUpOnLiving(int rank) {
+  try {
+    readNotices();  // It says why, where it could.
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    // The store has ended.
+  }
+  giveUp({Cause::kPeerFailed,
+          {global(rank)},
+          name(rank) + " (pid " + std::to_string(record(rank).pid) +
+              ") has given up making the group"});
 }
 
 std::string Rendezvous::await(const std::string& topic, int rank) {
   while (true) {
-    if (std::optional<std::string> record = look(topic, rank)) {
+    if (std::optional<std::string> record = ask([&] { return records_->look(topic, rank); })) {
       return *record;
     }
     watch();
@@ -397,30 +462,28 @@ void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
   pause_ = std::min(pause_ * 2, kLongestPause);
 }
 
-void Rendezvous::giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why) {
-  sayWhy(cause, ranks, why);
-  throw Error(cause, ranks, why);
+void Rendezvous::giveUp(const Reason& reason) {
+  sayWhy(reason);
+  throw Error(reason.cause, reason.ranks, reason.text);
 }
 
-void Rendezvous::sayWhy(Cause cause, const std::vector<int>& ranks, const std::string& why) {
-  const Reason reason{cause, ranks, why};
+void Rendezvous::sayWhy(const Reason& reason) {
   links_.sayFailed(reason);
-  const bool some_are_elsewhere =
-      std::any_of(records_.begin(), records_.end(),
-                  [this](const auto& record) { return record && record->place != me_.place; });
-  if (some_are_elsewhere) {
-    try {
-      published_.publish(kGaveUp, reason.encode());
-    } catch (const std::exception&) {
-      // The store may have died with the rank that held it: what is thrown next says so.
-    }
+  if (roster_.isListed()) {
+    leaveNotice(roster_.leader(), reason);
+  }
+}
+
+void Rendezvous::leaveNotice(const std::string& id, const Reason& reason) {
+  try {
+    store_.set(noticeOf(id), reason.encode());
+  } catch (const std::exception&) {
+    // The store may have died with the rank that held it: what is thrown next says so.
   }
 }
 
 void Rendezvous::abandon(const std::string& why) {
-  const int self = global(rank_);
-  sayWhy(Cause::kPeerFailed, {self},
-         "rank " + std::to_string(self) + " could not make the group: " + why);
+  sayWhy({Cause::kPeerFailed, {global(rank_)}, name(rank_) + " could not make the group: " + why});
 }
 
 void Rendezvous::giveUpOnTime(const std::vector<int>& missing) {
@@ -428,8 +491,8 @@ void Rendezvous::giveUpOnTime(const std::vector<int>& missing) {
   for (const int rank : missing) {
     ranks.push_back(global(rank));
   }
-  giveUp(Cause::kTimeout, ranks,
-         "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(ranks));
+  giveUp({Cause::kTimeout, ranks,
+          "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(ranks)});
 }
 
 Fd Rendezvous::share(Fd made) {
@@ -450,9 +513,9 @@ Fd Rendezvous::share(Fd made) {
     watch();
     probe();
     if (deadline_.passed()) {
-      giveUp(
-          Cause::kTimeout, {global(leader)},
-          "rank " + std::to_string(global(leader)) + " has not passed the group's memory in time");
+      giveUp({Cause::kTimeout,
+              {global(leader)},
+              name(leader) + " has not passed the group's memory in time"});
     }
     std::this_thread::sleep_for(milliseconds(1));
   }

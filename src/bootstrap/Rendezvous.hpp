@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/KeyValueStore.hpp"
 #include "bootstrap/Links.hpp"
+#include "bootstrap/RankRecord.hpp"
 #include "bootstrap/Records.hpp"
 #include "bootstrap/Roster.hpp"
 #include "core/Deadline.hpp"
@@ -18,32 +20,39 @@
 
 namespace bluefog {
 
-// How the ranks of a group find each other: each publishes its record, and reads the others'. Those
-// of one host link up: each listens on an abstract unix socket, calls the ranks below it and is
-// called by those above. One that dies meanwhile is noticed by every rank of its host that has seen
-// its record, and by the others since those say so. The first rank of each host passes the memory.
+// How the ranks of a group find each other. First they agree by the store which processes they are:
+// see Roster. Then those of one host link up: each listens on an abstract unix socket, calls the
+// ranks below it and is called by those above. The first rank of each host passes the memory.
+//
+// One that gives up leaves a notice in the store, which all on the roster read. One that dies is
+// noticed by the ranks of its host, which leave a notice.
 class Rendezvous {
  public:
-  // `global_ranks` is for messages. `interrupt` is called now and then, and may throw.
-  // `accelerator`: see RankRecord.
-  Rendezvous(Records& records, int rank, std::vector<int> global_ranks, Deadline deadline,
-             std::function<void()> interrupt, std::string accelerator = "");
+  // `me` says what this process is. `interrupt` is called now and then, and may throw.
+  Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline deadline,
+             std::function<void()> interrupt);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
 
   // Waits until all ranks are known, and those of this host linked. Throws Error naming who is
   // missing or dead.
   void meet();
   int rank() const { return rank_; }
-  int size() const { return static_cast<int>(global_ranks_.size()); }
+  int size() const { return static_cast<int>(roster_.me().members.size()); }
   Deadline deadline() const { return deadline_; }
-  const RankRecord& record(int rank) const { return *records_[static_cast<size_t>(rank)]; }
-  bool isHere(int rank) const { return record(rank).place == me_.place; }
+
+  // After meet():
+  const RankRecord& record(int rank) const { return *roster_.record(rank); }
+  bool isHere(int rank) const { return isHere(record(rank)); }
   bool spansHosts() const;
   // The first rank of this host.
   int leader() const;
   // The memory of the group on this host: `made` by the leader, received by the others.
   Fd share(Fd made);
   Links takeLinks() { return std::move(links_); }
-  // Another record of a rank, under that topic. Waits as meet() does.
+  Records& records() { return *records_; }
+  // What a rank has published in records(). Waits as meet() does.
   std::string await(const std::string& topic, int rank);
   // Looks whether somebody is gone, as meet() does.
   void watch();
@@ -60,43 +69,52 @@ class Rendezvous {
   };
 
   void listen();
-  void publish();
-  // Gives up where the store's record of this rank is another process's that lives.
-  void rejectTwin(const std::optional<std::string>& found);
-  void learn();
-  std::optional<std::string> look(const std::string& topic, int rank);
-  RankRecord decode(int rank, const std::string& text);
+  void agree();
+  void link();
+  std::vector<int> unlinked() const;
+  // What the store answers, or throws why it does not.
+  template <typename Question>
+  auto ask(const Question& question);
+  // Gives up where another process has taken this one's place.
+  void rejectTwin();
+  // Why that record of a rank is of another group than this one; nothing where it is not.
+  std::optional<Reason> otherMembers(const RankRecord& other, int rank) const;
   void checkIsAlike(int rank);
-  // Gives up where that record of this group's rank is one of another group.
-  void checkMembers(int rank, const RankRecord& other);
-  bool isMet(int rank) const;
-  std::vector<int> unmet() const;
   Answer call(int rank);
   void answerCalls();
   bool answer(Caller& caller);
-  void watchElsewhere();
+  // Throws what others have left for this process: why the group comes to nothing.
+  void readNotices();
+  void readNotice(const std::string& id);
+  void leaveNotice(const std::string& id, const Reason& reason);
   void probe();
-  [[noreturn]] void giveUp(Cause cause, const std::vector<int>& ranks, const std::string& why);
-  void sayWhy(Cause cause, const std::vector<int>& ranks, const std::string& why);
+  void probeListeners();
+  // Looks at some who are not on the roster.
+  void probeNewcomers();
+  bool isHere(const RankRecord& record) const { return record.place == roster_.me().place; }
+  [[noreturn]] void giveUpOnDead(int rank, pid_t pid);
+  [[noreturn]] void giveUpOnLiving(int rank);
+  [[noreturn]] void giveUp(const Reason& reason);
+  void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
   // kBusy: its queue is full of callers, so it lives.
-  Answer connect(const Fd& socket, int rank) const;
-  int global(int rank) const { return global_ranks_[static_cast<size_t>(rank)]; }
+  Answer connect(const Fd& socket, const RankRecord& record) const;
+  int global(int rank) const { return roster_.me().members[static_cast<size_t>(rank)]; }
+  std::string name(int rank) const { return "rank " + std::to_string(global(rank)); }
 
-  Records& published_;
+  KeyValueStore& store_;
   int rank_;
-  std::vector<int> global_ranks_;
   Deadline deadline_;
   std::function<void()> interrupt_;
-  RankRecord me_;
+  Roster roster_;
+  std::optional<Records> records_;
   Fd listener_;
-  std::vector<std::optional<RankRecord>> records_;
-  std::vector<int> to_call_;   // known, but not called yet
+  std::vector<int> to_call_;
   std::list<Caller> callers_;  // connected, but have not said who they are
   Links links_;
   std::chrono::milliseconds pause_{1};
   Deadline next_probe_;
-  int refusals_ = 0;
+  int next_newcomer_ = 0;
 };
 
 }  // namespace bluefog

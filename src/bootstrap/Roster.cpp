@@ -1,110 +1,157 @@
 #include "bootstrap/Roster.hpp"
 
-#include <sys/random.h>
-#include <unistd.h>
-
-#include <array>
-#include <fstream>
-#include <iterator>
+#include <algorithm>
+#include <exception>
 #include <sstream>
-#include <stdexcept>
+#include <utility>
 
-#include "bootstrap/mpi/World.hpp"
-#include "core/Env.hpp"
 #include "core/Error.hpp"
 
 namespace bluefog {
 namespace {
 
-std::string randomHex() {
-  std::array<unsigned char, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throwErrno("getrandom");
-  }
-  constexpr char kDigits[] = "0123456789abcdef";
+std::string keyOf(int rank) {
+  return "rank/" + std::to_string(rank);
+}
+
+std::string listOf(const std::string& leader) {
+  return leader + "/roster";
+}
+
+using List = std::vector<std::optional<RankRecord>>;
+
+std::string encode(const List& list) {
   std::string text;
-  for (unsigned char byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
+  for (const std::optional<RankRecord>& record : list) {
+    const std::string one = record ? record->encode() : "";
+    text += std::to_string(one.size()) + '\n' + one;
   }
   return text;
 }
 
-std::string hostName() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-std::string bootId() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
-}
-
-std::string networkNamespace() {
-  std::array<char, 64> link{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", link.data(), link.size() - 1);
-  return length > 0 ? link.data() : "";
+List decode(const std::string& encoded, size_t size) {
+  std::istringstream text(encoded);
+  List list(size);
+  for (std::optional<RankRecord>& record : list) {
+    std::string line;
+    std::getline(text, line);
+    std::string one(std::stoul(line), '\0');
+    text.read(one.data(), static_cast<std::streamsize>(one.size()));
+    if (!one.empty()) {
+      record = RankRecord::decode(one);
+    }
+  }
+  return list;
 }
 
 }  // namespace
 
-std::string RankRecord::encode() const {
-  std::ostringstream text;
-  text << version << '\n'
-       << host << '\n'
-       << place << '\n'
-       << pid << '\n'
-       << socket << '\n'
-       << secret << '\n'
-       << world << '\n'
-       << world_rank << '\n'
-       << number << '\n'
-       << accelerator << '\n';
-  for (const int member : members) {
-    text << member << ' ';
+Roster::Roster(KeyValueStore& store, RankRecord me, int rank)
+    : store_(store), me_(std::move(me)), rank_(rank), list_(me_.members.size()) {
+  if (rank_ == 0) {
+    list_.front() = me_;
   }
-  text << '\n';
-  return text.str();
 }
 
-RankRecord RankRecord::decode(const std::string& text) {
-  std::istringstream lines(text);
-  RankRecord record;
-  std::string pid;
-  std::string world_rank;
-  std::string number;
-  std::string members;
-  for (std::string* field :
-       {&record.version, &record.host, &record.place, &pid, &record.socket, &record.secret,
-        &record.world, &world_rank, &number, &record.accelerator, &members}) {
-    if (!std::getline(lines, *field)) {
-      throw std::runtime_error("not a record of this version");
+bool Roster::isComplete() const {
+  return isListed() && std::all_of(list_.begin(), list_.end(),
+                                   [](const auto& record) { return record.has_value(); });
+}
+
+bool Roster::advance() {
+  if (!std::exchange(is_written_, true)) {
+    write();
+  }
+  return rank_ == 0 ? lead() : follow();
+}
+
+void Roster::write() {
+  store_.set(keyOf(rank_), me_.encode());
+}
+
+bool Roster::lead() {
+  bool has_changed = false;
+  for (int rank = 1; rank < size(); ++rank) {
+    std::optional<RankRecord>& listed = list_[static_cast<size_t>(rank)];
+    if (listed && !is_in_doubt_) {
+      continue;
+    }
+    std::optional<RankRecord> found = read(rank);
+    if (found && found->answers == me_.id && (!listed || found->id != listed->id)) {
+      listed = std::move(found);
+      has_changed = true;
     }
   }
-  record.pid = static_cast<pid_t>(std::stol(pid));
-  record.world_rank = std::stoi(world_rank);
-  record.number = static_cast<uint32_t>(std::stoul(number));
-  std::istringstream list(members);
-  record.members.assign(std::istream_iterator<int>(list), {});
-  return record;
+  is_in_doubt_ = false;
+  if (has_changed) {
+    store_.set(listOf(me_.id), encode(list_));
+  }
+  return has_changed;
 }
 
-RankRecord describeThisRank(std::string accelerator, std::vector<int> members) {
-  const env::MpiPlace mpi_place = mpi::World::place();
-  const std::string own = env::isMpiForced() ? std::to_string(::getpid()) : "";
-  return {.version = BLUEFOG_VERSION,
-          .host = hostName(),
-          .place = bootId() + " " + networkNamespace() + " " + own,
-          .pid = ::getpid(),
-          .socket = "bluefog-" + randomHex(),
-          .secret = randomHex(),
-          .world = mpi_place.world,
-          .world_rank = mpi_place.rank,
-          .number = mpi::World::nextNumber(),
-          .accelerator = std::move(accelerator),
-          .members = std::move(members)};
+bool Roster::follow() {
+  const bool has_answered = answer();
+  return readList() || has_answered;
+}
+
+bool Roster::answer() {
+  const std::optional<RankRecord> first = read(0);
+  // A process that was replaced must not write over the one that replaced it.
+  if (!first || first->id == me_.answers || replacement()) {
+    return false;
+  }
+  me_.answers = first->id;
+  list_.assign(list_.size(), std::nullopt);
+  write();
+  return true;
+}
+
+bool Roster::readList() {
+  const std::optional<std::string> text =
+      me_.answers.empty() ? std::nullopt : store_.look(listOf(me_.answers));
+  if (!text || *text == list_text_) {
+    return false;
+  }
+  list_text_ = *text;
+  List list = decode(*text, list_.size());
+  const std::optional<RankRecord>& own = list[static_cast<size_t>(rank_)];
+  if (!own || own->id != me_.id) {
+    return false;
+  }
+  list_ = std::move(list);
+  return true;
+}
+
+std::vector<int> Roster::missing() {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    const bool is_here = isListed() ? record(rank).has_value()
+                                    : rank == rank_ || (rank != 0 && read(rank).has_value());
+    if (!is_here) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+std::optional<RankRecord> Roster::replacement() {
+  std::optional<RankRecord> found = read(rank_);
+  return found && found->id != me_.id ? found : std::nullopt;
+}
+
+std::optional<RankRecord> Roster::read(int rank) {
+  const std::optional<std::string> text = store_.look(keyOf(rank));
+  if (!text) {
+    return std::nullopt;
+  }
+  try {
+    return RankRecord::decode(*text);
+  } catch (const std::exception&) {
+    const int who = me_.members[static_cast<size_t>(rank)];
+    throw Error(Cause::kMismatch, {who},
+                "the store holds something else than a record of rank " + std::to_string(who) +
+                    "; does another program use its keys?");
+  }
 }
 
 }  // namespace bluefog

@@ -1,37 +1,63 @@
 #pragma once
 
-#include <sys/types.h>
-
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bootstrap/KeyValueStore.hpp"
+#include "bootstrap/RankRecord.hpp"
+
 namespace bluefog {
 
-// One rank's line in the roster: who it is, where it is and how to reach it.
-struct RankRecord {
-  std::string version;  // of this library
-  std::string host;     // for messages
-  // Ranks can share memory where these are equal: the boot of one kernel, and a network namespace,
-  // in which the unix sockets that pass the memory live. A host name says neither.
-  std::string place;
-  pid_t pid = 0;
-  std::string socket;  // abstract unix address
-  std::string secret;  // proves to the listener that the caller has read this record
-  // Its place in an MPI world, where its process is in one, or was started in one by mpirun.
-  std::string world;
-  int world_rank = -1;
-  uint32_t number = 0;  // another one for each group that its process makes
-  // "cuda:nccl": whose tensors its groups also take, and what carries them; empty: none.
-  std::string accelerator;
-  // The group's global ranks, as this rank has them.
-  std::vector<int> members;
+// Which processes make a group. Rank 0 decides, so that all agree.
+//
+// Each process writes its record, with an id of its own, under its rank. The newest one counts.
+// Each answers rank 0: it writes the id that it has read in the record of rank 0 into its own.
+// Rank 0 lists those who have answered it. A process belongs to the group once the list has its id,
+// and the group is complete once the list has all ranks.
+//
+// Earlier processes left records, answers and lists in the store, or still write some. They count
+// for nothing: none of them has answered an id that is new.
+class Roster {
+ public:
+  Roster(KeyValueStore& store, RankRecord me, int rank);
 
-  std::string encode() const;
-  static RankRecord decode(const std::string& text);
+  // Writes and reads what there is to write and read now. True where that has changed something.
+  bool advance();
+  // Reads everybody's record again, since a process on the list may have been replaced.
+  void doubt() { is_in_doubt_ = true; }
+  bool isComplete() const;
+  // This process is on the list.
+  bool isListed() const { return record(rank_).has_value(); }
+  // Nothing where the rank is not on the list.
+  const std::optional<RankRecord>& record(int rank) const {
+    return list_[static_cast<size_t>(rank)];
+  }
+  const RankRecord& me() const { return me_; }
+  // The process of rank 0 that this one has answered; empty where none has been seen.
+  const std::string& leader() const { return rank_ == 0 ? me_.id : me_.answers; }
+  // The ranks that are not here as far as this process can tell.
+  std::vector<int> missing();
+  // What another process has written over this one's record.
+  std::optional<RankRecord> replacement();
+  // The record that was written last under that rank, be it of whatever process.
+  std::optional<RankRecord> read(int rank);
+
+ private:
+  int size() const { return static_cast<int>(list_.size()); }
+  void write();
+  bool lead();
+  bool follow();
+  bool answer();
+  bool readList();
+
+  KeyValueStore& store_;
+  RankRecord me_;
+  int rank_;
+  bool is_written_ = false;
+  bool is_in_doubt_ = false;
+  std::vector<std::optional<RankRecord>> list_;
+  std::string list_text_;  // as it was read last
 };
-
-// This process, with fresh random socket address and secret.
-RankRecord describeThisRank(std::string accelerator = "", std::vector<int> members = {});
 
 }  // namespace bluefog

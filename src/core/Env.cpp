@@ -14,10 +14,6 @@ std::optional<std::string> read(const char* name) {
 
 }  // namespace
 
-std::string restartCount() {
-  return read("TORCHELASTIC_RESTART_COUNT").value_or("0");
-}
-
 bool isMpiForced() {
   const std::string transport = read("BLUEFOG_TRANSPORT").value_or("");
   if (!transport.empty() && transport != "mpi") {

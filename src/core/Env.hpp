@@ -9,9 +9,6 @@ namespace bluefog::env {
 
 // The only reads and writes of the environment.
 
-// How many times torchrun has restarted this job: its attempts share one store, so their keys must
-// differ.
-std::string restartCount();
 // BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own. Throws
 // std::invalid_argument where it is anything else.
 bool isMpiForced();

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "bootstrap/Rendezvous.hpp"
-#include "bootstrap/StoreRecords.hpp"
+#include "bootstrap/TorchStore.hpp"
 #include "process_group/Call.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
@@ -52,9 +52,8 @@ std::vector<int> hostsOf(const Rendezvous& rendezvous) {
 }
 
 // How they reach each other. Collective over them.
-std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, Records& records,
-                                   const mpi::World::FindHome& find_mpi) {
-  mpi::World& world = mpi::World::join(rendezvous, records, find_mpi);
+std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, const mpi::World::FindHome& find_mpi) {
+  mpi::World& world = mpi::World::join(rendezvous, find_mpi);
   std::vector<int> places = world.placesOf(rendezvous);
   const int number = mpi::MpiCourier::numberOf(places.front(), rendezvous.record(0).number);
   return std::make_unique<mpi::MpiCourier>(world, number, std::move(places));
@@ -63,9 +62,11 @@ std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, Records& records,
 std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, const Frontend& frontend,
                              const std::string& accelerator) {
-  StoreRecords records(store, members.rank, members.size, deadline, frontend.interrupt);
-  Rendezvous rendezvous(records, members.rank, members.global_ranks, deadline, frontend.interrupt,
-                        accelerator);
+  // Survivors that meet again are fewer, and must not take the others' records for their own.
+  const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
+  TorchStore texts(store, prefix, deadline, frontend.interrupt);
+  Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
+                        deadline, frontend.interrupt);
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
@@ -76,7 +77,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
       return Engine::make(std::move(segments), std::move(members), rendezvous.takeLinks(), nullptr,
                           frontend.interrupt);
     }
-    std::unique_ptr<Courier> courier = courierOf(rendezvous, records, frontend.find_mpi);
+    std::unique_ptr<Courier> courier = courierOf(rendezvous, frontend.find_mpi);
     Segment own(Segment::create(members.size), members.size);
     Links links = rendezvous.takeLinks();
     HostMap hosts(members.rank, hostsOf(rendezvous));

@@ -60,9 +60,9 @@ std::string swapOverStore(Records& records, const pmix::Job& job, const std::str
 
 }  // namespace
 
-Launch::Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world,
+Launch::Launch(Rendezvous& rendezvous, const Home& home, const std::string& world,
                env::Variables& variables)
-    : records_(records), job_(describeJob(rendezvous, home, world)) {
+    : records_(rendezvous.records()), job_(describeJob(rendezvous, home, world)) {
   if (rendezvous.rank() == rendezvous.leader()) {
     startServer(rendezvous, home);
   }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/Records.hpp"
 #include "bootstrap/Rendezvous.hpp"
 #include "bootstrap/mpi/Home.hpp"
 #include "bootstrap/pmix/Job.hpp"
@@ -20,7 +19,7 @@ namespace bluefog::mpi {
 class Launch {
  public:
   // Collective over ranks that have met.
-  Launch(Rendezvous& rendezvous, Records& records, const Home& home, const std::string& world,
+  Launch(Rendezvous& rendezvous, const Home& home, const std::string& world,
          env::Variables& variables);
   // Waits for no other host.
   ~Launch() { ends_ = true; }

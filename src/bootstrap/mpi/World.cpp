@@ -100,8 +100,8 @@ std::vector<int> others(const Rendezvous& rendezvous) {
   return ranks;
 }
 
-void requireSameLibrary(Rendezvous& rendezvous, Records& records, const std::string& own) {
-  records.publish(kVersion, own);
+void requireSameLibrary(Rendezvous& rendezvous, const std::string& own) {
+  rendezvous.records().publish(kVersion, own);
   const std::string first = rendezvous.await(kVersion, 0);
   if (first != own) {
     const std::string& here = rendezvous.record(rendezvous.rank()).host;
@@ -162,7 +162,7 @@ void World::start(const Home& home, const env::MpiPlace& place, bool is_launched
   the_world.store(made.get(), std::memory_order_release);
 }
 
-World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& find) {
+World& World::join(Rendezvous& rendezvous, const FindHome& find) {
   const bool are_one_world = areOneWorld(rendezvous);
   if (World* world = running()) {
     if (world->owner_ != ::getpid()) {
@@ -178,7 +178,7 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
     return *world;
   }
   const Home home = find();
-  requireSameLibrary(rendezvous, records, Library(home.library).version());
+  requireSameLibrary(rendezvous, Library(home.library).version());
   std::optional<Launch> launch;
   const auto meanwhile = [&] {
     rendezvous.watch();
@@ -190,15 +190,15 @@ World& World::join(Rendezvous& rendezvous, Records& records, const FindHome& fin
   if (are_one_world) {
     start(home, meanwhile);
   } else {
-    const std::string& name = rendezvous.record(0).socket;
+    const std::string name = rendezvous.record(0).name();
     const auto variables = std::make_shared<env::Variables>();
-    choose(*variables, home, interfaces::toward(records.keeper()));
+    choose(*variables, home, interfaces::toward(rendezvous.records().keeper()));
     // Ubuntu 24.04's PMIx has its other ways to keep what ranks publish broken: MPI_Init fails.
     variables->setDefault("PMIX_MCA_gds", "hash");
-    launch.emplace(rendezvous, records, home, name, *variables);
+    launch.emplace(rendezvous, home, name, *variables);
     start(home, {name, rendezvous.rank()}, false, variables, meanwhile);
   }
-  records.publish(kUp, "");
+  rendezvous.records().publish(kUp, "");
   for (const int rank : others(rendezvous)) {
     rendezvous.await(kUp, rank);
   }

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/Records.hpp"
 #include "bootstrap/Rendezvous.hpp"
 #include "bootstrap/mpi/Connections.hpp"
 #include "bootstrap/mpi/Home.hpp"
@@ -33,7 +32,7 @@ class World {
   // Another one at each call.
   static uint32_t nextNumber();
   // Collective over ranks that have met.
-  static World& join(Rendezvous& rendezvous, Records& records, const FindHome& find);
+  static World& join(Rendezvous& rendezvous, const FindHome& find);
   // In a process that mpirun or srun has started, before any group is made. Waits for the others;
   // `interrupt` is called now and then, and may throw.
   static void startEarly(const FindHome& find, Deadline limit,

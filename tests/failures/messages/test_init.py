@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -27,16 +28,30 @@ class Record(NamedTuple):
     """What a rank publishes in the store."""
 
     version: str
+    id: str
+    answers: str
     host: str
     place: str
     pid: str
-    socket: str
+    made_at: str
     secret: str
     world: str
     world_rank: str
     number: str
     accelerator: str
     members: str
+
+    def publish(self, store: dist.Store, rank: int) -> None:
+        """Write it as that rank of a group of two."""
+        store.set(f"bluefog/2/rank/{rank}", self.encode())
+
+    def encode(self) -> str:
+        return "".join(f"{field}\n" for field in self)
+
+    @classmethod
+    def of(cls, store: dist.Store, rank: int) -> Record:
+        """Wait for that rank's record."""
+        return cls(*store.get(f"bluefog/2/rank/{rank}").decode().splitlines())
 
 
 def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
@@ -51,43 +66,79 @@ def make(store: Any, rank: int, size: int, seconds: float = 10) -> Any:
 def own_record() -> Record:
     store = dist.HashStore()
     inrank.catch(make, store, 0, 2, 0.05)
-    return Record(*store.get("bluefog/0/2/0/roster/0").decode().splitlines())
+    return Record.of(store, 0)
 
 
-def beside(rank: int, record: tuple[str, ...], as_rank: int = 0, seconds: float = 10) -> Any:
-    """Make a group of two where the store holds this record of a rank."""
+@contextmanager
+def meanwhile(act: Callable[[], Any]) -> Iterator[None]:
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def beside(record: Record) -> Any:
+    """Make a group of two as its rank 0, where rank 1 answers with this record."""
     store = dist.HashStore()
-    store.set(f"bluefog/0/2/0/roster/{rank}", "".join(f"{field}\n" for field in record))
-    return make(store, as_rank, 2, seconds)
+
+    def answer() -> None:
+        record._replace(answers=Record.of(store, 0).id).publish(store, 1)
+
+    with meanwhile(answer):
+        return make(store, 0, 2)
+
+
+def beside_text(text: str) -> Any:
+    store = dist.HashStore()
+    store.set("bluefog/2/rank/1", text)
+    return make(store, 0, 2)
+
+
+def beside_twin(record: Record) -> Any:
+    """Make a group of two as its rank 0, while another process says that it is rank 0."""
+    store = dist.HashStore()
+
+    def replace() -> None:
+        Record.of(store, 0)
+        record.publish(store, 0)
+
+    with meanwhile(replace):
+        return make(store, 0, 2)
 
 
 def without_mpi(record: Record) -> Any:
     os.environ["BLUEFOG_MPI_HOME"] = "/nowhere"
     try:
-        return beside(1, record)
+        return beside(record)
     finally:
         del os.environ["BLUEFOG_MPI_HOME"]
 
 
 def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
     """Make a group as its rank 1, where rank 0 is linked to, and then does this."""
+    store = dist.HashStore()
+    first = record._replace(id="of-tests-" + os.urandom(8).hex())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        name = "bluefog-of-tests-" + os.urandom(8).hex()
-        listener.bind("\0" + name)
+        listener.bind(f"\0bluefog-{first.id}")
         listener.listen()
 
         def serve() -> None:
+            first.publish(store, 0)
+            while (second := Record.of(store, 1)).answers != first.id:
+                time.sleep(0.001)
+            texts = [first.encode(), second.encode()]
+            store.set(
+                f"bluefog/2/{first.id}/roster", "".join(f"{len(text)}\n{text}" for text in texts)
+            )
             there, _ = listener.accept()
             with there:
                 there.recv(200)
                 act(there)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            return beside(0, record._replace(socket=name, secret="secret"), 1, seconds)
-        finally:
-            thread.join()
+        with meanwhile(serve):
+            return make(store, 1, 2, seconds)
 
 
 @contextmanager
@@ -155,13 +206,14 @@ def bad_sizes_and_times() -> Calls:
 def bad_records(own: Record) -> Calls:
     gone = subprocess.Popen(["true"])
     gone.wait()
+    other_id = own._replace(id=own.id[::-1])
     return {
-        "no record": lambda: beside(1, ("what", "is", "this")),
-        "another version": lambda: beside(1, own._replace(version="7.6.5")),
+        "no record": lambda: beside_text("what is this"),
+        "another version": lambda: beside(own._replace(version="7.6.5")),
         "another host, no MPI": lambda: without_mpi(own._replace(host="far", place="away")),
-        "died before": lambda: beside(1, own._replace(pid=str(gone.pid))),
-        "gave up before": lambda: beside(1, own),
-        "another process of this rank": lambda: beside(0, own._replace(pid=str(os.getppid()))),
+        "died before": lambda: beside(own._replace(pid=str(gone.pid))),
+        "gave up before": lambda: beside(own),
+        "another process of this rank": lambda: beside_twin(other_id),
     }
 
 
@@ -171,7 +223,7 @@ def bad_links(own: Record) -> Calls:
         b"Too many open files"
     )
     return {
-        "died after": lambda: opposite(own, leaves),
+        "gave up after": lambda: opposite(own, leaves),
         "no memory comes": lambda: opposite(own, stays, 0.5),
         "wrong memory": lambda: opposite(own, gives_wrong_memory),
         "another rank died": lambda: opposite(own, says(b"x0 1 3\nrank 3 (pid 7) died")),
