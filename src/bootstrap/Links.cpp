@@ -48,7 +48,7 @@ Links::Links(int size) : peers_(static_cast<size_t>(size)) {}
 void Links::add(int rank, Fd socket, pid_t pid) {
   auto peer = std::make_unique<Peer>();
   peer->socket = std::move(socket);
-  peer->process = openProcess(pid);
+  peer->process = Process(pid);
   peer->departure.rank = rank;
   peer->departure.pid = pid;
   peers_[static_cast<size_t>(rank)] = std::move(peer);
@@ -62,8 +62,8 @@ void Links::addElsewhere(int rank, pid_t pid, const std::string& host) {
   peers_[static_cast<size_t>(rank)] = std::move(peer);
 }
 
-Fd Links::processOf(int rank) const {
-  return has(rank) ? peers_[static_cast<size_t>(rank)]->process.duplicate() : Fd();
+Process Links::processOf(int rank) const {
+  return has(rank) ? peers_[static_cast<size_t>(rank)]->process.duplicate() : Process();
 }
 
 void Links::noteElsewhere(int rank, Departure::How how) {
@@ -81,11 +81,15 @@ const std::vector<Departure>& Links::look() {
     if (peer == nullptr || peer->gone) {
       continue;
     }
-    for (const Fd* fd : {&peer->socket, &peer->process}) {
-      if (fd->valid()) {
-        polled.push_back({fd->get(), POLLIN, 0});
+    for (const int fd : {peer->socket.get(), peer->process.fd()}) {
+      if (fd >= 0) {
+        polled.push_back({fd, POLLIN, 0});
         owners.push_back(peer.get());
       }
+    }
+    if (peer->process.fd() < 0 && !peer->process.isNone() && peer->process.hasEnded()) {
+      read(*peer);
+      note(*peer);
     }
   }
   if (polled.empty() || ::poll(polled.data(), polled.size(), 0) <= 0) {
@@ -96,7 +100,7 @@ const std::vector<Departure>& Links::look() {
     if (polled[i].revents == 0 || peer.gone) {
       continue;
     }
-    const bool process_ended = polled[i].fd == peer.process.get();
+    const bool process_ended = polled[i].fd == peer.process.fd();
     // Whatever ended, first hear what the peer has said before.
     const bool stream_ended = read(peer);
     if (process_ended || stream_ended) {

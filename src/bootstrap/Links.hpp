@@ -8,6 +8,7 @@
 
 #include "bootstrap/Reason.hpp"
 #include "core/Fd.hpp"
+#include "core/Process.hpp"
 
 namespace bluefog {
 
@@ -46,8 +47,8 @@ class Links {
   // Looks, without waiting, who is gone; returns all departures known.
   const std::vector<Departure>& look();
 
-  // Readable when that rank's process has ended; invalid where it is on another host.
-  Fd processOf(int rank) const;
+  // That rank's process; none where it is on another host.
+  Process processOf(int rank) const;
 
   void sendFile(int rank, const Fd& file);
   // The file that `rank` has sent, when it is there; an invalid Fd otherwise.
@@ -61,7 +62,7 @@ class Links {
  private:
   struct Peer {
     Fd socket;
-    Fd process;
+    Process process;
     bool gone = false;
     Fd received_file;
     Departure departure;

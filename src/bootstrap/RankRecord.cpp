@@ -1,9 +1,11 @@
 #include "bootstrap/RankRecord.hpp"
 
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -13,6 +15,7 @@
 #include "core/BootClock.hpp"
 #include "core/Env.hpp"
 #include "core/Error.hpp"
+#include "core/Fd.hpp"
 
 namespace bluefog {
 namespace {
@@ -96,9 +99,18 @@ RankRecord RankRecord::decode(const std::string& text) {
   return record;
 }
 
+bool areUnixSocketsRefused() {
+  const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  return !socket.valid() && (errno == EPERM || errno == EACCES || errno == EAFNOSUPPORT);
+}
+
+bool sharesNoMemory() {
+  return env::isMpiForced() || areUnixSocketsRefused();
+}
+
 RankRecord describeThisRank(std::string accelerator, std::vector<int> members) {
   const env::MpiPlace mpi_place = mpi::World::place();
-  const std::string own = env::isMpiForced() ? std::to_string(::getpid()) : "";
+  const std::string own = sharesNoMemory() ? std::to_string(::getpid()) : "";
   return {.version = BLUEFOG_VERSION,
           .id = randomHex(),
           .answers = "",

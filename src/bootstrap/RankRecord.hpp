@@ -37,6 +37,11 @@ struct RankRecord {
   static RankRecord decode(const std::string& text);
 };
 
+// The system lets nobody make unix sockets, by which memory is passed.
+bool areUnixSocketsRefused();
+// Each process is a host of its own then: so BLUEFOG_TRANSPORT=mpi says, or there are no sockets.
+bool sharesNoMemory();
+
 // This process, with a fresh id and secret.
 RankRecord describeThisRank(std::string accelerator = "", std::vector<int> members = {});
 

@@ -75,12 +75,6 @@ ucred credentials(const Fd& socket) {
   return peer;
 }
 
-// Waits a moment for it. A zombie has ended: its parent may take its time.
-bool hasEnded(const Fd& process) {
-  pollfd polled{process.get(), POLLIN, 0};
-  return !process.valid() || ::poll(&polled, 1, static_cast<int>(kToEnd.count())) > 0;
-}
-
 bool isMine(const ucred& peer) {
   return peer.uid == ::geteuid();
 }
@@ -126,7 +120,9 @@ Rendezvous::~Rendezvous() {
 
 void Rendezvous::meet() {
   if (size() > 1) {
-    listen();  // before others can read where to call
+    if (!areUnixSocketsRefused()) {  // Where they are, no other rank is here.
+      listen();                      // before others can read where to call
+    }
     agree();
     link();
   }
@@ -343,7 +339,7 @@ void Rendezvous::watch() {
     if (departure.how == Departure::How::kGaveUp) {
       quitter = &departure;
     } else if (departure.how == Departure::How::kDied) {
-      if (!hasEnded(links_.processOf(departure.rank))) {
+      if (!links_.processOf(departure.rank).endsIn(kToEnd)) {
         giveUpOnLiving(departure.rank);
       }
       dead.push_back(global(departure.rank));
@@ -401,7 +397,7 @@ void Rendezvous::probeListeners() {
         connect(unixSocket(), *record) != Answer::kRefused) {
       continue;
     }
-    if (hasEnded(openProcess(record->pid))) {
+    if (Process(record->pid).endsIn(kToEnd)) {
       giveUpOnDead(rank, record->pid);
     }
     giveUpOnLiving(rank);
@@ -416,7 +412,7 @@ void Rendezvous::probeNewcomers() {
     }
     const std::optional<RankRecord> record = ask([&] { return roster_.read(rank); });
     if (record && isHere(*record) && isOfThisLife(*record) &&
-        connect(unixSocket(), *record) == Answer::kRefused && hasEnded(openProcess(record->pid))) {
+        connect(unixSocket(), *record) == Answer::kRefused && Process(record->pid).endsIn(kToEnd)) {
       giveUpOnDead(rank, record->pid);
     }
   }

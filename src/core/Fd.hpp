@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -37,11 +36,6 @@ class Fd {
  private:
   int fd_ = -1;
 };
-
-// A descriptor that becomes readable when that process ends; not valid where there is none.
-inline Fd openProcess(pid_t pid) {
-  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
 
 // Owns memory from mmap().
 class Mapping {

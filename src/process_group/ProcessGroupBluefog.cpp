@@ -59,6 +59,18 @@ std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, const mpi::World::Fin
   return std::make_unique<mpi::MpiCourier>(world, number, std::move(places));
 }
 
+// Once in a process: what it lacks is the same for all its groups.
+void warnOf(const Membership& members, const std::string& note) {
+  if (areUnixSocketsRefused()) {
+    TORCH_WARN_ONCE(members.who(),
+                    ": this system refuses unix sockets, so the ranks of this host share no memory "
+                    "and reach each other over MPI, which is slower; allow socket(AF_UNIX)");
+  }
+  if (!note.empty()) {
+    TORCH_WARN_ONCE(members.who(), ": ", note);
+  }
+}
+
 std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, const Frontend& frontend,
                              const std::string& accelerator) {
@@ -70,7 +82,9 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
-    const Fd memory = rendezvous.share(leads ? Segment::create(members.size) : Fd());
+    std::string note;
+    const Fd memory = rendezvous.share(leads ? Segment::create(members.size, &note) : Fd());
+    warnOf(members, note);
     Segment shared(memory, members.size);
     if (!rendezvous.spansHosts()) {
       Segments segments(std::move(shared), members.rank);

@@ -41,7 +41,7 @@ class Agenda {
   Board& returns() { return returns_; }
   Mailbox& mailbox() { return mailbox_; }
   // Any thread may ask.
-  Fd processOf(int rank) const { return links_.processOf(rank); }
+  Process processOf(int rank) const { return links_.processOf(rank); }
   bool spansHosts() const { return bridge_ != nullptr; }
 
   // In the order issued.

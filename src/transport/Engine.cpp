@@ -50,8 +50,8 @@ std::shared_ptr<SharedHeap> Engine::makeHeap() const {
   return ranksHere() > 1 ? SharedHeap::make(segment_, members_.rank) : nullptr;
 }
 
-std::vector<Fd> Engine::processes() const {
-  std::vector<Fd> processes;
+std::vector<Process> Engine::processes() const {
+  std::vector<Process> processes;
   for (int rank = 0; rank < members_.size; ++rank) {
     processes.push_back(agenda_.processOf(rank));
   }

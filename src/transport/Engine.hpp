@@ -58,7 +58,7 @@ class Engine {
   // lane.
   bool prefersOffers(size_t bytes, ptrdiff_t readers) const;
   // Of each rank: see Links.
-  std::vector<Fd> processes() const;
+  std::vector<Process> processes() const;
   const std::shared_ptr<const Segments>& segments() const { return segments_; }
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "core/Pages.hpp"
+#include "core/SharedMemory.hpp"
 
 namespace bluefog {
 namespace {
@@ -44,6 +47,24 @@ bool mayHaveAreas() {
   }
   return true;
 }
+bool isSealed(const Fd& memory) {
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
+// A file that has no name. (One of tmpfs looks like a memfd that takes no seals.)
+bool isUnlinkedFile(const Fd& memory) {
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  struct stat status{};
+  return (seals < 0 || seals == F_SEAL_SEAL) && ::fstat(memory.get(), &status) == 0 &&
+         status.st_nlink == 0;
+}
+
+size_t sizeOf(const Fd& memory) {
+  struct stat status{};
+  return ::fstat(memory.get(), &status) == 0 ? static_cast<size_t>(status.st_size) : 0;
+}
+
 size_t laneBytes() {
   return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
 }
@@ -71,34 +92,27 @@ size_t Segment::withAreas(int size) {
   return areasAt(size) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(size);
 }
 
-Fd Segment::create(int size) {
-  Fd memfd(::memfd_create("bluefog", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memfd.valid()) {
-    throwErrno("making shared memory (memfd_create)");
+Fd Segment::create(int size, std::string* note) {
+  const size_t dense = bytes(size);
+  SharedMemory memory = SharedMemory::create(mayHaveAreas() ? withAreas(size) : dense, dense);
+  if (note != nullptr) {
+    *note = memory.note;
   }
-  const size_t whole = mayHaveAreas() ? withAreas(size) : bytes(size);
-  if (::fchmod(memfd.get(), 0600) != 0 ||
-      ::ftruncate(memfd.get(), static_cast<off_t>(whole)) != 0 ||
-      ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    throwErrno("preparing " + std::to_string(bytes(size)) + " bytes of shared memory");
-  }
-  return memfd;
+  return std::move(memory.fd);
 }
 
-Segment::Segment(const Fd& memfd, int size) : memfd_(memfd.duplicate()), size_(size) {
-  struct stat status{};
-  const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
+Segment::Segment(const Fd& memory, int size)
+    : memory_(memory.duplicate()), size_(size), is_file_(isUnlinkedFile(memory)) {
   const size_t without = bytes(size);
-  const bool is_sealed =
-      ::fstat(memfd.get(), &status) == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
-  const auto whole = static_cast<size_t>(is_sealed ? status.st_size : 0);
+  // Nothing else lasts: whoever reads where its end was is killed.
+  const size_t whole = isSealed(memory) || is_file_ ? sizeOf(memory) : 0;
   if (whole != without && whole != withAreas(size)) {
     throw std::runtime_error(
         "the shared memory that group rank 0 sent is not of this version's layout");
   }
   has_areas_ = whole != without;
   void* data =
-      ::mmap(nullptr, without, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
+      ::mmap(nullptr, without, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
   if (data == MAP_FAILED) {
     throwErrno("mapping " + std::to_string(without) + " bytes of shared memory");
   }
@@ -135,7 +149,7 @@ Mapping Segment::map(Area area, int rank, int protection) const {
   const size_t at = areasAt(size_) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(rank) +
                     (area == Area::kHeap ? 0 : kHeapBytes);
   void* data = ::mmap(mapping.data(), bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-                      memfd_.get(), static_cast<off_t>(at));
+                      memory_.get(), static_cast<off_t>(at));
   if (data == MAP_FAILED) {
     return {};
   }

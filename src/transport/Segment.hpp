@@ -79,9 +79,10 @@ struct Verdict {
 // Of the heaps and rooms nothing is mapped here, and they take no memory until they are used.
 class Segment {
  public:
-  static Fd create(int size);
+  // `note`: see SharedMemory.
+  static Fd create(int size, std::string* note = nullptr);
   // Maps what create() made. Checks seals and size, so that no peer can make an access fault.
-  Segment(const Fd& memfd, int size);
+  Segment(const Fd& memory, int size);
 
   int size() const { return size_; }
   Verdict& verdict() const;
@@ -101,6 +102,8 @@ class Segment {
   enum class Area { kHeap, kRoom };
   // 0 where there are none.
   size_t bytesOf(Area area) const;
+  // Areas are to be filled before they are used: see SharedMemory.
+  bool isFile() const { return is_file_; }
   static constexpr size_t kAreaAlignment = size_t{2} << 20;  // a huge page
   // That rank's; empty where the system has no place for it. `protection` as for mmap(). Not in
   // core dumps, which would fetch every page that nobody has touched.
@@ -116,10 +119,11 @@ class Segment {
   static size_t areasAt(int size);
   static size_t withAreas(int size);
 
-  Fd memfd_;
+  Fd memory_;
   Mapping mapping_;
   int size_;
   bool has_areas_;
+  bool is_file_;
 };
 
 }  // namespace bluefog

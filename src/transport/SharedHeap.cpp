@@ -23,11 +23,13 @@ constexpr size_t kHugePage = Segment::kAreaAlignment;
 
 std::shared_ptr<SharedHeap> SharedHeap::make(const Segment& segment, int rank) {
   Mapping memory = segment.map(Segment::Area::kHeap, rank, PROT_READ | PROT_WRITE);
-  return memory.size() == 0 ? nullptr : std::make_shared<SharedHeap>(std::move(memory));
+  return memory.size() == 0 ? nullptr
+                            : std::make_shared<SharedHeap>(std::move(memory), segment.isFile());
 }
 
-SharedHeap::SharedHeap(Mapping memory)
+SharedHeap::SharedHeap(Mapping memory, bool must_fill)
     : memory_(std::move(memory)),
+      must_fill_(must_fill),
       free_(memory_.size()),
       is_fetched_(memory_.size() / kHugePage),
       at_fork_([this] { copyForChild(); },
@@ -43,7 +45,12 @@ std::byte* SharedHeap::take(size_t bytes) {
   if (!range) {
     return nullptr;
   }
-  fetch(*range);
+  if (!must_fill_) {
+    fetch(*range);
+  } else if (!fillPages(memory_.data() + range->begin, range->end - range->begin)) {
+    free_.add(*range);
+    return nullptr;
+  }
   return memory_.data() + range->begin;
 }
 

@@ -23,9 +23,10 @@ class SharedHeap final : public Heap {
  public:
   // Null where the segment has none, or there are no addresses for it.
   static std::shared_ptr<SharedHeap> make(const Segment& segment, int rank);
-  explicit SharedHeap(Mapping memory);
+  // `must_fill`: see Segment::isFile().
+  explicit SharedHeap(Mapping memory, bool must_fill = false);
 
-  // In pages of its own.
+  // In pages of its own. Null where there is no place.
   std::byte* take(size_t bytes) override;
   void giveBack(std::byte* block, size_t bytes) override;
   // The distance from where it begins.
@@ -40,6 +41,7 @@ class SharedHeap final : public Heap {
   void becomeCopy();
 
   Mapping memory_;
+  const bool must_fill_;
   const OwnProcess process_;
   std::mutex mutex_;
   FreeRanges free_;

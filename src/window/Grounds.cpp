@@ -19,9 +19,19 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
 }
 
 std::unique_ptr<Room> Grounds::take(size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  const std::optional<Range> range = free_.take(roundUp(bytes));
-  return range ? std::make_unique<Room>(shared_from_this(), range->begin, bytes) : nullptr;
+  std::optional<Range> range;
+  {
+    const std::lock_guard lock(mutex_);
+    range = free_.take(roundUp(bytes));
+  }
+  if (!range) {
+    return nullptr;
+  }
+  auto room = std::make_unique<Room>(shared_from_this(), range->begin, bytes);
+  const bool must_fill = segments_->shared().isFile();
+  return must_fill && !(fillPages(own(), kPage) && fillPages(room->data(), bytes))
+             ? nullptr
+             : std::move(room);
 }
 
 void Grounds::giveBack(uint64_t at, size_t bytes) {
@@ -39,7 +49,9 @@ void Grounds::leave() {
   if (process_.isForked()) {
     return;
   }
-  if (std::byte* own = mappedOwn()) {
+  // Where not even the first page finds room, nobody has got any.
+  std::byte* own = mappedOwn();
+  if (own != nullptr && (!segments_->shared().isFile() || fillPages(own, kPage))) {
     reinterpret_cast<std::atomic<uint32_t>*>(own)->store(1);
   }
 }

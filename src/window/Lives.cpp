@@ -1,7 +1,5 @@
 #include "window/Lives.hpp"
 
-#include <poll.h>
-
 namespace bluefog {
 namespace {
 
@@ -26,8 +24,7 @@ bool Lives::hasEnded(int rank) const {
 
 void Lives::look() const {
   for (size_t rank = 0; rank < processes_.size(); ++rank) {
-    pollfd polled{processes_[rank].get(), POLLIN, 0};
-    if (processes_[rank].valid() && ::poll(&polled, 1, 0) > 0) {
+    if (!processes_[rank].isNone() && processes_[rank].hasEnded()) {
       ended_[rank].store(true, std::memory_order_relaxed);
     }
   }

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "core/Fd.hpp"
+#include "core/Process.hpp"
 
 namespace bluefog {
 
@@ -12,8 +12,8 @@ namespace bluefog {
 // milliseconds old at most. Any thread may ask.
 class Lives {
  public:
-  // `processes`: pidfds, by rank; invalid for this one and for those on other hosts.
-  explicit Lives(std::vector<Fd> processes)
+  // `processes`, by rank: none for this one and for those on other hosts.
+  explicit Lives(std::vector<Process> processes)
       : processes_(std::move(processes)), ended_(processes_.size()), left_(processes_.size()) {}
 
   bool hasEnded(int rank) const;
@@ -27,7 +27,7 @@ class Lives {
  private:
   void look() const;
 
-  const std::vector<Fd> processes_;
+  const std::vector<Process> processes_;
   mutable std::vector<std::atomic<bool>> ended_;
   std::vector<std::atomic<const std::atomic<uint32_t>*>> left_;
   mutable std::atomic<std::chrono::steady_clock::rep> looked_{0};

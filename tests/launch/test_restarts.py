@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -81,9 +80,7 @@ def test_ranks_that_try_again_meet_at_last(seed: int) -> None:
 
 @pytest.mark.slow
 def test_agents_that_count_their_restarts_differently(tmp_path: Path) -> None:
-    """A worker of each agent dies, and each agent counts its own restarts."""
-    for rank in (1, 3):
-        (tmp_path / f"kill-{rank}").touch()
+    """A worker of one agent dies, and that agent alone counts a restart."""
     command = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=2", "--max-restarts=3"]
     command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
     agents = [start_script([*command, str(SCRIPT), str(tmp_path)]) for _ in range(2)]
@@ -91,4 +88,4 @@ def test_agents_that_count_their_restarts_differently(tmp_path: Path) -> None:
     assert [t.code for t in told] == [0, 0], told[0].out + told[1].out
     ends = re.findall(r"rank (\d) of 4 is done after (\d) restarts", told[0].out + told[1].out)
     assert sorted(rank for rank, _ in ends) == ["0", "1", "2", "3"], ends
-    assert len(Counter(restarts for _, restarts in ends)) > 1, ends
+    assert sorted(restarts for _, restarts in ends) == ["0", "0", "1", "1"], ends

@@ -38,18 +38,26 @@ def test_a_machine_without_mpi_is_told_what_to_install() -> None:
     assert not any(name.startswith("2 ranks") for name in said)
 
 
-def test_what_one_host_needs_is_a_failure(
+def test_what_a_sandbox_refuses_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
+    def said() -> str:
+        assert _doctor.report(tries=False)
+        lines = capsys.readouterr().out.splitlines()
+        return next(line[24:] for line in lines if line.startswith("shared memory"))
+
+    why = "refused (Operation not permitted)"
+    assert said() == "yes"
     monkeypatch.setattr(os, "memfd_create", refuse)
-    assert not _doctor.report(tries=False)
-    assert (
-        "shared memory           no: Operation not permitted; this system"
-        in capsys.readouterr().out
-    )
+    assert said() == f"yes, in a file in /dev/shm or TMPDIR, since memfd_create is {why}"
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert said().endswith(f", without pidfd_open, which is {why}")
+    monkeypatch.setattr(_doctor.socket, "socket", refuse)
+    monkeypatch.setattr(_doctor, "_network", lambda: "")
+    assert said() == f"no: unix sockets are {why}: ranks go over Open MPI, slower"
 
 
 def test_ranks_that_fail_are_quoted(tmp_path: Path) -> None:

@@ -240,8 +240,7 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
   }
   int level = 0;
   if (const int code = mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level)) {
-    throw std::runtime_error("MPI_Init_thread: " + describe(code) +
-                             (is_launched ? "" : "; was bluefog-pmixd killed, which serves it?"));
+    throw std::runtime_error("MPI_Init_thread: " + describe(code));
   }
   if (level != Library::kThreadMultiple) {
     throw std::runtime_error(home.library + " gives no MPI_THREAD_MULTIPLE");

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/Env.hpp"
+#include "bootstrap/RankRecord.hpp"
 #include "core/Fd.hpp"
 
 namespace bluefog::mpi::interfaces {
@@ -92,7 +92,7 @@ bool names(const std::string& item, const Interface& interface) {
 
 // Ranks of one host meet by the loopback, where they use MPI all the same.
 bool mayBeUsed(const Interface& interface) {
-  return interface.leads_elsewhere || env::isMpiForced();
+  return interface.leads_elsewhere || sharesNoMemory();
 }
 
 }  // namespace
@@ -149,9 +149,9 @@ void requireAny(const std::string& list) {
   for (const std::string& name : known) {
     text += (text.empty() ? "" : ", ") + name;
   }
-  throw std::runtime_error(
-      "OMPI_MCA_btl_tcp_if_include=" + list + " names no network interface of this host" +
-      (env::isMpiForced() ? "" : " that leads to others") + "; it has " + text);
+  throw std::runtime_error("OMPI_MCA_btl_tcp_if_include=" + list +
+                           " names no network interface of this host" +
+                           (sharesNoMemory() ? "" : " that leads to others") + "; it has " + text);
 }
 
 }  // namespace bluefog::mpi::interfaces

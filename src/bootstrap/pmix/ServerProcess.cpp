@@ -1,6 +1,7 @@
 #include "bootstrap/pmix/ServerProcess.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -8,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -30,16 +32,54 @@ class FileActions {
   posix_spawn_file_actions_t actions_;
 };
 
+Fd tcpSocket() {
+  return Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+}
+
+// Two ends of one connection over the loopback.
+std::optional<std::array<Fd, 2>> tcpPair() {
+  const Fd listener = tcpSocket();
+  Fd caller = tcpSocket();
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in calling{};
+  sockaddr_in called{};
+  const auto address = [](sockaddr_in& of) { return reinterpret_cast<sockaddr*>(&of); };
+  socklen_t length = sizeof here;
+  if (::bind(listener.get(), address(here), length) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), address(here), &length) != 0 ||
+      ::connect(caller.get(), address(here), length) != 0 ||
+      ::getsockname(caller.get(), address(calling), &length) != 0) {
+    return std::nullopt;
+  }
+  while (true) {  // somebody else may have called first
+    Fd answered(::accept4(listener.get(), address(called), &length, SOCK_CLOEXEC));
+    if (!answered.valid()) {
+      return std::nullopt;
+    }
+    if (called.sin_port == calling.sin_port && called.sin_addr.s_addr == calling.sin_addr.s_addr) {
+      return std::array<Fd, 2>{std::move(caller), std::move(answered)};
+    }
+  }
+}
+
+std::array<Fd, 2> connectedPair(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0) {
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  if (std::optional<std::array<Fd, 2>> pair = tcpPair()) {  // where unix sockets are refused
+    return std::move(*pair);
+  }
+  throwErrno("making a socket to " + program);
+}
+
 // Starts the program with one end of a socket, and returns the other.
 Fd start(const std::string& program) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throwErrno("making a socket to " + program);
-  }
-  Fd own(ends[0]);
-  Fd servers(ends[1]);
+  auto [own, servers] = connectedPair(program);
   if (servers.get() == kServersEnd) {  // dup2() to itself would leave it to be closed
-    servers = Fd(::fcntl(ends[1], F_DUPFD_CLOEXEC, kServersEnd + 1));
+    servers = Fd(::fcntl(servers.get(), F_DUPFD_CLOEXEC, kServersEnd + 1));
   }
   FileActions actions;
   ::posix_spawn_file_actions_adddup2(actions.get(), servers.get(), kServersEnd);
@@ -55,7 +95,7 @@ Fd start(const std::string& program) {
   }
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {  // its child goes on
   }
-  return own;
+  return std::move(own);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <exception>
@@ -22,6 +23,7 @@
 #include "bootstrap/pmix/MessageSocket.hpp"
 #include "bootstrap/pmix/Server.hpp"
 #include "core/Error.hpp"
+#include "core/Process.hpp"
 
 namespace bluefog::pmix {
 namespace {
@@ -87,49 +89,67 @@ class Fences {
   bool mpi_is_up_ = false;
 };
 
-// One descriptor per rank, readable once its process has ended.
-std::vector<pollfd> watched(const std::vector<pid_t>& pids, std::vector<Fd>& processes) {
-  std::vector<pollfd> polled;
-  for (const pid_t pid : pids) {
-    processes.push_back(openProcess(pid));
-    // One that has ended already cannot be opened.
-    polled.push_back({processes.back().get(), POLLIN, 0});
+// Serves until all ranks of this host have ended, and tells the others of each that ends.
+class Watch {
+ public:
+  Watch(const Job& job, const Server& server) : ranks_(job.host().ranks), server_(server) {
+    for (const pid_t pid : job.pids) {
+      processes_.emplace_back(pid);
+      has_ended_.push_back(processes_.back().hasEnded());
+    }
   }
-  return polled;
-}
+  bool isOver() const {
+    return std::all_of(has_ended_.begin(), has_ended_.end(), [](bool ended) { return ended; });
+  }
+  // Waits for the end of a rank or for a message on that descriptor. True where that has one.
+  bool awaitMessage(int fd) {
+    std::vector<pollfd> polled{{fd, POLLIN, 0}};
+    bool all_have_descriptors = true;
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (!has_ended_[i]) {
+        polled.push_back({processes_[i].fd(), POLLIN, 0});
+        all_have_descriptors = all_have_descriptors && processes_[i].fd() >= 0;
+      }
+    }
+    ::poll(polled.data(), polled.size(), all_have_descriptors ? -1 : kBetweenLooks);
+    look();
+    return polled.front().revents != 0;
+  }
+
+ private:
+  static constexpr int kBetweenLooks = 100;  // milliseconds
+
+  void look() {
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (!has_ended_[i] && processes_[i].hasEnded()) {
+        has_ended_[i] = true;
+        server_.notifyDeath(ranks_[i]);
+      }
+    }
+  }
+
+  const std::vector<int>& ranks_;
+  const Server& server_;
+  std::vector<Process> processes_;
+  std::vector<bool> has_ended_;
+};
 
 void serve(const Job& job, const Server& server, MessageSocket& starter, Fences& fences,
            Folder& folder) {
-  std::vector<Fd> processes;
-  std::vector<pollfd> polled = watched(job.pids, processes);
-  polled.push_back({starter.fd(), POLLIN, 0});
-  size_t alive = 0;
-  for (size_t i = 0; i < job.pids.size(); ++i) {
-    alive += polled[i].fd >= 0 ? 1 : 0;
-  }
-  while (alive > 0) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) {
+  Watch watch(job, server);
+  int fd = starter.fd();
+  while (!watch.isOver()) {
+    if (!watch.awaitMessage(fd)) {
       continue;
     }
-    for (size_t i = 0; i < job.pids.size(); ++i) {
-      if (polled[i].revents != 0) {
-        polled[i].fd = -1;
-        polled[i].revents = 0;
-        --alive;
-        server.notifyDeath(job.host().ranks[i]);
-      }
-    }
-    if (polled.back().revents != 0) {
-      const auto message = starter.receive();
-      if (!message) {
-        polled.back().fd = -1;
-        polled.back().revents = 0;
-        folder.remove();  // no rank needs it any more, and nothing is left if this is killed
-      } else if (message->kind == MessageSocket::Kind::kFence) {
-        fences.answer(message->text);
-      } else {
-        fences.noteMpiIsUp();
-      }
+    const auto message = starter.receive();
+    if (!message) {
+      fd = -1;
+      folder.remove();  // no rank needs it any more, and nothing is left if this is killed
+    } else if (message->kind == MessageSocket::Kind::kFence) {
+      fences.answer(message->text);
+    } else {
+      fences.noteMpiIsUp();
     }
   }
 }

@@ -30,14 +30,23 @@ Fd unsealed(off_t size) {
 }
 
 // On a disk where there is one: not every file system knows seals.
-Fd ordinary(off_t size) {
-  std::string name = "segment-test-XXXXXX";
-  Fd file(::mkstemp(name.data()));
-  EXPECT_TRUE(file.valid());
-  ::unlink(name.c_str());
-  EXPECT_EQ(::ftruncate(file.get(), size), 0);
-  return file;
-}
+// An ordinary file, as ranks share one where the system refuses memfds.
+class File {
+ public:
+  explicit File(off_t size) : fd_(::mkstemp(name_.data())) {
+    EXPECT_TRUE(fd_.valid());
+    EXPECT_EQ(::ftruncate(fd_.get(), size), 0);
+  }
+  ~File() { ::unlink(name_.c_str()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  const Fd& get() const { return fd_; }
+  void unlink() { ::unlink(name_.c_str()); }
+
+ private:
+  std::string name_ = "segment-test-XXXXXX";
+  Fd fd_;
+};
 
 TEST(SegmentTest, SizeIsSealed) {
   const Fd memory = Segment::create(3);
@@ -58,8 +67,11 @@ TEST(SegmentTest, UnsealedMemoryIsRefused) {
   EXPECT_THROW(Segment(unsealed(sizeOf(Segment::create(2))), 2), std::runtime_error);
 }
 
-TEST(SegmentTest, AnOrdinaryFileIsRefused) {
-  EXPECT_THROW(Segment(ordinary(sizeOf(Segment::create(2))), 2), std::runtime_error);
+TEST(SegmentTest, AFileIsTakenWhereItHasNoName) {
+  File file(sizeOf(Segment::create(2)));
+  EXPECT_THROW(Segment(file.get(), 2), std::runtime_error);
+  file.unlink();
+  EXPECT_NO_THROW(Segment(file.get(), 2));
 }
 
 TEST(SegmentTest, NoFileIsRefused) {
