@@ -340,7 +340,7 @@ void Rendezvous::watch() {
       quitter = &departure;
     } else if (departure.how == Departure::How::kDied) {
       if (!links_.processOf(departure.rank).endsIn(kToEnd)) {
-        giveUpOnLiving(departure.rank);
+        giveUpOnLiving(departure.rank, record(departure.rank));
       }
       dead.push_back(global(departure.rank));
       why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
@@ -359,17 +359,18 @@ void Rendezvous::watch() {
 }
 
 void Rendezvous::readNotices() {
-  readNotice(roster_.me().id);  // A twin of this process leaves one for it alone.
-  if (roster_.isListed()) {
-    readNotice(roster_.leader());
+  std::optional<Reason> reason = notice(roster_.me().id);  // A twin leaves one for this process.
+  if (!reason && roster_.isListed()) {
+    reason = notice(roster_.leader());
+  }
+  if (reason) {
+    throw Error(reason->cause, reason->ranks, reason->text);
   }
 }
 
-void Rendezvous::readNotice(const std::string& id) {
-  if (const std::optional<std::string> notice = store_.look(noticeOf(id))) {
-    const Reason reason = Reason::decode(*notice);
-    throw Error(reason.cause, reason.ranks, reason.text);
-  }
+std::optional<Reason> Rendezvous::notice(const std::string& leader) {
+  const std::optional<std::string> text = store_.look(noticeOf(leader));
+  return text ? std::optional(Reason::decode(*text)) : std::nullopt;
 }
 
 void Rendezvous::probe() {
@@ -389,18 +390,12 @@ void Rendezvous::probe() {
   probeListeners();
 }
 
-// A rank listens until all are linked, so a refused call means that it is gone.
 void Rendezvous::probeListeners() {
   for (int rank = 0; rank < size(); ++rank) {
     const std::optional<RankRecord>& record = roster_.record(rank);
-    if (!record || rank == rank_ || !isHere(*record) || links_.has(rank) ||
-        connect(unixSocket(), *record) != Answer::kRefused) {
-      continue;
+    if (record && rank != rank_ && isHere(*record) && !links_.has(rank)) {
+      probeListener(rank, *record);
     }
-    if (Process(record->pid).endsIn(kToEnd)) {
-      giveUpOnDead(rank, record->pid);
-    }
-    giveUpOnLiving(rank);
   }
 }
 
@@ -411,21 +406,37 @@ void Rendezvous::probeNewcomers() {
       continue;
     }
     const std::optional<RankRecord> record = ask([&] { return roster_.read(rank); });
-    if (record && isHere(*record) && isOfThisLife(*record) &&
-        connect(unixSocket(), *record) == Answer::kRefused && Process(record->pid).endsIn(kToEnd)) {
-      giveUpOnDead(rank, record->pid);
+    if (record && isHere(*record) && isOfThisLife(*record)) {
+      probeListener(rank, *record);
     }
   }
 }
 
-void Rendezvous::giveUpOnDead(int rank, pid_t pid) {
-  giveUp(
-      {Cause::kPeerFailed, {global(rank)}, name(rank) + " (pid " + std::to_string(pid) + ") died"});
+// A rank listens until all are linked, so a refused call means that it is gone.
+void Rendezvous::probeListener(int rank, const RankRecord& record) {
+  if (connect(unixSocket(), record) != Answer::kRefused) {
+    return;
+  }
+  if (Process(record.pid).endsIn(kToEnd)) {
+    giveUp({Cause::kPeerFailed,
+            {global(rank)},
+            name(rank) + " (pid " + std::to_string(record.pid) + ") died"});
+  }
+  giveUpOnLiving(rank, record);
 }
 
-void Rendezvous::giveUpOnLiving(int rank) {
+void Rendezvous::giveUpOnLiving(int rank, const RankRecord& record) {
+  std::string said;
   try {
-    readNotices();  // It says why, where it could.
+    readNotices();
+    // A rank that comes when the others have given up is on no roster. Their notice is not for it:
+    // it may say that nothing came from this rank.
+    if (const auto reason = notice(rank == 0 ? record.id : record.answers)) {
+      if (reason->cause != Cause::kTimeout) {
+        giveUp(*reason);
+      }
+      said = ": " + reason->text;
+    }
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
@@ -433,8 +444,8 @@ void Rendezvous::giveUpOnLiving(int rank) {
   }
   giveUp({Cause::kPeerFailed,
           {global(rank)},
-          name(rank) + " (pid " + std::to_string(record(rank).pid) +
-              ") has given up making the group"});
+          name(rank) + " (pid " + std::to_string(record.pid) + ") has given up making the group" +
+              said});
 }
 
 std::string Rendezvous::await(const std::string& topic, int rank) {

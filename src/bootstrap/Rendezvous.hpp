@@ -85,15 +85,16 @@ class Rendezvous {
   bool answer(Caller& caller);
   // Throws what others have left for this process: why the group comes to nothing.
   void readNotices();
-  void readNotice(const std::string& id);
+  std::optional<Reason> notice(const std::string& leader);
   void leaveNotice(const std::string& id, const Reason& reason);
   void probe();
   void probeListeners();
   // Looks at some who are not on the roster.
   void probeNewcomers();
   bool isHere(const RankRecord& record) const { return record.place == roster_.me().place; }
-  [[noreturn]] void giveUpOnDead(int rank, pid_t pid);
-  [[noreturn]] void giveUpOnLiving(int rank);
+  // Gives up where that process does not listen any more.
+  void probeListener(int rank, const RankRecord& record);
+  [[noreturn]] void giveUpOnLiving(int rank, const RankRecord& record);
   [[noreturn]] void giveUp(const Reason& reason);
   void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);

@@ -347,6 +347,21 @@ TEST_F(RendezvousTest, NamesOneThatWasDeadAlready) {
   EXPECT_LT(Clock::now() - start, 1s);
 }
 
+TEST_F(RendezvousTest, NamesOneThatHasGivenUpAlready) {
+  std::optional<Child> second;
+  second.emplace([&] {
+    fail(self(3), 1, 50ms);
+    std::this_thread::sleep_for(30s);
+  });
+  std::this_thread::sleep_for(200ms);
+  const auto start = Clock::now();
+  const Error error = fail(self(3), 0, 20s);
+  EXPECT_EQ(error.cause(), Cause::kPeerFailed);
+  EXPECT_EQ(error.ranks(), Ranks{10});
+  EXPECT_NE(std::string(error.what()).find("has given up making the group"), std::string::npos);
+  EXPECT_LT(Clock::now() - start, 1s);
+}
+
 TEST_F(RendezvousTest, OneThatDiedInAnEarlierLifeIsMissing) {
   std::optional<Child> second;
   second.emplace([&] { fail(self(2), 1, 30s); });
