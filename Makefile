@@ -28,7 +28,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
-.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint tidy fmt clean
+CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
+.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -52,18 +53,18 @@ test-all: ## Run all tests, and again what also runs over MPI, gloo or a simulat
 	$(MAKE) -j 3 --output-sync=target --keep-going gloo device mpi
 
 # Each process of pytest imports torch, and so does its fork server: a few with much to do cost less than three for each.
-gloo:
+gloo: ## Run what also runs over gloo's messages
 	BLUEFOG_ACCELERATOR=cpu:gloo $(PYTEST) -m gloo
-device:
+device: ## Run what also runs on the simulated accelerator
 	BLUEFOG_TEST_DEVICE=simulated $(PYTEST) -m device
-mpi:
+mpi: ## Run what also runs over MPI
 	BLUEFOG_TRANSPORT=mpi $(PYTEST) -n 2 --dist worksteal -m mpi
 
 PYTEST = pytest --durations=10
 # Most tests compute now and then, and wait: a few more of them than cores run side by side.
 BESIDE = $(PYTEST) -n 3 --dist worksteal
 
-coverage: gtest | $(INSTALLED) ## Say which lines and branches the tests run, on an instrumented build; build/coverage
+coverage: gtest | $(INSTALLED) ## Say which share of lines and branches all tests run, folder by folder; build/coverage
 	python3 -c 'import coverage, gcovr' 2>/dev/null || $(INSTALL) 'coverage>=7.10' 'gcovr>=8'
 	python3 -m tests.coverage build
 	PYTHONPATH=$(CURDIR)/build/coverage/site $(MAKE) --ignore-errors test-all BUILT=build/coverage/cmake \
@@ -116,12 +117,20 @@ BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(INSTALL) -
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
 lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of CONTRIBUTING.md
+	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
+
+check-rules:
 	python3 .ci/lint_rules.py
+check-python:
 	ruff check
 	ruff format --check
+check-types:
 	mypy
+check-imports:
 	lint-imports --no-cache
+check-cpp:
 	@clang-format --dry-run -Werror $(CPP_FILES)
+check-spelling:
 	codespell
 
 # No part of lint: a file that includes torch takes a dozen seconds. TIDY: which files, by a regex.

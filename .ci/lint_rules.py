@@ -33,6 +33,8 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # The user's settings of git must not change the lines that are compared.
 PLAIN = ("-c", "grep.lineNumber=false", "-c", "grep.column=false", "-c", "color.ui=false")
 
+KEPT = "No subject of a new commit is too long, and no new comment begins as it should not."
+
 
 def git(*arguments: str, check: bool = True) -> list[str]:
     done = subprocess.run(["git", *arguments], check=check, capture_output=True, encoding="utf-8")
@@ -100,7 +102,7 @@ def main(base: str = BASE) -> int:
         print(f"no history since {base[:7]} here: subjects and new comments are not judged")
         return 0
     faults = [*long_subjects(base), *bad_beginnings(base)]
-    print("\n".join([*faults, "CONTRIBUTING.md has the rules."]) if faults else "Rules kept.")
+    print("\n".join([*faults, "CONTRIBUTING.md has the rules."]) if faults else KEPT)
     return 1 if faults else 0
 
 

@@ -27,6 +27,7 @@ def all_come(rank: int, world: int) -> list[tuple[float, float]]:
     return passages
 
 
+@pytest.mark.slow
 def test_everybody_waits_for_everybody(pool: harness.Pool) -> None:
     for passages in zip(*pool.run(all_come), strict=True):
         last = max(came for came, _ in passages)

@@ -77,6 +77,7 @@ def test_run_as_bluefog_refuses_where_bluefog_is(tmp_path: Path) -> None:
     assert "BlueFog itself is installed" in ran.out
 
 
+@pytest.mark.slow
 def test_run_as_bluefog_passes_arguments_on(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("VALUE = 7")
     child = "import bluefog.torch as bf, bluefog_pg.torch; assert bf is bluefog_pg.torch"

@@ -204,6 +204,7 @@ def late(rank: int, world: int) -> inrank.Raised | None:
     return error
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_is_late_not_dead(four: list[str]) -> None:
     with Ranks(3, hosts=four) as ranks:
         ranks.start(late)

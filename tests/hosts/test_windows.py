@@ -126,6 +126,7 @@ def to_one_that_stands(rank: int, world: int, then: str, factor: float) -> list[
     return [error, window.read(1 - rank).unique().tolist()]
 
 
+@pytest.mark.slow
 def test_one_that_stands_is_late_and_then_goes_on() -> None:
     limit = harness.at_most(2)
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
