@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -113,3 +115,37 @@ def test_compiled_trains_as_eager(ddp: bool) -> None:
         assert got.losses == pytest.approx(got.eager, rel=1e-5)
         assert got.distance < 1e-5
         assert got.operations == got.eager_operations
+
+
+def decentralized(rank: int, world: int, order: str) -> float:
+    """A compiled loss trains as the same one that is not; a full graph is refused."""
+    import bluefog_pg
+
+    def train(compile_: Any) -> list[Tensor]:
+        torch._dynamo.reset()  # what it has compiled of this function before
+        torch.manual_seed(0)
+        model = nn.Linear(5, 1)
+        torch.manual_seed(rank)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.05)
+        optimizer = bluefog_pg.DistributedOptimizer(sgd, model, order=order)
+        loss = compile_(lambda x: (model(x) - x.sum(1, keepdim=True)).square().mean())
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss(torch.randn(16, 5)).backward()
+            optimizer.step()
+        optimizer.close()
+        return [p.detach() for p in model.parameters()]
+
+    quick = train(partial(torch.compile, backend="eager"))
+    gap = stack.distance(quick, train(lambda loss: loss))
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="compile without fullgraph=True"):
+        train(partial(torch.compile, backend="eager", fullgraph=True))
+    torch._dynamo.reset()
+    return gap
+
+
+@pytest.mark.parametrize("order", ["awc", "atc"])
+def test_distributed_optimizers_hear_of_compiled_passes(order: str) -> None:
+    with harness.Ranks(2, modules=("torch._dynamo",)) as ranks:
+        ranks.start(decentralized, order, world=2, store="s")
+        assert max(ranks.values(60).values()) < 1e-6
