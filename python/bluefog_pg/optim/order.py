@@ -25,6 +25,7 @@ class Order:
     """What an optimizer does around its own update; this one, nothing: each rank by itself."""
 
     communications: tuple[str, ...] = AVERAGES  # that it goes with
+    meets = True  # its averages wait for those of other ranks
     exchanges_at_each_pass = False  # so that `every` has to be 1
     takes_compression = True
     takes_weights = True  # those of a topology's edges

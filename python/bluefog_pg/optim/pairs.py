@@ -29,6 +29,7 @@ class AsynchronousPairs(Order):
     """
 
     communications = ("neighbor_allreduce",)
+    meets = False
     exchanges_at_each_pass = True
     takes_compression = False
 

@@ -20,8 +20,9 @@ from bluefog_pg.optim.communication import Communication
 from bluefog_pg.optim.compressed import CompressedAverage
 from bluefog_pg.optim.frozen import Frozen
 from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.left_out import StepsLeftOut
 from bluefog_pg.optim.memory import Memory
-from bluefog_pg.optim.order import WINDOWS, Order
+from bluefog_pg.optim.order import AVERAGES, WINDOWS, Order
 from bluefog_pg.optim.parameters import only, params_of
 from bluefog_pg.optim.passes import Backwards, Forwards, Loads
 from bluefog_pg.optim.plan import Plan, Planning
@@ -59,6 +60,7 @@ class Training:
         self.knobs = Knobs(self._routes(plan))
         self.tally = Tally()
         self.is_closed, self._has_stepped = False, False
+        self._left_out = StepsLeftOut(member.who)
         self._communication = Communication()
         require_alike(self._params, models, plan, self.order, member)
         with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
@@ -135,6 +137,8 @@ class Training:
             self.synchronize()
             update()
             return
+        if self._plan.communication in AVERAGES and self.order.meets and self._member.size > 1:
+            self._left_out.step()
         self.order.prepare()
         with self._frozen_kept() as frozen:
             frozen.gather()
@@ -148,6 +152,7 @@ class Training:
         self._renew()
         if not self._is_all_frozen():
             self._backwards.restart()
+            self._left_out.forward()
             self.order.forward()
 
     def skip(self) -> None:

@@ -1,0 +1,49 @@
+"""Tells of steps that a program seems to have left out."""
+
+from __future__ import annotations
+
+import warnings
+
+# Three steps with equally many passes before each show what a program's steps look like.
+_ENOUGH = 3
+
+
+class StepsLeftOut:
+    """Counts forward passes before each step: where one is left out, there are twice as many.
+
+    A rank that leaves out a step, since its batch gave NaN, is an exchange behind from then on, and
+    nobody hears of it before the end of the training: each exchange has its counterpart.
+    """
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._passes = self._usual = self._alike = 0
+        self._has_warned = False
+
+    def forward(self) -> None:
+        """A pass of the training begins."""
+        self._passes += 1
+
+    def step(self) -> None:
+        """A step begins."""
+        passes, self._passes = self._passes, 0
+        if self._alike >= _ENOUGH and passes > self._usual and passes % self._usual == 0:
+            self._warn(passes)
+            return
+        self._alike = self._alike + 1 if passes == self._usual else int(passes > 0)
+        self._usual = passes
+
+    def _warn(self, passes: int) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        steps = passes // self._usual - 1
+        left_out = "a step was" if steps == 1 else f"{steps} steps were"
+        warnings.warn(
+            f"{self._who} DistributedOptimizer: {passes} forward passes of the model's training "
+            f"since the last step(), and {self._usual} before each of the {self._alike} steps "
+            f"until then. If {left_out} left out on this rank alone, as where a batch gives NaN, "
+            "this rank is behind the others from now on. Call zero_grad() and step() for such a "
+            "batch, too",
+            stacklevel=6,
+        )
