@@ -20,9 +20,13 @@ std::string listOf(const std::string& leader) {
 
 using List = std::vector<std::optional<RankRecord>>;
 
+// The members are written once, not by each of them: the store keeps it all.
 std::string encode(const List& list) {
   std::string text;
-  for (const std::optional<RankRecord>& record : list) {
+  for (std::optional<RankRecord> record : list) {
+    if (record && !text.empty() && record->members == list.front()->members) {
+      record->members.clear();
+    }
     const std::string one = record ? record->encode() : "";
     text += std::to_string(one.size()) + '\n' + one;
   }
@@ -39,6 +43,9 @@ List decode(const std::string& encoded, size_t size) {
     text.read(one.data(), static_cast<std::streamsize>(one.size()));
     if (!one.empty()) {
       record = RankRecord::decode(one);
+      if (record->members.empty()) {
+        record->members = list.front()->members;
+      }
     }
   }
   return list;

@@ -108,9 +108,10 @@ def many_groups(rank: int, world: int, rounds: int) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_thousand_groups(pool: harness.Pool) -> None:
+    """What grows is torch's FileStore, which keeps the records of each group in each rank."""
     for before, after, grown in pool.run(many_groups, 1000, world=2, timeout=90):
         assert before == after
-        assert grown < 1 << 20, f"{grown / 1024:.0f} KiB"
+        assert grown < 2 << 20, f"{grown / 1024:.0f} KiB"
 
 
 def tiny_ones(rank: int, world: int, rounds: int) -> int:
