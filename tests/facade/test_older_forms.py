@@ -144,6 +144,30 @@ def test_neighbor_operations(pool: harness.Pool) -> None:
     pool.run(neighbors, world=WORLD)
 
 
+def collectives(rank: int, world: int) -> None:
+    """The first versions had the name in third place."""
+    forms = Forms(rank)
+    bf, wanted = forms.bf, {True: 1.5, False: 6.0}
+    for average, want in wanted.items():
+        for got in (
+            bf.allreduce(forms.x, average, "a"),
+            done(forms, bf.allreduce_async(forms.x, average, "a")),
+            done(forms, bf.allreduce_nonblocking(forms.x, average, "a")),
+            bf.allreduce_(forms.x.clone(), average, "a"),
+            done(forms, bf.allreduce_nonblocking_(forms.x.clone(), average, "a")),
+            bf.allreduce(forms.x, average, False, "a"),
+            bf.allreduce(forms.x, average=average, name="a"),
+        ):
+            assert got.eq(want).all(), got
+        mine = forms.x.clone()
+        assert bf.allreduce_(mine, average, "a").data_ptr() == mine.data_ptr()
+    assert forms.x.eq(rank).all()
+
+
+def test_collectives(pool: harness.Pool) -> None:
+    pool.run(collectives, world=WORLD)
+
+
 def machines(rank: int, world: int) -> None:
     """Two machines of two ranks, of which no topology is set."""
     import bluefog_pg.torch as bf
@@ -217,6 +241,12 @@ WRITES: dict[str, Call] = {
         f.bf.win_accumulate_nonblocking(f.x, "w", f.to)
     ),
     "0.2.2: accumulate": lambda f: f.bf.win_accumulate(f.x, "w", 1.0, f.to, True),
+    "0.1.1: put async (dst_weights=, require_mutex=)": lambda f: f.bf.win_wait(
+        f.bf.win_put_async(f.x, name="w", dst_weights=f.to, require_mutex=True)
+    ),
+    "0.1.1: accumulate async (dst_weights=, require_mutex=)": lambda f: f.bf.win_wait(
+        f.bf.win_accumulate_async(f.x, name="w", dst_weights=f.to, require_mutex=True)
+    ),
 }
 
 
@@ -233,12 +263,14 @@ def writes(rank: int, world: int) -> None:
         want = 2.0 * (forms.left + forms.right)
         assert torch.equal(got, torch.full((3,), want)), (form, got)
         bf.win_free("w")
+    bf.win_create(forms.x, "v")
     bf.win_create(forms.x, "w")
     for default in ((), (None,), (None, None), (None, True)):
         assert bf.win_put(forms.x, "w", *default)
     bf.win_fence("w")
     assert inrank.catch(bf.win_put, forms.x, "w", forms.to, forms.to).kind == "TypeError"
     bf.win_free()
+    assert bf.get_current_created_window_names() == []
 
 
 def test_windows(pool: harness.Pool) -> None:
@@ -248,6 +280,9 @@ def test_windows(pool: harness.Pool) -> None:
 READS: dict[str, Call] = {
     "win_get": lambda f: f.bf.win_get("w", f.to, True),
     "win_get_async": lambda f: f.bf.win_wait(f.bf.win_get_async("w", f.to)),
+    "win_get_async (src_weights=, require_mutex=)": lambda f: f.bf.win_wait(
+        f.bf.win_get_async(name="w", src_weights=f.to, require_mutex=True)
+    ),
     "win_get_nonblocking": lambda f: f.bf.win_wait(f.bf.win_get_nonblocking("w", f.to)),
     "neighbor_win_get": lambda f: f.bf.neighbor_win_get("w", f.to, True),
     "neighbor_win_get_nonblocking": lambda f: f.bf.win_wait(

@@ -249,6 +249,8 @@ def drawn(rank: int, _world: int) -> None:
     optimizer.step()
     assert optimizer.turn_off_timeline()
     model(torch.ones(1, 2))
+    assert optimizer.turn_on_timeline()
+    model(torch.ones(1, 2))
     bf.shutdown()
 
 
@@ -256,8 +258,8 @@ def test_timeline(tmp_path: Path) -> None:
     harness.run_ranks(drawn, 2, env={"BLUEFOG_TIMELINE": f"{tmp_path}/line"})
     events = json.loads((tmp_path / "line0.json").read_text())
     names = [event["name"] for event in events if event["ph"] == "B"]
-    for each in ("FORWARD", "GRADIENT COMPT."):  # of the weight and the bias
-        assert names.count(each) == 2
+    for each in ("FORWARD", "GRADIENT COMPT."):  # of the weight and the bias, in two passes
+        assert names.count(each) == 4
     assert names.count("MPI_NEIGHBOR_ALLREDUCE") == 1
 
 
