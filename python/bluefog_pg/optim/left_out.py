@@ -30,7 +30,8 @@ class StepsLeftOut:
         if self._alike >= _ENOUGH and passes > self._usual and passes % self._usual == 0:
             self._warn(passes)
             return
-        self._alike = self._alike + 1 if passes == self._usual else int(passes > 0)
+        is_alike = passes > 0 and passes == self._usual
+        self._alike = self._alike + 1 if is_alike else int(passes > 0)
         self._usual = passes
 
     def _warn(self, passes: int) -> None:
