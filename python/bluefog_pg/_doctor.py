@@ -50,7 +50,7 @@ def _looks(tries: bool) -> Iterator[tuple[str, Callable[[], str], bool]]:
     yield "Open MPI", _open_mpi, False
     yield "network", _network, False
     if tries:
-        yield "2 ranks, shared memory", lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}), True
+        yield "2 ranks, this host", lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}), True
         yield "2 ranks, Open MPI", _try_mpi, False
 
 
@@ -77,7 +77,7 @@ def _limits() -> str:
 
 
 def _shared_memory() -> str:
-    refused = _refusal(lambda: socket.socket(socket.AF_UNIX).close())
+    refused = _refusal(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).close())
     if refused:
         raise _LackError(f"unix sockets are refused ({refused}): ranks go over Open MPI, slower")
     told = ["yes"]
@@ -96,6 +96,8 @@ def _refusal(call: Callable[[], object]) -> str:
         call()
     except OSError as error:
         return os.strerror(error.errno or 0)
+    except AttributeError:  # Some builds of Python lack the function, whatever the system has.
+        return ""
     return ""
 
 

@@ -46,9 +46,11 @@ std::string bootId() {
   return id;
 }
 
-std::string networkNamespace() {
+// "net:[4026531840]"; empty without /proc.
+std::string namespaceOf(const char* kind) {
   std::array<char, 64> link{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", link.data(), link.size() - 1);
+  const std::string path = std::string("/proc/self/ns/") + kind;
+  const ssize_t length = ::readlink(path.c_str(), link.data(), link.size() - 1);
   return length > 0 ? link.data() : "";
 }
 
@@ -62,6 +64,7 @@ std::string RankRecord::encode() const {
        << host << '\n'
        << place << '\n'
        << pid << '\n'
+       << pid_space << '\n'
        << made_at << '\n'
        << secret << '\n'
        << world << '\n'
@@ -83,9 +86,9 @@ RankRecord RankRecord::decode(const std::string& text) {
   std::string world_rank;
   std::string number;
   std::string members;
-  for (std::string* field :
-       {&record.version, &record.id, &record.answers, &record.host, &record.place, &pid, &made_at,
-        &record.secret, &record.world, &world_rank, &number, &record.accelerator, &members}) {
+  for (std::string* field : {&record.version, &record.id, &record.answers, &record.host,
+                             &record.place, &pid, &record.pid_space, &made_at, &record.secret,
+                             &record.world, &world_rank, &number, &record.accelerator, &members}) {
     if (!std::getline(lines, *field)) {
       throw std::runtime_error("not a record of this version");
     }
@@ -101,7 +104,8 @@ RankRecord RankRecord::decode(const std::string& text) {
 
 bool areUnixSocketsRefused() {
   const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  return !socket.valid() && (errno == EPERM || errno == EACCES || errno == EAFNOSUPPORT);
+  return !socket.valid() && errno != EMFILE && errno != ENFILE && errno != ENOMEM &&
+         errno != ENOBUFS;
 }
 
 bool sharesNoMemory() {
@@ -110,13 +114,15 @@ bool sharesNoMemory() {
 
 RankRecord describeThisRank(std::string accelerator, std::vector<int> members) {
   const env::MpiPlace mpi_place = mpi::World::place();
-  const std::string own = sharesNoMemory() ? std::to_string(::getpid()) : "";
+  const std::string pid_space = namespaceOf("pid");
+  const std::string own = sharesNoMemory() ? pid_space + " " + std::to_string(::getpid()) : "";
   return {.version = BLUEFOG_VERSION,
           .id = randomHex(),
           .answers = "",
           .host = hostName(),
-          .place = bootId() + " " + networkNamespace() + " " + own,
+          .place = bootId() + " " + namespaceOf("net") + " " + own,
           .pid = ::getpid(),
+          .pid_space = pid_space,
           .made_at = boot_clock::now(),
           .secret = randomHex(),
           .world = mpi_place.world,

@@ -19,8 +19,9 @@ struct RankRecord {
   // in which the unix sockets that pass the memory live. A host name says neither.
   std::string place;
   pid_t pid = 0;
-  int64_t made_at = 0;  // on the boot clock of its host
-  std::string secret;   // proves to the listener that the caller has read this record
+  std::string pid_space;  // the PID namespace in which that number means it
+  int64_t made_at = 0;    // on the boot clock of its host
+  std::string secret;     // proves to the listener that the caller has read this record
   // Its place in an MPI world, where its process is in one, or was started in one by mpirun.
   std::string world;
   int world_rank = -1;
@@ -33,7 +34,13 @@ struct RankRecord {
   // Its abstract unix address, and the name of an MPI world that it starts.
   std::string name() const { return "bluefog-" + id; }
 
+  // Both are of one process, though perhaps of two groups that it makes.
+  bool isSameProcessAs(const RankRecord& other) const {
+    return pid == other.pid && pid_space == other.pid_space && place == other.place;
+  }
+
   std::string encode() const;
+  // Throws std::exception where that is no record of this version.
   static RankRecord decode(const std::string& text);
 };
 

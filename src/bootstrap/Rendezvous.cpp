@@ -23,26 +23,22 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kShortestPause{1};
-constexpr milliseconds kLongestPause{10};
+// A tenth of the time that it waits already, within these bounds: all processes ask one store.
+constexpr milliseconds kLongestPauseAtFirst{10};
+constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kProbeEvery{100};
 // A process that dies closes its sockets a moment before it has ended.
 constexpr milliseconds kToEnd{200};
 
-// How many ranks to look at in one probe that are not on the roster: all processes ask one store.
+// How many ranks to look at in one probe that are not on the roster.
 constexpr int kNewcomers = 16;
 
 // When this process last ended making a group, well or not.
 std::atomic<int64_t> last_end{0};
 
-// Whether this process and that one are of one life of the job, as far as can be told. Where a job
-// is started anew in a store that it has used, records of its earlier life are there.
-bool isOfThisLife(const RankRecord& record) {
-  return record.made_at > std::max(boot_clock::startOfThisProcess(), last_end.load());
-}
-
-// Where a process on the roster of that leader says why the group comes to nothing.
-std::string noticeOf(const std::string& leader) {
-  return leader + "/gave up";
+// Where a process on the list of that process of rank 0 says why the group comes to nothing.
+std::string noticeOf(const std::string& rank_zero) {
+  return rank_zero + "/gave up";
 }
 
 struct Address {
@@ -75,6 +71,10 @@ ucred credentials(const Fd& socket) {
   return peer;
 }
 
+std::string describe(const RankRecord& record) {
+  return "pid " + std::to_string(record.pid) + " on " + record.host;
+}
+
 bool isMine(const ucred& peer) {
   return peer.uid == ::geteuid();
 }
@@ -89,6 +89,7 @@ Rendezvous::Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline d
       interrupt_(std::move(interrupt)),
       roster_(store, std::move(me), rank),
       links_(size()),
+      last_end_before_(last_end.load()),
       next_probe_(Deadline::in(kProbeEvery)) {}
 
 template <typename Question>
@@ -97,7 +98,7 @@ auto Rendezvous::ask(const Question& question) {
     return question();
   } catch (const Error& error) {
     const Reason reason{error.cause(), error.ranks(), error.what()};
-    if (error.cause() == Cause::kTimeout) {  // The store is silent, so a notice would wait, too.
+    if (error.cause() == Cause::kTimeout) {  // A notice would wait, too, where the store is silent.
       links_.sayFailed(reason);
     } else {
       sayWhy(reason);
@@ -108,7 +109,7 @@ auto Rendezvous::ask(const Question& question) {
     for (const Deadline end = Deadline::in(kToEnd); !end.passed();) {
       watch();
       probeListeners();
-      std::this_thread::sleep_for(kLongestPause);
+      std::this_thread::sleep_for(kLongestPauseAtFirst);
     }
     throw;
   }
@@ -142,7 +143,7 @@ void Rendezvous::agree() {
     }
     pause([this] { return ask([this] { return roster_.missing(); }); });
   }
-  records_.emplace(store_, roster_.leader(), rank_);
+  records_.emplace(store_, roster_.rankZero(), rank_);
 }
 
 void Rendezvous::link() {
@@ -198,14 +199,21 @@ void Rendezvous::listen() {
   }
 }
 
+void Rendezvous::tellOfRival() {
+  const std::optional<RankRecord>& rival = roster_.rival();
+  if (rival && !std::exchange(has_told_, true)) {
+    leaveNotice(roster_.rankZero(), {Cause::kPeerFailed,
+                                     {global(rank_)},
+                                     name(rank_) + " (" + describe(*rival) +
+                                         ") has been replaced by " + describe(roster_.me())});
+  }
+}
+
 void Rendezvous::rejectTwin() {
   const std::optional<RankRecord> twin = ask([this] { return roster_.replacement(); });
   if (!twin) {
     return;
   }
-  const auto describe = [](const RankRecord& record) {
-    return "pid " + std::to_string(record.pid) + " on " + record.host;
-  };
   const Reason reason =
       otherMembers(*twin, rank_)
           .value_or(Reason{Cause::kMismatch,
@@ -273,7 +281,10 @@ Rendezvous::Answer Rendezvous::connect(const Fd& socket, const RankRecord& recor
   if (::connect(socket.get(), address.get(), address.length) == 0) {
     return Answer::kTaken;
   }
-  return errno == EAGAIN ? Answer::kBusy : Answer::kRefused;
+  if (errno == EPERM || errno == EACCES) {
+    throwErrno("calling a rank on this host by its abstract unix socket");
+  }
+  return errno == ECONNREFUSED ? Answer::kRefused : Answer::kBusy;
 }
 
 Rendezvous::Answer Rendezvous::call(int rank) {
@@ -339,8 +350,13 @@ void Rendezvous::watch() {
     if (departure.how == Departure::How::kGaveUp) {
       quitter = &departure;
     } else if (departure.how == Departure::How::kDied) {
-      if (!links_.processOf(departure.rank).endsIn(kToEnd)) {
-        giveUpOnLiving(departure.rank, record(departure.rank));
+      const Process process = links_.processOf(departure.rank);
+      if (!process.isNone() && !process.endsIn(kToEnd)) {
+        readNoticesIfAny();
+        giveUp({Cause::kPeerFailed,
+                {global(departure.rank)},
+                name(departure.rank) + " (pid " + std::to_string(departure.pid) +
+                    ") has given up making the group"});
       }
       dead.push_back(global(departure.rank));
       why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
@@ -358,18 +374,28 @@ void Rendezvous::watch() {
   }
 }
 
+void Rendezvous::readNoticesIfAny() {
+  try {
+    readNotices();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    // The store has ended.
+  }
+}
+
 void Rendezvous::readNotices() {
   std::optional<Reason> reason = notice(roster_.me().id);  // A twin leaves one for this process.
   if (!reason && roster_.isListed()) {
-    reason = notice(roster_.leader());
+    reason = notice(roster_.rankZero());
   }
   if (reason) {
     throw Error(reason->cause, reason->ranks, reason->text);
   }
 }
 
-std::optional<Reason> Rendezvous::notice(const std::string& leader) {
-  const std::optional<std::string> text = store_.look(noticeOf(leader));
+std::optional<Reason> Rendezvous::notice(const std::string& id) {
+  const std::optional<std::string> text = store_.look(noticeOf(id));
   return text ? std::optional(Reason::decode(*text)) : std::nullopt;
 }
 
@@ -384,6 +410,7 @@ void Rendezvous::probe() {
   ask([this] { readNotices(); });
   if (!roster_.isComplete()) {
     rejectTwin();
+    tellOfRival();
     probeNewcomers();
     roster_.doubt();
   }
@@ -412,40 +439,49 @@ void Rendezvous::probeNewcomers() {
   }
 }
 
+bool Rendezvous::isOfThisLife(const RankRecord& record) const {
+  return record.made_at >
+         std::max(boot_clock::startOfThisProcess(), roster_.isAgain() ? last_end_before_ : 0);
+}
+
 // A rank listens until all are linked, so a refused call means that it is gone.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
   if (connect(unixSocket(), record) != Answer::kRefused) {
     return;
   }
-  if (Process(record.pid).endsIn(kToEnd)) {
-    giveUp({Cause::kPeerFailed,
-            {global(rank)},
-            name(rank) + " (pid " + std::to_string(record.pid) + ") died"});
+  const std::string who = " (pid " + std::to_string(record.pid) + ")";
+  if (record.pid_space != roster_.me().pid_space) {
+    giveUpOnGone(rank, record, who + " died, or has given up making the group");
   }
-  giveUpOnLiving(rank, record);
+  if (Process(record.pid).endsIn(kToEnd)) {
+    giveUp({Cause::kPeerFailed, {global(rank)}, name(rank) + who + " died"});
+  }
+  giveUpOnGone(rank, record, who + " has given up making the group");
 }
 
-void Rendezvous::giveUpOnLiving(int rank, const RankRecord& record) {
+void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::string& what) {
   std::string said;
   try {
-    readNotices();
-    // A rank that comes when the others have given up is on no roster. Their notice is not for it:
-    // it may say that nothing came from this rank.
-    if (const auto reason = notice(rank == 0 ? record.id : record.answers)) {
-      if (reason->cause != Cause::kTimeout) {
+    readNotices();  // It says why, where it could.
+    const std::optional<RankRecord> last = roster_.read(rank);
+    if (!roster_.record(rank) && last && last->id != record.id) {
+      return;  // The rank tries again, or another process has its place.
+    }
+    // A rank that comes when the others have given up is on no list. Their notice is not for it: it
+    // may say that nothing came from this rank.
+    if (roster_.lists(record, rank)) {
+      const std::optional<Reason> reason = notice(rank == 0 ? record.id : record.answers);
+      if (reason && reason->cause != Cause::kTimeout) {
         giveUp(*reason);
       }
-      said = ": " + reason->text;
+      said = reason ? ": " + reason->text : "";
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
     // The store has ended.
   }
-  giveUp({Cause::kPeerFailed,
-          {global(rank)},
-          name(rank) + " (pid " + std::to_string(record.pid) + ") has given up making the group" +
-              said});
+  giveUp({Cause::kPeerFailed, {global(rank)}, name(rank) + what + said});
 }
 
 std::string Rendezvous::await(const std::string& topic, int rank) {
@@ -466,7 +502,8 @@ void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
   answerCalls();
   pollfd polled{listener_.get(), POLLIN, 0};
   ::poll(&polled, 1, static_cast<int>(pause_.count()));
-  pause_ = std::min(pause_ * 2, kLongestPause);
+  const auto waited = std::chrono::duration_cast<milliseconds>(Deadline::Clock::now() - began_);
+  pause_ = std::min(pause_ * 2, std::clamp(waited / 10, kLongestPauseAtFirst, kLongestPause));
 }
 
 void Rendezvous::giveUp(const Reason& reason) {
@@ -477,7 +514,7 @@ void Rendezvous::giveUp(const Reason& reason) {
 void Rendezvous::sayWhy(const Reason& reason) {
   links_.sayFailed(reason);
   if (roster_.isListed()) {
-    leaveNotice(roster_.leader(), reason);
+    leaveNotice(roster_.rankZero(), reason);
   }
 }
 
@@ -498,8 +535,12 @@ void Rendezvous::giveUpOnTime(const std::vector<int>& missing) {
   for (const int rank : missing) {
     ranks.push_back(global(rank));
   }
-  giveUp({Cause::kTimeout, ranks,
-          "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(ranks)});
+  std::string why =
+      "timeout after " + inSeconds(deadline_.limit()) + "; nothing from " + rankList(ranks);
+  if (!roster_.isListed() && roster_.rival()) {
+    why += "; a group has been made with " + describe(*roster_.rival()) + " as " + name(rank_);
+  }
+  giveUp({Cause::kTimeout, ranks, why});
 }
 
 Fd Rendezvous::share(Fd made) {

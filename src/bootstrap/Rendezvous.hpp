@@ -77,6 +77,8 @@ class Rendezvous {
   auto ask(const Question& question);
   // Gives up where another process has taken this one's place.
   void rejectTwin();
+  // Tells the group that was made with an earlier process of this rank.
+  void tellOfRival();
   // Why that record of a rank is of another group than this one; nothing where it is not.
   std::optional<Reason> otherMembers(const RankRecord& other, int rank) const;
   void checkIsAlike(int rank);
@@ -85,16 +87,24 @@ class Rendezvous {
   bool answer(Caller& caller);
   // Throws what others have left for this process: why the group comes to nothing.
   void readNotices();
-  std::optional<Reason> notice(const std::string& leader);
+  // Does nothing where the store has ended.
+  void readNoticesIfAny();
+  std::optional<Reason> notice(const std::string& id);
   void leaveNotice(const std::string& id, const Reason& reason);
   void probe();
   void probeListeners();
   // Looks at some who are not on the roster.
   void probeNewcomers();
+  // The process and this one are of one life of the job, as far as can be told. Where a job is
+  // started anew in a store that it has used, records of its earlier life are there: one that is
+  // older than this process, or than what it has tried before, may be of an earlier life. Its rank
+  // is waited for.
+  bool isOfThisLife(const RankRecord& record) const;
   bool isHere(const RankRecord& record) const { return record.place == roster_.me().place; }
   // Gives up where that process does not listen any more.
   void probeListener(int rank, const RankRecord& record);
-  [[noreturn]] void giveUpOnLiving(int rank, const RankRecord& record);
+  // Gives up on a process that listens no more, unless the rank has another one by now.
+  void giveUpOnGone(int rank, const RankRecord& record, const std::string& what);
   [[noreturn]] void giveUp(const Reason& reason);
   void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
@@ -113,6 +123,9 @@ class Rendezvous {
   std::vector<int> to_call_;
   std::list<Caller> callers_;  // connected, but have not said who they are
   Links links_;
+  const int64_t last_end_before_;
+  const Deadline::Clock::time_point began_ = Deadline::Clock::now();
+  bool has_told_ = false;
   std::chrono::milliseconds pause_{1};
   Deadline next_probe_;
   int next_newcomer_ = 0;

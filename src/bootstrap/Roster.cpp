@@ -5,8 +5,6 @@
 #include <sstream>
 #include <utility>
 
-#include "core/Error.hpp"
-
 namespace bluefog {
 namespace {
 
@@ -33,6 +31,7 @@ std::string encode(const List& list) {
   return text;
 }
 
+// Throws std::exception where that is no list.
 List decode(const std::string& encoded, size_t size) {
   std::istringstream text(encoded);
   List list(size);
@@ -43,12 +42,17 @@ List decode(const std::string& encoded, size_t size) {
     text.read(one.data(), static_cast<std::streamsize>(one.size()));
     if (!one.empty()) {
       record = RankRecord::decode(one);
-      if (record->members.empty()) {
+      if (record->members.empty() && list.front()) {
         record->members = list.front()->members;
       }
     }
   }
   return list;
+}
+
+bool isWhole(const List& list) {
+  return std::all_of(list.begin(), list.end(),
+                     [](const auto& record) { return record.has_value(); });
 }
 
 }  // namespace
@@ -61,13 +65,15 @@ Roster::Roster(KeyValueStore& store, RankRecord me, int rank)
 }
 
 bool Roster::isComplete() const {
-  return isListed() && std::all_of(list_.begin(), list_.end(),
-                                   [](const auto& record) { return record.has_value(); });
+  return isListed() && isWhole(list_);
 }
 
 bool Roster::advance() {
-  if (!std::exchange(is_written_, true)) {
+  if (!is_written_) {
+    const std::optional<RankRecord> before = read(rank_);
+    is_again_ = before && before->isSameProcessAs(me_);
     write();
+    is_written_ = true;
   }
   return rank_ == 0 ? lead() : follow();
 }
@@ -77,21 +83,31 @@ void Roster::write() {
 }
 
 bool Roster::lead() {
+  bool has_changed = reread(std::exchange(is_in_doubt_, false));
+  // A process that was on the list already may have been replaced meanwhile.
+  if (has_changed && isWhole(list_)) {
+    has_changed = reread(true) || has_changed;
+  }
+  if (has_changed) {
+    store_.set(listOf(me_.id), encode(list_));
+  }
+  return has_changed;
+}
+
+bool Roster::reread(bool all) {
   bool has_changed = false;
   for (int rank = 1; rank < size(); ++rank) {
     std::optional<RankRecord>& listed = list_[static_cast<size_t>(rank)];
-    if (listed && !is_in_doubt_) {
+    if (listed && !all) {
       continue;
     }
     std::optional<RankRecord> found = read(rank);
-    if (found && found->answers == me_.id && (!listed || found->id != listed->id)) {
-      listed = std::move(found);
-      has_changed = true;
+    if (!found || (listed && found->id == listed->id)) {
+      continue;
     }
-  }
-  is_in_doubt_ = false;
-  if (has_changed) {
-    store_.set(listOf(me_.id), encode(list_));
+    const bool was_listed = listed.has_value();
+    listed = found->answers == me_.id ? std::move(found) : std::nullopt;
+    has_changed = has_changed || was_listed || listed;
   }
   return has_changed;
 }
@@ -109,6 +125,7 @@ bool Roster::answer() {
   }
   me_.answers = first->id;
   list_.assign(list_.size(), std::nullopt);
+  rival_.reset();
   write();
   return true;
 }
@@ -122,11 +139,25 @@ bool Roster::readList() {
   list_text_ = *text;
   List list = decode(*text, list_.size());
   const std::optional<RankRecord>& own = list[static_cast<size_t>(rank_)];
-  if (!own || own->id != me_.id) {
+  if (own && own->id == me_.id) {
+    list_ = std::move(list);
+    return true;
+  }
+  if (isWhole(list) && !own->isSameProcessAs(me_)) {
+    rival_ = own;
+  }
+  return false;
+}
+
+bool Roster::lists(const RankRecord& record, int rank) {
+  const std::string& first = rank == 0 ? record.id : record.answers;
+  const std::optional<std::string> text = first.empty() ? std::nullopt : store_.look(listOf(first));
+  if (!text) {
     return false;
   }
-  list_ = std::move(list);
-  return true;
+  const List list = decode(*text, list_.size());
+  const std::optional<RankRecord>& listed = list[static_cast<size_t>(rank)];
+  return listed && listed->id == record.id;
 }
 
 std::vector<int> Roster::missing() {
@@ -148,16 +179,10 @@ std::optional<RankRecord> Roster::replacement() {
 
 std::optional<RankRecord> Roster::read(int rank) {
   const std::optional<std::string> text = store_.look(keyOf(rank));
-  if (!text) {
-    return std::nullopt;
-  }
   try {
-    return RankRecord::decode(*text);
+    return text ? std::optional(RankRecord::decode(*text)) : std::nullopt;
   } catch (const std::exception&) {
-    const int who = me_.members[static_cast<size_t>(rank)];
-    throw Error(Cause::kMismatch, {who},
-                "the store holds something else than a record of rank " + std::to_string(who) +
-                    "; does another program use its keys?");
+    return std::nullopt;  // Another version left it, or another program.
   }
 }
 

@@ -31,7 +31,8 @@ std::string nameOf(const c10::intrusive_ptr<c10d::Store>& store) {
 
 // A Store that was written in Python says so where its class lacks the method.
 bool isNotImplemented(const std::exception& error) {
-  return std::strstr(error.what(), "pure virtual") != nullptr;
+  return std::strstr(error.what(), "pure virtual") != nullptr ||
+         std::strstr(error.what(), "NotImplemented") != nullptr;
 }
 
 bool waitBriefly(c10d::Store& store, const std::string& key) {

@@ -25,13 +25,13 @@ int64_t startOfThisProcess() {
   std::ifstream file("/proc/self/stat");
   const std::string text(std::istreambuf_iterator<char>(file), {});
   // The second field is the program's name in brackets, which may have spaces and brackets.
-  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  std::istringstream fields(text.empty() ? text : text.substr(text.rfind(')') + 1));
   constexpr int kStart = 22;  // see proc(5)
   std::string field;
   for (int number = 3; number <= kStart; ++number) {
     fields >> field;
   }
-  return std::stoll(field) * (kSecond / ::sysconf(_SC_CLK_TCK));
+  return field.empty() ? now() : std::stoll(field) * (kSecond / ::sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace bluefog::boot_clock

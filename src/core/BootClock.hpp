@@ -6,7 +6,7 @@
 namespace bluefog::boot_clock {
 
 int64_t now();
-// When this process was started or forked. Up to ten milliseconds early.
+// When this process was started or forked, up to ten milliseconds early. Now, without /proc.
 int64_t startOfThisProcess();
 
 }  // namespace bluefog::boot_clock

@@ -14,8 +14,8 @@ struct SharedMemory {
   std::string note;
 
   // `whole` bytes. Where the system refuses memfds, a file that has room for the first `dense` of
-  // them: whoever writes where a file finds no room is killed, so the rest is to be filled with
-  // fillPages() before it is used.
+  // them: whoever writes where a file finds no room is killed, so there must be room for the rest
+  // before it is used.
   static SharedMemory create(size_t whole, size_t dense);
 };
 

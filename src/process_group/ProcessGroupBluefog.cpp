@@ -60,8 +60,13 @@ std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, const mpi::World::Fin
 }
 
 // Once in a process: what it lacks is the same for all its groups.
-void warnOf(const Membership& members, const std::string& note) {
-  if (areUnixSocketsRefused()) {
+void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::string& note) {
+  const RankRecord& own = rendezvous.record(members.rank);
+  bool is_alone = true;
+  for (int rank = 0; rank < members.size; ++rank) {
+    is_alone = is_alone && (rank == members.rank || rendezvous.record(rank).host != own.host);
+  }
+  if (!is_alone && areUnixSocketsRefused()) {
     TORCH_WARN_ONCE(members.who(),
                     ": this system refuses unix sockets, so the ranks of this host share no memory "
                     "and reach each other over MPI, which is slower; allow socket(AF_UNIX)");
@@ -84,7 +89,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
     const bool leads = members.rank == rendezvous.leader();
     std::string note;
     const Fd memory = rendezvous.share(leads ? Segment::create(members.size, &note) : Fd());
-    warnOf(members, note);
+    warnOf(rendezvous, members, note);
     Segment shared(memory, members.size);
     if (!rendezvous.spansHosts()) {
       Segments segments(std::move(shared), members.rank);

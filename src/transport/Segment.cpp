@@ -129,6 +129,22 @@ size_t Segment::bytesOf(Area area) const {
   return area == Area::kHeap ? kHeapBytes : kRoomBytes;
 }
 
+size_t Segment::at(Area area, int rank) const {
+  return areasAt(size_) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(rank) +
+         (area == Area::kHeap ? 0 : kHeapBytes);
+}
+
+Segment::FindRoom Segment::roomIn(Area area, int rank) const {
+  if (!is_file_) {
+    return [](size_t, size_t) { return true; };
+  }
+  const auto file = std::make_shared<Fd>(memory_.duplicate());
+  return [file, begin = at(area, rank)](size_t at, size_t bytes) {
+    return ::fallocate(file->get(), 0, static_cast<off_t>(begin + at), static_cast<off_t>(bytes)) ==
+           0;
+  };
+}
+
 Mapping Segment::map(Area area, int rank, int protection) const {
   const size_t bytes = bytesOf(area);
   if (bytes == 0) {
@@ -146,10 +162,8 @@ Mapping Segment::map(Area area, int rank, int protection) const {
   ::munmap(begin, before);
   ::munmap(begin + before + bytes, spare - before - bytes);
   Mapping mapping(begin + before, bytes);
-  const size_t at = areasAt(size_) + (kHeapBytes + kRoomBytes) * static_cast<size_t>(rank) +
-                    (area == Area::kHeap ? 0 : kHeapBytes);
   void* data = ::mmap(mapping.data(), bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-                      memory_.get(), static_cast<off_t>(at));
+                      memory_.get(), static_cast<off_t>(at(area, rank)));
   if (data == MAP_FAILED) {
     return {};
   }

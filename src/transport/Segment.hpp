@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/Error.hpp"
@@ -102,8 +103,10 @@ class Segment {
   enum class Area { kHeap, kRoom };
   // 0 where there are none.
   size_t bytesOf(Area area) const;
-  // Areas are to be filled before they are used: see SharedMemory.
-  bool isFile() const { return is_file_; }
+  // Finds room for a part of a rank's area before it is used: see SharedMemory. False where there
+  // is none. It lives longer than this.
+  using FindRoom = std::function<bool(size_t begin, size_t bytes)>;
+  FindRoom roomIn(Area area, int rank) const;
   static constexpr size_t kAreaAlignment = size_t{2} << 20;  // a huge page
   // That rank's; empty where the system has no place for it. `protection` as for mmap(). Not in
   // core dumps, which would fetch every page that nobody has touched.
@@ -118,6 +121,7 @@ class Segment {
   static size_t bytes(int size);  // without heaps and rooms
   static size_t areasAt(int size);
   static size_t withAreas(int size);
+  size_t at(Area area, int rank) const;
 
   Fd memory_;
   Mapping mapping_;

@@ -24,12 +24,13 @@ constexpr size_t kHugePage = Segment::kAreaAlignment;
 std::shared_ptr<SharedHeap> SharedHeap::make(const Segment& segment, int rank) {
   Mapping memory = segment.map(Segment::Area::kHeap, rank, PROT_READ | PROT_WRITE);
   return memory.size() == 0 ? nullptr
-                            : std::make_shared<SharedHeap>(std::move(memory), segment.isFile());
+                            : std::make_shared<SharedHeap>(
+                                  std::move(memory), segment.roomIn(Segment::Area::kHeap, rank));
 }
 
-SharedHeap::SharedHeap(Mapping memory, bool must_fill)
+SharedHeap::SharedHeap(Mapping memory, Segment::FindRoom find_room)
     : memory_(std::move(memory)),
-      must_fill_(must_fill),
+      find_room_(std::move(find_room)),
       free_(memory_.size()),
       is_fetched_(memory_.size() / kHugePage),
       at_fork_([this] { copyForChild(); },
@@ -45,12 +46,13 @@ std::byte* SharedHeap::take(size_t bytes) {
   if (!range) {
     return nullptr;
   }
-  if (!must_fill_) {
-    fetch(*range);
-  } else if (!fillPages(memory_.data() + range->begin, range->end - range->begin)) {
+  // What fetch() writes to begins with a huge page.
+  const size_t begin = range->begin / kHugePage * kHugePage;
+  if (!find_room_(begin, range->end - begin)) {
     free_.add(*range);
     return nullptr;
   }
+  fetch(*range);
   return memory_.data() + range->begin;
 }
 

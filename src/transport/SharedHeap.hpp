@@ -23,8 +23,7 @@ class SharedHeap final : public Heap {
  public:
   // Null where the segment has none, or there are no addresses for it.
   static std::shared_ptr<SharedHeap> make(const Segment& segment, int rank);
-  // `must_fill`: see Segment::isFile().
-  explicit SharedHeap(Mapping memory, bool must_fill = false);
+  SharedHeap(Mapping memory, Segment::FindRoom find_room);
 
   // In pages of its own. Null where there is no place.
   std::byte* take(size_t bytes) override;
@@ -41,7 +40,7 @@ class SharedHeap final : public Heap {
   void becomeCopy();
 
   Mapping memory_;
-  const bool must_fill_;
+  const Segment::FindRoom find_room_;
   const OwnProcess process_;
   std::mutex mutex_;
   FreeRanges free_;

@@ -12,6 +12,7 @@ namespace bluefog {
 Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
     : segments_(std::move(segments)),
       rank_(rank),
+      find_room_(segments_->shared().roomIn(Segment::Area::kRoom, rank)),
       free_(segments_->shared().bytesOf(Segment::Area::kRoom)),
       rooms_(static_cast<size_t>(segments_->shared().size())),
       heaps_(rooms_.size()) {
@@ -19,19 +20,16 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
 }
 
 std::unique_ptr<Room> Grounds::take(size_t bytes) {
-  std::optional<Range> range;
-  {
-    const std::lock_guard lock(mutex_);
-    range = free_.take(roundUp(bytes));
-  }
+  const std::lock_guard lock(mutex_);
+  const std::optional<Range> range = free_.take(roundUp(bytes));
   if (!range) {
     return nullptr;
   }
-  auto room = std::make_unique<Room>(shared_from_this(), range->begin, bytes);
-  const bool must_fill = segments_->shared().isFile();
-  return must_fill && !(fillPages(own(), kPage) && fillPages(room->data(), bytes))
-             ? nullptr
-             : std::move(room);
+  if (!find_room_(0, kPage) || !find_room_(range->begin, range->end - range->begin)) {
+    free_.add(*range);
+    return nullptr;
+  }
+  return std::make_unique<Room>(shared_from_this(), range->begin, bytes);
 }
 
 void Grounds::giveBack(uint64_t at, size_t bytes) {
@@ -51,7 +49,7 @@ void Grounds::leave() {
   }
   // Where not even the first page finds room, nobody has got any.
   std::byte* own = mappedOwn();
-  if (own != nullptr && (!segments_->shared().isFile() || fillPages(own, kPage))) {
+  if (own != nullptr && find_room_(0, kPage)) {
     reinterpret_cast<std::atomic<uint32_t>*>(own)->store(1);
   }
 }

@@ -66,6 +66,7 @@ class Grounds : public std::enable_shared_from_this<Grounds> {
   const std::shared_ptr<const Segments> segments_;
   const int rank_;
   const OwnProcess process_;
+  const Segment::FindRoom find_room_;
   std::mutex mutex_;
   FreeRanges free_;
   std::vector<Mapping> rooms_;

@@ -17,6 +17,7 @@ from tests.support import harness, inrank, sandbox
 from tests.support.harness import Ranks
 from tests.support.programs import Ran, run_script
 
+pytestmark = pytest.mark.skipif(not sandbox.IS_KNOWN, reason="knows system calls of x86-64")
 KINDS = {
     "no memfds": sandbox.MEMFDS,
     "no pidfds": sandbox.PIDFDS,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import platform
 import runpy
 import struct
 import sys
 from dataclasses import dataclass
 
 SYSCALLS = {"socket": 41, "socketpair": 53, "madvise": 28, "memfd_create": 319, "pidfd_open": 434}
+IS_KNOWN = platform.machine() == "x86_64"  # whose numbers these are
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2  # of prctl(2)
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF

@@ -25,7 +25,7 @@ def test_everything_is_there() -> None:
     assert code == 0, said
     assert "torch 2.13" in said["versions"]
     assert "names the dead" in said["Open MPI"]
-    for transport in ("shared memory", "Open MPI"):
+    for transport in ("this host", "Open MPI"):
         assert said[f"2 ranks, {transport}"].startswith("right results in "), said
 
 

@@ -33,6 +33,7 @@ class Record(NamedTuple):
     host: str
     place: str
     pid: str
+    pid_space: str
     made_at: str
     secret: str
     world: str
@@ -88,12 +89,6 @@ def beside(record: Record) -> Any:
 
     with meanwhile(answer):
         return make(store, 0, 2)
-
-
-def beside_text(text: str) -> Any:
-    store = dist.HashStore()
-    store.set("bluefog/2/rank/1", text)
-    return make(store, 0, 2)
 
 
 def beside_twin(record: Record) -> Any:
@@ -208,7 +203,6 @@ def bad_records(own: Record) -> Calls:
     gone.wait()
     other_id = own._replace(id=own.id[::-1])
     return {
-        "no record": lambda: beside_text("what is this"),
         "another version": lambda: beside(own._replace(version="7.6.5")),
         "another host, no MPI": lambda: without_mpi(own._replace(host="far", place="away")),
         "died before": lambda: beside(own._replace(pid=str(gone.pid))),
