@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
 from bluefog_pg._loader import load
+from bluefog_pg._warning import warn
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
@@ -83,10 +83,9 @@ def _detected() -> Accelerator | None:
     backend = dist.Backend.default_device_backend_map.get(device.type)
     reason = _useless(device.type, backend)
     if backend is None or reason:
-        warnings.warn(
+        warn(
             f'[bluefog] {device.type} tensors cannot be used with backend "bluefog": {reason}; '
             "CPU tensors can",
-            stacklevel=2,
         )
         return None
     return Accelerator(device.type, str(backend), _own_plugin(device.type))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from bluefog_pg._agreement import meeting
+from bluefog_pg._warning import warn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,11 +50,10 @@ def require_alike(
                 )
     far = 0.0 if plan.communication == "gradient_allreduce" else FAR
     if any(_are_apart(samples[0], other, params, far) for other in samples):
-        warnings.warn(
+        warn(
             f"{member.who} DistributedOptimizer: ranks begin with different parameters, of which "
             "averages mean little: bluefog_pg.broadcast_parameters(model.state_dict(), 0) makes "
             "them alike, and so does torch.manual_seed before the model is made",
-            stacklevel=5,
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from bluefog_pg import collectives
+from bluefog_pg._warning import warn
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.site import Exchange
@@ -61,11 +61,10 @@ class GradientAverage(Order):
         self._forget_what_failed()  # where no forward pass has told of the next
         if self._backwards and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn(
                 f"{self.site.member.who} DistributedOptimizer: step() after {self._backwards} of "
                 f"every={self.site.every} backward passes: gradients are averaged in the last one "
                 "alone, and ranks that step before it drift apart for good",
-                stacklevel=5,
             )
         update()
 

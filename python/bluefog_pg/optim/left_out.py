@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
+
+from torch.nn import Parameter
+
+from bluefog_pg._warning import warn
 
 # Three steps with equally many passes before each show what a program's steps look like.
 _ENOUGH = 3
+_SOME = 8  # parameters: a look at each of thousands would take time
 
 
 class StepsLeftOut:
     """Counts forward passes before each step: where one is left out, there are twice as many.
 
+    A pass that begins when gradients are there counts for nothing: the program adds them up.
     A rank that leaves out a step, since its batch gave NaN, is an exchange behind from then on, and
     nobody hears of it before the end of the training: each exchange has its counterpart.
     """
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, who: str, params: Sequence[Parameter]) -> None:
         self._who = who
+        self._some = params[:_SOME]
         self._passes = self._usual = self._alike = 0
         self._has_warned = False
 
     def forward(self) -> None:
         """A pass of the training begins."""
-        self._passes += 1
+        self._passes += all(param.grad is None for param in self._some)
 
     def step(self) -> None:
         """A step begins."""
@@ -40,11 +47,10 @@ class StepsLeftOut:
         self._has_warned = True
         steps = passes // self._usual - 1
         left_out = "a step was" if steps == 1 else f"{steps} steps were"
-        warnings.warn(
+        warn(
             f"{self._who} DistributedOptimizer: {passes} forward passes of the model's training "
-            f"since the last step(), and {self._usual} before each of the {self._alike} steps "
-            f"until then. If {left_out} left out on this rank alone, as where a batch gives NaN, "
-            "this rank is behind the others from now on. Call zero_grad() and step() for such a "
-            "batch, too",
-            stacklevel=6,
+            f"without gradients since the last step(), and {self._usual} before each of the "
+            f"{self._alike} steps until then. If {left_out} left out on this rank alone, as where "
+            "a batch gives NaN, this rank is behind the others from now on. Call zero_grad() and "
+            "step() for such a batch, too",
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
+from bluefog_pg._warning import warn
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
 from bluefog_pg.optim.order import CountsPasses, Order, Update
 
@@ -31,10 +31,9 @@ class QuasiGlobalMomentum(CountsPasses):
     def open(self, site: Site) -> None:
         super().open(site)
         if any(group.get("momentum") for group in site.optimizer.param_groups):
-            warnings.warn(
+            warn(
                 f"{site.member.who} QuasiGlobalMomentum: the optimizer has momentum of its own, "
                 "and both together may diverge; use SGD without",
-                stacklevel=7,
             )
         self._moves = site.zeros()
 

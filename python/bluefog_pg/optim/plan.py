@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, SGD
 
+from bluefog_pg._warning import warn
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
@@ -154,13 +154,12 @@ class Planning:
             not getattr(m, "_comm_hooks", True) and known & {id(p) for p in m.parameters()}
             for m in found
         ):
-            warnings.warn(
+            warn(
                 f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
                 "or lies in one, which averages all ranks' gradients at each pass, too, so that "
                 "averages of parameters change nothing. Leave it out and call the plain model; or "
                 "register ddp_hooks.no_average_hook with it. Lightning: use no DDPStrategy. "
                 "Accelerate: prepare() no model",
-                stacklevel=5,
             )
 
     def watched(self, update: Update, mine: Sequence[Parameter]) -> Update:
@@ -170,13 +169,12 @@ class Planning:
             update()
             name = None if self.is_of_torch else _copy_in(self._optimizer, mine)
             if name is not None:
-                warnings.warn(
+                warn(
                     f"{self._member.who} DistributedOptimizer: {type(self._optimizer).__name__} "
                     f"keeps a copy of each parameter in its state, as {name!r}, from which it may "
                     "write the parameters again. Averages do not reach these copies. Where they "
                     "are what is trained, make them the parameters of a DistributedOptimizer with "
                     "model=[]",
-                    stacklevel=9,
                 )
 
         return watch
@@ -219,11 +217,10 @@ class Planning:
         if plan.compression is not None and not order.takes_compression:
             self._fail(f"{kind} takes no compression")
         if order.is_for_sgd and not isinstance(self._optimizer, SGD):
-            warnings.warn(
+            warn(
                 f"{self._member.who} DistributedOptimizer: {kind} is for SGD, whose update is "
                 f"linear in the gradient; {type(self._optimizer).__name__}'s is not, and the "
                 "algorithm may end elsewhere",
-                stacklevel=5,
             )
         is_disturbed = isinstance(order, AdaptWithCombine) or order.reads_gradients
         if isinstance(self._optimizer, LBFGS) and is_disturbed:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bluefog_pg._topology import check_graph, neighborhood_of
+from bluefog_pg._warning import warn
 from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
@@ -207,4 +207,4 @@ def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Averages | N
 
 
 def _warn(member: Member, what: str) -> None:
-    warnings.warn(f"{member.who} DistributedOptimizer: {what}", stacklevel=6)
+    warn(f"{member.who} DistributedOptimizer: {what}")

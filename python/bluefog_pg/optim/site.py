@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bluefog_pg._warning import warn
 from bluefog_pg.timeline import drawn_until
 
 if TYPE_CHECKING:
@@ -116,11 +116,10 @@ class Site:
         """Once. Where there is no model that could tell, nothing is amiss."""
         if self.is_to_tell_of_forwards:
             self.is_to_tell_of_forwards = False
-            warnings.warn(
+            warn(
                 f"{self.member.who} DistributedOptimizer: no forward pass of the model's training "
                 "before this step(), so nothing is averaged meanwhile, but in step(). Call the "
                 "model itself, model(x), in training mode; or wrap the module that is called",
-                stacklevel=6,
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
 from bluefog_pg._errors import NotRunning
+from bluefog_pg._warning import warn
 from bluefog_pg.optim.alike import require_alike
 from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
@@ -60,7 +60,7 @@ class Training:
         self.knobs = Knobs(self._routes(plan))
         self.tally = Tally()
         self.is_closed, self._has_stepped = False, False
-        self._left_out = StepsLeftOut(member.who)
+        self._left_out = StepsLeftOut(member.who, self._params)
         self._communication = Communication()
         require_alike(self._params, models, plan, self.order, member)
         with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
@@ -206,10 +206,9 @@ class Training:
             if other.is_closed or mine.isdisjoint(params_of(other._optimizer)):
                 continue
             if not other.is_orphan:
-                warnings.warn(
+                warn(
                     f"{self._member.who} DistributedOptimizer: another one has averaged these "
                     "parameters until now; it goes on as a plain one",
-                    stacklevel=4,
                 )
             other.retire()
         _trainings.add(self)
@@ -362,10 +361,9 @@ class Training:
         is_lacking = all(param.grad is None for param in params_of(self._optimizer))
         if not self._models or not is_lacking:
             return
-        warnings.warn(
+        warn(
             f"{self._member.who} DistributedOptimizer: step() found no gradients: call backward() "
             "before it. Parameters are averaged all the same",
-            stacklevel=4,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from torch.optim import Optimizer
 
 from bluefog_pg import timeline
 from bluefog_pg._renamed import renamed
+from bluefog_pg._warning import warn
 from bluefog_pg.optim import DistributedOptimizer
 from bluefog_pg.torch._collective_ops import barrier
 from bluefog_pg.torch._communication import CommunicationType
@@ -304,10 +304,9 @@ def DistributedBluefogOptimizer(
 def _older(
     name: str, optimizer: Optimizer, model: Model, every: int, compression: Compression = None
 ) -> BluefogOptimizer:
-    warnings.warn(
+    warn(
         "BlueFog has DistributedAdaptWithCombineOptimizer in place of this name",
         PendingDeprecationWarning,
-        stacklevel=3,
     )
     return BluefogOptimizer(optimizer, model, name, every=every, compression=compression)
 
