@@ -467,6 +467,13 @@ void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::str
     if (!roster_.record(rank) && last && last->id != record.id) {
       return;  // The rank tries again, or another process has its place.
     }
+    if (!roster_.isListed() && roster_.rival()) {
+      giveUp({Cause::kMismatch,
+              {global(rank_)},
+              "the group has been made with another process as " + name(rank_) + " (" +
+                  describe(*roster_.rival()) + "; this one is " + describe(roster_.me()) +
+                  "); give each a RANK of its own"});
+    }
     // A rank that comes when the others have given up is on no list. Their notice is not for it: it
     // may say that nothing came from this rank.
     if (roster_.lists(record, rank)) {
