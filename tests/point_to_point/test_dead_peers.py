@@ -203,11 +203,14 @@ def stopped_receiver(rank: int, world: int) -> None:
     n = 5 << 15
     if rank == 0:
         works = [dist.isend(torch.full((n,), 7.0), 1), dist.isend(torch.full((3,), 8.0), 1, tag=1)]
-        inrank.mark("announced")
+        dist.send(torch.zeros(1), 1, tag=2)  # It goes after the others.
+        inrank.gate("send")
         for work in works:
             work.wait()
         dist.destroy_process_group()
         return
+    dist.recv(torch.zeros(1), 0, tag=2)
+    inrank.mark("announced")
     inrank.gate("receive")
     large, small = torch.zeros(n), torch.zeros(3)
     works = [dist.irecv(large, 0), dist.irecv(small, 0, tag=1)]
@@ -222,9 +225,10 @@ def stopped_receiver(rank: int, world: int) -> None:
 def test_what_a_sender_has_sent_before_it_left_arrives() -> None:
     with Ranks(2) as ranks:
         ranks.start(stopped_receiver, world=2, store="s")
-        ranks.at("announced", 0)
+        ranks.at("announced", 1)
         ranks.stop(0)
         ranks.open("receive")
+        ranks.open("send")
         ranks.at("accepted", 1)
         ranks.stop(1)
         ranks.cont(0)
