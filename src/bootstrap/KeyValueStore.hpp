@@ -12,7 +12,7 @@ class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
   virtual void set(const std::string& key, const std::string& text) = 0;
-  // What was set last, if anything was. Does not wait for it.
+  // Returns the text that was set last, or nothing where none was. It does not wait for one.
   virtual std::optional<std::string> look(const std::string& key) = 0;
   // The host that keeps the texts, as this one calls it; empty where that is not known.
   virtual std::string host() const { return ""; }

@@ -8,7 +8,7 @@
 
 namespace bluefog {
 
-// What a process says of itself when it makes a group: who it is, where it is, how to reach it.
+// A process describes itself by this when it makes a group: who and where it is, how to reach it.
 struct RankRecord {
   std::string version;  // of this library
   std::string id;       // another one for each process and each group that it makes

@@ -8,7 +8,7 @@
 
 namespace bluefog {
 
-// What the ranks of one group leave for each other in the store: a text for each topic and rank.
+// The ranks of one group leave texts for each other in the store, one for each topic and rank.
 // May be used by several threads.
 class Records {
  public:

@@ -52,7 +52,7 @@ class Rendezvous {
   Fd share(Fd made);
   Links takeLinks() { return std::move(links_); }
   Records& records() { return *records_; }
-  // What a rank has published in records(). Waits as meet() does.
+  // Returns the text that a rank has published in records(). It waits as meet() does.
   std::string await(const std::string& topic, int rank);
   // Looks whether somebody is gone, as meet() does.
   void watch();
@@ -72,7 +72,7 @@ class Rendezvous {
   void agree();
   void link();
   std::vector<int> unlinked() const;
-  // What the store answers, or throws why it does not.
+  // Returns the store's answer, or throws an error that says why there is none.
   template <typename Question>
   auto ask(const Question& question);
   // Gives up where another process has taken this one's place.

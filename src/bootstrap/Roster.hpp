@@ -38,7 +38,7 @@ class Roster {
   bool isAgain() const { return is_again_; }
   // The ranks that are not here as far as this process can tell.
   std::vector<int> missing();
-  // What another process has written over this one's record.
+  // Returns the record that another process has written over this one's, if one has.
   std::optional<RankRecord> replacement();
   // Another process, with which the group was made under this one's rank. It may have been so in
   // an earlier life of the job.

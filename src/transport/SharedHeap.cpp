@@ -46,7 +46,7 @@ std::byte* SharedHeap::take(size_t bytes) {
   if (!range) {
     return nullptr;
   }
-  // What fetch() writes to begins with a huge page.
+  // fetch() writes to the first byte of each huge page.
   const size_t begin = range->begin / kHugePage * kHugePage;
   if (!find_room_(begin, range->end - begin)) {
     free_.add(*range);

@@ -35,7 +35,7 @@ RankRecord self(int n) {
 
 class RendezvousTest : public ::testing::Test {
  protected:
-  // What a process with that record fails with when it meets the others.
+  // Returns the error with which a process of that record fails when it meets the others.
   Error fail(RankRecord me, int rank, milliseconds limit) {
     Rendezvous rendezvous(store_, std::move(me), rank, Deadline::in(limit), nullptr);
     return failureOf([&] { rendezvous.meet(); });

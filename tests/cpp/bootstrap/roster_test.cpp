@@ -10,6 +10,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/stores.hpp"
@@ -37,6 +38,14 @@ class RosterTest : public ::testing::Test {
         process->advance();
       }
     }
+  }
+  // Processes of ranks 0 and 1, of which rank 0 has listed rank 1.
+  std::pair<Roster, Roster> zeroAndOneListed() {
+    Roster zero = process(0);
+    Roster one = process(1);
+    advance({&zero, &one});
+    EXPECT_TRUE(one.isListed());
+    return {std::move(zero), std::move(one)};
   }
   static void expectGroup(const std::vector<Roster*>& processes) {
     for (const Roster* process : processes) {
@@ -97,10 +106,7 @@ TEST_F(RosterTest, EarlierProcessesCountForNothing) {
 }
 
 TEST_F(RosterTest, OneThatIsReplacedBeforeAllAreThereIsForgotten) {
-  Roster zero = process(0);
-  Roster old_one = process(1);
-  advance({&zero, &old_one});
-  EXPECT_TRUE(old_one.isListed());
+  auto [zero, old_one] = zeroAndOneListed();
   Roster one = process(1);
   Roster two = process(2);
   advance({&one});
@@ -135,10 +141,7 @@ TEST_F(RosterTest, AnotherVersionsRecordIsNone) {
 }
 
 TEST_F(RosterTest, TheLastAnswerCompletesNoListWithOneThatWasReplaced) {
-  Roster zero = process(0);
-  Roster old_one = process(1);
-  advance({&zero, &old_one});
-  EXPECT_TRUE(old_one.isListed());
+  auto [zero, old_one] = zeroAndOneListed();
   Roster one = process(1);
   Roster two = process(2);
   two.advance();
@@ -149,9 +152,7 @@ TEST_F(RosterTest, TheLastAnswerCompletesNoListWithOneThatWasReplaced) {
 }
 
 TEST_F(RosterTest, OneThatIsReplacedWithoutAnAnswerLeavesTheList) {
-  Roster zero = process(0);
-  Roster old_one = process(1);
-  advance({&zero, &old_one});
+  auto [zero, old_one] = zeroAndOneListed();
   RankRecord other = describeThisRank("", upTo(3));
   store_->set("rank/1", other.encode());
   zero.doubt();
