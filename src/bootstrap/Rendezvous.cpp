@@ -444,9 +444,14 @@ bool Rendezvous::isOfThisLife(const RankRecord& record) const {
          std::max(boot_clock::startOfThisProcess(), roster_.isAgain() ? last_end_before_ : 0);
 }
 
-// A rank listens until all are linked, so a refused call means that it is gone.
+// A rank listens until it is linked with all, so a refused call means that it is gone, or that it
+// has called this rank before.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
   if (connect(unixSocket(), record) != Answer::kRefused) {
+    return;
+  }
+  answerCalls();
+  if (links_.has(rank)) {
     return;
   }
   const std::string who = " (pid " + std::to_string(record.pid) + ")";

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -116,6 +117,30 @@ TEST_F(RendezvousTest, NobodyWhoLivesIsSaidToHaveDied) {
       const Error error = fail(self(3), rank, milliseconds(150 + 70 * rank));
       EXPECT_EQ(std::string(error.what()).find("died"), std::string::npos) << error.what();
     }
+  });
+}
+
+// Rank 2 calls rank 1, and then listens no more, while rank 1 does something else.
+TEST_F(RendezvousTest, ARankThatIsLinkedWithAllHasNotGivenUp) {
+  std::atomic<bool> may_come{false};
+  std::atomic<bool> is_linked{false};
+  std::atomic<int> done{0};
+  const auto be_slow = [&] {
+    may_come = true;
+    EXPECT_TRUE(eventually([&] { return is_linked.load(); }));
+  };
+  runThreads(3, [&](int rank) {
+    EXPECT_TRUE(rank != 2 || eventually([&] { return may_come.load(); }));
+    Links links(3);
+    {
+      const auto interrupt = rank == 1 ? std::function<void()>(be_slow) : nullptr;
+      Rendezvous rendezvous(store_, self(3), rank, Deadline::in(10s), interrupt);
+      EXPECT_NO_THROW(rendezvous.meet());
+      links = rendezvous.takeLinks();
+    }
+    is_linked = is_linked || rank == 2;
+    ++done;
+    EXPECT_TRUE(eventually([&] { return done == 3; }));
   });
 }
 
