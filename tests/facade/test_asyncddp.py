@@ -1,13 +1,14 @@
-"""What Asyncddp's two training scripts call, in their forms, on synthetic images of ten classes."""
+"""What the scripts in Asyncddp's examples call, in their forms, and on synthetic images."""
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.support import harness
 
@@ -44,17 +45,21 @@ def trained(rank: int, world: int, sync: bool) -> float:
     )
     wrapper.set_topology(topology)
     data = images()
-    if sync:
-        sampler = DistributedSampler(data, num_replicas=bf.size(), rank=bf.rank(), shuffle=True)
-        loader = DataLoader(data, batch_size=32, sampler=sampler)
-    else:
-        batches = LocalStepRandomBatchSampler(data, 32, base_seed=42, rank=bf.rank())
-        loader = DataLoader(data, batch_sampler=batches)
-    for _ in range(12):
-        wrapper.train()
+    sampler = LocalStepRandomBatchSampler(
+        data,
+        batch_size=32 if sync else 32 + 20 * rank,
+        base_seed=42 + rank,
+        rank=rank,
+        drop_last=True,
+    )
+    loader = DataLoader(data, batch_sampler=sampler, pin_memory=False)
+    wrapper.global_avg()
+    wrapper.train()
+    # Asynchronous ranks begin as many epochs as their time allows.
+    for _ in range(12 if sync else 20 + rank):
         for x, y in loader:
-            nn.functional.cross_entropy(wrapper(x), y).backward()
-        wrapper.global_avg()
+            nn.functional.cross_entropy(wrapper(x), y, label_smoothing=0.025).backward()
+    wrapper.global_avg()
     wrapper.eval()
     with torch.no_grad():
         right = wrapper(data.tensors[0]).argmax(1).eq(data.tensors[1])
@@ -63,8 +68,117 @@ def trained(rank: int, world: int, sync: bool) -> float:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_its_scripts_train(pool: harness.Pool, sync: bool) -> None:
+def test_test_sync_and_test_async_train(pool: harness.Pool, sync: bool) -> None:
     assert min(pool.run(trained, sync)) > 0.95
+
+
+def put_on_a_ring(rank: int, world: int) -> None:
+    import bluefog_pg.torch as bf
+    from bluefog_pg.common import topology_util
+
+    bf.init()
+    bf.set_topology(topology_util.RingGraph(bf.size(), connect_style=1))
+    for dtype in (torch.float32, torch.float64):
+        x = torch.full((8,), float(bf.rank()), dtype=dtype)
+        assert bf.win_create(x, name="w", zero_init=True)
+        weights = dict.fromkeys(bf.out_neighbor_ranks(), 1.0)
+        assert bf.win_put(x, name="w", self_weight=1.0, dst_weights=weights, require_mutex=True)
+        bf.barrier()
+        got = bf.win_update(
+            name="w",
+            self_weight=0.0,
+            neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
+            reset=True,
+            require_mutex=True,
+            clone=True,
+        )
+        assert got.tolist() == [float(sum(bf.in_neighbor_ranks()))] * 8
+        assert x.tolist() == [float(rank)] * 8
+        bf.barrier()
+        assert bf.win_free("w")
+
+
+def test_test(pool: harness.Pool) -> None:
+    pool.run(put_on_a_ring)
+
+
+def read_and_collected(rank: int, world: int) -> None:
+    import bluefog_pg.torch as bf
+
+    bf.init()
+    x = torch.ones(8) * (rank + 2)
+    assert bf.win_create(x, "read", zero_init=True)
+    bf.barrier()
+    assert bf.win_put(x, "read")
+    bf.barrier()
+    for source in bf.in_neighbor_ranks():
+        got = bf.win_read_neighbor("read", source, require_mutex=True)
+        assert got.tolist() == [source + 2.0] * 8
+    assert bf.win_free("read")
+
+    x = torch.zeros(16)
+    assert bf.win_create(x, "update", zero_init=True)
+    for step in range(4):
+        x.fill_(rank * 10 + step)
+        bf.barrier()
+        assert bf.win_put(x, "update")
+        bf.barrier()
+        got = bf.win_update_then_collect("update", require_mutex=True)
+        assert got.tolist() == [sum(r * 10.0 + step for r in [rank, *bf.in_neighbor_ranks()])] * 16
+    assert bf.win_free("update")
+
+
+def test_test_data(pool: harness.Pool) -> None:
+    pool.run(read_and_collected)
+
+
+def out_of_step(rank: int, world: int, op: str, topology: str) -> float:
+    """The sum of what a rank collects while the others are slower or faster."""
+    import bluefog_pg.torch as bf
+    from bluefog_pg.common import topology_util as graphs
+
+    bf.init()
+    bf.set_skip_negotiate_stage(True)
+    make = {
+        "ring": partial(graphs.RingGraph, connect_style=1),
+        "expo2": partial(graphs.ExponentialGraph, base=2),
+        "full": graphs.FullyConnectedGraph,
+    }[topology]
+    bf.set_topology(make(bf.size()))
+    assert bf.win_create(torch.full((8,), float(rank)), name="w", zero_init=True)
+    send = bf.win_put_nonblocking if op == "put" else bf.win_accumulate_nonblocking
+    collected = 0.0
+    for step in range(4):
+        if step == 3:
+            bf.barrier()  # The last one collects all that is under way.
+        elif op == "accumulate" or rank > 0:
+            weights = dict.fromkeys(bf.out_neighbor_ranks(), 1.0)
+            payload = torch.full((8,), float(rank + step))
+            send(payload, name="w", self_weight=1.0, dst_weights=weights, require_mutex=True)
+        time.sleep(0.05 * rank)
+        got = bf.win_update(
+            name="w",
+            self_weight=0.0,
+            neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
+            reset=True,
+            require_mutex=True,
+            clone=True,
+        )
+        assert len(set(got.tolist())) == 1
+        collected += got[0].item()
+    bf.win_free("w")
+    return collected
+
+
+@pytest.mark.parametrize("topology", ["ring", "expo2", "full"])
+def test_test_win_async(pool: harness.Pool, topology: str) -> None:
+    sources = {"ring": [[1], [2], [0]]}.get(topology, [[1, 2], [0, 2], [0, 1]])
+    sent = [[3.0 * r + 3 for r in of_rank] for of_rank in sources]
+    assert pool.run(out_of_step, "accumulate", topology, world=3) == [sum(s) for s in sent]
+    # A put takes the place of one that has not been collected. Rank 0 sends nothing.
+    for rank, got in enumerate(pool.run(out_of_step, "put", topology, world=3)):
+        senders = [r for r in sources[rank] if r > 0]
+        assert sum(r + 2 for r in senders) <= got <= sum(3 * r + 3 for r in senders)
 
 
 def alike(rank: int, world: int) -> list[list[float]]:
