@@ -30,6 +30,11 @@ class AcceleratorWork(dist.Work):
 class WorkBluefog(dist.Work):
     def result(self) -> list[torch.Tensor]: ...
 
+class Match:
+    def __init__(self, tag: int, number: int = 0) -> None: ...
+    @property
+    def number(self) -> int: ...
+
 class Edges:
     @property
     def self_weight(self) -> float: ...
@@ -49,6 +54,10 @@ class ProcessGroupBluefog(Backend):
     def __init__(
         self, store: Store, rank: int, size: int, options: ProcessGroupBluefog.Options
     ) -> None: ...
+    def count_refused(self, tag: int = 0, partner: int = -1) -> None: ...
+    def align(self, number: int) -> None: ...
+    @property
+    def calls_made(self) -> int: ...
     def set_part(self, part: ProcessGroupBluefog) -> None: ...
     def edges(
         self,
@@ -61,7 +70,7 @@ class ProcessGroupBluefog(Backend):
         self,
         tensors: torch.Tensor | list[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: bool,
         /,
     ) -> torch.Tensor | list[torch.Tensor] | WorkBluefog | None: ...
@@ -69,17 +78,17 @@ class ProcessGroupBluefog(Backend):
         self,
         tensors: torch.Tensor | list[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: bool,
         /,
     ) -> torch.Tensor | list[torch.Tensor] | WorkBluefog | None: ...
     @overload
     def neighbor_allgather(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: Literal[False]
+        self, tensor: torch.Tensor, edges: Edges, match: int | Match, async_op: Literal[False]
     ) -> torch.Tensor: ...
     @overload
     def neighbor_allgather(
-        self, tensor: torch.Tensor, edges: Edges, tag: int, async_op: bool
+        self, tensor: torch.Tensor, edges: Edges, match: int | Match, async_op: bool
     ) -> torch.Tensor | WorkBluefog: ...
     @overload
     def neighbor_allgather_in_parts(
@@ -87,7 +96,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: Literal[False],
     ) -> list[torch.Tensor]: ...
     @overload
@@ -96,7 +105,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: bool,
     ) -> list[torch.Tensor] | WorkBluefog: ...
     @overload
@@ -105,7 +114,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: Literal[False],
     ) -> list[torch.Tensor]: ...
     @overload
@@ -114,7 +123,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: bool,
     ) -> list[torch.Tensor] | WorkBluefog: ...
     @overload
@@ -123,7 +132,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: Literal[False],
     ) -> list[torch.Tensor]: ...
     @overload
@@ -132,7 +141,7 @@ class ProcessGroupBluefog(Backend):
         like: torch.Tensor,
         parts: Sequence[torch.Tensor],
         edges: Edges,
-        tag: int,
+        match: int | Match,
         async_op: bool,
     ) -> list[torch.Tensor] | WorkBluefog: ...
     @overload
@@ -141,12 +150,17 @@ class ProcessGroupBluefog(Backend):
         tensor: torch.Tensor,
         locals: Sequence[int],
         between: Edges,
-        tag: int,
+        match: int | Match,
         async_op: Literal[False],
     ) -> torch.Tensor: ...
     @overload
     def hierarchical_neighbor_allreduce(
-        self, tensor: torch.Tensor, locals: Sequence[int], between: Edges, tag: int, async_op: bool
+        self,
+        tensor: torch.Tensor,
+        locals: Sequence[int],
+        between: Edges,
+        match: int | Match,
+        async_op: bool,
     ) -> torch.Tensor | WorkBluefog: ...
     def perform_nocolor_split(self, device: torch.device) -> None: ...
     def flight_log(self) -> list[dict[str, Any]]: ...

@@ -25,6 +25,7 @@ from bluefog_pg.flight import (
     write_flight_log as write_flight_log,
 )
 from bluefog_pg.neighbors import (
+    align as align,
     hierarchical_neighbor_allreduce as hierarchical_neighbor_allreduce,
     neighbor_allgather as neighbor_allgather,
     neighbor_allreduce as neighbor_allreduce,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bluefog_pg._member import Member
 
-# Tags next to each other that belong to an operation and its derivatives (kNames in Frame.hpp).
+# Tags next to each other that belong to an operation and its derivatives (kOrders in Frame.hpp).
 _ORDERS = 16
 
 

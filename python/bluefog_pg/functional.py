@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bluefog_pg._asked import find
+from bluefog_pg._loader import load
 from bluefog_pg._operators import alike, library, member_named, register, some_rows
+from bluefog_pg._refused import count_refused, count_refused_pair
 from bluefog_pg._tags import tag_of_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg._C import Edges
+    from bluefog_pg._C import Edges, Match
     from bluefog_pg._member import Member
 
     Listed = Sequence[Any]
@@ -39,14 +41,17 @@ _EDGES = (
     "float? self_weight, int[]? src_ranks, float[]? src_weights, int[]? dst_ranks, "
     "float[]? dst_weights, float divisor, int tag, str group_name, str looked_up_as, int reversals"
 )
-library.define(f"_sum(Tensor[] tensors, str op, {_EDGES}) -> Tensor[]")
-library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_EDGES}) -> Tensor[]")
+# The last result is the number of the call, by which gradients match: see _C.Match. A gradient is
+# given it.
+_CALL = f"Tensor? number, {_EDGES}"
+library.define(f"_sum(Tensor[] tensors, str op, {_CALL}) -> Tensor[]")
+library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_CALL}) -> Tensor[]")
 # The rows, and the number of those of each source, in a tensor of one length whatever the edges
 # are; and what its gradient is. A list, since Inductor loses an unknown size among several results.
 _MOST_SOURCES = 256  # kMostRanks in RankSet.hpp
-library.define(f"_rows(Tensor tensor, {_EDGES}) -> Tensor[]")
-library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_EDGES}) -> Tensor")
-library.define(f"_mean_of_machines(Tensor tensor, {_EDGES}) -> Tensor")
+library.define(f"_rows(Tensor tensor, {_CALL}) -> Tensor[]")
+library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_CALL}) -> Tensor")
+library.define(f"_mean_of_machines(Tensor tensor, {_CALL}) -> Tensor[]")
 
 
 def sum_of(op: str, tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
@@ -75,7 +80,7 @@ def rows_of(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
 
 def parts_of_rows(tensor: Tensor, edges: Edges, tag: int, member: Member) -> list[Tensor]:
     """The rows of each source, as differentiable parts of one result of `neighbor_allgather`."""
-    rows, counts = torch.ops.bluefog._rows(tensor, *_given(edges, tag, member))
+    rows, counts, _ = torch.ops.bluefog._rows(tensor, None, *_given(edges, tag, member))
     parts: list[Tensor] = list(torch.split(rows, counts[: len(edges.sources)].tolist()))
     return parts
 
@@ -85,24 +90,33 @@ def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: Member) -> 
     return _mean(tensor, _given(edges, tag, member))
 
 
-def _sums(tensors: Sequence[Tensor], op: str, listed: Listed) -> list[Tensor]:
-    summed: list[Tensor] = torch.ops.bluefog._sum(tensors, op, *listed)
-    return summed
+def _sums(
+    tensors: Sequence[Tensor], op: str, listed: Listed, number: Tensor | None = None
+) -> list[Tensor]:
+    results: list[Tensor] = torch.ops.bluefog._sum(tensors, op, number, *listed)
+    return results[:-1]
 
 
-def _parts(like: Tensor, parts: Sequence[Tensor], sources_n: int, listed: Listed) -> list[Tensor]:
-    got: list[Tensor] = torch.ops.bluefog._parts(like, parts, sources_n, *listed)
-    return got
+def _parts(
+    like: Tensor,
+    parts: Sequence[Tensor],
+    sources_n: int,
+    listed: Listed,
+    number: Tensor | None = None,
+) -> list[Tensor]:
+    results: list[Tensor] = torch.ops.bluefog._parts(like, parts, sources_n, number, *listed)
+    return results[:-1]
 
 
-def _rows(tensor: Tensor, listed: Listed) -> Tensor:
+def _rows(tensor: Tensor, listed: Listed, number: Tensor | None = None) -> Tensor:
     rows: Tensor
-    rows, _ = torch.ops.bluefog._rows(tensor, *listed)
+    rows, _, _ = torch.ops.bluefog._rows(tensor, number, *listed)
     return rows
 
 
-def _mean(tensor: Tensor, listed: Listed) -> Tensor:
-    mean: Tensor = torch.ops.bluefog._mean_of_machines(tensor, *listed)
+def _mean(tensor: Tensor, listed: Listed, number: Tensor | None = None) -> Tensor:
+    mean: Tensor
+    mean, _ = torch.ops.bluefog._mean_of_machines(tensor, number, *listed)
     return mean
 
 
@@ -128,9 +142,22 @@ def _listed_for(
 ) -> tuple[Listed, Edges]:
     """What a call asks for, as operators take it; and the edges that this is now."""
     member = member_named(group_name)
-    edges = find(op, member, tensors, *asked)
     is_traced = torch._C._len_torch_dispatch_stack() > 0
+    edges = _found(op, member, tensors, asked, counts=not is_traced)
     return (*asked, 1.0, 0, group_name, op, 0) if is_traced else _given(edges, 0, member), edges
+
+
+def _found(
+    op: str, member: Member, tensors: Sequence[Tensor], asked: Listed, *, counts: bool
+) -> Edges:
+    try:
+        return find(op, member, tensors, *asked)
+    except BaseException:
+        if counts and op == "pair_gossip":
+            count_refused_pair(member, tensors, asked[1][0], None)
+        elif counts:
+            count_refused(member, tensors, None)
+        raise
 
 
 def _reversed(listed: Listed) -> Listed:
@@ -145,18 +172,23 @@ def _reversed(listed: Listed) -> Listed:
     return *edges, 1.0, tag, group_name, op, reversals
 
 
-def _unlisted(listed: Listed, tensors: Sequence[Tensor]) -> tuple[Member, Edges, int]:
-    *asked, _, tag, group_name, op, reversals = listed
+def _unlisted(listed: Listed, tensors: Sequence[Tensor]) -> tuple[Member, Edges, Match]:
+    number, *asked, _, tag, group_name, op, reversals = listed
     member = member_named(group_name)
+    match = load().Match(tag, 0 if number is None else int(number))
     if not op:
-        return member, _edges_of(listed, member), tag
-    edges = find(op, member, tensors, *asked)
+        return member, _edges_of(listed[1:], member), match
+    edges = _found(op, member, tensors, asked, counts=number is None)
     if not reversals:
-        return member, edges, tag
+        return member, edges, match
     found = _given(edges, 0, member)
     for _ in range(reversals):
         found = _reversed(found)
-    return member, _edges_of(found, member), tag
+    return member, _edges_of(found, member), match
+
+
+def _number_of(match: Match) -> Tensor:
+    return torch.tensor(match.number, dtype=torch.int64, device="cpu")
 
 
 def _edges_of(listed: Listed, member: Member) -> Edges:
@@ -170,58 +202,69 @@ def _edges_of(listed: Listed, member: Member) -> Edges:
 
 
 def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
-    member, edges, tag = _unlisted(listed, tensors)
+    member, edges, match = _unlisted(listed, tensors)
     average = getattr(member.backend, op)
     if len(tensors) == 1:  # as one that was given by itself
-        return [average(tensors[0], edges, tag, False)]
-    summed: list[Tensor] = average(tensors, edges, tag, False)
-    return summed
+        return [average(tensors[0], edges, match, False), _number_of(match)]
+    return [*average(tensors, edges, match, False), _number_of(match)]
 
 
 def _run_parts(like: Tensor, parts: list[Tensor], sources_n: int, *listed: Any) -> list[Tensor]:
-    member, edges, tag = _unlisted(listed, parts)
+    member, edges, match = _unlisted(listed, parts)
     if len(edges.sources) != sources_n:
         raise RuntimeError(
             f"{member.who} neighbor_alltoall: compiled where this rank had {sources_n} "
             f"in-neighbours, and now it has {len(edges.sources)}; compile it again "
             "(torch.compiler.reset()), or give src_ranks and dst_ranks"
         )
-    return member.backend.neighbor_alltoall(like, parts, edges, tag, False)
+    got = member.backend.neighbor_alltoall(like, parts, edges, match, False)
+    return [*got, _number_of(match)]
 
 
 def _run_rows(tensor: Tensor, *listed: Any) -> list[Tensor]:
-    member, edges, tag = _unlisted(listed, [tensor])
+    member, edges, match = _unlisted(listed, [tensor])
     same = [tensor] * len(edges.destinations)
-    parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, tag, False)
+    parts = member.backend.neighbor_allgather_in_parts(tensor, same, edges, match, False)
     counts = torch.zeros(_MOST_SOURCES, dtype=torch.int64, device="cpu")
     counts[: len(parts)] = counts.new_tensor([len(part) for part in parts])
-    return [torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts]), counts]
+    rows = torch.cat([tensor.new_empty((0, *tensor.shape[1:])), *parts])
+    return [rows, counts, _number_of(match)]
 
 
 def _run_rows_back(grad: Tensor, tensor: Tensor, counts: Tensor, *listed: Any) -> Tensor:
-    member, edges, tag = _unlisted(listed, [grad])
+    member, edges, match = _unlisted(listed, [grad])
     parts = list(torch.split(grad, counts.tolist()))[: len(edges.destinations)]
-    back = member.backend.neighbor_allgather_in_parts(grad, parts, edges, tag, False)
+    back = member.backend.neighbor_allgather_in_parts(grad, parts, edges, match, False)
     return torch.stack(back).sum(0) if back else torch.zeros_like(tensor)
 
 
-def _run_mean(tensor: Tensor, *listed: Any) -> Tensor:
-    member, edges, tag = _unlisted(listed, [tensor])
-    return member.backend.hierarchical_neighbor_allreduce(
-        tensor, member.machines.locals, edges, tag, False
+def _run_mean(tensor: Tensor, *listed: Any) -> list[Tensor]:
+    member, edges, match = _unlisted(listed, [tensor])
+    mean = member.backend.hierarchical_neighbor_allreduce(
+        tensor, member.machines.locals, edges, match, False
     )
+    return [mean, _number_of(match)]
+
+
+def _fake_number() -> Tensor:
+    return torch.empty((), dtype=torch.int64, device="cpu")
 
 
 def _fake_sum(tensors: list[Tensor], *_: Any) -> list[Tensor]:
-    return [alike(tensor) for tensor in tensors]
+    return [*map(alike, tensors), _fake_number()]
 
 
 def _fake_parts(like: Tensor, _: list[Tensor], sources_n: int, *__: Any) -> list[Tensor]:
-    return [some_rows(like) for _ in range(sources_n)]
+    return [*(some_rows(like) for _ in range(sources_n)), _fake_number()]
 
 
 def _fake_rows(tensor: Tensor, *_: Any) -> list[Tensor]:
-    return [some_rows(tensor), torch.empty(_MOST_SOURCES, dtype=torch.int64, device="cpu")]
+    counts = torch.empty(_MOST_SOURCES, dtype=torch.int64, device="cpu")
+    return [some_rows(tensor), counts, _fake_number()]
+
+
+def _fake_mean(tensor: Tensor, *_: Any) -> list[Tensor]:
+    return [alike(tensor), _fake_number()]
 
 
 def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
@@ -229,58 +272,62 @@ def _fake_rows_back(_: Tensor, tensor: Tensor, *__: Any) -> Tensor:
 
 
 def _keep_sum(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    del output
-    _, ctx.op, *ctx.listed = inputs
+    _, ctx.op, _, *ctx.listed = inputs
+    ctx.save_for_backward(output[-1])
 
 
 def _sum_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    back = _sums(grads, ctx.op, _reversed(ctx.listed))
-    return back, None, *_no_gradients(ctx.listed)
+    (number,) = ctx.saved_tensors
+    back = _sums(grads[:-1], ctx.op, _reversed(ctx.listed), number)
+    return back, None, None, *_no_gradients(ctx.listed)
 
 
 def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    del output
-    like, parts, _, *ctx.listed = inputs
+    like, parts, _, _, *ctx.listed = inputs
     ctx.parts_n = len(parts)
-    ctx.save_for_backward(like)
+    ctx.save_for_backward(like, output[-1])
 
 
 def _parts_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    (like,) = ctx.saved_tensors
-    back = _parts(like.detach(), grads, ctx.parts_n, _reversed(ctx.listed))
-    return None, back, None, *_no_gradients(ctx.listed)
+    like, number = ctx.saved_tensors
+    back = _parts(like.detach(), grads[:-1], ctx.parts_n, _reversed(ctx.listed), number)
+    return None, back, None, None, *_no_gradients(ctx.listed)
 
 
 def _keep_rows(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    tensor, *ctx.listed = inputs
-    ctx.save_for_backward(tensor, output[1])
+    tensor, _, *ctx.listed = inputs
+    ctx.save_for_backward(tensor, *output[1:])
 
 
 def _rows_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    tensor, counts = ctx.saved_tensors
+    tensor, counts, number = ctx.saved_tensors
     listed = _reversed(ctx.listed)
-    back = torch.ops.bluefog._rows_back(grads[0], tensor.detach(), counts, *listed)
-    return back, *_no_gradients(ctx.listed)
+    back = torch.ops.bluefog._rows_back(grads[0], tensor.detach(), counts, number, *listed)
+    return back, None, *_no_gradients(ctx.listed)
 
 
 def _keep_rows_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     del output
-    _, _, _, *ctx.listed = inputs
+    *_, number = inputs[:4]
+    ctx.listed = inputs[4:]
+    ctx.save_for_backward(number)
 
 
 def _rows_back_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    back = _rows(grad, _reversed(ctx.listed))
-    return back, None, None, *[None] * len(ctx.listed)
+    (number,) = ctx.saved_tensors
+    back = _rows(grad, _reversed(ctx.listed), number)
+    return back, None, None, None, *[None] * len(ctx.listed)
 
 
 def _keep_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    del output
-    _, *ctx.listed = inputs
+    _, _, *ctx.listed = inputs
+    ctx.save_for_backward(output[-1])
 
 
-def _mean_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    back = _mean(grad, _reversed(ctx.listed))
-    return back, *[None] * len(ctx.listed)
+def _mean_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    (number,) = ctx.saved_tensors
+    back = _mean(grads[0], _reversed(ctx.listed), number)
+    return back, None, *_no_gradients(ctx.listed)
 
 
 def _no_gradients(listed: Sequence[Any]) -> list[Any]:
@@ -292,7 +339,7 @@ register("_sum", _run_sum, _fake_sum, _keep_sum, _sum_backward)
 register("_parts", _run_parts, _fake_parts, _keep_parts, _parts_backward)
 register("_rows", _run_rows, _fake_rows, _keep_rows, _rows_backward)
 register("_rows_back", _run_rows_back, _fake_rows_back, _keep_rows_back, _rows_back_backward)
-register("_mean_of_machines", _run_mean, alike, _keep_mean, _mean_backward)
+register("_mean_of_machines", _run_mean, _fake_mean, _keep_mean, _mean_backward)
 
 
 _LISTS = (
@@ -340,8 +387,9 @@ def _neighbor_alltoall(
 ) -> list[Tensor]:
     op = "neighbor_alltoall"
     if not tensors:
-        who = member_named(group_name).who
-        raise ValueError(f"{who} {op}: expected at least one tensor, got none")
+        member = member_named(group_name)
+        count_refused(member, tensors, None)
+        raise ValueError(f"{member.who} {op}: expected at least one tensor, got none")
     asked = (None, src_ranks, None, dst_ranks, None)
     listed, edges = _listed_for(op, tensors, asked, group_name)
     return _parts(tensors[0], tensors, len(edges.sources), listed)

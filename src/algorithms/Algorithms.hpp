@@ -115,14 +115,11 @@ Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, 
 struct Notice {
   struct Data {
     int64_t rows = 0;
-    int64_t call = 0;       // which of its calls
-    int64_t limit_ms = 0;   // how long it waits for the others of that call
-    int64_t is_unsure = 0;  // whether a call of its has met another one since it agreed with that
+    int64_t call = 0;      // which of its calls
+    int64_t limit_ms = 0;  // how long it waits for the others of that call
   };
   Data data;
   double weight = 1.0;  // what its receiver multiplies it by, where it sums
-  // As taken: how many more calls that rank has made, with those of the host's tensors.
-  int64_t ahead_in_all = 0;
 
   Outgoing to(int destination, int64_t tag) const {
     const auto* bytes = reinterpret_cast<const std::byte*>(&data);

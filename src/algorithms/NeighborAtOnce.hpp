@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -19,9 +18,7 @@ class NeighborAtOnce final : public AtOnce {
 
   struct Call {
     Signature signature;
-    int64_t tag;
-    Op::Time begin;                   // about now
-    std::chrono::milliseconds limit;  // the operation's
+    Counter counter;
     double self_weight;
     const std::vector<WeightedRank>& sources;
     const std::vector<WeightedRank>& destinations;
@@ -37,16 +34,16 @@ class NeighborAtOnce final : public AtOnce {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
   }
 
-  bool isNamed() const override { return call_.tag >= kNames; }
+  Counter counter() const override { return call_.counter; }
   bool maySend(Mailbox& mailbox) const override;
-  void send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) override;
+  void send(Mailbox& mailbox, uint64_t sequence, uint64_t number) override;
   bool receive(Mailbox& mailbox) override;
   std::shared_ptr<Op> rest() override { return make_rest_(); }
 
  private:
   const Call& call_;
   MakeRest make_rest_;
-  uint64_t calls_ = 0;
+  uint64_t number_ = 0;
   std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
 };
 

@@ -12,16 +12,15 @@ bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
   });
 }
 
-void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) {
-  calls_ = calls;
-  mailbox.notePatience(call_.limit);
+void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t number) {
+  number_ = number;
   const size_t bytes = call_.signature.bytes();
   Frame frame;
   frame.type = FrameType::kEager;
-  frame.sent = quartersOf(call_.begin);
-  frame.bytes = static_cast<uint32_t>(bytes);
-  frame.id = messageId(sequence, calls);
-  frame.tag = call_.tag;
+  frame.bytes = bytes;
+  frame.number = number;
+  frame.id = messageId(sequence);
+  frame.tag = call_.counter.tag;
   frame.signature = call_.signature;
   for (const WeightedRank& destination : call_.destinations) {
     frame.weight = destination.weight;
@@ -33,7 +32,8 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const std::vector<WeightedRank>& sources = call_.sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (frames_[i] == nullptr) {
-      frames_[i] = mailbox.next(sources[i].rank, call_.signature, call_.tag, calls_);
+      const Line line{call_.counter.line, call_.counter.tag, number_};
+      frames_[i] = mailbox.next(sources[i].rank, call_.signature, line);
       if (frames_[i] == nullptr) {
         return false;
       }

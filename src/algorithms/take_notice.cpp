@@ -8,7 +8,6 @@ Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notic
   const Mailbox::Expected& message = messages.front();
   mailbox.requireSame(*message, op, sizeof notice.data);
   notice.weight = message->weight;
-  notice.ahead_in_all = callsAhead(message->id, op.calls);
   mailbox.take(message, reinterpret_cast<std::byte*>(&notice.data));
   co_await mailbox.completed(messages);
 }

@@ -22,7 +22,7 @@ struct Call {
   ProcessGroupBluefog& group;
   OpKind kind;
   const Edges& edges;
-  int64_t tag;
+  Match& match;
   bool async_op;
 };
 
@@ -45,7 +45,7 @@ PyObject* begun(const Call& call, const Tensors& inputs) {
   WorkPtr work;
   {
     const py::gil_scoped_release release;
-    work = call.group.neighborAllreduce(call.kind, inputs, call.edges, {call.tag, true});
+    work = call.group.neighborAllreduce(call.kind, inputs, call.edges, {call.match, true});
   }
   return py::cast(std::move(work)).release().ptr();
 }
@@ -60,7 +60,7 @@ PyObject* ofOne(const Call& call, const at::Tensor& input) {
   at::Tensor output;
   {
     const py::gil_scoped_release release;
-    output = call.group.neighborAllreduceNow(call.kind, input, call.edges, call.tag);
+    output = call.group.neighborAllreduceNow(call.kind, input, call.edges, call.match);
   }
   return THPVariable_Wrap(std::move(output));
 }
@@ -79,9 +79,16 @@ PyObject* ofMany(const Call& call, PyObject* list) {
   Borrowed inputs;
   inputs.reserve(held.size());
   bool requires_grad = false;
-  for (size_t i = 0; i < held.size(); ++i) {
-    inputs.add(tensorOf(call, PyTuple_GET_ITEM(held.ptr(), static_cast<Py_ssize_t>(i))));
-    requires_grad |= inputs.all().back().requires_grad();
+  try {
+    for (size_t i = 0; i < held.size(); ++i) {
+      inputs.add(tensorOf(call, PyTuple_GET_ITEM(held.ptr(), static_cast<Py_ssize_t>(i))));
+      requires_grad |= inputs.all().back().requires_grad();
+    }
+  } catch (const c10::Error&) {
+    if (call.match.number == 0) {
+      call.group.countRefused(counterOf(call.kind, call.edges, call.match.tag));
+    }
+    throw;
   }
   if (requires_grad && keepsGraph(call)) {
     return none();
@@ -92,7 +99,7 @@ PyObject* ofMany(const Call& call, PyObject* list) {
   Tensors outputs;
   {
     const py::gil_scoped_release release;
-    outputs = call.group.neighborAllreduceNow(call.kind, inputs.all(), call.edges, call.tag);
+    outputs = call.group.neighborAllreduceNow(call.kind, inputs.all(), call.edges, call.match);
   }
   return listOf(std::move(outputs));
 }
@@ -109,11 +116,13 @@ T& held(PyObject* object) {
 template <OpKind kind>
 PyObject* average(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   try {
-    TORCH_CHECK_TYPE(n == 4, "expected (tensors, edges, tag, async_op)");
+    TORCH_CHECK_TYPE(n == 4, "expected (tensors, edges, match, async_op)");
     TORCH_CHECK_TYPE(Py_TYPE(args[1]) == edges_type, "expected Edges, got ",
                      Py_TYPE(args[1])->tp_name);
+    const bool is_tag = PyLong_Check(args[2]);
+    Match plain{is_tag ? py::cast<int64_t>(py::handle(args[2])) : 0};
     const Call call{held<ProcessGroupBluefog>(self), kind, held<Edges>(args[1]),
-                    py::cast<int64_t>(py::handle(args[2])), args[3] == Py_True};
+                    is_tag ? plain : py::cast<Match&>(py::handle(args[2])), args[3] == Py_True};
     return PyList_Check(args[0]) ? ofMany(call, args[0]) : ofOne(call, tensorOf(call, args[0]));
   } catch (...) {
     py::detail::try_translate_exceptions();
@@ -136,10 +145,10 @@ void addAverages(const py::handle& group, const py::handle& edges) {
   edges_type = reinterpret_cast<PyTypeObject*>(edges.ptr());
   add<OpKind::kNeighborAllReduce>(
       group, "neighbor_allreduce",
-      "neighbor_allreduce($self, tensors, edges, tag, async_op, /)\n--\n\n"
+      "neighbor_allreduce($self, tensors, edges, match, async_op, /)\n--\n\n"
       "Of a tensor or a list; None where a gradient has to flow.");
   add<OpKind::kPairGossip>(group, "pair_gossip",
-                           "pair_gossip($self, tensor, edges, tag, async_op, /)\n--\n\n"
+                           "pair_gossip($self, tensor, edges, match, async_op, /)\n--\n\n"
                            "None where a gradient has to flow.");
 }
 

@@ -29,6 +29,7 @@
 namespace py = pybind11;
 using bluefog::Edges;
 using bluefog::FlightLog;
+using bluefog::Match;
 using bluefog::Op;
 using bluefog::OpKind;
 using bluefog::Options;
@@ -152,9 +153,9 @@ std::variant<bluefog::WorkPtr, at::Tensor> first(Result&& result) {
 
 template <OpKind kind, bool is_of_all = false>
 auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& parts,
-             const Edges& edges, int64_t tag, bool async_op) {
+             const Edges& edges, Match& match, bool async_op) {
   return ended(async_op, [&] {
-    return self.neighborGather(kind, like, parts, edges, {{tag, async_op}, false, is_of_all});
+    return self.neighborGather(kind, like, parts, edges, {{match, async_op}, false, is_of_all});
   });
 }
 
@@ -173,6 +174,12 @@ PYBIND11_MODULE(_C, module) {
 
   py::class_<ProcessGroupBluefog, c10d::Backend, bluefog::Ungiled<ProcessGroupBluefog>> group(
       module, "ProcessGroupBluefog");
+
+  py::class_<Match>(module, "Match")
+      .def(py::init([](int64_t tag, uint64_t number) { return Match{tag, number}; }),
+           py::arg("tag"), py::arg("number") = 0)
+      .def_property_readonly("number", &Match::numberOfCall);
+  py::implicitly_convertible<py::int_, Match>();
 
   py::class_<Edges, std::shared_ptr<Edges>> edges(module, "Edges");
   edges.def_readonly("self_weight", &Edges::self_weight)
@@ -212,6 +219,15 @@ PYBIND11_MODULE(_C, module) {
       .def_property_readonly("bytes_written", &ProcessGroupBluefog::bytesWritten)
       .def_property_readonly("operations_issued", &ProcessGroupBluefog::operationsIssued)
       .def_property_readonly("hosts", &ProcessGroupBluefog::hosts)
+      .def(
+          "count_refused",
+          [](ProcessGroupBluefog& self, int64_t tag, int partner) {
+            const auto line = partner < 0 ? bluefog::kNeighborsLine : OpKind::kPairGossip;
+            self.countRefused({line, tag, partner});
+          },
+          py::arg("tag") = 0, py::arg("partner") = -1, Release())
+      .def_property_readonly("calls_made", &ProcessGroupBluefog::callsMade)
+      .def("align", &ProcessGroupBluefog::align, py::arg("number"), Release())
       .def("set_part", &ProcessGroupBluefog::setPart, py::arg("part").none(false))
       .def(
           "edges",
@@ -223,30 +239,30 @@ PYBIND11_MODULE(_C, module) {
           py::arg("self_weight"), py::arg("sources"), py::arg("destinations"), py::arg("divisor"))
       .def(
           "neighbor_allgather",
-          [](ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, int64_t tag,
+          [](ProcessGroupBluefog& self, const at::Tensor& tensor, const Edges& edges, Match& match,
              bool async_op) {
             return first(ended(async_op, [&] {
               return self.neighborGather(OpKind::kNeighborAllGather, tensor,
                                          Tensors(edges.destinations.size(), tensor), edges,
-                                         {{tag, async_op}, true});
+                                         {{match, async_op}, true});
             }));
           },
-          py::arg("tensor"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+          py::arg("tensor"), py::arg("edges"), py::arg("match"), py::arg("async_op"))
       .def("neighbor_alltoall", partsOf<OpKind::kNeighborAllToAll>, py::arg("like"),
-           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+           py::arg("parts"), py::arg("edges"), py::arg("match"), py::arg("async_op"))
       .def("neighbor_allgather_in_parts", partsOf<OpKind::kNeighborAllGather>, py::arg("like"),
-           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+           py::arg("parts"), py::arg("edges"), py::arg("match"), py::arg("async_op"))
       .def("allgather_in_parts", partsOf<OpKind::kNeighborAllGather, true>, py::arg("like"),
-           py::arg("parts"), py::arg("edges"), py::arg("tag"), py::arg("async_op"))
+           py::arg("parts"), py::arg("edges"), py::arg("match"), py::arg("async_op"))
       .def(
           "hierarchical_neighbor_allreduce",
           [](ProcessGroupBluefog& self, const at::Tensor& tensor, const std::vector<int>& locals,
-             const Edges& between, int64_t tag, bool async_op) {
+             const Edges& between, Match& match, bool async_op) {
             return first(ended(async_op, [&] {
-              return self.hierarchicalNeighborAllreduce(tensor, locals, between, {tag, async_op});
+              return self.hierarchicalNeighborAllreduce(tensor, locals, between, {match, async_op});
             }));
           },
-          py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("tag"),
+          py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("match"),
           py::arg("async_op"));
   bluefog::addAverages(group, edges);
   bluefog::addComposed(module, kPython);

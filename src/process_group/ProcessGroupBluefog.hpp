@@ -19,6 +19,7 @@
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/Frontend.hpp"
+#include "process_group/Match.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/OutputPool.hpp"
 #include "process_group/Validate.hpp"
@@ -103,9 +104,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
   void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part);
 
-  // Of messages between neighbours, which match by edge, kind of operation and tag, in order.
   struct MessageOptions {
-    int64_t tag = 0;
+    Match& match;
     bool async_op = false;
   };
   // Throws where they are none of this rank; to be called once for any number of operations.
@@ -116,9 +116,9 @@ class ProcessGroupBluefog : public c10d::Backend {
                             const MessageOptions& opts);
   // Waited for. A small tensor, where nothing else is under way, takes a shorter way.
   std::vector<at::Tensor> neighborAllreduceNow(OpKind kind, const std::vector<at::Tensor>& inputs,
-                                               const Edges& edges, int64_t tag);
+                                               const Edges& edges, Match& match);
   at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
-                                  int64_t tag);
+                                  Match& match);
   struct GatherOptions : MessageOptions {
     bool in_one = false;
     bool is_of_all = false;  // called as allgather
@@ -142,6 +142,13 @@ class ProcessGroupBluefog : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& opts,
                                           const int& rank, const int& size) override;
+  // A call of neighbors that is refused counts all the same, as one that exchanges nothing: else
+  // this rank's later calls would meet the others' earlier ones.
+  void countRefused(Counter counter);
+  // The highest number of this rank's calls of neighbors, by any counter; and all of them go on
+  // from there.
+  uint64_t callsMade() { return engine_->callsMade(); }
+  void align(uint64_t number);
   // Each Work knows its duration anyway.
   void enableCollectivesTiming() override {}
 
@@ -218,6 +225,8 @@ class ProcessGroupBluefog : public c10d::Backend {
                     const std::function<WorkPtr(Deal&)>& exchange);
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
+  WorkPtr averageMachines(const at::Tensor& input, const std::vector<int>& locals,
+                          const Edges& between, const MessageOptions& opts);
   WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,
                                              const std::vector<int>& locals, const Edges& between,
                                              const MessageOptions& opts);
@@ -228,18 +237,31 @@ class ProcessGroupBluefog : public c10d::Backend {
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
 
+  template <class Post>
+  auto countingRefusals(OpKind kind, const Edges& edges, const Match& match, bool is_there,
+                        const Post& post) {
+    try {
+      return post();
+    } catch (...) {
+      if (match.numberOfCall() == 0) {
+        countRefused(counterOf(kind, edges, is_there ? 0 : match.tag));
+      }
+      throw;
+    }
+  }
+
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
   // Of CPU tensors, still without scripts.
-  std::shared_ptr<Op> neighborsOp(const Signature& signature, int64_t tag);
+  std::shared_ptr<Op> neighborsOp(const Signature& signature, const Edges& edges, Match& match);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const std::vector<at::Tensor>& outputs, const Edges& edges,
-                                    int64_t tag, Sends sends);
+                                    Match& match, Sends sends);
   class Kept;
   std::optional<uint64_t> offerTo(const std::vector<WeightedRank>& destinations, ConstSpans& data,
                                   Kept& kept);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
-                 int64_t tag);
+                 Match& match);
   // What has been posted and has no Work.
   void waitFor(OpKind kind, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
                const std::vector<at::Tensor>& outputs);

@@ -79,8 +79,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
     validate.summable(input);
   }
   validate.onOneDevice(inputs);
-  const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.tag), profilingTitle(kind),
-                          inputs, edges};
+  const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.match.tag),
+                          profilingTitle(kind), inputs, edges, opts.match};
   return exchanged(call, opts.async_op, [&](Deal& deal) {
     return accelerator_->neighborAllreduce(inputs, edges, deal, opts.async_op);
   });
@@ -101,7 +101,8 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   validate.onOneDevice(all);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   const Tensors logged{like};
-  Accord::Call call{onDevice(signatureOfRows(kind, like), opts.tag), title, logged, edges};
+  Accord::Call call{onDevice(signatureOfRows(kind, like), opts.match.tag), title, logged, edges,
+                    opts.match};
   call.called = opts.is_of_all ? "allgather" : "";
   for (const at::Tensor& input : inputs) {
     call.rows.push_back(input.size(0));
@@ -120,8 +121,8 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
   const Tensors inputs{input};
-  Accord::Call call{onDevice(signatureAmongMachines(input, locals.size()), opts.tag),
-                    profilingTitle(kind), inputs, between};
+  Accord::Call call{onDevice(signatureAmongMachines(input, locals.size()), opts.match.tag),
+                    profilingTitle(kind), inputs, between, opts.match};
   call.of_all_with = locals;
   std::erase(*call.of_all_with, rank_);
   return exchanged(call, opts.async_op, [&](Deal& deal) {

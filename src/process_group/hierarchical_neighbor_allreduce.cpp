@@ -11,6 +11,14 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
                                                            const std::vector<int>& locals,
                                                            const Edges& between,
                                                            const MessageOptions& opts) {
+  return countingRefusals(OpKind::kHierarchicalNeighborAllReduce, between, opts.match,
+                          isAccelerators(input),
+                          [&] { return averageMachines(input, locals, between, opts); });
+}
+
+WorkPtr ProcessGroupBluefog::averageMachines(const at::Tensor& input,
+                                             const std::vector<int>& locals, const Edges& between,
+                                             const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   checkProcess(name(kind));
   const bool goes_there = isAccelerators(input);
@@ -34,7 +42,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
       Memory{{{Flat::input(input)}, {Flat::output(output)}},
              std::vector<std::byte>(largestPart(static_cast<size_t>(input.numel()), locals.size()) *
                                     input.element_size())});
-  auto op = neighborsOp(signatureAmongMachines(input, locals.size()), opts.tag);
+  auto op = neighborsOp(signatureAmongMachines(input, locals.size()), between, opts.match);
   Hierarchy hierarchy;
   hierarchy.locals = locals;
   hierarchy.local_rank = static_cast<int>(self - locals.begin());
@@ -45,7 +53,7 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
   hierarchy.outward = between.destinations;
   addHierarchicalSum(engine_->mailbox(), *op, std::move(hierarchy),
                      memory->buffers.inputs[0].readable(), memory->part.data(),
-                     memory->buffers.outputs[0].data(), opts.tag);
+                     memory->buffers.outputs[0].data(), opts.match.tag);
   op->partners = between.partners;
   std::remove_copy(locals.begin(), locals.end(), std::back_inserter(op->partners), rank_);
   op->memory = std::move(memory);

@@ -90,15 +90,20 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
   return outputs_.placeOf(to, data.bytes());
 }
 
-std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature, int64_t tag) {
+std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature, const Edges& edges,
+                                                     Match& match) {
   auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
-  op->is_named = tag >= kNames;
+  op->number = match.number;
+  if (match.number == 0) {
+    op->counter = counterOf(signature.kind, edges, match.tag);
+  }
+  match.op = op;
   return op;
 }
 
 std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
                                                        const Tensors& outputs, const Edges& edges,
-                                                       int64_t tag, Sends sends) {
+                                                       Match& match, Sends sends) {
   const auto kept = std::make_shared<Kept>();
   NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
   ConstSpans data;
@@ -112,16 +117,16 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
   for (const at::Tensor& output : outputs) {
     kept->keep(output);
   }
-  auto op = neighborsOp(signatureOfAll(kind, inputs), tag);
+  auto op = neighborsOp(signatureOfAll(kind, inputs), edges, match);
   if (sends == Sends::kAll) {
     const std::optional<uint64_t> offer = offerTo(edges.destinations, data, *kept);
     for (const WeightedRank& destination : edges.destinations) {
-      Outgoing message{destination.rank, tag, data, destination.weight};
+      Outgoing message{destination.rank, match.tag, data, destination.weight};
       message.offer = offer;
       addSend(engine_->mailbox(), *op, std::move(message));
     }
   }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), tag));
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), match.tag));
   op->partners = edges.partners;
   op->memory = kept;
   return op;
@@ -146,50 +151,56 @@ Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
 
 WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
                                                const Edges& edges, const MessageOptions& opts) {
-  if (areAccelerators(inputs)) {
-    return neighborAllreduceThere(kind, inputs, edges, opts);
-  }
-  Tensors outputs = sumsOf(kind, inputs);
-  auto op = neighborSumOp(kind, inputs, outputs, edges, opts.tag, Sends::kAll);
-  return post(
-      {std::move(op), c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
-      opts.async_op);
+  const bool is_there = areAccelerators(inputs);
+  return countingRefusals(kind, edges, opts.match, is_there, [&] {
+    if (is_there) {
+      return neighborAllreduceThere(kind, inputs, edges, opts);
+    }
+    Tensors outputs = sumsOf(kind, inputs);
+    const auto op = neighborSumOp(kind, inputs, outputs, edges, opts.match, Sends::kAll);
+    return post({op, c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
+                opts.async_op);
+  });
 }
 
 Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& inputs,
-                                                  const Edges& edges, int64_t tag) {
+                                                  const Edges& edges, Match& match) {
   if (!mayRunUnseen() || areAccelerators(inputs)) {
-    const WorkPtr work = neighborAllreduce(kind, inputs, edges, {tag, false});
+    const WorkPtr work = neighborAllreduce(kind, inputs, edges, {match, false});
     work->wait();  // between startCoalescing and endCoalescing nothing else does
     return work->result();
   }
-  Tensors outputs = sumsOf(kind, inputs);
-  const auto op = neighborSumOp(kind, inputs, outputs, edges, tag, Sends::kAll);
-  engine_->post(op, Engine::Who::kCaller);
-  waitFor(kind, op, inputs, outputs);
-  return outputs;
+  return countingRefusals(kind, edges, match, false, [&] {
+    Tensors outputs = sumsOf(kind, inputs);
+    const auto op = neighborSumOp(kind, inputs, outputs, edges, match, Sends::kAll);
+    engine_->post(op, Engine::Who::kCaller);
+    waitFor(kind, op, inputs, outputs);
+    return outputs;
+  });
 }
 
 at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
-                                                     const Edges& edges, int64_t tag) {
-  checkProcess(name(kind));
-  if (mayRunUnseen() && !isAccelerators(input) && Flat::isPlain(input)) {
-    Validate(engine_->members(), name(kind)).summable(input);
-    const at::Tensor output = outputs_.emptyLike(input);
-    if (sumAtOnce(kind, input, output, edges, tag)) {
+                                                     const Edges& edges, Match& match) {
+  if (match.number == 0 && mayRunUnseen() && !isAccelerators(input) && Flat::isPlain(input)) {
+    const at::Tensor output = countingRefusals(kind, edges, match, false, [&] {
+      checkProcess(name(kind));
+      Validate(engine_->members(), name(kind)).summable(input);
+      const at::Tensor sum = outputs_.emptyLike(input);
+      return sumAtOnce(kind, input, sum, edges, match) ? sum : at::Tensor();
+    });
+    if (output.defined()) {
       return output;
     }
   }
-  return neighborAllreduceNow(kind, Borrowed(input).all(), edges, tag).front();
+  return neighborAllreduceNow(kind, Borrowed(input).all(), edges, match).front();
 }
 
 // False where that cannot be.
 bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
-                                    const Edges& edges, int64_t tag) {
+                                    const Edges& edges, Match& match) {
+  const auto begin = Deadline::Clock::now();
   const NeighborAtOnce::Call call{signatureOf(kind, input),
-                                  tag,
-                                  Deadline::Clock::now(),
-                                  groupsTimeout(),
+                                  counterOf(kind, edges, match.tag),
                                   edges.self_weight,
                                   edges.sources,
                                   edges.destinations,
@@ -202,21 +213,46 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   const Borrowed inputs(input);
   const Tensors outputs{output};
   const auto rest = [&] {
-    return neighborSumOp(kind, inputs.all(), outputs, edges, tag, Sends::kNone);
+    return neighborSumOp(kind, inputs.all(), outputs, edges, match, Sends::kNone);
   };
   NeighborAtOnce exchange(call, std::ref(rest));
   const Engine::Attempt attempt = engine_->tryAtOnce(exchange);
   if (attempt.sequence == 0) {
     return false;
   }
+  match.number = attempt.number;
   if (!attempt.rest) {
     ++issued_;
-    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners, call.limit, input, output,
-                  call.begin);
+    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners, groupsTimeout(), input,
+                  output, begin);
     return true;
   }
   waitFor(kind, attempt.rest, inputs.all(), outputs);
   return true;
+}
+
+void ProcessGroupBluefog::countRefused(Counter counter) {
+  if (engine_->isForked()) {
+    return;  // the group is the parent's
+  }
+  if (accelerator_ != nullptr && accelerator_->type() == c10::kCPU) {
+    counter.tag = 0;  // as Accord counts
+  }
+  const auto op =
+      std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.line}, Deadline::never());
+  op->counter = counter;
+  op->is_service = true;
+  try {
+    engine_->post(op, Engine::Who::kEngine);
+  } catch (const std::exception&) {
+    // The group has ended.
+  }
+}
+
+void ProcessGroupBluefog::align(uint64_t number) {
+  checkProcess("align");
+  const auto op = engine_->align(number);
+  engine_->wait(*op, Deadline::never());
 }
 
 void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<Op>& op, const Tensors& inputs,

@@ -54,9 +54,11 @@ std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t
 WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
                                             const Tensors& inputs, const Edges& edges,
                                             const GatherOptions& opts) {
-  return isAccelerators(like) || areAccelerators(inputs)
-             ? neighborGatherThere(kind, like, inputs, edges, opts)
-             : neighborGatherHere(kind, like, inputs, edges, opts);
+  const bool is_there = isAccelerators(like) || areAccelerators(inputs);
+  return countingRefusals(kind, edges, opts.match, is_there, [&] {
+    return is_there ? neighborGatherThere(kind, like, inputs, edges, opts)
+                    : neighborGatherHere(kind, like, inputs, edges, opts);
+  });
 }
 
 WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& like,
@@ -68,7 +70,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
   validate.rows(like);
   const Signature signature = signatureOfRows(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
-  auto op = neighborsOp(signature, opts.tag);
+  const auto op = neighborsOp(signature, edges, opts.match);
   op->called = opts.is_of_all ? called : "";
   auto buffers = std::make_shared<Buffers>();
   Tensors distinct;
@@ -81,7 +83,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
     }
     const Flat& flat = buffers->inputs.back();
     addSend(engine_->mailbox(), *op,
-            {edges.destinations[i].rank, opts.tag,
+            {edges.destinations[i].rank, opts.match.tag,
              ConstSpans(ConstSpan{flat.readable(), flat.tensor().nbytes()})});
   }
   Tensors outputs;
@@ -94,16 +96,15 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)
                   : inEach(outputs, like, sizes, outputs_);
   };
-  op->scripts.push_back(
-      bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources), opts.tag, allocate));
+  op->scripts.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
+                                                opts.match.tag, allocate));
   op->partners = edges.partners;
   own(*op, std::move(buffers));
   if (distinct.empty()) {
     distinct.push_back(like);
   }
-  return post({std::move(op), c10d::OpType::UNKNOWN,
-               opts.is_of_all ? "bluefog:allgather" : profilingTitle(kind), std::move(distinct),
-               std::move(outputs)},
+  const char* title = opts.is_of_all ? "bluefog:allgather" : profilingTitle(kind);
+  return post({op, c10d::OpType::UNKNOWN, title, std::move(distinct), std::move(outputs)},
               opts.async_op);
 }
 

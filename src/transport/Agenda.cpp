@@ -13,8 +13,8 @@ using std::chrono::milliseconds;
 // Between looks at the deadlines and the peers' lives, while operations wait.
 constexpr milliseconds kShortestRest{2};
 constexpr milliseconds kLongestRest{50};
-// So many messages that failed in a mismatch are remembered: refusals come soon after.
-constexpr size_t kDisagreed = 64;
+// How many messages whose failure was told are remembered: other refusals of them come soon after.
+constexpr size_t kToldOf = 64;
 // Bytes of what failed operations still send. Beyond them it is broken off.
 constexpr size_t kMostKept = size_t{256} << 20;
 // Between looks for what ranks on other hosts send, while operations wait.
@@ -29,10 +29,9 @@ constexpr milliseconds kStrayed{300};
 
 // A call of a device's tensors has an operation for each partner.
 bool areOfOneCall(const Op& one, const Op& other) {
-  const bool has_several =
-      one.signature.where == Where::kDevice && isBetweenNeighbors(one.signature.kind);
+  const bool has_several = one.signature.where == Where::kDevice && one.number > 0;
   return &one == &other || (has_several && one.signature == other.signature &&
-                            one.calls == other.calls && !other.is_service && !other.is_remainder);
+                            one.number == other.number && !other.is_service && !other.is_remainder);
 }
 
 // What the collectives after the failed one are told.
@@ -71,14 +70,16 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
-  if (op->isCall()) {
-    mailbox_.notePatience(op->deadline.limit());
-  }
   if (!op->is_service && op->signature.kind != OpKind::kAgreement) {  // which is half of a call
     op->reproach = reproach();
   }
-  // This first step takes its place in the lanes: in the order of the calls.
-  if (advance(op) == Step::kDone) {
+  // This first step takes its place in the lanes, in the order of the calls, and says what it
+  // expects.
+  const Step first = advance(op);
+  if (op->counter) {
+    mailbox_.noteCall(*op->counter, op->number);
+  }
+  if (first == Step::kDone) {
     return;
   }
   if (op->reproach && hasSent(*op)) {
@@ -97,7 +98,8 @@ void Agenda::add(std::shared_ptr<Op> op) {
 std::optional<Failure> Agenda::reproach() {
   const auto has_ended = [this](const LateRefusal& it) { return !isUnderWay(it); };
   while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(has_ended)) {
-    if (std::count(disagreed_.begin(), disagreed_.end(), refusal->sequence) == 0) {
+    if (std::count(told_of_.begin(), told_of_.end(), refusal->sequence) == 0) {
+      noteTold(refusal->sequence);
       return std::move(refusal->failure);
     }
   }
@@ -128,6 +130,7 @@ bool Agenda::pass() {
     has_moved_ = true;
     segment_.standing(members_.rank).clear();
   }
+  publishCalls();
   return moved;
 }
 
@@ -236,6 +239,7 @@ void Agenda::tick(Time now) {
   rest_ = std::min(std::max(rest_ * 2, kShortestRest), kLongestRest);
   next_tick_ = now + kLongestRest;
   watchDeadlines(now);
+  mailbox_.lookForPassed();
   watchStrays();  // before it is judged that who told so has left
   watchRefusals();
   watchPeers();
@@ -376,15 +380,40 @@ void Agenda::watchDeadlines(Time now) {
 Failure Agenda::late(const Op& message) const {
   const std::vector<int> missing = lateFor(message);
   Failure failure = timedOut(members_, message, missing);
+  bool may_be_no_neighbor = isBetweenNeighbors(message.signature.kind) && !missing.empty();
   for (int peer : missing) {
+    const std::string rank = "; rank " + std::to_string(members_.global(peer));
+    if (const std::optional<uint64_t> made = mailbox_.callsMadeBy(peer);
+        made && message.counter == Counter()) {
+      failure.reason += rank + " has made " + std::to_string(*made) +
+                        " of these calls, and this is #" + std::to_string(message.number);
+      may_be_no_neighbor = false;
+    }
     if (const std::optional<Signature> sent = mailbox_.uncalledFrom(peer)) {
       failure.reason +=
-          "; rank " + std::to_string(members_.global(peer)) + " has sent " + name(*sent) +
-          details(*sent) + ", which this rank has not called" +
+          rank + " has sent " + name(*sent) + details(*sent) + ", which this rank has not called" +
           (lineOf(sent->kind) == lineOf(message.signature.kind) ? " by that name or tag" : "");
     }
   }
+  if (may_be_no_neighbor) {
+    failure.reason +=
+        "; a rank named here that is not late does not exchange with this one: compare "
+        "set_topology, src_weights and dst_weights";
+  }
   return failure;
+}
+
+void Agenda::noteCall(const Counter& counter, uint64_t number) {
+  mailbox_.noteCall(counter, number);
+  publishCalls();
+}
+
+void Agenda::publishCalls() {
+  const uint64_t last = mailbox_.lastCall();
+  if (last != published_ && mailbox_.hasSentFirsts()) {
+    published_ = last;
+    segment_.callsMade(members_.rank).number.store(last, std::memory_order_release);
+  }
 }
 
 void Agenda::watchPeers() {
@@ -397,6 +426,7 @@ void Agenda::watchPeers() {
     has_moved_ = true;
     rest_ = milliseconds(0);
     next_tick_ = {};
+    publishCalls();
     return;
   }
   // Who is gone is gone: the same operations need him as at the last look unless something moved.
@@ -419,8 +449,7 @@ void Agenda::watchPeers() {
     if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
       kept_ += rest->kept;
       for (const Outgoing& message : rest->outgoing) {
-        mailbox_.endOffers(message.destination,
-                           messageId(rest->sequence, rest->calls, message.phase));
+        mailbox_.endOffers(message.destination, messageId(rest->sequence, message.phase));
       }
       remainders.push_back(std::move(rest));
     }
@@ -449,15 +478,19 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
   }
   services_ -= op->is_service ? 1 : 0;
   if (failure && failure->cause == Cause::kMismatch && op->kind == Op::Kind::kMessage) {
-    disagreed_.push_back(op->sequence);
-    if (disagreed_.size() > kDisagreed) {
-      disagreed_.pop_front();
-    }
+    noteTold(op->sequence);
   }
   if (why) {
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
   }
   finished_.push_back(op);
+}
+
+void Agenda::noteTold(uint64_t sequence) {
+  told_of_.push_back(sequence);
+  if (told_of_.size() > kToldOf) {
+    told_of_.pop_front();
+  }
 }
 
 void Agenda::failCollectives(const Failure& failure) {

@@ -61,6 +61,8 @@ class Agenda {
   void moveOn();
   // Looks whether this rank waits for such a peer.
   void watchStray(Time now);
+  // This rank has made that call, past all operations.
+  void noteCall(const Counter& counter, uint64_t number);
   // How long to sleep when nothing moves: longer and longer.
   std::chrono::milliseconds rest() const { return rest_; }
 
@@ -105,8 +107,11 @@ class Agenda {
   // Finishes the messages of which `why` gives a failure.
   template <class Why>
   void endMessages(const Why& why);
+  void noteTold(uint64_t sequence);
   void endWaitFor(int peer, const Signature& called);
   std::optional<Standing::Wait> strayed(int peer) const;
+  // Lets the ranks of this host know which calls of neighbors this rank has made.
+  void publishCalls();
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
 
@@ -129,8 +134,8 @@ class Agenda {
   size_t services_ = 0;    // of the messages, too
   size_t kept_ = 0;        // their bytes
   Ops finished_;
-  std::deque<uint64_t> disagreed_;  // sequence numbers of messages whose mismatch was told here
-  std::optional<Ruling> broken_;    // why no collective can succeed any more
+  std::deque<uint64_t> told_of_;  // sequence numbers of messages whose mismatch was told here
+  std::optional<Ruling> broken_;  // why no collective can succeed any more
   size_t departures_seen_ = 0;
   RankSet departed_;
   bool has_moved_ = false;  // since the last look at who is gone
@@ -140,6 +145,7 @@ class Agenda {
     Time since;
   };
   std::optional<Stray> stray_;  // waits for this rank in another operation than this rank for it
+  uint64_t published_ = 0;      // see CallsMade
   bool look_into_lanes_ = false;
   std::chrono::milliseconds rest_{0};
   Time next_tick_{};

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "transport/Frame.hpp"
+
 namespace bluefog {
 
 class Mailbox;
@@ -13,11 +15,11 @@ struct Op;
 class AtOnce {
  public:
   // See Op.
-  virtual bool isNamed() const = 0;
+  virtual Counter counter() const = 0;
   // Whether all that it sends could go now.
   virtual bool maySend(Mailbox& mailbox) const = 0;
   // The numbers are the operation's that it stands for.
-  virtual void send(Mailbox& mailbox, uint64_t sequence, uint64_t calls) = 0;
+  virtual void send(Mailbox& mailbox, uint64_t sequence, uint64_t number) = 0;
   // Takes what it receives, once all of that is there; whether it is.
   virtual bool receive(Mailbox& mailbox) = 0;
   // What is left to do when the wait for that gets long: all but sending.

@@ -88,7 +88,9 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
       ensureThread();  // before anything is queued: this may fail
     }
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
-    op->calls = calls_issued_ += op->isCall() ? 1 : 0;
+    if (op->counter && op->number == 0) {
+      op->number = calls_.next(*op->counter);
+    }
     if (stopped_) {
       throw errorOf(members_, *op, *stopped_);
     }
@@ -96,7 +98,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
     if (op->is_service) {
-      ++services_;  // and this is no caller's thread, that could release what is buried
+      ++services_;  // and this may be a thread that must not release what is buried
     } else {
       dropped.ops.swap(buried_.ops);
     }
@@ -109,9 +111,26 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   }
 }
 
-void Engine::noteCall() {
+uint64_t Engine::takeNumber(const Counter& counter) {
   const std::lock_guard lock(mutex_);
-  ++calls_issued_;
+  return calls_.next(counter);
+}
+
+uint64_t Engine::callsMade() {
+  const std::lock_guard lock(mutex_);
+  return calls_.highest();
+}
+
+std::shared_ptr<Op> Engine::align(uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.align(number);
+  }
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kAgreement},
+                                 Deadline::never());
+  op->epilogue = [this, number] { agenda_.mailbox().align(number); };
+  post(op, Who::kCaller);
+  return op;
 }
 
 Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
@@ -121,8 +140,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
       !exchange.maySend(agenda_.mailbox())) {
     return {};
   }
-  calls_issued_ += exchange.isNamed() ? 0 : 1;
-  Attempt attempt{++messages_issued_, calls_issued_, nullptr};
+  Attempt attempt{++messages_issued_, calls_.next(exchange.counter()), nullptr};
   driving_ = true;
   lock.unlock();
   const auto stopDriving = [&] {
@@ -132,7 +150,9 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
     dropped.ops.swap(buried_.ops);
   };
   try {
-    if (!runAtOnce(exchange, attempt)) {
+    if (runAtOnce(exchange, attempt)) {
+      agenda_.noteCall(exchange.counter(), attempt.number);
+    } else {
       attempt.rest = exchange.rest();
     }
   } catch (...) {  // no memory
@@ -142,7 +162,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   stopDriving();
   if (attempt.rest) {
     attempt.rest->sequence = attempt.sequence;
-    attempt.rest->calls = attempt.calls;
+    attempt.rest->number = attempt.number;
     attempt.rest->issued = Clock::now();
     // Before what other threads have posted meanwhile: it has sent before them.
     incoming_.insert(incoming_.begin(), attempt.rest);
@@ -153,7 +173,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
 }
 
 bool Engine::runAtOnce(AtOnce& exchange, const Attempt& attempt) {
-  exchange.send(agenda_.mailbox(), attempt.sequence, attempt.calls);
+  exchange.send(agenda_.mailbox(), attempt.sequence, attempt.number);
   agenda_.ringPeers();
   const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
   agenda_.ringPeers();

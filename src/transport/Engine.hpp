@@ -71,12 +71,17 @@ class Engine {
   // peers let it wait, the rest of it is posted as by post(), to be waited for.
   struct Attempt {
     uint64_t sequence = 0;  // 0: nothing was done
-    uint64_t calls = 0;     // as Op's
+    uint64_t number = 0;    // as Op's
     std::shared_ptr<Op> rest;
   };
   Attempt tryAtOnce(AtOnce& exchange);
-  // One that is made of several operations, before the first of them: see Op::calls.
-  void noteCall();
+  // For a call that is made of several operations. The last of them has the counter.
+  uint64_t takeNumber(const Counter& counter);
+  // The highest one, of all counters.
+  uint64_t callsMade();
+  // All counters go on from that number. What comes of calls before is dropped, once this has
+  // ended.
+  std::shared_ptr<Op> align(uint64_t number);
   // False when the limit passed first. Does not throw the operation's error.
   bool wait(const Op& op, Deadline limit);
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
@@ -154,7 +159,7 @@ class Engine {
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;
   uint64_t messages_issued_ = 0;
-  uint64_t calls_issued_ = 0;  // of them, between neighbours
+  CallCounts calls_;  // of neighbors, that were issued
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
   bool goodbye_said_ = false;

@@ -17,6 +17,11 @@ std::string described(const Membership& members, const Signature& signature) {
   return name(signature) + detailsOf(members, signature);
 }
 
+// All ranks know a call of neighbors by the same number.
+uint64_t numberOf(const Op& op) {
+  return op.number > 0 ? op.number : op.sequence;
+}
+
 }  // namespace
 
 std::vector<int> Membership::global(const std::vector<int>& group_ranks) const {
@@ -52,11 +57,6 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
     reason += "; by now all that it waits for have come, but it has not ended";
   } else {
     reason += "; nothing from " + rankList(ranks);
-  }
-  if (!ranks.empty() && isBetweenNeighbors(op.signature.kind)) {
-    reason +=
-        "; a rank named here that is not late does not exchange with this one: compare "
-        "set_topology, src_weights and dst_weights";
   }
   return {Cause::kTimeout, ranks, reason};
 }
@@ -110,7 +110,7 @@ Failure failedHere(const Membership& members, const std::exception& error) {
 
 std::string prefix(const Membership& members, const Op& op) {
   return members.who() + " " +
-         (op.called.empty() ? name(op.signature) + (" #" + std::to_string(op.sequence)) +
+         (op.called.empty() ? name(op.signature) + (" #" + std::to_string(numberOf(op))) +
                                   detailsOf(members, op.signature)
                             : op.called) +
          ": ";

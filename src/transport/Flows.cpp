@@ -110,7 +110,6 @@ void FrameInflow::giveUp(Courier& courier, Errands& errands) {
 
 void FrameInflow::place(Frame& frame, size_t bytes) const {
   frame.written = Written::kUntimed;
-  frame.sent = quartersNow();  // by the clock of this host
   if (!is_board_ || frame.offset == 0) {
     return;
   }

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <array>
-#include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <ratio>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -40,11 +40,11 @@ enum class OpKind : uint8_t {
 const char* name(OpKind kind);
 // Whether ranks name each other in its calls, as edges of a graph.
 bool isBetweenNeighbors(OpKind kind);
-// Messages of one line and tag match by their order: unlike calls between neighbours meet, and are
-// told.
+// Calls of one line count together: unlike calls of neighbors meet, and are told. pair_gossip
+// counts for its pair alone.
 constexpr OpKind kNeighborsLine = OpKind::kNeighborAllReduce;
 inline OpKind lineOf(OpKind kind) {
-  return isBetweenNeighbors(kind) ? kNeighborsLine : kind;
+  return isBetweenNeighbors(kind) && kind != OpKind::kPairGossip ? kNeighborsLine : kind;
 }
 
 // Which end of a point-to-point message a rank is.
@@ -74,8 +74,6 @@ struct Signature {
     return agreed(*this) == agreed(other);
   }
   size_t bytes() const { return count * width(dtype); }
-  // A call of its own. (Of a device's tensors a call has an operation for each neighbour.)
-  bool isCall() const { return isBetweenNeighbors(kind) && where == Where::kHost; }
 };
 
 // For Signature::detail, of the sizes that ranks pass.
@@ -96,47 +94,62 @@ enum class Written : uint8_t { kUntimed, kCached, kStreamed };
 // for a tag: it goes with that alone, whatever that has met.
 enum class Phase : uint8_t { kOnly, kFirst, kSecond };
 
-// A message is known by the operation that sends it and its phase. With that goes how many calls
-// between neighbours its rank has made so far, but the host's by names, modulo kCalls. (Numbers of
-// operations have the other 40 bits.)
+// A message is known by the operation that sends it and its phase.
 constexpr uint64_t kPhases = 4;
-constexpr uint64_t kCalls = uint64_t{1} << 22;
-constexpr uint64_t messageId(uint64_t sequence, uint64_t calls, Phase phase = Phase::kOnly) {
-  return (sequence * kCalls + calls % kCalls) * kPhases + static_cast<uint64_t>(phase);
+constexpr uint64_t messageId(uint64_t sequence, Phase phase = Phase::kOnly) {
+  return sequence * kPhases + static_cast<uint64_t>(phase);
 }
 constexpr uint64_t operationOf(uint64_t id) {
-  return id / kPhases / kCalls;
+  return id / kPhases;
 }
 constexpr Phase phaseOf(uint64_t id) {
   return static_cast<Phase>(id % kPhases);
 }
-// What has no name has a smaller tag: see neighbors/_arguments.py.
-constexpr int64_t kNames = 16;
-// How many more of them its rank had made when it was sent than so many.
-constexpr int64_t callsAhead(uint64_t id, uint64_t calls) {
-  const auto ahead = static_cast<int64_t>((id / kPhases - calls) % kCalls);
-  const auto all = static_cast<int64_t>(kCalls);
-  return ahead < all / 2 ? ahead : ahead - all;
-}
 
-// Of a clock that the processes of a host share, in quarters of a second. Goes round in 4.5 hours.
-using Quarters = std::chrono::duration<int64_t, std::ratio<1, 4>>;
-inline uint16_t quartersOf(std::chrono::steady_clock::time_point time) {
-  const auto since = std::chrono::duration_cast<Quarters>(time.time_since_epoch());
-  return static_cast<uint16_t>(since.count());
-}
-inline uint16_t quartersNow() {
-  return quartersOf(std::chrono::steady_clock::now());
-}
+// What messages match by, beside the rank they come from. Those of calls of neighbors have the
+// number of the call. Equal ones match by their order.
+struct Line {
+  OpKind kind = OpKind::kPointToPoint;
+  int64_t tag = 0;
+  uint64_t number = 0;
+
+  auto operator<=>(const Line&) const = default;
+};
+
+// The tags next to each other that belong to a name, or to none: of a call, of its gradient, of
+// that one's gradient (python/bluefog_pg/_tags.py).
+constexpr int64_t kOrders = 16;
+// Beside the tag of a call: of what a rank tells one that sends to it in that call. Those of
+// gradients follow, downwards (see Accord).
+constexpr int64_t kAgainst = kOrders - 1;
+
+// What a rank counts its calls of neighbors by: those without a name, those of a name, and those of
+// a pair.
+struct Counter {
+  OpKind line = kNeighborsLine;
+  int64_t tag = 0;
+  int partner = -1;
+
+  auto operator<=>(const Counter&) const = default;
+  // The counter of the calls that a message of that line from that rank is a part of. Gradients
+  // have the numbers of their calls, and no counter.
+  static std::optional<Counter> of(const Line& line, int source) {
+    const bool is_pair = line.kind == OpKind::kPairGossip;
+    const int64_t order = line.tag % kOrders;
+    const bool is_counted = (is_pair || line.kind == kNeighborsLine) && line.number > 0 &&
+                            (order == 0 || order == kAgainst);
+    return is_counted ? std::optional(Counter{line.kind, line.tag - order, is_pair ? source : -1})
+                      : std::nullopt;
+  }
+};
 
 // The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
 // whatever it uses as a size.
 struct Frame {
-  FrameType type = FrameType::kCollective;
+  FrameType type : 2 = FrameType::kCollective;
   Written written : 2 = Written::kUntimed;
-  bool is_unsure : 1 = false;  // messages: since the last one, a call has met another one here
-  uint16_t sent = 0;           // messages: when, see quartersNow
-  uint32_t bytes = 0;          // payload that follows
+  uint64_t bytes : 18 = 0;   // payload that follows
+  uint64_t number : 42 = 0;  // messages: see Line
   uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages
   uint64_t offset = 0;  // kData: where in the message the payload belongs; kAnnounce: its length
@@ -144,10 +157,11 @@ struct Frame {
   Signature signature;
 };
 
-// A second message goes with its first one, not with what waits in the line.
-inline OpKind lineOf(const Frame& frame) {
+// A second message goes with its first one alone.
+inline Line lineOf(const Frame& frame) {
   const OpKind kind = frame.signature.kind;
-  return phaseOf(frame.id) == Phase::kSecond ? kind : lineOf(kind);
+  return phaseOf(frame.id) == Phase::kSecond ? Line{kind, frame.tag, 0}
+                                             : Line{lineOf(kind), frame.tag, frame.number};
 }
 
 static_assert(sizeof(Signature) == 24);

@@ -9,11 +9,11 @@
 namespace bluefog {
 
 void Lines::add(std::shared_ptr<Inbound> message) {
-  auto& line = lines_[{message->line, message->tag, message->source}];
+  auto& line = lines_[keyOf(message->line, message->source)];
   line.push_back({added_++, std::move(message)});
 }
 
-std::shared_ptr<Inbound> Lines::take(int source, OpKind line_of, int64_t tag) {
+std::shared_ptr<Inbound> Lines::take(int source, const Line& wanted) {
   auto first = lines_.end();
   const auto consider = [&](auto line) {
     if (first == lines_.end() || line->second.front().number < first->second.front().number) {
@@ -21,13 +21,13 @@ std::shared_ptr<Inbound> Lines::take(int source, OpKind line_of, int64_t tag) {
     }
   };
   if (source == kAnySource) {
-    const auto end = lines_.upper_bound({line_of, tag, std::numeric_limits<int>::max()});
-    for (auto line = lines_.lower_bound({line_of, tag, kAnySource}); line != end; ++line) {
+    const auto end = lines_.upper_bound(keyOf(wanted, std::numeric_limits<int>::max()));
+    for (auto line = lines_.lower_bound(keyOf(wanted, kAnySource)); line != end; ++line) {
       consider(line);
     }
   } else {
     for (const int goes_with : {source, kAnySource}) {
-      if (const auto line = lines_.find({line_of, tag, goes_with}); line != lines_.end()) {
+      if (const auto line = lines_.find(keyOf(wanted, goes_with)); line != lines_.end()) {
         consider(line);
       }
     }
@@ -45,15 +45,50 @@ const Inbound* Lines::from(int source) const {
   return found == lines_.end() ? nullptr : found->second.front().message.get();
 }
 
-std::vector<uint64_t> Lines::receiversFrom(int source) const {
-  std::vector<uint64_t> receivers;
-  for (const auto& [key, line] : lines_) {
-    if (std::get<int>(key) == source) {
-      std::transform(line.begin(), line.end(), std::back_inserter(receivers),
-                     [](const Place& place) { return place.message->receiver; });
+std::vector<std::shared_ptr<Inbound>> Lines::upTo(const Counter& counter, uint64_t number,
+                                                  int source) const {
+  std::vector<std::shared_ptr<Inbound>> messages;
+  for (const int64_t tag : {counter.tag, counter.tag + kAgainst}) {
+    const auto end = lines_.upper_bound({counter.line, tag, source, number});
+    // Those of number 0 are of no call.
+    for (auto line = lines_.lower_bound({counter.line, tag, source, 1}); line != end; ++line) {
+      addAll(line->second, messages);
     }
   }
-  return receivers;
+  return messages;
+}
+
+bool Lines::hasLater(const Line& wanted, int source) const {
+  const auto next = lines_.upper_bound(keyOf(wanted, source));
+  const Line last{wanted.kind, wanted.tag, std::numeric_limits<uint64_t>::max()};
+  return next != lines_.end() && next->first <= keyOf(last, source);
+}
+
+void Lines::addAll(const std::list<Place>& line, std::vector<std::shared_ptr<Inbound>>& to) {
+  std::transform(line.begin(), line.end(), std::back_inserter(to),
+                 [](const Place& place) { return place.message; });
+}
+
+std::vector<std::shared_ptr<Inbound>> Lines::ofCallsUpTo(uint64_t number, int source) const {
+  std::vector<std::shared_ptr<Inbound>> messages;
+  for (const auto& [key, line] : lines_) {
+    const Line& first = line.front().message->line;
+    if (std::get<int>(key) == source && first.number > 0 && first.number <= number) {
+      addAll(line, messages);
+    }
+  }
+  return messages;
+}
+
+void Lines::remove(const Inbound& message) {
+  const auto line = lines_.find(keyOf(message.line, message.source));
+  if (line == lines_.end()) {
+    return;
+  }
+  line->second.remove_if([&](const Place& place) { return place.message.get() == &message; });
+  if (line->second.empty()) {
+    lines_.erase(line);
+  }
 }
 
 std::shared_ptr<Inbound> Lines::takeFront(Map::iterator line) {

@@ -26,39 +26,35 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
         .offers_over = &segment.grants(members.rank, peer).offers_over,
         .their_offers_over = &segment.grants(peer, members.rank).offers_over,
         .heap = {},
-        .pace = {},
         .elsewhere = {},
     });
   }
 }
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
-  const auto call = op.isCall() && tag < kNames ? std::optional(op.calls) : std::nullopt;
-  return expect({op.sequence, call}, source, lineOf(op.signature.kind), tag);
+  return expect(op.sequence, source, {lineOf(op.signature.kind), tag, op.number});
 }
 
 Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
   if (!std::exchange(first.has_second, false)) {
     throw damaged(members_, first.source, "a message");
   }
-  return expect({first.receiver, {}}, first.source, first.signature.kind,
-                static_cast<int64_t>(first.id));
+  return expect(first.receiver, first.source,
+                {first.signature.kind, static_cast<int64_t>(first.id), 0});
 }
 
-Mailbox::Expected Mailbox::expect(const Receiver& receiver, int source, OpKind line, int64_t tag) {
-  if (std::shared_ptr<Inbound> early = unexpected_.take(source, line, tag)) {
+Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const Line& line) {
+  if (std::shared_ptr<Inbound> early = unexpected_.take(source, line)) {
     leave(*early);
-    early->receiver = receiver.sequence;
-    early->call = receiver.call;
-    noteMeeting(*early);
+    early->receiver = receiver;
     return {*this, std::move(early)};
   }
   auto message = std::make_shared<Inbound>();
-  message->receiver = receiver.sequence;
-  message->call = receiver.call;
+  message->receiver = receiver;
   message->source = source;
   message->line = line;
-  message->tag = tag;
+  const std::optional<Counter> counter = Counter::of(line, source);
+  message->is_passed = counter && unexpected_.hasLater(line, source);
   expected_.add(message);
   return {*this, std::move(message)};
 }
@@ -69,6 +65,10 @@ void Mailbox::abandon(Inbound& message) {
   }
   switch (message.state) {
     case Inbound::State::kExpected:
+      if (message.is_passed) {
+        expected_.remove(message);
+        break;
+      }
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
       ++(message.source == kAnySource ? abandoned_by_any_ : lane(message.source).abandoned);
       break;
@@ -102,68 +102,14 @@ void Mailbox::credit(int source, size_t charged) {
 }
 
 void Mailbox::requireSame(Inbound& message, const Op& op) {
-  const int peer = message.source;
-  if (message.call && isOutOfStep(peer)) {
-    throw outOfStep(peer);
-  }
   if (message.signature != op.signature) {
-    const bool is_of_calls = message.tag < kNames && isBetweenNeighbors(op.signature.kind) &&
-                             isBetweenNeighbors(message.signature.kind);
-    if (is_of_calls) {
-      noteMismatch();
-    }
     refuse(message,
            {.id = message.id,
             .answer = Grant::kRefused,
             .signature = op.signature,
-            .is_of_calls = is_of_calls},
-           mismatch(members_, op, peer, message.signature));
+            .number = message.line.number},
+           mismatch(members_, op, message.source, message.signature));
   }
-  if (!op.isCall()) {
-    return;
-  }
-  const bool is_left = message.broken_off && message.broken_off->why == Cause::kTimeout;
-  const bool is_uncalled = isForEarlierCall(peer, message.tag, message.id, op.calls) &&
-                           (is_left || isOverdue(message.sent));
-  lane(peer).pace.note(callsAhead(message.id, op.calls));
-  if (is_uncalled) {
-    refuse(message, {.id = message.id, .answer = Grant::kUncalled, .signature = op.signature},
-           uncalled(peer, rank(), message.signature));
-  }
-}
-
-// Where ranks make their calls together, their numbers tell whether they still do, once one has met
-// another one on either side. (Before, ranks may as well have called without each other.)
-void Mailbox::noteMeeting(Inbound& message) {
-  if (!message.call || !message.signature.isCall()) {
-    return;
-  }
-  Lane& from = lane(message.source);
-  const bool is_unsure = std::exchange(from.has_unsure_in, false) || message.is_unsure;
-  const int64_t ahead = callsAhead(message.id, *message.call);
-  if (from.is_out_of_step || (is_unsure && !from.pace.isAsBefore(ahead))) {
-    turnDown(message, {.id = message.id, .answer = Grant::kOutOfStep});
-    loseStepWith(message.source);
-  }
-}
-
-// So does every operation that waits for that rank.
-void Mailbox::loseStepWith(int peer) {
-  if (!std::exchange(lane(peer).is_out_of_step, true)) {
-    const std::vector<uint64_t> receivers = expected_.receiversFrom(peer);
-    stirred_.insert(stirred_.end(), receivers.begin(), receivers.end());
-  }
-}
-
-void Mailbox::noteMismatch() {
-  mismatches_.fetch_add(1, std::memory_order_relaxed);
-  for (Lane& lane : lanes_) {
-    lane.has_unsure_in = lane.has_unsure_out = true;
-  }
-}
-
-bool Mailbox::takeUnsure(int destination, int64_t tag) {
-  return tag < kNames && std::exchange(lane(destination).has_unsure_out, false);
 }
 
 // Nothing more of it comes, nor does its sender hear anything else.
@@ -257,11 +203,15 @@ bool Mailbox::drainLane(int peer) {
 
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
-  if (const auto message = expected_.take(peer, lineOf(frame), frame.tag)) {
+  const Line line = lineOf(frame);
+  const std::optional<Counter> counter = Counter::of(line, peer);
+  if (counter) {
+    notePassed(*counter, line.number - 1, peer);
+  }
+  if (const auto message = expected_.take(peer, line)) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     credit(peer, charge(*message));
-    noteMeeting(*message);
     stirred_.push_back(message->receiver);
     if (message->abandoned) {
       --abandoned;
@@ -270,13 +220,19 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     return true;
   }
   Lane& from = lane(peer);
-  if (from.unexpected_bytes > kMostUnexpected) {
+  const bool is_late = line.number > 0 &&
+                       (line.number <= aligned_ || (counter && line.number <= calls_.of(*counter)));
+  if (!is_late && from.unexpected_bytes > kMostUnexpected) {
     return false;
   }
   auto message = std::make_shared<Inbound>();
-  message->line = lineOf(frame);
-  message->tag = frame.tag;
+  message->line = line;
   fill(message, peer, frame, payload);
+  if (is_late) {
+    credit(peer, charge(*message));
+    turnAway(*message);
+    return true;
+  }
   from.unexpected_bytes += charge(*message);
   unexpected_.add(std::move(message));
   return true;
@@ -289,9 +245,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.source = peer;
   message.id = frame.id;
   message.weight = frame.weight;
-  message.sent = frame.sent;
   message.signature = frame.signature;
-  message.is_unsure = frame.is_unsure;
   message.has_second = phaseOf(frame.id) == Phase::kFirst;
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {

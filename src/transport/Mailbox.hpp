@@ -14,10 +14,10 @@
 
 #include "transport/Answers.hpp"
 #include "transport/Bells.hpp"
+#include "transport/CallCounts.hpp"
 #include "transport/Failure.hpp"
 #include "transport/Lines.hpp"
 #include "transport/Op.hpp"
-#include "transport/Pace.hpp"
 #include "transport/Passage.hpp"
 #include "transport/Ring.hpp"
 #include "transport/Script.hpp"
@@ -45,19 +45,20 @@ struct Elsewhere {
 struct LateRefusal {
   uint64_t sequence;
   Failure failure;
+  bool is_of_call = false;
 };
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
-// Messages on a lane are matched by kind and tag, in order. A small message goes at once; a large
-// one is announced, and streams when its receiver has accepted it, until that wants no more, or is
-// read in its sender's heap. So a lane never holds data that nobody takes, and an operation that
-// waits for one rank stops no other. Used by the driving thread alone.
+// Messages on a lane are matched by their Line: those of calls by the call's number. A small
+// message goes at once; a large one is announced, and streams when its receiver has accepted it,
+// until that wants no more, or is read in its sender's heap. So a lane never holds data that nobody
+// takes, and an operation that waits for one rank stops no other. Used by the driving thread alone.
 class Mailbox {
  public:
   Mailbox(const Segments& segments, const Membership& members, Bells& bells);
 
   // An expected message that is abandoned when the script that expects it is destroyed before it
-  // came. Expect and send in the order of the calls: it decides what matches what.
+  // came. Of one line, expect and send in the order of the calls: it decides what matches what.
   class Expected {
    public:
     Expected(Mailbox& mailbox, std::shared_ptr<Inbound> inbound)
@@ -232,8 +233,7 @@ class Mailbox {
   Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
   // Asks the sender of an announced message to stream it.
   void accept(const Expected& message, std::byte* sink);
-  // Throws a mismatch, and tells the sender, where it called something else than `op`, or for an
-  // earlier call.
+  // Throws a mismatch, and tells the sender, where it called something else than `op`.
   void requireSame(Inbound& message, const Op& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
@@ -277,8 +277,8 @@ class Mailbox {
   // Whether one would go now.
   bool maySend(int destination, size_t bytes);
   void send(int destination, const Frame& frame, ConstSpan data);
-  // The one that is next on that rank's lane, if it is for the call of that number; or null.
-  const Frame* next(int source, const Signature& signature, int64_t tag, uint64_t calls);
+  // The one that is next on that rank's lane, if it is the one of that call; or null.
+  const Frame* next(int source, const Signature& signature, const Line& line);
   // That one, of so many bytes.
   void drop(int source, size_t bytes);
 
@@ -291,8 +291,21 @@ class Mailbox {
   // The oldest such one that was not taken yet.
   std::optional<LateRefusal> takeLateRefusal(const std::function<bool(const LateRefusal&)>& wanted);
   void tellLater(LateRefusal refusal);
-  // How long neighbours may be late.
-  void notePatience(std::chrono::milliseconds limit) { patience_ = limit; }
+  // This rank expects all that it receives in that call: what else comes for it, or for an earlier
+  // one, is refused.
+  void noteCall(const Counter& counter, uint64_t number);
+  // That rank's unnamed ones; nothing where it is on another host.
+  std::optional<uint64_t> callsMadeBy(int peer) const;
+  // This rank's unnamed ones.
+  uint64_t lastCall() const { return calls_.of(Counter()); }
+  // Whether the first frames of all messages are out.
+  bool hasSentFirsts() const;
+  // All counters go on from that number. What comes of calls before is dropped in silence.
+  void align(uint64_t number);
+  // Ends the waits for ranks of this host that have made that call, and sent nothing for it.
+  void lookForPassed();
+  // Why a message that is expected does not come: its source has made that call, or a later one.
+  Failure passed(const Inbound& message) const;
   // What that rank has called that this one has not.
   std::optional<Signature> uncalledFrom(int peer) const;
   // Nothing is owed to those any more, nor waited for in vain.
@@ -329,8 +342,6 @@ class Mailbox {
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
   uint64_t bytesRead() const { return read_.load(std::memory_order_relaxed); }
   uint64_t bytesWritten() const { return written_.load(std::memory_order_relaxed); }
-  // How often one of the calls that count has met another one. Readable from any thread.
-  uint64_t mismatches() const { return mismatches_.load(std::memory_order_relaxed); }
   static size_t payload() { return Segment::laneShape().payload; }
 
  private:
@@ -364,28 +375,19 @@ class Mailbox {
     const std::atomic<uint64_t>* their_offers_over;
     std::optional<Mapping> heap;  // the peer's, once it was looked for
     size_t unexpected_bytes = 0;
-    size_t abandoned = 0;  // messages that nobody waits for, and that have not come
-    Pace pace;             // of calls between neighbours
-    // Whether a call has met another one here since a message last came, or went: what has come
-    // since may be for another call than what it meets.
-    bool has_unsure_in = false;
-    bool has_unsure_out = false;
-    bool is_out_of_step = false;  // for good
-    bool is_gone = false;         // the peer: nothing comes, and nobody hears
-    size_t uncredited = 0;        // bytes taken
-    size_t outstanding = 0;       // bytes sent
+    size_t abandoned = 0;    // messages that nobody waits for, and that have not come
+    bool is_gone = false;    // the peer: nothing comes, and nobody hears
+    size_t uncredited = 0;   // bytes taken
+    size_t outstanding = 0;  // bytes sent
     std::optional<Elsewhere> elsewhere;
   };
 
-  struct Receiver {
-    uint64_t sequence;
-    std::optional<uint64_t> call;
-  };
-  Expected expect(const Receiver& receiver, int source, OpKind line, int64_t tag);
-  void noteMeeting(Inbound& message);
-  void loseStepWith(int peer);
-  void noteMismatch();
-  bool takeUnsure(int destination, int64_t tag);
+  Expected expect(uint64_t receiver, int source, const Line& line);
+  // That rank has made that call, so what has not come from it for that one, or an earlier one,
+  // does not come.
+  void notePassed(const Counter& counter, uint64_t number, int source);
+  void turnAway(const std::vector<std::shared_ptr<Inbound>>& unexpected);
+  void turnAway(Inbound& message);
   // Null where it cannot be seen from here.
   const Mapping* heapOf(int peer);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
@@ -394,16 +396,11 @@ class Mailbox {
   void hear(int peer, const Grant& grant);
   void hearBrokenOff(int peer, const Grant& grant);
   void noteLateRefusal(int peer, const Grant& grant);
-  // Whether a message of that tag and id was meant for an earlier call than that of this number;
-  // and whether who sent it then has waited in vain.
-  bool isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const;
-  bool isOverdue(uint16_t sent) const;
   void turnDown(Inbound& message, const Grant& grant);
   [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
   void leave(const Inbound& message);
-  Failure uncalled(int from, int to, const Signature& sent) const;
-  Failure outOfStep(int peer) const;
-  bool isOutOfStep(int peer) const { return lanes_[static_cast<size_t>(peer)].is_out_of_step; }
+  // Why a message has failed: its receiver has made that call without receiving it.
+  Failure notReceived(int receiver, const Signature& sent, uint64_t number) const;
   bool sendAnswers(int peer);
   bool announceUnsent(int peer);
   // Stirs the operation whose message comes next.
@@ -443,9 +440,9 @@ class Mailbox {
   bool floor_taken_ = false;
   GivenUp why_;
   bool is_silent_ = false;
-  std::chrono::milliseconds patience_ = std::chrono::milliseconds::max();
   Passage passage_;
-  std::atomic<uint64_t> mismatches_{0};
+  CallCounts calls_;
+  uint64_t aligned_ = 0;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> read_{0};
   std::atomic<uint64_t> written_{0};

@@ -103,12 +103,6 @@ void Mailbox::hear(int peer, const Grant& grant) {
     default:
       break;
   }
-  if (grant.answer == Grant::kOutOfStep) {
-    loseStepWith(peer);
-  }
-  if (grant.is_of_calls) {
-    noteMismatch();
-  }
   const auto found = from.unanswered.find(grant.id);
   if (found != from.unanswered.end()) {
     found->second->answer = grant;
@@ -118,10 +112,8 @@ void Mailbox::hear(int peer, const Grant& grant) {
     stirred_.push_back(operationOf(grant.id));
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);
-  } else if (grant.answer == Grant::kUncalled) {
-    tellLater({operationOf(grant.id), uncalled(rank(), peer, grant.signature)});
-  } else if (grant.answer == Grant::kOutOfStep) {
-    tellLater({operationOf(grant.id), outOfStep(peer)});
+  } else if (grant.answer == Grant::kNotReceived && grant.number > aligned_) {
+    tellLater({operationOf(grant.id), notReceived(peer, grant.signature, grant.number), true});
   }
 }
 
@@ -142,43 +134,10 @@ void Mailbox::tellLater(LateRefusal refusal) {
   }
 }
 
-// Where ranks make their calls together, the numbers tell what belongs together, however late: what
-// has a smaller one was meant for an earlier call. By names they may call in another order.
-bool Mailbox::isForEarlierCall(int peer, int64_t tag, uint64_t id, uint64_t calls) const {
-  const Pace& pace = lanes_[static_cast<size_t>(peer)].pace;
-  return tag < kNames && pace.isBehind(callsAhead(id, calls));
-}
-
-bool Mailbox::isOverdue(uint16_t sent) const {
-  const Quarters age(static_cast<uint16_t>(quartersNow() - sent));
-  return age - Quarters(1) > patience_;
-}
-
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
-  const bool is_none_of_calls = message == nullptr || message->line == OpKind::kAgreement;
+  const bool is_none_of_calls = message == nullptr || message->line.kind == OpKind::kAgreement;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
-}
-
-Failure Mailbox::uncalled(int from, int to, const Signature& sent) const {
-  const auto number = [this](int rank) { return std::to_string(members_.global(rank)); };
-  const int other = from == rank() ? to : from;
-  return {Cause::kMismatch,
-          {members_.global(other)},
-          "ranks do not agree on the edge " + number(from) + " -> " + number(to) + ": rank " +
-              number(from) + " sent along it in " + name(sent) + details(sent) + ", and rank " +
-              number(to) + " did not receive from it before the timeout"};
-}
-
-Failure Mailbox::outOfStep(int peer) const {
-  const int who = members_.global(peer);
-  return {
-      Cause::kMismatch,
-      {who},
-      "rank " + std::to_string(who) +
-          " and this one have not made equally many calls since they last met, and one of their "
-          "calls has met another one (Mismatch), so that it is not known which belong together; "
-          "make a new group"};
 }
 
 void Mailbox::giveUpOn(const RankSet& gone) {
@@ -199,12 +158,16 @@ RankSet Mailbox::silent(const RankSet& gone) {
 
 void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
   const int who = members_.global(peer);
-  tellLater({operationOf(grant.id),
+  const uint64_t sequence = operationOf(grant.id);
+  const bool is_of_call = grant.number > 0;
+  const std::string message = is_of_call ? "message in call #" + std::to_string(grant.number)
+                                         : "message #" + std::to_string(sequence);
+  tellLater({sequence,
              {Cause::kMismatch,
               {who},
-              "rank " + std::to_string(who) + " could not take this rank's message #" +
-                  std::to_string(operationOf(grant.id)) + ": it called " + name(grant.signature) +
-                  details(grant.signature)}});
+              "rank " + std::to_string(who) + " could not take this rank's " + message +
+                  ": it called " + name(grant.signature) + details(grant.signature)},
+             is_of_call});
 }
 
 }  // namespace bluefog

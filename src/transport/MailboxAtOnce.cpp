@@ -20,29 +20,21 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
   Lane& to = lane(destination);
   Frame& slot = *to.out.slot();
   slot = frame;
-  slot.is_unsure = takeUnsure(destination, frame.tag);
   passage_.write(payloadOf(&slot), data.data, data.bytes);
   sendOff(destination, slot);
 }
 
-const Frame* Mailbox::next(int source, const Signature& signature, int64_t tag, uint64_t calls) {
+const Frame* Mailbox::next(int source, const Signature& signature, const Line& line) {
   const Frame* front = lane(source).in.front();
   if (front == nullptr) {
     return nullptr;
   }
   const Frame frame = *front;  // a damaged peer may write into it while it is read
-  const bool is_named = tag >= kNames;
-  const bool is_unsure =
-      !is_named && (frame.is_unsure || lane(source).has_unsure_in || isOutOfStep(source));
-  const bool fits =
-      !is_unsure && frame.type == FrameType::kEager && frame.tag == tag &&
-      frame.signature == signature && frame.bytes == signature.bytes() &&
-      !(isForEarlierCall(source, frame.tag, frame.id, calls) && isOverdue(frame.sent));
+  const bool fits = frame.type == FrameType::kEager && frame.tag == line.tag &&
+                    frame.number == line.number && frame.signature == signature &&
+                    frame.bytes == signature.bytes();
   if (!fits) {
     return nullptr;
-  }
-  if (!is_named) {
-    lane(source).pace.note(callsAhead(frame.id, calls));
   }
   lane(source).elsewhere.reset();
   lane(source).unseen_from = frame.id + 1;

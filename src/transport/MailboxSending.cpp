@@ -11,20 +11,19 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
     : mailbox_(mailbox) {
   Lane& lane = mailbox.lane(message.destination);
   outbound_.destination = message.destination;
-  outbound_.id = messageId(op.sequence, op.calls, message.phase);
+  outbound_.id = messageId(op.sequence, message.phase);
   outbound_.bytes = message.data.bytes();
   lane.departing.push_back(outbound_.id);
   lane.unanswered.emplace(outbound_.id, &outbound_);
   announcement_.type = FrameType::kAnnounce;
   announcement_.id = outbound_.id;
   announcement_.tag = message.phase == Phase::kSecond
-                          ? static_cast<int64_t>(messageId(op.sequence, op.calls, Phase::kFirst))
+                          ? static_cast<int64_t>(messageId(op.sequence, Phase::kFirst))
                           : message.tag;
   announcement_.offset = outbound_.bytes;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
-  announcement_.sent = quartersNow();
-  announcement_.is_unsure = op.isCall() && mailbox.takeUnsure(message.destination, message.tag);
+  announcement_.number = op.number;
 }
 
 Mailbox::Departing::~Departing() {
@@ -119,7 +118,8 @@ void Mailbox::nextTurn(Lane& to) {
   }
 }
 
-// So that the k-th message still meets the k-th receive.
+// The k-th message of a line still meets the k-th receive, and the receiver of a call's hears of
+// it.
 bool Mailbox::announceUnsent(int peer) {
   Lane& to = lane(peer);
   bool moved = false;

@@ -7,14 +7,11 @@
 namespace bluefog {
 
 bool Mailbox::Answered::await_resume() const {
-  if (message_->answer.answer == Grant::kOutOfStep) {
-    throw mailbox_.outOfStep(peer_);
-  }
   if (message_->answer.answer == Grant::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
-  if (message_->answer.answer == Grant::kUncalled) {
-    throw mailbox_.uncalled(mailbox_.rank(), peer_, op_.signature);
+  if (message_->answer.answer == Grant::kNotReceived) {
+    throw mailbox_.notReceived(peer_, op_.signature, op_.number);
   }
   return message_->answer.answer == Grant::kAccepted;
 }
@@ -45,12 +42,9 @@ std::vector<int> Mailbox::Reached::missing() const {
 
 std::optional<Failure> Mailbox::Reached::brokenOff() const {
   for (const Inbound* message : messages_) {
-    // What has been accepted may still come.
-    if (state_ == Inbound::State::kHere && message->call && mailbox_.isOutOfStep(message->source)) {
-      return mailbox_.outOfStep(message->source);
+    if (message->is_passed) {
+      return mailbox_.passed(*message);
     }
-  }
-  for (const Inbound* message : messages_) {
     if (message->state != Inbound::State::kComplete && message->broken_off) {
       return mailbox_.failureOf(message->source, *message->broken_off);
     }

@@ -34,7 +34,7 @@ struct Outgoing {
 // has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
 struct Op {
   // Collectives of a group run one after the other in the order issued; messages (point-to-point
-  // and neighbour operations) all at once, matched by edge, tag and order.
+  // and neighbor operations) all at once, matched by Line.
   enum class Kind { kCollective, kMessage };
 
   Op(Kind op_kind, Signature op_signature, Deadline op_deadline)
@@ -44,7 +44,9 @@ struct Op {
   const Signature signature;
   const Deadline deadline;
   uint64_t sequence = 0;
-  uint64_t calls = 0;  // of this rank with its neighbours, but the host's by names, with this one
+  // A call of neighbors, which gets its number when it is posted; see Line.
+  std::optional<Counter> counter;
+  uint64_t number = 0;
   using Time = Deadline::Clock::time_point;
   Time issued{};
   Time ended{};         // written before `done`
@@ -58,8 +60,7 @@ struct Op {
   bool is_remainder = false;
   // What this rank does for others, without its program: it counts for no call of that.
   bool is_service = false;
-  bool is_named = false;  // matched by its name, in any order
-  size_t kept = 0;        // bytes that it has copied
+  size_t kept = 0;  // bytes that it has copied
   // A failure that came too late for the operation it was of, to be told by this one.
   std::optional<Failure> reproach;
   std::shared_ptr<void> memory;  // owns what the scripts read and write
@@ -74,7 +75,6 @@ struct Op {
   // program, by the engine's own.
   std::function<void(Op&)> finished;
 
-  bool isCall() const { return signature.isCall() && !is_named; }
   bool hasEnded() const { return done.load(std::memory_order_acquire); }
   // Whether its end may call back into the program. Settled once, by who first asks for a future of
   // it, or finds that it has ended; told to all others.

@@ -69,7 +69,7 @@ std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& go
     rest->outgoing.push_back(op->outgoing[i]);
   }
   rest->sequence = op->sequence;
-  rest->calls = op->calls;
+  rest->number = op->number;
   rest->is_remainder = true;
   rest->memory = kept ? kept : op->memory;
   rest->kept = bytes;

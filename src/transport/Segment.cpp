@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,8 +32,11 @@ size_t bellsAt() {
 size_t standingsAt(int size) {
   return bellsAt() + roundUp(sizeof(Bell) * static_cast<size_t>(size));
 }
-size_t seatsAt(int size) {
+size_t callsMadeAt(int size) {
   return standingsAt(size) + roundUp(sizeof(Standing) * static_cast<size_t>(size));
+}
+size_t seatsAt(int size) {
+  return callsMadeAt(size) + roundUp(sizeof(CallsMade) * static_cast<size_t>(size));
 }
 size_t boardsAt(int size) {
   return seatsAt(size) + roundUp(Seats::bytes(size));
@@ -183,6 +187,11 @@ Bell& Segment::bell(int rank) const {
 Standing& Segment::standing(int rank) const {
   return *reinterpret_cast<Standing*>(mapping_.data() + standingsAt(size_) +
                                       sizeof(Standing) * static_cast<size_t>(rank));
+}
+
+CallsMade& Segment::callsMade(int rank) const {
+  return *reinterpret_cast<CallsMade*>(mapping_.data() + callsMadeAt(size_) +
+                                       sizeof(CallsMade) * static_cast<size_t>(rank));
 }
 
 Seats& Segment::seats() const {

@@ -26,11 +26,10 @@ struct Grant {
   enum Answer : uint64_t {
     kNone,
     kAccepted,
-    kRefused,    // the receiver called something else: `signature`
-    kUncalled,   // the receiver has called nothing that takes it, for as long as its timeout is
-    kOutOfStep,  // the receiver does not know any more which of the calls belong together
-    kTaken,      // the receiver has read what was offered
-    kWithdrawn,  // the receiver's operation has ended without it
+    kRefused,      // the receiver called something else: `signature`
+    kNotReceived,  // the receiver did not receive from the sender in the call of that `number`
+    kTaken,        // the receiver has read what was offered
+    kWithdrawn,    // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
     kCredit,     // `id` bytes of small messages have been taken
@@ -39,9 +38,10 @@ struct Grant {
 
   uint64_t id = 0;
   Answer answer = kNone;
-  GivenUp given_up = {};     // kWithdrawn, kBrokenOff
-  Signature signature = {};  // what the receiver called, for the message of a refusal
-  bool is_of_calls = false;  // kRefused: whether what has met are calls that count: see Op
+  GivenUp given_up = {};  // kWithdrawn, kBrokenOff
+  // kRefused, kElsewhere: what the receiver called. kNotReceived: what the sender called.
+  Signature signature = {};
+  uint64_t number = 0;
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be
@@ -54,6 +54,12 @@ struct GrantRing {
   // for such as have been taken.
   std::atomic<uint64_t> offers_over;
   Grant entries[kEntries];
+};
+
+// The number of a rank's last unnamed call of neighbors. The first frames of what it sends in that
+// call, and in those before, are in their lanes.
+struct alignas(64) CallsMade {
+  std::atomic<uint64_t> number;
 };
 
 // The first failure of the group's collectives, for all ranks to tell the same story.
@@ -74,8 +80,9 @@ struct Verdict {
 // them and passed to the others over unix sockets. It has no name anywhere, so nothing is left when
 // all are killed.
 //
-//   Verdict | Bell x n | Standing x n | Seats | board rings, two x n (read by the n - 1 others) |
-//   lane ring, GrantRing x n x n | heap, room x n
+//   Verdict | Bell x n | Standing x n | CallsMade x n | Seats |
+//   board rings, two x n (read by the n - 1 others) | lane ring, GrantRing x n x n |
+//   heap, room x n
 //
 // Of the heaps and rooms nothing is mapped here, and they take no memory until they are used.
 class Segment {
@@ -89,6 +96,7 @@ class Segment {
   Verdict& verdict() const;
   Bell& bell(int rank) const;
   Standing& standing(int rank) const;
+  CallsMade& callsMade(int rank) const;
   Seats& seats() const;
   // The ring of a rank on one of the group's two boards.
   std::byte* board(int which, int writer) const;

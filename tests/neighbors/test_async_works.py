@@ -6,7 +6,6 @@ import os
 import random
 import time
 import weakref
-from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -273,37 +272,6 @@ def finalized(rank: int, world: int) -> list[float]:
 
 def test_what_an_operation_held_may_average_when_it_goes(pool: harness.Pool) -> None:
     assert pool.run(finalized) == [[2.0] * 3] * 4
-
-
-def uncalled(rank: int, world: int, many: bool) -> list[Any]:
-    """Rank 0 sends what rank 1 never calls for; after the timeout both go on."""
-    import bluefog_pg
-
-    group = dist.new_group(timeout=timedelta(seconds=1))
-
-    def average(value: float, to: list[int], of: list[int]) -> Any:
-        x = torch.tensor([value])
-        weights = {"self_weight": 0.0, "src_weights": dict.fromkeys(of, 1.0), "dst_weights": to}
-        call = bluefog_pg.neighbor_allreduce
-        return inrank.outcome(lambda: call([x, x] if many else x, **weights, group=group)[0].item())
-
-    average(0.0, [1 - rank], [1 - rank])
-    told = [average(10.0, [1] if rank == 0 else [], [])]
-    time.sleep(3.2)  # ages are counted in whole seconds, to the second
-    told.append(average(20.0, [1], []) if rank == 0 else average(0.0, [], [0]))
-    told += [average(30.0, [1 - rank], [1 - rank]) for _ in range(3)]
-    dist.barrier()
-    dist.destroy_process_group(group)
-    return told
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_what_nobody_called_for_is_no_later_calls(pool: harness.Pool, many: bool) -> None:
-    first, second = pool.run(uncalled, many, world=2)
-    assert [*first[:2], second[0]] == [0, 0, 0]
-    harness.raised(second[1], "Mismatch", ranks=[0], text="on the edge 0 -> 1")
-    (told,) = (each for each in first[2:] if isinstance(each, inrank.Raised))
-    harness.raised(told, "Mismatch", ranks=[1], text="on the edge 0 -> 1")
 
 
 def failed(rank: int, world: int) -> list[Any]:

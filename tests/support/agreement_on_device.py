@@ -209,6 +209,7 @@ def beside_a_waiting_thread(device: Any, rank: int, world: int) -> list[Any]:
         told.append(averaged(x, **towards(2)))
         late.join()
     if rank == 2:
+        averaged(x, **towards())
         pause(3.0)
         told.append(averaged(x, **towards(0)))
     inrank.meet("done", world)
@@ -216,15 +217,12 @@ def beside_a_waiting_thread(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def beside_each_other(device: Any, rank: int, _world: int) -> list[Any]:
-    """Rank 0's first call names rank 1, whose first call names nobody."""
+    """Rank 0's second call names rank 1, whose second call names nobody."""
     x = torch.full((4,), float(rank), device=device.name)
     averaged(x, **towards(1 - rank))
     hurry(2.0)
-    told = []
-    if rank == 1:
-        told.append(averaged(x, **towards()))
-        pause(2.5)
-    told += [averaged(x + 10.0 * step, **towards(1 - rank)) for step in range(4 - rank)]
+    told = [averaged(x, **towards(*[1] * (rank == 0)))]
+    told += [averaged(x + 10.0 * step, **towards(1 - rank)) for step in range(1, 4)]
     return told
 
 
@@ -331,22 +329,6 @@ def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
         n = 3 * (rank + 1) if step == 2 else 6
         x = torch.full((n,), 10.0 * step + rank, device=device.name)
         told.append(inrank.outcome(listed, calls[how] if is_odd else average, x))
-    return told
-
-
-def along_other_edges(device: Any, rank: int, world: int, usual: str, odd: str) -> list[Any]:
-    """In the second call rank 0, which has neighbours 1 and 2, averages with 1 alone. `usual` and
-    `odd`: where the tensors are."""
-    import bluefog_pg
-
-    bluefog_pg.set_topology(nx.Graph([(0, 1), (0, 2), (2, 3)]).to_directed())
-    told = list[Any]()
-    hurry(2.0)
-    for step in range(8):
-        is_odd = (step, rank) == (1, 0)
-        where = odd if is_odd else usual
-        x = torch.full((4,), 12.0 * step + rank, device=where.replace("device", device.name))
-        told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1) if is_odd else averaged(x))
     return told
 
 

@@ -10,6 +10,7 @@ import pytest
 PYBIND11 = """
 bluefog_pg._C.BatchWork
 bluefog_pg._C.Edges
+bluefog_pg._C.Match
 bluefog_pg._C.Edges.__init__
 bluefog_pg._C.Exclusion
 bluefog_pg._C.PmixClient

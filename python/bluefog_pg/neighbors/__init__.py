@@ -1,5 +1,6 @@
 """Operations between neighbours in a digraph."""
 
+from bluefog_pg.neighbors.align import align as align
 from bluefog_pg.neighbors.allgather import neighbor_allgather as neighbor_allgather
 from bluefog_pg.neighbors.allreduce import neighbor_allreduce as neighbor_allreduce
 from bluefog_pg.neighbors.alltoall import neighbor_alltoall as neighbor_alltoall

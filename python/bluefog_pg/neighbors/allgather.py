@@ -10,6 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import keeps_graph
+from bluefog_pg._refused import count_refused
 from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
 
@@ -70,11 +71,15 @@ def neighbor_allgather(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
-    require_tensor(member, "neighbor_allgather", tensor)
-    edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
-    if enable_topo_check and src_ranks is not None:
-        _agreement.require(member, "neighbor_allgather", edges)
-    tag = 0 if name is None else named_tag(member, "neighbor_allgather", name)
+    try:
+        require_tensor(member, "neighbor_allgather", tensor)
+        edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
+        if enable_topo_check and src_ranks is not None:
+            _agreement.require(member, "neighbor_allgather", edges)
+        tag = 0 if name is None else named_tag(member, "neighbor_allgather", name)
+    except BaseException:
+        count_refused(member, tensor, name)
+        raise
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.rows_of(tensor, edges, tag, member)
     return member.backend.neighbor_allgather(tensor, edges, tag, async_op)

@@ -10,6 +10,7 @@ from torch import Tensor
 from bluefog_pg import _agreement, functional
 from bluefog_pg._edges import averaging
 from bluefog_pg._member import member_of
+from bluefog_pg._refused import count_refused
 from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
@@ -67,9 +68,9 @@ def neighbor_allreduce(
     """Average `tensor` with the in-neighbours': x_i <- w_ii x_i + sum_j w_ij x_j.
 
     With no weights, over the group's topology (see `set_topology`; exponential-2 by default).
-    Operations between the same two ranks match in the order they are issued. The sum is formed in
-    the order of the ranks, this one among them, in float32 for half types: equal inputs give equal
-    bits.
+    All ranks of the group make the same calls in the same order: call k of a rank meets call k of
+    its neighbours (docs/failures.md). The sum is formed in the order of the ranks, this one among
+    them, in float32 for half types: equal inputs give equal bits.
 
     Differentiable: the gradient is averaged over the reversed edges, so every rank has to go
     backward through it, and `tensor` requires a gradient on all ranks or on none. (Not with
@@ -84,11 +85,12 @@ def neighbor_allreduce(
             the topology; the data of those that are left out is ignored. Needs `self_weight`.
         dst_weights: makes the graph of this call dynamic: this rank sends to these group ranks and
             receives from those of `src_weights`, whatever the topology says; the ranks must agree
-            edge by edge. A mapping scales what is sent to each; a list is a mapping to 1.
+            edge by edge, or `Mismatch` is raised. A mapping scales what is sent to each; a list is
+            a mapping to 1.
         enable_topo_check: with `dst_weights`, first ask all ranks of the group whether they agree
             on the edges of this call (whether they have one topology is not asked). Then each of
             them must make it; for finding an error, it costs an all_gather.
-        name: calls match by edge, name and order; one name must not be in flight twice.
+        name: calls are counted for each name, which may be called in another order on each rank.
         group: the process group; None, the default one.
         async_op: return a Work at once; after its wait() the average is `work.result()[0]`, or, of
             a list, `work.result()`.
@@ -104,21 +106,26 @@ def neighbor_allreduce(
             neighbours; a tensor that is not dense, on another device, or of a type without
             fractions; with `enable_topo_check`, on every rank: ranks that do not agree.
         TypeError: no tensor; a group of another backend.
-        Mismatch: a neighbour that sends to this rank called with another number of elements or
-            dtype, or another operation. Who only sent a small tensor to such a one hears of it at
-            its next call.
+        Mismatch: a neighbour called with another number of elements or dtype, or another operation,
+            or does not agree on an edge. Who only sent a small tensor hears of it at its next call.
         PeerFailed: a neighbour that is needed died, or left without sending to this rank.
         CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
             does not list this rank in its `dst_weights`.
         Where `async_op` is set, wait() raises what is no bad argument.
     """
     member = member_of(group)
-    if not isinstance(tensor, (Tensor, list)):
-        tensor = list_of(member, "neighbor_allreduce", tensor)
-    edges = averaging(member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights)
-    if enable_topo_check and dst_weights is not None:
-        _agreement.require(member, "neighbor_allreduce", edges)
-    tag = 0 if name is None else named_tag(member, "neighbor_allreduce", name)
+    try:
+        if not isinstance(tensor, (Tensor, list)):
+            tensor = list_of(member, "neighbor_allreduce", tensor)
+        edges = averaging(
+            member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
+        )
+        if enable_topo_check and dst_weights is not None:
+            _agreement.require(member, "neighbor_allreduce", edges)
+        tag = 0 if name is None else named_tag(member, "neighbor_allreduce", name)
+    except BaseException:
+        count_refused(member, tensor, name)
+        raise
     done = member.backend.neighbor_allreduce(tensor, edges, tag, async_op)
     if done is not None:
         return done

@@ -11,6 +11,7 @@ from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._call import Call
 from bluefog_pg._member import Member, member_of
 from bluefog_pg._operators import any_requires_grad, keeps_graph
+from bluefog_pg._refused import count_refused
 from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
@@ -71,15 +72,20 @@ def neighbor_alltoall(
         Others as `neighbor_allgather`.
     """
     member = member_of(group)
-    if not isinstance(tensor, torch.Tensor):
-        tensor = list_of(member, "neighbor_alltoall", tensor)
-    edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
-    if enable_topo_check and src_ranks is not None:
-        _agreement.require(member, "neighbor_alltoall", edges)
-    tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
-    if not isinstance(tensor, torch.Tensor) and not (tensor or edges.sources or edges.destinations):
-        tensor = torch.empty(0, 1)  # there is nobody who would have to know of what type
-    like, parts = _parts(member, tensor, len(edges.destinations))
+    try:
+        if not isinstance(tensor, torch.Tensor):
+            tensor = list_of(member, "neighbor_alltoall", tensor)
+        edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
+        if enable_topo_check and src_ranks is not None:
+            _agreement.require(member, "neighbor_alltoall", edges)
+        tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
+        has_edges = bool(edges.sources or edges.destinations)
+        if not isinstance(tensor, torch.Tensor) and not tensor and not has_edges:
+            tensor = torch.empty(0, 1)  # there is nobody who would have to know of what type
+        like, parts = _parts(member, tensor, len(edges.destinations))
+    except BaseException:
+        count_refused(member, tensor, name)
+        raise
     if any_requires_grad((like, *parts)) and keeps_graph(async_op):
         return functional.parts_of(like, parts, edges, tag, member)
     return member.backend.neighbor_alltoall(like, parts, edges, tag, async_op)

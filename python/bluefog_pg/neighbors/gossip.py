@@ -9,6 +9,7 @@ import torch
 
 from bluefog_pg import _edges, functional
 from bluefog_pg._member import member_of
+from bluefog_pg._refused import count_refused_pair
 from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
@@ -77,10 +78,14 @@ def pair_gossip(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
-    if not isinstance(tensor, (torch.Tensor, list)):
-        tensor = list_of(member, "pair_gossip", tensor)
-    edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
-    tag = 0 if name is None else named_tag(member, "pair_gossip", name)
+    try:
+        if not isinstance(tensor, (torch.Tensor, list)):
+            tensor = list_of(member, "pair_gossip", tensor)
+        edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
+        tag = 0 if name is None else named_tag(member, "pair_gossip", name)
+    except BaseException:
+        count_refused_pair(member, tensor, target_rank, name)
+        raise
     done = member.backend.pair_gossip(tensor, edges, tag, async_op)
     if done is not None:
         return done

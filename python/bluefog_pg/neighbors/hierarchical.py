@@ -10,6 +10,7 @@ import torch
 from bluefog_pg import _agreement, _edges, functional
 from bluefog_pg._member import member_of
 from bluefog_pg._operators import keeps_graph
+from bluefog_pg._refused import count_refused
 from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
 
@@ -81,13 +82,17 @@ def hierarchical_neighbor_allreduce(
         Others as `neighbor_allreduce`.
     """
     member = member_of(group)
-    require_tensor(member, "hierarchical_neighbor_allreduce", tensor)
-    edges = _edges.between_machines(
-        member, tensor, self_weight, src_machine_weights, dst_machine_weights
-    )
-    if enable_topo_check:
-        _agreement.require_of_machines(member, "hierarchical_neighbor_allreduce", edges)
-    tag = 0 if name is None else named_tag(member, "hierarchical_neighbor_allreduce", name)
+    try:
+        require_tensor(member, "hierarchical_neighbor_allreduce", tensor)
+        edges = _edges.between_machines(
+            member, tensor, self_weight, src_machine_weights, dst_machine_weights
+        )
+        if enable_topo_check:
+            _agreement.require_of_machines(member, "hierarchical_neighbor_allreduce", edges)
+        tag = 0 if name is None else named_tag(member, "hierarchical_neighbor_allreduce", name)
+    except BaseException:
+        count_refused(member, tensor, name)
+        raise
     if tensor.requires_grad and keeps_graph(async_op):
         return functional.mean_of_machines(tensor, edges, tag, member)
     return member.backend.hierarchical_neighbor_allreduce(

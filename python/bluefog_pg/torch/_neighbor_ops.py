@@ -1,7 +1,7 @@
 """BlueFog's operations between neighbours.
 
-Operations of one name match along each edge in the order issued, whatever is between; those without
-a name match each other.
+Operations are counted for their name, and those without a name together: the k-th one of a rank
+meets the k-th one of its neighbors (docs/failures.md).
 """
 
 from __future__ import annotations

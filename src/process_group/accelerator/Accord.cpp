@@ -18,10 +18,6 @@ constexpr Signature kVerdict{.kind = OpKind::kAgreement, .dtype = Dtype::kUInt8,
 // In the place of a call's number: of one that is given up, and of one that is refused for ever.
 constexpr int64_t kGivenUp = -1;
 constexpr int64_t kRefused = -2;
-// The tags of what is told along an edge, where a CPU's message would be, and of what is told
-// against one, where none would be.
-constexpr int64_t kAlong = 0;
-constexpr int64_t kAgainst = -1;
 constexpr std::chrono::milliseconds kBetweenInterrupts{20};
 // After Ctrl-C, for others who already rely on this rank.
 constexpr std::chrono::milliseconds kPatience{2000};
@@ -110,17 +106,11 @@ void Accord::raiseErrorOf(const Op& op) const {
   }
 }
 
-void Accord::noteMismatch(const Op& op) {
-  const std::optional<Error> error = errorIn(op.error);
-  other_mismatches_ += error && error->cause() == Cause::kMismatch ? 1 : 0;
-}
-
 Agreement Accord::agreeWithPartners(const Call& call, Deadline deadline) {
   Agreement agreement;
   const auto giveUpWith = [&](int partner) { giveUp(partner, deadline); };
   const auto judge = [&](const Asked& asked) {
     if (asked.op->error) {
-      noteMismatch(*asked.op);
       agreement.add(frontend_.raised(asked.op->error));
       giveUpWith(asked.partner);
     } else if (asked.told->theirs.data.call == kRefused) {
@@ -151,16 +141,20 @@ Accord::Asked Accord::ask(const Signature& signature, std::string called, Deadli
   return {partner, op, told};
 }
 
-// Ranks that do not agree on the edge's directions do not meet.
+// Ranks that do not agree on the edge's directions do not meet: what is told along an edge has the
+// tag that a CPU's message would have, and what is told against one has another tag.
 Accord::Asked Accord::askAbout(const Call& call, int partner, const Notice& own,
                                Deadline deadline) {
-  const auto tagWhere = [partner](const std::vector<WeightedRank>& edges) {
+  const int64_t order = call.match.tag % kOrders;
+  const auto tagWhere = [&](const std::vector<WeightedRank>& edges) {
     const bool is_there = std::any_of(edges.begin(), edges.end(),
                                       [partner](const auto& edge) { return edge.rank == partner; });
-    return is_there ? kAlong : kAgainst;
+    return is_there ? order : kAgainst - order;
   };
-  return ask(call.signature, call.called, deadline, partner, own, tagWhere(call.edges.destinations),
-             tagWhere(call.edges.sources));
+  Asked asked = ask(call.signature, call.called, deadline, partner, own,
+                    tagWhere(call.edges.destinations), tagWhere(call.edges.sources));
+  asked.op->number = number_;
+  return asked;
 }
 
 // An operation for each partner, so that each can fail alone. With whom this rank is not in step it
@@ -172,8 +166,7 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
       agreement.add(notInStep(call, rank));
     }
   }
-  countCall();
-  mismatches_ = engine_.mailbox().mismatches() + other_mismatches_;
+  begin(call);
   std::vector<Asked> all;
   for (size_t i = 0; i < call.edges.partners.size(); ++i) {
     const int partner = call.edges.partners[i];
@@ -182,9 +175,7 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
       answer(call, partner, kRefused, deadline);
       continue;
     }
-    Notice own{{.call = calls_,
-                .limit_ms = deadline.limit().count(),
-                .is_unsure = isUnsureOf(partner) ? 1 : 0}};
+    Notice own{{.call = calls_, .limit_ms = deadline.limit().count()}};
     if (i < call.edges.destinations.size()) {
       own.weight = call.edges.destinations[i].weight;
       own.data.rows = call.rows.empty() ? 0 : call.rows[i];
@@ -193,6 +184,7 @@ std::vector<Accord::Asked> Accord::askAll(const Call& call, Deadline deadline,
     engine_.post(all.back().op, Engine::Who::kCaller);
     log_.add(call.title, all.back().op, call.inputs, {});
   }
+  close(call);
   return all;
 }
 
@@ -245,16 +237,32 @@ void Accord::answer(const Call& call, int partner, int64_t what, Deadline deadli
   engine_.post(asked.op, Engine::Who::kEngine);
 }
 
-void Accord::countCall() {
+// A gradient has its call's number.
+void Accord::begin(const Call& call) {
   ++calls_;
-  engine_.noteCall();
+  counts_ = call.match.number == 0;
+  number_ = counts_ ? engine_.takeNumber(counterOf(call)) : call.match.number;
+  call.match.number = number_;
+}
+
+// All that this rank expects in it is known by then.
+void Accord::close(const Call& call) {
+  if (!counts_) {
+    return;
+  }
+  const auto op = std::make_shared<Op>(Op::Kind::kMessage, call.signature, Deadline::never());
+  op->counter = counterOf(call);
+  op->number = number_;
+  op->is_service = true;
+  engine_.post(op, Engine::Who::kEngine);  // nobody may wait for anything in this call
 }
 
 void Accord::giveUpAll(const Call& call, Deadline deadline) {
-  countCall();
+  begin(call);
   for (const int partner : call.edges.partners) {
     answer(call, partner, kGivenUp, deadline);
   }
+  close(call);
 }
 
 // Nor for that.
@@ -279,20 +287,10 @@ void Accord::confirm(const Call& call, Agreement& agreement) {
     log_.add(call.title, all.back().op, call.inputs, {});
   }
   const auto judge = [&](const Asked& asked) {
-    const int64_t ours = asked.told->theirs.data.call;
-    const Notice& theirs = agreement.told().at(asked.partner);
-    const int64_t ahead = theirs.data.call - calls_;
-    Step& before = steps_[asked.partner];
-    const bool is_unsure = theirs.data.is_unsure != 0 || isUnsureOf(asked.partner);
     if (asked.op->error) {
       dropFailed(call, agreement, asked);
-    } else if (ours == kGivenUp) {
-      dropGivenUp(call, agreement, asked.partner, ahead == before.ahead);
-    } else if (ours != calls_ || (is_unsure && theirs.ahead_in_all != before.ahead_in_all)) {
-      loseStepWith({asked.partner});
-      agreement.drop(asked.partner, notInStep(call, asked.partner));
-    } else {
-      before = {ahead, theirs.ahead_in_all, mismatches_};
+    } else if (asked.told->theirs.data.call == kGivenUp) {
+      agreement.drop(asked.partner, givenUp(call, asked.partner));
     }
   };
   hear(
@@ -312,16 +310,6 @@ void Accord::dropFailed(const Call& call, Agreement& agreement, const Asked& ask
                                         : frontend_.raised(asked.op->error));
 }
 
-// Of another call than this one: then they will not meet in the next one either.
-void Accord::dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call) {
-  if (is_this_call) {
-    agreement.drop(partner, givenUp(call, partner));
-  } else {
-    loseStepWith({partner});
-    agreement.drop(partner, notInStep(call, partner));
-  }
-}
-
 std::exception_ptr Accord::raised(const Call& call, Cause cause, std::vector<int> ranks,
                                   const std::string& what) const {
   ranks = engine_.members().global(ranks);
@@ -331,9 +319,8 @@ std::exception_ptr Accord::raised(const Call& call, Cause cause, std::vector<int
 
 std::exception_ptr Accord::notInStep(const Call& call, int rank) const {
   return raised(call, Cause::kMismatch, {rank},
-                "and this one have not made equally many calls since they last agreed, or one has "
-                "broken off an exchange, so that it is not known which belong together; make a new "
-                "group");
+                "or this one has broken off an exchange, so that it is not known what belongs "
+                "together on the device; make a new group");
 }
 
 std::exception_ptr Accord::givenUp(const Call& call, int rank) const {

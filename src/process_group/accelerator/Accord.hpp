@@ -20,6 +20,7 @@
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/Frontend.hpp"
+#include "process_group/Match.hpp"
 #include "process_group/accelerator/Deal.hpp"
 #include "transport/Engine.hpp"
 
@@ -29,7 +30,8 @@ namespace bluefog {
 // ever, or take other bytes for the expected ones. So ranks first agree on a call, over the CPU:
 // each tells its partners what it calls, and then, when it has heard all of them or given some up,
 // with which of their calls it goes on. Who has given up a call has said so, whenever the other one
-// comes to it. Calls match by their order, as what they exchange does: one is under way at a time.
+// comes to it. Calls match by their number. What they exchange matches by order, so one is under
+// way at a time.
 class Accord {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -39,6 +41,7 @@ class Accord {
     const char* title;  // in the flight log
     const std::vector<at::Tensor>& inputs;
     const Edges& edges;
+    Match& match;
     std::string called = {};         // where that is not what the signature says
     std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
     // Where every rank takes part, or none: with whom this one exchanges beside its partners.
@@ -74,7 +77,6 @@ class Accord {
   Meeting meet(const Call& call, uint64_t phase, bool fails, Deadline deadline, Engine::Who who);
   std::vector<int> whoFails(const Meeting& meeting) const;
   void raiseErrorOf(const Op& op) const;
-  void noteMismatch(const Op& op);
 
   Asked ask(const Signature& signature, std::string called, Deadline deadline, int partner,
             const Notice& own, int64_t tag, int64_t their_tag);
@@ -87,13 +89,16 @@ class Accord {
             const std::function<void(const Asked&)>& judge, const std::function<void(int)>& leave);
   void answer(const Call& call, int partner, int64_t what, Deadline deadline);
   void giveUp(int partner, Deadline deadline);
-  void countCall();
+  // A device's calls count together, whatever their names: the device's backend knows none.
+  static Counter counterOf(const Call& call) {
+    return bluefog::counterOf(call.signature.kind, call.edges, 0);
+  }
+  void begin(const Call& call);
+  void close(const Call& call);
   void giveUpAll(const Call& call, Deadline deadline);
   void confirm(const Call& call, Agreement& agreement);
   void dropFailed(const Call& call, Agreement& agreement, const Asked& asked);
-  void dropGivenUp(const Call& call, Agreement& agreement, int partner, bool is_this_call);
 
-  bool isUnsureOf(int rank) { return steps_[rank].mismatches != mismatches_; }
   bool isOutOfStep(int rank) const { return out_of_step_.contains(rank); }
   void loseStepWith(const std::vector<int>& ranks) {
     out_of_step_.insert(ranks.begin(), ranks.end());
@@ -110,16 +115,8 @@ class Accord {
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
   int64_t calls_ = 0;
-  uint64_t mismatches_ = 0;        // when the last one began
-  uint64_t other_mismatches_ = 0;  // that the mailbox may not know of
-  // What was so when a rank and this one last agreed: by how many calls it was ahead, and with
-  // those of the host's tensors.
-  struct Step {
-    int64_t ahead = 0;
-    int64_t ahead_in_all = 0;
-    uint64_t mismatches = 0;
-  };
-  std::map<int, Step> steps_;
+  uint64_t number_ = 0;        // of the call; see Line
+  bool counts_ = false;        // it is no gradient
   std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
 };
 

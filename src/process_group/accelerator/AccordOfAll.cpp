@@ -30,7 +30,6 @@ Agreement Accord::agreeWithAll(const Call& call, Deadline deadline) {
   try {
     const Meeting meeting = meet(call, 1, false, deadline, Engine::Who::kCaller);
     await(*meeting.op);
-    noteMismatch(*meeting.op);
     raiseErrorOf(*meeting.op);
     progress = Progress::kAsks;
     agreement = agreeWithPartners(call, deadline);

@@ -25,9 +25,7 @@ class Sum {
 
   Engine::Attempt tryAtOnce() {
     const NeighborAtOnce::Call call{signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
-                                    0,
-                                    Deadline::Clock::now(),
-                                    std::chrono::seconds(10),
+                                    Counter(),
                                     1.0,
                                     sources_,
                                     destinations_,

@@ -183,8 +183,9 @@ void startTowards(Rank& me, InFlight& flight, int step, int round) {
   const int destination = (me.self - step + me.size) % me.size;
   flight.input = numbers(kMuch, me.self * 100 + step * 10 + round);
   flight.output.assign(kMuch, -1);
-  flight.op = me.start(
-      me.neighborSum(flight.input, 1, {{flight.source, 1}}, 1, flight.output, {{destination, 1}}));
+  const int64_t tag = step > 0 ? kOrders : 2 * kOrders;
+  flight.op = me.start(me.neighborSum(flight.input, 1, {{flight.source, 1}}, 1, flight.output,
+                                      {{destination, 1}}, tag));
 }
 
 void expectSummed(const InFlight& flight, int step) {

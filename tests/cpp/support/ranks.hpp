@@ -137,7 +137,11 @@ class Rank {
     return std::make_shared<Op>(Op::Kind::kCollective, signature, Deadline::in(limit));
   }
   OpPtr message(const Signature& signature) {
-    return std::make_shared<Op>(Op::Kind::kMessage, signature, Deadline::in(limit));
+    auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, Deadline::in(limit));
+    if (isBetweenNeighbors(signature.kind)) {
+      op->counter = Counter();
+    }
+    return op;
   }
 
   template <class T>
@@ -247,10 +251,11 @@ class Rank {
   template <class T>
   OpPtr neighborSum(const std::vector<T>& input, double self_weight,
                     std::vector<WeightedRank> sources, double divisor, std::vector<T>& output,
-                    const std::vector<WeightedRank>& destinations) {
+                    const std::vector<WeightedRank>& destinations, int64_t tag = 0) {
     OpPtr op = message(signatureOf<T>(OpKind::kNeighborAllReduce, input.size()));
+    op->counter->tag = tag;
     for (const WeightedRank& destination : destinations) {
-      addSend(engine.mailbox(), *op, {destination.rank, 0, spansOf(input), destination.weight});
+      addSend(engine.mailbox(), *op, {destination.rank, tag, spansOf(input), destination.weight});
       op->partners.push_back(destination.rank);
     }
     for (const WeightedRank& source : sources) {
@@ -258,7 +263,7 @@ class Rank {
     }
     op->scripts.push_back(bluefog::neighborSum(
         engine.mailbox(), *op, {self_weight, std::move(sources), divisor, mixesOf(input, output)},
-        0));
+        tag));
     return op;
   }
 

@@ -25,7 +25,7 @@ struct LinksOfOne {
   }
   void die(int rank) { lives_[static_cast<size_t>(rank)] = Fd(); }
 
-  Links links{3};
+  Links links{4};
 
  private:
   std::array<Fd, 3> lives_;
@@ -68,7 +68,11 @@ class SteppedRank {
   // Of floats, without scripts.
   OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
     auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
-    op->sequence = op->calls = ++issued_;
+    op->sequence = ++issued_;
+    if (isBetweenNeighbors(kind)) {
+      op->counter = Counter();
+      op->number = ++calls_;
+    }
     return op;
   }
   // Two looks: the first sees who is gone, the second ends what needs them.
@@ -85,6 +89,7 @@ class SteppedRank {
 
  private:
   uint64_t issued_ = 0;
+  uint64_t calls_ = 0;
 };
 
 }  // namespace bluefog::testing

@@ -57,7 +57,10 @@ def in_a_pair(group: Any) -> Calls:
 
 @telling
 def bad_arguments(rank: int, world: int) -> Iterator[Labelled]:
-    """All bad calls are of rank 1, those in a pair of rank 3; then all ranks must still agree."""
+    """All bad calls are of rank 1, those in a pair of rank 3; then all ranks must still agree.
+
+    Calls of neighbors that are refused count.
+    """
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -67,6 +70,7 @@ def bad_arguments(rank: int, world: int) -> Iterator[Labelled]:
                 yield from caught(calls, f"{kind}, ")
         if rank == 3:
             yield from caught(in_a_pair(group), "pair, ")
+    bluefog_pg.align()
     x = f(3)
     dist.all_reduce(x)
     dist.all_reduce(bluefog_pg.neighbor_allreduce(x))
