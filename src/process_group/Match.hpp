@@ -8,7 +8,7 @@
 
 namespace bluefog {
 
-// What a call of neighbors matches by, beside its edges: see Line.
+// A call of neighbors matches by this, beside its edges: see Line.
 struct Match {
   int64_t tag = 0;
   // A gradient's is its call's.
@@ -19,7 +19,7 @@ struct Match {
   uint64_t numberOfCall() const { return number == 0 && op != nullptr ? op->number : number; }
 };
 
-// What such a call is counted by.
+// Returns the counter of such a call.
 inline Counter counterOf(OpKind kind, const Edges& edges, int64_t tag) {
   const bool is_pair = kind == OpKind::kPairGossip && !edges.destinations.empty();
   return {lineOf(kind), tag, is_pair ? edges.destinations.front().rank : -1};

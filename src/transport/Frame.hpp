@@ -106,7 +106,7 @@ constexpr Phase phaseOf(uint64_t id) {
   return static_cast<Phase>(id % kPhases);
 }
 
-// What messages match by, beside the rank they come from. Those of calls of neighbors have the
+// Messages match by this, beside the rank they come from. Those of calls of neighbors have the
 // number of the call. Equal ones match by their order.
 struct Line {
   OpKind kind = OpKind::kPointToPoint;
@@ -123,7 +123,7 @@ constexpr int64_t kOrders = 16;
 // gradients follow, downwards (see Accord).
 constexpr int64_t kAgainst = kOrders - 1;
 
-// What a rank counts its calls of neighbors by: those without a name, those of a name, and those of
+// A rank counts its calls of neighbors by this: those without a name, those of a name, and those of
 // a pair.
 struct Counter {
   OpKind line = kNeighborsLine;

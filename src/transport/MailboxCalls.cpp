@@ -51,7 +51,7 @@ void Mailbox::notePassed(const Counter& counter, uint64_t number, int source) {
     if (message->abandoned) {
       expected_.remove(*message);
       --lane(source).abandoned;
-      // What a rank tells against an edge that the other one does not name is refused there.
+      // A notice against an edge need not end here: the other rank refuses the one along it.
     } else if (message->line.tag == counter.tag && !std::exchange(message->is_passed, true)) {
       stirred_.push_back(message->receiver);
     }

@@ -1,4 +1,4 @@
-"""What the scripts in Asyncddp's examples call, in their forms, and on synthetic images."""
+"""Tests call what the scripts in Asyncddp's examples call, in their forms, on synthetic images."""
 
 from __future__ import annotations
 
@@ -72,6 +72,21 @@ def test_test_sync_and_test_async_train(pool: harness.Pool, sync: bool) -> None:
     assert min(pool.run(trained, sync)) > 0.95
 
 
+def collected_from_neighbors() -> torch.Tensor:
+    """The sum of what has come to the window "w", which is empty then."""
+    import bluefog_pg.torch as bf
+
+    total: torch.Tensor = bf.win_update(
+        name="w",
+        self_weight=0.0,
+        neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
+        reset=True,
+        require_mutex=True,
+        clone=True,
+    )
+    return total
+
+
 def put_on_a_ring(rank: int, world: int) -> None:
     import bluefog_pg.torch as bf
     from bluefog_pg.common import topology_util
@@ -84,14 +99,7 @@ def put_on_a_ring(rank: int, world: int) -> None:
         weights = dict.fromkeys(bf.out_neighbor_ranks(), 1.0)
         assert bf.win_put(x, name="w", self_weight=1.0, dst_weights=weights, require_mutex=True)
         bf.barrier()
-        got = bf.win_update(
-            name="w",
-            self_weight=0.0,
-            neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
-            reset=True,
-            require_mutex=True,
-            clone=True,
-        )
+        got = collected_from_neighbors()
         assert got.tolist() == [float(sum(bf.in_neighbor_ranks()))] * 8
         assert x.tolist() == [float(rank)] * 8
         bf.barrier()
@@ -156,14 +164,7 @@ def out_of_step(rank: int, world: int, op: str, topology: str) -> float:
             payload = torch.full((8,), float(rank + step))
             send(payload, name="w", self_weight=1.0, dst_weights=weights, require_mutex=True)
         time.sleep(0.05 * rank)
-        got = bf.win_update(
-            name="w",
-            self_weight=0.0,
-            neighbor_weights=dict.fromkeys(bf.in_neighbor_ranks(), 1.0),
-            reset=True,
-            require_mutex=True,
-            clone=True,
-        )
+        got = collected_from_neighbors()
         assert len(set(got.tolist())) == 1
         collected += got[0].item()
     bf.win_free("w")

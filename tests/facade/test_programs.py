@@ -96,7 +96,7 @@ def test_algorithms_by_hand(pool: harness.Pool, name: str) -> None:
 
 
 def benchmark(rank: int, world: int) -> None:
-    """What the benchmarks do before and after they train, with each optimizer."""
+    """A rank does what the benchmarks do before and after they train, with each optimizer."""
     import bluefog_pg.torch as bf
 
     bf.init()

@@ -172,15 +172,13 @@ def test_gradients_have_the_numbers_of_their_calls(pool: harness.Pool) -> None:
 
 def interrupted(rank: int, world: int) -> list[Any]:
     """Ctrl-C ends rank 0's second call, for which rank 1 is late."""
-    from tests.neighbors.test_random_programs import interrupted_in
-
     group = dist.new_group(timeout=timedelta(seconds=20 * harness.SLOW))
     told: list[Any] = []
     for k in range(4):
         x = torch.full((LARGE,), 10.0 * k + rank)
         call = partial(along, [1 - rank], [1 - rank], x, group=group)
         if k == 1 and rank == 0:
-            with interrupted_in(0.2 * harness.SLOW):
+            with inrank.interrupted_in(0.2 * harness.SLOW):
                 told.append(inrank.catch(call))
             inrank.mark("interrupted")
             continue

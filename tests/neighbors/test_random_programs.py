@@ -8,8 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -34,22 +33,8 @@ FIRST = int(os.environ.get("PROGRAMS_FROM", "0"))
 LIMIT = 0.5 * harness.SLOW
 
 
-@contextmanager
-def interrupted_in(seconds: float) -> Iterator[None]:
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def interrupted(call: Callable[[], Any]) -> Any:
-    with interrupted_in(0.02):
+    with inrank.interrupted_in(0.02):
         return call()
 
 

@@ -131,6 +131,22 @@ def outcome(call: Callable[..., Any], *args: Any) -> Any:
 
 
 @contextlib.contextmanager
+def interrupted_in(seconds: float) -> Iterator[None]:
+    """Raise KeyboardInterrupt after that time, unless the block has ended."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
 def logged() -> Iterator[list[str]]:
     """What bluefog_pg's logger is told meanwhile."""
     told: list[str] = []

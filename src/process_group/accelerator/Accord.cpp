@@ -153,7 +153,7 @@ Accord::Asked Accord::askAbout(const Call& call, int partner, const Notice& own,
   };
   Asked asked = ask(call.signature, call.called, deadline, partner, own,
                     tagWhere(call.edges.destinations), tagWhere(call.edges.sources));
-  asked.op->number = number_;
+  asked.op->number = call.match.number;
   return asked;
 }
 
@@ -241,8 +241,9 @@ void Accord::answer(const Call& call, int partner, int64_t what, Deadline deadli
 void Accord::begin(const Call& call) {
   ++calls_;
   counts_ = call.match.number == 0;
-  number_ = counts_ ? engine_.takeNumber(counterOf(call)) : call.match.number;
-  call.match.number = number_;
+  if (counts_) {
+    call.match.number = engine_.takeNumber(counterOf(call));
+  }
 }
 
 // All that this rank expects in it is known by then.
@@ -252,7 +253,7 @@ void Accord::close(const Call& call) {
   }
   const auto op = std::make_shared<Op>(Op::Kind::kMessage, call.signature, Deadline::never());
   op->counter = counterOf(call);
-  op->number = number_;
+  op->number = call.match.number;
   op->is_service = true;
   engine_.post(op, Engine::Who::kEngine);  // nobody may wait for anything in this call
 }

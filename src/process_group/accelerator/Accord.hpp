@@ -115,7 +115,6 @@ class Accord {
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn
   int64_t calls_ = 0;
-  uint64_t number_ = 0;        // of the call; see Line
   bool counts_ = false;        // it is no gradient
   std::set<int> out_of_step_;  // these may have exchanged once less, or more, than this rank
 };
