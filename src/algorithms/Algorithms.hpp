@@ -111,19 +111,16 @@ using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>
 Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
                       Allocate allocate);
 
-// What a rank says of a message that goes to another one by other means.
+// What a rank says of what it exchanges with another one by other means.
 struct Notice {
-  struct Data {
-    int64_t rows = 0;
-    int64_t call = 0;      // which of its calls
-    int64_t limit_ms = 0;  // how long it waits for the others of that call
-  };
-  Data data;
-  double weight = 1.0;  // what its receiver multiplies it by, where it sums
+  uint64_t exchange = 0;  // how many there are of the two, with this one
+  int64_t rows = 0;       // that it sends
+  bool sends = false;
+  bool receives = false;
 
   Outgoing to(int destination, int64_t tag) const {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&data);
-    return {destination, tag, ConstSpans(ConstSpan{bytes, sizeof data}), weight};
+    return {destination, tag,
+            ConstSpans(ConstSpan{reinterpret_cast<const std::byte*>(this), sizeof *this})};
   }
 };
 

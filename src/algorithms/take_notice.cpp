@@ -6,9 +6,8 @@ Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notic
   const Expectations messages = expectFrom(mailbox, op, {source}, tag);
   co_await mailbox.arrived(messages);
   const Mailbox::Expected& message = messages.front();
-  mailbox.requireSame(*message, op, sizeof notice.data);
-  notice.weight = message->weight;
-  mailbox.take(message, reinterpret_cast<std::byte*>(&notice.data));
+  mailbox.requireSame(*message, op, sizeof notice);
+  mailbox.take(message, reinterpret_cast<std::byte*>(&notice));
   co_await mailbox.completed(messages);
 }
 

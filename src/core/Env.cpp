@@ -24,6 +24,16 @@ bool isMpiForced() {
   return transport == "mpi";
 }
 
+bool checksBefore() {
+  const std::string check = read("BLUEFOG_CHECK").value_or("");
+  if (!check.empty() && check != "before") {
+    throw std::invalid_argument("BLUEFOG_CHECK=" + check +
+                                ": it may be before, or not be set (calls with tensors on an "
+                                "accelerator do not wait for other ranks)");
+  }
+  return check == "before";
+}
+
 std::optional<std::string> mpiInterfaces() {
   const auto list = read("OMPI_MCA_btl_tcp_if_include");
   return list && !list->empty() ? list : std::nullopt;

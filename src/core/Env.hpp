@@ -12,6 +12,9 @@ namespace bluefog::env {
 // BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own. Throws
 // std::invalid_argument where it is anything else.
 bool isMpiForced();
+// BLUEFOG_CHECK=before: whether calls of neighbors on an accelerator wait for what the others tell
+// of them. Throws std::invalid_argument where it is anything else.
+bool checksBefore();
 // The interfaces that the user has MPI's TCP use; and whether he has named such as it shall not.
 std::optional<std::string> mpiInterfaces();
 bool excludesMpiInterfaces();

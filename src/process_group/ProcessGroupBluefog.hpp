@@ -25,7 +25,7 @@
 #include "process_group/Validate.hpp"
 #include "process_group/WindowBluefog.hpp"
 #include "process_group/accelerator/Accelerator.hpp"
-#include "process_group/accelerator/Accord.hpp"
+#include "process_group/accelerator/DeviceCalls.hpp"
 #include "transport/Engine.hpp"
 
 namespace bluefog {
@@ -98,7 +98,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Whose tensors go to it from now on, in operations between neighbours.
   void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
     accelerator_ = std::move(accelerator);
-    accord_ = std::make_unique<Accord>(*engine_, frontend_, log_);
+    device_calls_ = std::make_unique<DeviceCalls>(*engine_, frontend_, log_,
+                                                  [of = accelerator_] { of->abort(); });
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
   // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
@@ -190,6 +191,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   // A forked child has no part in what its backend has under way.
   bool reachesAccelerator() const { return accelerator_ != nullptr && !engine_->isForked(); }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
+  // Throws where an earlier call there has failed.
+  void checkAccelerator(const char* op) const { device_calls_->check(op); }
   Coalescing& coalescing() { return coalescing_; }
   // The calling thread's.
   Coalescing::Batch endBatch();
@@ -221,8 +224,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
   std::vector<int> othersHere() const;
   Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
-  WorkPtr exchanged(const Accord::Call& call, bool async_op,
-                    const std::function<WorkPtr(Deal&)>& exchange);
+  WorkPtr exchanged(DeviceCall& call, bool async_op,
+                    const std::function<WorkPtr(Notices&)>& exchange);
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);
   WorkPtr averageMachines(const at::Tensor& input, const std::vector<int>& locals,
@@ -298,7 +301,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Reception> reception_;
   Coalescing coalescing_;
   std::shared_ptr<Accelerator> accelerator_;
-  std::unique_ptr<Accord> accord_;  // on the accelerator's calls
+  std::unique_ptr<DeviceCalls> device_calls_;
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const Frontend frontend_;

@@ -58,7 +58,11 @@ bool ProcessGroupComposed::goesThere(const char* op, const Lists&... tensors) co
   TORCH_CHECK_VALUE(!devices.other, who(op),
                     "tensors of one call must be on one device; here are some on ", *devices.first,
                     " and some on ", *devices.other);
-  return devices.first && devices.first->type() == accelerator()->type();
+  const bool goes = devices.first && devices.first->type() == accelerator()->type();
+  if (goes) {
+    checkAccelerator(op);
+  }
+  return goes;
 }
 
 c10d::Backend& ProcessGroupComposed::there() {

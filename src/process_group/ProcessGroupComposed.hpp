@@ -111,7 +111,8 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   // Where its operations are called: this thread's batch begins there, too, and it has been told
   // what torch tells this object alone.
   c10d::Backend& there();
-  // Whether a call with these tensors goes there. Throws where some would and some would not.
+  // Whether a call with these tensors goes there. Throws where some would and some would not, and
+  // where no call can go there any more.
   template <class... Tensors>
   bool goesThere(const char* op, const Tensors&... tensors) const;
 

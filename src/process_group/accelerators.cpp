@@ -53,17 +53,18 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   return validate;
 }
 
-// As with CPU tensors, what fails after a call has begun is told by its Work. Who begins several,
-// and waits then, so begins as many as the other ranks.
-WorkPtr ProcessGroupBluefog::exchanged(const Accord::Call& call, bool async_op,
-                                       const std::function<WorkPtr(Deal&)>& exchange) {
+// What fails after an asynchronous call was posted is told by its Work, as with CPU tensors: a rank
+// that begins several, and waits then, so begins as many as the others.
+WorkPtr ProcessGroupBluefog::exchanged(DeviceCall& call, bool async_op,
+                                       const std::function<WorkPtr(Notices&)>& exchange) {
   ++issued_;
+  call.waits = call.waits || accelerator_->type() == c10::kCPU;  // it does so anyway
   try {
-    return accord_->exchanged(call, groupsTimeout(), exchange);
+    return device_calls_->run(call, accelerator_->limit(groupsTimeout()), exchange);
   } catch (const Interruption&) {
     throw;
   } catch (...) {
-    if (!async_op) {
+    if (!async_op || call.match.op == nullptr) {
       throw;
     }
     return c10::make_intrusive<FailedWork>(rank_, frontend_.raised(std::current_exception()));
@@ -79,10 +80,10 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
     validate.summable(input);
   }
   validate.onOneDevice(inputs);
-  const Accord::Call call{onDevice(signatureOfAll(kind, inputs), opts.match.tag),
-                          profilingTitle(kind), inputs, edges, opts.match};
-  return exchanged(call, opts.async_op, [&](Deal& deal) {
-    return accelerator_->neighborAllreduce(inputs, edges, deal, opts.async_op);
+  DeviceCall call{onDevice(signatureOfAll(kind, inputs), opts.match.tag), profilingTitle(kind),
+                  inputs, edges, opts.match};
+  return exchanged(call, opts.async_op, [&](Notices& notices) {
+    return accelerator_->neighborAllreduce(inputs, edges, notices, opts.async_op);
   });
 }
 
@@ -101,19 +102,18 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   validate.onOneDevice(all);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   const Tensors logged{like};
-  Accord::Call call{onDevice(signatureOfRows(kind, like), opts.match.tag), title, logged, edges,
-                    opts.match};
+  DeviceCall call{onDevice(signatureOfRows(kind, like), opts.match.tag), title, logged, edges,
+                  opts.match};
   call.called = opts.is_of_all ? "allgather" : "";
   for (const at::Tensor& input : inputs) {
     call.rows.push_back(input.size(0));
   }
-  return exchanged(call, opts.async_op, [&](Deal& deal) {
-    return accelerator_->neighborGather(like, inputs, edges, deal, opts.in_one, opts.async_op);
+  call.waits = true;  // for the numbers of rows
+  return exchanged(call, opts.async_op, [&](Notices& notices) {
+    return accelerator_->neighborGather(like, inputs, edges, notices, opts.in_one, opts.async_op);
   });
 }
 
-// A part of what a rank hands out comes from every rank of its machine, and so from other machines:
-// all of the group have to call the same, and none may lack a partner.
 WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
                                                                 const Edges& between,
@@ -121,12 +121,19 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   RECORD_FUNCTION(profilingTitle(kind), std::vector<c10::IValue>());
   const Tensors inputs{input};
-  Accord::Call call{onDevice(signatureAmongMachines(input, locals.size()), opts.match.tag),
-                    profilingTitle(kind), inputs, between, opts.match};
-  call.of_all_with = locals;
-  std::erase(*call.of_all_with, rank_);
-  return exchanged(call, opts.async_op, [&](Deal& deal) {
-    return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, deal, opts.async_op);
+  Edges all = between;
+  for (const int local : locals) {
+    if (local != rank_) {
+      all.sources.push_back({local, 1.0});
+      all.destinations.push_back({local, 1.0});
+      all.partners.push_back(local);
+    }
+  }
+  DeviceCall call{onDevice(signatureAmongMachines(input, locals.size()), opts.match.tag),
+                  profilingTitle(kind), inputs, all, opts.match};
+  return exchanged(call, opts.async_op, [&](Notices& notices) {
+    return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, notices,
+                                                       opts.async_op);
   });
 }
 

@@ -236,7 +236,7 @@ void ProcessGroupBluefog::countRefused(Counter counter) {
     return;  // the group is the parent's
   }
   if (accelerator_ != nullptr && accelerator_->type() == c10::kCPU) {
-    counter.tag = 0;  // as Accord counts
+    counter.tag = 0;  // as Notices do
   }
   const auto op =
       std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.line}, Deadline::never());

@@ -27,13 +27,6 @@ constexpr milliseconds kLingering{2000};
 // So long two ranks must have waited for each other in different operations.
 constexpr milliseconds kStrayed{300};
 
-// A call of a device's tensors has an operation for each partner.
-bool areOfOneCall(const Op& one, const Op& other) {
-  const bool has_several = one.signature.where == Where::kDevice && one.number > 0;
-  return &one == &other || (has_several && one.signature == other.signature &&
-                            one.number == other.number && !other.is_service && !other.is_remainder);
-}
-
 // What the collectives after the failed one are told.
 Failure inheritedFrom(const Ruling& ruling) {
   Failure failure = ruling.failure;
@@ -70,7 +63,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
-  if (!op->is_service && op->signature.kind != OpKind::kAgreement) {  // which is half of a call
+  if (!op->is_service) {
     op->reproach = reproach();
   }
   // This first step takes its place in the lanes, in the order of the calls, and says what it
@@ -251,18 +244,14 @@ void Agenda::standStill() {
     return;
   }
   std::optional<Standing::Wait> wait;
-  const Op* first = nullptr;
   for (const auto& [number, op] : messages_) {
     if (op->is_remainder || op->is_service) {
       continue;
     }
-    if (op->partners.empty() || (first != nullptr && !areOfOneCall(*first, *op))) {
+    if (op->partners.empty() || wait) {
       return;
     }
-    if (first == nullptr) {
-      first = op.get();
-      wait = {op->signature, number, {}};
-    }
+    wait = {op->signature, number, {}};
     for (int rank : missingFor(*op)) {
       wait->lacking.add(rank);
     }
@@ -329,11 +318,8 @@ void Agenda::watchStrays() {
     if (found == messages_.end() || found->second->is_remainder) {
       continue;
     }
-    const std::shared_ptr<Op> waits = found->second;
-    endMessages([&](const std::shared_ptr<Op>& op) {
-      return areOfOneCall(*waits, *op) ? std::optional(mismatch(members_, *op, peer, told->called))
-                                       : std::nullopt;
-    });
+    finish(found->second, mismatch(members_, *found->second, peer, told->called));
+    messages_.erase(found);
   }
 }
 
@@ -481,6 +467,7 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
     noteTold(op->sequence);
   }
   if (why) {
+    op->failure = why;
     op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
   }
   finished_.push_back(op);

@@ -111,11 +111,6 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   }
 }
 
-uint64_t Engine::takeNumber(const Counter& counter) {
-  const std::lock_guard lock(mutex_);
-  return calls_.next(counter);
-}
-
 uint64_t Engine::callsMade() {
   const std::lock_guard lock(mutex_);
   return calls_.highest();
@@ -129,6 +124,7 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
   auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kAgreement},
                                  Deadline::never());
   op->epilogue = [this, number] { agenda_.mailbox().align(number); };
+  op->is_service = true;
   post(op, Who::kCaller);
   return op;
 }

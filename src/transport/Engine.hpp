@@ -75,8 +75,6 @@ class Engine {
     std::shared_ptr<Op> rest;
   };
   Attempt tryAtOnce(AtOnce& exchange);
-  // For a call that is made of several operations. The last of them has the counter.
-  uint64_t takeNumber(const Counter& counter);
   // The highest one, of all counters.
   uint64_t callsMade();
   // All counters go on from that number. What comes of calls before is dropped, once this has

@@ -108,12 +108,14 @@ Failure failedHere(const Membership& members, const std::exception& error) {
           "rank " + std::to_string(rank) + " broke off: " + what.substr(0, what.find('\n'))};
 }
 
+std::string titleOf(const Membership& members, const Op& op) {
+  return op.called.empty() ? name(op.signature) + (" #" + std::to_string(numberOf(op))) +
+                                 detailsOf(members, op.signature)
+                           : op.called;
+}
+
 std::string prefix(const Membership& members, const Op& op) {
-  return members.who() + " " +
-         (op.called.empty() ? name(op.signature) + (" #" + std::to_string(numberOf(op))) +
-                                  detailsOf(members, op.signature)
-                            : op.called) +
-         ": ";
+  return members.who() + " " + titleOf(members, op) + ": ";
 }
 
 Error errorOf(const Membership& members, const Op& op, const Failure& failure) {

@@ -33,6 +33,7 @@ struct Failure {
   Cause cause;
   std::vector<int> ranks;  // global
   std::string reason;
+  bool has_left = false;  // it is that those ranks have left in order
 };
 
 Failure timedOut(const Membership& members, const Op& op, const std::vector<int>& missing);
@@ -47,6 +48,8 @@ Failure aborted(const std::string& why);
 // Something in the operation itself failed on this rank: memory that cannot be had.
 Failure failedHere(const Membership& members, const std::exception& error);
 
+// "allreduce #1234 SUM float32[4096]".
+std::string titleOf(const Membership& members, const Op& op);
 // "[bluefog] rank 3/8 allreduce #1234 SUM float32[4096]: "
 std::string prefix(const Membership& members, const Op& op);
 Error errorOf(const Membership& members, const Op& op, const Failure& failure);

@@ -119,9 +119,6 @@ struct Line {
 // The tags next to each other that belong to a name, or to none: of a call, of its gradient, of
 // that one's gradient (python/bluefog_pg/_tags.py).
 constexpr int64_t kOrders = 16;
-// Beside the tag of a call: of what a rank tells one that sends to it in that call. Those of
-// gradients follow, downwards (see Accord).
-constexpr int64_t kAgainst = kOrders - 1;
 
 // A rank counts its calls of neighbors by this: those without a name, those of a name, and those of
 // a pair.
@@ -135,10 +132,9 @@ struct Counter {
   // have the numbers of their calls, and no counter.
   static std::optional<Counter> of(const Line& line, int source) {
     const bool is_pair = line.kind == OpKind::kPairGossip;
-    const int64_t order = line.tag % kOrders;
-    const bool is_counted = (is_pair || line.kind == kNeighborsLine) && line.number > 0 &&
-                            (order == 0 || order == kAgainst);
-    return is_counted ? std::optional(Counter{line.kind, line.tag - order, is_pair ? source : -1})
+    const bool is_counted =
+        (is_pair || line.kind == kNeighborsLine) && line.number > 0 && line.tag % kOrders == 0;
+    return is_counted ? std::optional(Counter{line.kind, line.tag, is_pair ? source : -1})
                       : std::nullopt;
   }
 };

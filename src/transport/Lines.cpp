@@ -48,12 +48,11 @@ const Inbound* Lines::from(int source) const {
 std::vector<std::shared_ptr<Inbound>> Lines::upTo(const Counter& counter, uint64_t number,
                                                   int source) const {
   std::vector<std::shared_ptr<Inbound>> messages;
-  for (const int64_t tag : {counter.tag, counter.tag + kAgainst}) {
-    const auto end = lines_.upper_bound({counter.line, tag, source, number});
-    // Those of number 0 are of no call.
-    for (auto line = lines_.lower_bound({counter.line, tag, source, 1}); line != end; ++line) {
-      addAll(line->second, messages);
-    }
+  const auto end = lines_.upper_bound({counter.line, counter.tag, source, number});
+  // Those of number 0 are of no call.
+  for (auto line = lines_.lower_bound({counter.line, counter.tag, source, 1}); line != end;
+       ++line) {
+    addAll(line->second, messages);
   }
   return messages;
 }

@@ -51,8 +51,7 @@ void Mailbox::notePassed(const Counter& counter, uint64_t number, int source) {
     if (message->abandoned) {
       expected_.remove(*message);
       --lane(source).abandoned;
-      // A notice against an edge need not end here: the other rank refuses the one along it.
-    } else if (message->line.tag == counter.tag && !std::exchange(message->is_passed, true)) {
+    } else if (!std::exchange(message->is_passed, true)) {
       stirred_.push_back(message->receiver);
     }
   }

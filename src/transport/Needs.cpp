@@ -95,10 +95,11 @@ Failure peerFailed(const Membership& members, const Op& op, const std::vector<De
   const bool lacks_dead = std::any_of(gone.begin(), gone.end(), [&](const Departure& departure) {
     return died(departure) && is_missing(departure);
   });
-  Failure failure{Cause::kPeerFailed, {}, ""};
+  Failure failure{Cause::kPeerFailed, {}, "", true};
   for (const Departure& departure : gone) {
     if (died(departure) || (!lacks_dead && is_missing(departure))) {
       failure.ranks.push_back(members.global(departure.rank));
+      failure.has_left = failure.has_left && departure.how == Departure::How::kLeft;
       failure.reason +=
           (failure.reason.empty() ? "" : "; ") + departure.describe(failure.ranks.back());
     }

@@ -69,7 +69,8 @@ struct Op {
   // place that the scripts could not write there.
   std::function<void()> epilogue;
   // Written by the driving thread before `done`.
-  std::exception_ptr error;
+  std::optional<Failure> failure;
+  std::exception_ptr error;  // that tells it
   std::atomic<bool> done{false};
   // Called once, outside of every lock: by the driving thread, or, where it may call back into the
   // program, by the engine's own.

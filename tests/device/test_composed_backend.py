@@ -168,7 +168,7 @@ def test_tensors_that_do_not_go_together_raise_in_the_caller() -> None:
 
 
 def bereft(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
-    """Rank 2 dies before it calls. Its neighbours hear of it, whatever gloo would wait for."""
+    """Rank 2 dies before it calls. All hear of it, whatever gloo would wait for."""
     import bluefog_pg
 
     ring = bluefog_pg.topology_util.RingGraph(world, connect_style=1)
@@ -184,10 +184,9 @@ def test_a_dead_neighbour_is_named_and_nobody_hangs() -> None:
     with harness.Ranks(4, env=OVER_GLOO) as ranks:
         ranks.start(bereft, world=4, store="store")
         told = ranks.values(dead=[2])
-    for rank in (1, 3):
+    for rank in (0, 1, 3):
         error = harness.raised(told[rank][0], "PeerFailed", ranks=[2])
         assert error.ended - error.began < harness.WITHIN
-    assert told[0][0] is None, told[0]
 
 
 def by_devices(rank: int, world: int, backend: str) -> list[Any]:

@@ -86,8 +86,10 @@ def test_defaults_of_a_program_are_none_of_ours(run: Run) -> None:
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int) -> None:
-    for errors in run(operations_on_device.mixed, world):
+@pytest.mark.parametrize("kind", ["averages", "gathers", "parts", "pairs"])
+def test_tensors_of_one_call_on_a_cpu_and_on_a_device(run: Run, world: int, kind: str) -> None:
+    world = 2 if kind == "pairs" else world
+    for errors in run(operations_on_device.mixed, world, kind, BLUEFOG_CHECK="before"):
         for error in errors:
             harness.raised(error, "Mismatch", text="on an accelerator")
 

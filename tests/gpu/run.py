@@ -94,7 +94,7 @@ def stages(capability: str) -> list[Stage]:
     return [
         Stage("build", 240, [PYTHON, "-m", "tests.gpu.build", str(SITE), capability]),
         tests("kernels", 90, *many, gpu("weighted_sum"), gpu("compression")),
-        tests("on_device", 150, *many, on("operations"), on("agreement"), "-k", "cuda"),
+        tests("on_device", 150, *many, on("operations"), on("notices"), "-k", "cuda"),
         tests(
             "programs", 150, *several_at_once(8),
             *map(gpu, ("training", "nccl", "graphs", "examples")),

@@ -175,6 +175,7 @@ def unlike(rank: int, world: int, shapes: list[Any], op: str) -> list[Any]:
     return [error, got.flatten().tolist()]
 
 
+@harness.of_the_cpus_engine("an error ends the group's calls")
 @pytest.mark.parametrize("op", ["neighbor_allgather", "neighbor_alltoall"])
 @pytest.mark.parametrize("shapes", [[(1, 2, 3), (1, 3, 2)], [(2, 2), (4, 1)], [(3,), (3, 1)]])
 def test_rows_that_differ_are_told_apart(pool: harness.Pool, op: str, shapes: list[Any]) -> None:

@@ -178,6 +178,7 @@ def unlike(rank: int, world: int, shapes: list[list[int]], dtypes: list[Any]) ->
     return [error, after[0].tolist()]
 
 
+@harness.of_the_cpus_engine("an error ends the group's calls")
 @pytest.mark.parametrize("n", [10, 100_000])
 @pytest.mark.parametrize("dtypes", [["float32"] * 2, ["float16", "bfloat16"]], ids=["cut", "kind"])
 def test_lists_that_differ_are_told_apart(pool: harness.Pool, n: int, dtypes: list[str]) -> None:

@@ -209,7 +209,7 @@ def unlike(rank: int, world: int, n: int) -> tuple[inrank.Raised | None, float]:
         return error, float(mean[0])
 
 
-@harness.of_the_cpus_engine("the whole group has to agree")
+@harness.of_the_cpus_engine("an error ends the group's calls")
 @pytest.mark.parametrize("n", [8, 200_000])
 def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
     """Who shares a machine with the odd one, or that one's place, hears of it."""

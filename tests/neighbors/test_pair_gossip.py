@@ -141,6 +141,7 @@ def unlike(rank: int, world: int, n: int) -> list[Any]:
     return [error, float(bluefog_pg.pair_gossip(torch.tensor(float(rank)), 1 - rank))]
 
 
+@harness.of_the_cpus_engine("an error ends the group's calls")
 @pytest.mark.parametrize("n", [3, 100_000])
 def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
     for error, mean in pool.run(unlike, n, world=2):

@@ -94,6 +94,7 @@ def run(
     world: int,
     *args: Any,
     dead: Iterable[int] = (),
+    seconds: float = 80,
     **env: str,
 ) -> list[Any]:
     """`body(device, rank, world, *args)` on each rank, in a group of CPU and device.
@@ -102,7 +103,7 @@ def run(
     """
     with harness.Ranks(world, env=env) as ranks:
         ranks.start(begun, device, f"{body.__module__}:{body.__qualname__}", world, args)
-        return [o.value for o in ranks.join(80, dead)]
+        return [o.value for o in ranks.join(seconds, dead)]
 
 
 def begun(rank: int, _: int, kind: str, name: str, world: int, args: tuple[Any, ...]) -> Any:

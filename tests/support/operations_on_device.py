@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -198,25 +199,23 @@ def shut_down(device: Any, rank: int, world: int) -> list[int]:
     return [device.shutdowns() - before]
 
 
-def mixed(device: Any, rank: int, world: int) -> list[Any]:
-    """The last rank's tensors are on the CPU: notices of the others are as long as some of them."""
+def mixed(device: Any, rank: int, world: int, kind: str) -> list[Any]:
+    """The last rank's tensors are on the CPU: notices of the others are as long as one of them."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
     dist.all_reduce(torch.ones(1, device=device.name))  # NCCL's communicator needs all ranks
     where = "cpu" if rank == world - 1 else device.name
-    told = []
-    for n in (1, 2, 3, 1000):
-        x = torch.full((n,), rank + 1.0, device=where)
-        told += [
-            inrank.catch(bluefog_pg.neighbor_allreduce, x),
-            inrank.catch(bluefog_pg.neighbor_allgather, x),
-            inrank.catch(bluefog_pg.neighbor_alltoall, [x] * (world - 1)),
-        ]
-        if world == 2:
-            told.append(inrank.catch(bluefog_pg.pair_gossip, x, 1 - rank))
+    x = torch.full((4,), rank + 1.0, device=where)
+    calls: dict[str, Callable[[], Any]] = {
+        "averages": lambda: bluefog_pg.neighbor_allreduce(x),
+        "gathers": lambda: bluefog_pg.neighbor_allgather(x),
+        "parts": lambda: bluefog_pg.neighbor_alltoall([x] * (world - 1)),
+        "pairs": lambda: bluefog_pg.pair_gossip(x, 1 - rank),
+    }
+    told = inrank.catch(calls[kind])
     dist.barrier()
-    return told
+    return [told]
 
 
 def on_another(device: Any, rank: int, world: int) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.support.environment import ACCELERATOR
 from tests.support.guarded import same_bytes
 
 Array = np.ndarray[Any, Any]
@@ -149,8 +150,9 @@ def neighbor(
     want = np.asarray(sum(terms))
     magnitude = np.asarray(sum(np.abs(t) for t in terms))
     error = rounding(want, magnitude, len(terms) + 3, dtype)
-    if sent_with and dtype in HALVES:  # a sender may scale in the tensor's own kind
-        error = error + sum(np.asarray(0.5 * spacing(t, dtype)) for t in terms)
+    if dtype in HALVES and (sent_with or ACCELERATOR):
+        # A sender may scale in the tensor's own kind, and what it rounds is then scaled again.
+        error = error + sum(spacing(t, dtype) for t in terms)
     return want, np.asarray(error)
 
 

@@ -45,20 +45,23 @@ class Program:
     in_threads: bool = False  # one for each name
 
     @classmethod
-    def of(cls, seed: int, world: int, faults: tuple[str, ...]) -> Program:
+    def of(
+        cls, seed: int, world: int, faults: tuple[str, ...], in_one_order: bool = False
+    ) -> Program:
+        """`in_one_order`: as an accelerator's calls have to be, whatever their names."""
         rng = random.Random(seed)
         ranks: list[list[Action]] = [[] for _ in range(world)]
         for _ in range(rng.randint(3, 10)):
             for rank, action in enumerate(_step(rng, world)):
                 if action is not None:
-                    ranks[rank].append(action)
-        for actions in ranks:
+                    ranks[rank].append(replace(action, name=None) if in_one_order else action)
+        for actions in ranks if not in_one_order else []:
             _reorder(rng, actions)
         program = cls(seed, world, ranks)
         if rng.random() < 0.7:
             program._spoil(rng, rng.choice(faults))
         else:
-            program.in_threads = rng.random() < 0.3
+            program.in_threads = not in_one_order and rng.random() < 0.3
             program._differentiate(rng)
         return program
 

@@ -5,11 +5,19 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "process_group/accelerator/AcceleratorWork.hpp"
 
 namespace bluefog {
+namespace {
+
+constexpr auto kBetweenLooksAtIt = std::chrono::microseconds(100);
+
+}  // namespace
 
 Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend,
                          std::shared_ptr<const Plugin> plugin)
@@ -42,16 +50,54 @@ std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
   return heap;
 }
 
+// Less than the backend's own, at whose end NCCL's ends the process. Not every backend tells it.
+std::chrono::milliseconds Accelerator::limit(std::chrono::milliseconds groups) const {
+  if (type_ == c10::kCPU) {
+    return groups;
+  }
+  try {
+    return std::min(groups, backend_->getBackendOptions()->timeout * 19 / 20);
+  } catch (const c10::Error&) {
+    return groups;
+  }
+}
+
+// gloo's own abort() does not end what a thread waits for.
+void Accelerator::abort() {
+  const std::lock_guard lock(waited_mutex_);
+  for (const WorkPtr& work : waited_) {
+    work->abort();
+  }
+  backend_->abort();
+}
+
+void Accelerator::await(c10::Device device, const Notices& notices) const {
+  if (!notices.isWaitedFor() || type_ == c10::kCPU) {
+    return;
+  }
+  const std::function<void()> check = notices.check();
+  c10::Event done(type_);
+  done.record(c10::impl::VirtualGuardImpl(type_).getStream(device));
+  while (!done.query()) {
+    check();
+    std::this_thread::sleep_for(kBetweenLooksAtIt);
+  }
+  check();
+}
+
 // Outputs are made before, so that they belong to the current stream; all that `issue` makes for
 // itself belongs to the stream where it runs.
-Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bool async_op,
+Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs,
+                                      const Notices& notices, bool async_op,
                                       const std::function<void()>& issue) {
   const int rank = backend_->getRank();
   const c10::Device device = inputs.front().device();
   if (!async_op || type_ == c10::kCPU) {
     const c10::DeviceGuard guard(device);
     issue();
-    return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::nullopt);
+    await(device, notices);
+    return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::nullopt,
+                                                notices.check());
   }
   const c10::impl::VirtualGuardImpl impl(type_);
   const c10::Stream own = streamOn(device);
@@ -69,8 +115,10 @@ Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs, bo
     const c10::StreamGuard guard(own);
     issue();
     done.record(own);
+    await(device, notices);
   }
-  return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::move(done));
+  return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::move(done),
+                                              notices.check());
 }
 
 }  // namespace bluefog

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "process_group/accelerator/Deal.hpp"
+#include "process_group/accelerator/Notices.hpp"
 #include "transport/device/DeviceHeap.hpp"
 #include "transport/device/Plugin.hpp"
 
@@ -48,13 +49,21 @@ class Accelerator {
     return std::make_shared<Accelerator>(type_, std::move(backend), plugin_);
   }
 
-  // As ProcessGroupBluefog's of these names, one at a time. They agree when the memory for all of
-  // the edges is there; but gathers' results have the sizes that the sources then tell.
-  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, Deal& deal, bool async_op);
+  // These do what ProcessGroupBluefog's of these names do, one at a time. They have their notices
+  // told when there is the memory for the exchange, but that gathers' results have the sizes that
+  // the sources then tell.
+  WorkPtr neighborAllreduce(const Tensors& inputs, const Edges& edges, Notices& notices,
+                            bool async_op);
   WorkPtr neighborGather(const at::Tensor& like, const Tensors& inputs, const Edges& edges,
-                         Deal& deal, bool in_one, bool async_op);
+                         Notices& notices, bool in_one, bool async_op);
   WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
-                                        const Edges& between, Deal& deal, bool async_op);
+                                        const Edges& between, Notices& notices, bool async_op);
+
+  // How long a call may wait, where the group's limit is that.
+  std::chrono::milliseconds limit(std::chrono::milliseconds groups) const;
+  // Ends all that its backend has under way, wherever the ranks that it waits for are. Any thread
+  // may call it.
+  void abort();
 
   // Payload bytes handed to the backend by these operations.
   uint64_t bytesSent() const { return bytes_sent_.load(); }
@@ -62,14 +71,18 @@ class Accelerator {
  private:
   class Exchange;
 
+  // Returns when the current stream has come there; throws where it never will.
+  void await(c10::Device device, const Notices& notices) const;
   // What `issue` issues, as one operation.
-  WorkPtr run(const Tensors& inputs, Tensors outputs, bool async_op,
+  WorkPtr run(const Tensors& inputs, Tensors outputs, const Notices& notices, bool async_op,
               const std::function<void()>& issue);
   c10::Stream streamOn(c10::Device device);
 
   const c10::DeviceType type_;
   const c10::intrusive_ptr<c10d::Backend> backend_;
   const std::shared_ptr<const Plugin> plugin_;
+  std::mutex waited_mutex_;
+  std::vector<WorkPtr> waited_;  // by the thread that has called, where there are no streams
   std::mutex heaps_mutex_;
   std::map<c10::DeviceIndex, std::shared_ptr<DeviceHeap>> heaps_;
   std::map<c10::DeviceIndex, c10::Stream> streams_;

@@ -18,11 +18,12 @@ constexpr auto kBetweenQueries = std::chrono::milliseconds(1);
 }  // namespace
 
 AcceleratorWork::AcceleratorWork(int rank, c10::Device device, std::vector<at::Tensor> outputs,
-                                 std::optional<c10::Event> done)
+                                 std::optional<c10::Event> done, std::function<void()> check)
     : c10d::Work(rank, c10d::OpType::UNKNOWN),
       device_(device),
       outputs_(std::move(outputs)),
-      done_(std::move(done)) {}
+      done_(std::move(done)),
+      check_(std::move(check)) {}
 
 bool AcceleratorWork::isCompleted() {
   return !done_ || done_->query();
@@ -35,10 +36,12 @@ void AcceleratorWork::synchronize() {
 }
 
 bool AcceleratorWork::wait(std::chrono::milliseconds timeout) {
+  check_();
   synchronize();
   if (timeout.count() > 0) {
     const Deadline limit = Deadline::in(timeout);
     while (!isCompleted()) {
+      check_();
       if (limit.passed()) {
         throw Error(Cause::kTimeout, {},
                     "[bluefog] rank " + std::to_string(rank_) + ": timeout of wait() after " +

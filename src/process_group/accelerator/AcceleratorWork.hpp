@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -12,12 +13,12 @@
 namespace bluefog {
 
 // On an operation that is in a stream of its own, which `done` marks the end of; or, without one,
-// that has its place in the caller's. What goes wrong there the backend tells in its own way (with
-// NCCL: its watchdog).
+// that has its place in the caller's. `check` throws where it is known that it has come to nothing.
+// What else goes wrong there the backend tells in its own way (with NCCL: its watchdog).
 class AcceleratorWork : public c10d::Work {
  public:
   AcceleratorWork(int rank, c10::Device device, std::vector<at::Tensor> outputs,
-                  std::optional<c10::Event> done);
+                  std::optional<c10::Event> done, std::function<void()> check);
 
   bool isCompleted() override;
   bool isSuccess() const override { return true; }
@@ -32,6 +33,7 @@ class AcceleratorWork : public c10d::Work {
   const c10::Device device_;
   const std::vector<at::Tensor> outputs_;
   const std::optional<c10::Event> done_;
+  const std::function<void()> check_;
   std::mutex mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -5,6 +5,9 @@
 
 #include <exception>
 #include <future>
+#include <stdexcept>
+
+#include "process_group/accelerator/WeightedSum.hpp"
 
 namespace bluefog {
 namespace {
@@ -42,8 +45,14 @@ Accelerator::Exchange::Rooms Accelerator::Exchange::roomsFor(const at::Tensor& t
 }
 
 void Accelerator::Exchange::swap(const at::Tensor& tensor, const Edges& edges, const Rooms& rooms) {
-  for (const WeightedRank& destination : edges.destinations) {
-    send(tensor, destination.rank);
+  std::map<double, at::Tensor> weighted{{1.0, tensor}};
+  for (const auto& [rank, weight] : edges.destinations) {
+    at::Tensor& sent = weighted[weight];
+    if (!sent.defined()) {
+      sent = at::empty_like(tensor);
+      sumOverEdges(*accelerator_.plugin_, sent, Edges{weight, {}, {}}, rank, tensor, {});
+    }
+    send(sent, rank);
   }
   for (const WeightedRank& source : edges.sources) {
     receive(rooms.at(source.rank), source.rank);
@@ -100,13 +109,35 @@ Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend
   return works;
 }
 
+// While it lives, these end when the accelerator's calls are aborted.
+class Accelerator::Exchange::Waited {
+ public:
+  Waited(Accelerator& accelerator, const Works& works) : accelerator_(accelerator) {
+    if (accelerator_.type_ == c10::kCPU) {
+      const std::lock_guard lock(accelerator_.waited_mutex_);
+      accelerator_.waited_ = works;
+    }
+  }
+  ~Waited() {
+    const std::lock_guard lock(accelerator_.waited_mutex_);
+    accelerator_.waited_.clear();
+  }
+  Waited(const Waited&) = delete;
+  Waited& operator=(const Waited&) = delete;
+
+ private:
+  Accelerator& accelerator_;
+};
+
 void Accelerator::Exchange::run() {
   if (sent_.empty() && received_.empty()) {
     return;
   }
-  for (const WorkPtr& work : begin(*accelerator_.backend_)) {
-    if (work) {
-      work->wait();
+  const Works works = begin(*accelerator_.backend_);
+  const Waited waited(accelerator_, works);
+  for (const WorkPtr& work : works) {
+    if (work && !work->wait()) {
+      throw std::runtime_error("the exchange was aborted");
     }
   }
 }

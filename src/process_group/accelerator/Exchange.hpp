@@ -21,7 +21,8 @@ class Accelerator::Exchange {
   // Contiguous tensors, which travel as bytes: not every backend knows every type.
   void send(const at::Tensor& tensor, int rank) { add(sent_, tensor, rank); }
   void receive(const at::Tensor& tensor, int rank) { add(received_, tensor, rank); }
-  // Sends it to the destinations; receives from each source into the room that there is for it.
+  // Sends it to the destinations, times their weights; receives from each source into the room that
+  // there is for it.
   void swap(const at::Tensor& tensor, const Edges& edges, const Rooms& rooms);
   // What comes after it in the current stream (without streams: when it returns) finds them there.
   void run();
@@ -29,6 +30,7 @@ class Accelerator::Exchange {
  private:
   using Messages = std::vector<std::pair<int, Tensors>>;
   using Works = std::vector<WorkPtr>;
+  class Waited;
 
   static void add(Messages& messages, const at::Tensor& tensor, int rank);
   Works begin(c10d::Backend& backend);

@@ -11,13 +11,13 @@ namespace bluefog {
 // its place on other machines, and hands it out.
 Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
-                                                                const Edges& between, Deal& deal,
-                                                                bool async_op) {
+                                                                const Edges& between,
+                                                                Notices& notices, bool async_op) {
   const at::NoGradGuard no_grad;
   const int rank = backend_->getRank();
   const auto n = static_cast<int64_t>(locals.size());
   const at::Tensor output = at::empty(input.sizes(), input.options());
-  return run({input}, {output}, async_op, [&] {
+  return run({input}, {output}, notices, async_op, [&] {
     const at::Tensor flat = Flat::input(input).tensor().reshape({-1});
     const at::Tensor whole = output.view({-1});
     const auto partOf = [&](const at::Tensor& of, int64_t i) {
@@ -38,7 +38,7 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
     const Exchange::Rooms shares = Exchange::roomsFor(own, within);
     const at::Tensor part = at::empty_like(own);
     const Exchange::Rooms parts = Exchange::roomsFor(part, between);
-    const Edges agreed = deal.agree().among(between);
+    notices.tell();
 
     Exchange inward(*this);
     forEachOther([&](int64_t i, int other) {
@@ -49,9 +49,9 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
     sumOverEdges(*plugin_, part, within, rank, own, shares);
 
     Exchange outward(*this);
-    outward.swap(part, agreed, parts);
+    outward.swap(part, between, parts);
     outward.run();
-    sumOverEdges(*plugin_, partOf(whole, self), agreed, rank, part, parts);
+    sumOverEdges(*plugin_, partOf(whole, self), between, rank, part, parts);
 
     Exchange hand_out(*this);
     forEachOther([&](int64_t i, int other) {
@@ -59,7 +59,6 @@ Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor
       hand_out.receive(partOf(whole, i), other);
     });
     hand_out.run();
-    deal.conclude();
   });
 }
 

@@ -56,29 +56,26 @@ at::Tensor inputOf(const Pack& pack, const Tensors& inputs) {
 }  // namespace
 
 Accelerator::WorkPtr Accelerator::neighborAllreduce(const Tensors& inputs, const Edges& edges,
-                                                    Deal& deal, bool async_op) {
+                                                    Notices& notices, bool async_op) {
   const at::NoGradGuard no_grad;
   std::vector<Pack> packs = packsOf(inputs);
   Tensors outputs = outputsOf(inputs, packs);
-  return run(inputs, std::move(outputs), async_op, [&] {
+  return run(inputs, std::move(outputs), notices, async_op, [&] {
     struct Sum {
       at::Tensor own;
       Exchange::Rooms received;
     };
     std::vector<Sum> sums;
+    Exchange exchange(*this);
     for (const Pack& pack : packs) {
       Sum& sum = sums.emplace_back(Sum{inputOf(pack, inputs), {}});
       sum.received = Exchange::roomsFor(sum.own, edges);
+      exchange.swap(sum.own, edges, sum.received);
     }
-    const Edges agreed = deal.agree().among(edges);
-    Exchange exchange(*this);
-    for (const Sum& sum : sums) {
-      exchange.swap(sum.own, agreed, sum.received);
-    }
+    notices.tell();
     exchange.run();
-    deal.conclude();
     for (size_t i = 0; i < packs.size(); ++i) {
-      sumOverEdges(*plugin_, packs[i].output, agreed, backend_->getRank(), sums[i].own,
+      sumOverEdges(*plugin_, packs[i].output, edges, backend_->getRank(), sums[i].own,
                    sums[i].received);
     }
   });

@@ -18,18 +18,17 @@ at::Tensor room(const at::Tensor& like, int64_t rows) {
 }  // namespace
 
 Accelerator::WorkPtr Accelerator::neighborGather(const at::Tensor& like, const Tensors& inputs,
-                                                 const Edges& edges, Deal& deal, bool in_one,
+                                                 const Edges& edges, Notices& notices, bool in_one,
                                                  bool async_op) {
   const at::NoGradGuard no_grad;
   Tensors used{like};
   for (const at::Tensor& input : inputs) {
     used.push_back(Flat::input(input).tensor());
   }
-  const Agreement& agreement = deal.agree();
-  const Edges agreed = agreement.among(edges);
+  notices.tell();
   std::vector<int64_t> rows;
-  for (const WeightedRank& source : agreed.sources) {
-    rows.push_back(agreement.rowsFrom(source.rank));
+  for (const WeightedRank& source : edges.sources) {
+    rows.push_back(notices.rowsFrom(source.rank));
   }
   Tensors parts;
   Tensors outputs;
@@ -42,18 +41,15 @@ Accelerator::WorkPtr Accelerator::neighborGather(const at::Tensor& like, const T
     }
     parts = outputs;
   }
-  return run(used, std::move(outputs), async_op, [&] {
+  return run(used, std::move(outputs), notices, async_op, [&] {
     Exchange exchange(*this);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (agreement.isWith(edges.destinations[i].rank)) {
-        exchange.send(used[i + 1], edges.destinations[i].rank);
-      }
+      exchange.send(used[i + 1], edges.destinations[i].rank);
     }
     for (size_t i = 0; i < parts.size(); ++i) {
-      exchange.receive(parts[i], agreed.sources[i].rank);
+      exchange.receive(parts[i], edges.sources[i].rank);
     }
     exchange.run();
-    deal.conclude();
   });
 }
 

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -57,6 +59,49 @@ class SimulatedWork : public c10d::Work {
   simulated::Event done_;
   Tensors held_;
   Tensors outputs_;
+};
+
+// What it has gloo do. Once aborted, none of it waits any more, whatever has come.
+class Messages {
+ public:
+  using Post = std::function<WorkPtr()>;
+
+  // In a stream's thread.
+  void run(const std::vector<Post>& posts) {
+    std::vector<WorkPtr> works;
+    try {
+      for (const Post& post : posts) {
+        const std::lock_guard lock(mutex_);
+        if (is_aborted_) {
+          return;
+        }
+        works.push_back(post());
+        pending_.insert(works.back());
+      }
+      for (const WorkPtr& work : works) {
+        work->wait();
+        const std::lock_guard lock(mutex_);
+        pending_.erase(work);
+      }
+    } catch (const std::exception&) {  // where NCCL would wait on
+      std::unique_lock lock(mutex_);
+      aborted_.wait(lock, [this] { return is_aborted_; });
+    }
+  }
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    aborted_.notify_all();
+    for (const WorkPtr& work : pending_) {
+      work->abort();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable aborted_;
+  std::set<WorkPtr> pending_;
+  bool is_aborted_ = false;
 };
 
 // A thread's, as torch counts NCCL's: wrong for ever where one is left closed.
@@ -154,18 +199,20 @@ class SimulatedBackend : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
     return issue({}, {}, [gloo = gloo_, opts] { gloo->barrier(opts)->wait(); });
   }
-  WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), to, tag] {
+  // Messages of unlike sizes do not meet.
+  WorkPtr send(Tensors& tensors, int to, int) override {
+    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), to] {
       Tensors list{cpu};
-      return gloo->send(list, to, tag);
+      return gloo->send(list, to, tagOf(cpu));
     });
   }
-  WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), from, tag] {
+  WorkPtr recv(Tensors& tensors, int from, int) override {
+    return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), from] {
       Tensors list{cpu};
-      return gloo->recv(list, from, tag);
+      return gloo->recv(list, from, tagOf(cpu));
     });
   }
+  void abort() override { messages_->abort(); }
   void shutdown() override { ++shutdowns; }
   void startCoalescing() override {
     is_coalescing_ = true;
@@ -177,20 +224,14 @@ class SimulatedBackend : public c10d::Backend {
     if (batch_.empty()) {
       return nullptr;
     }
-    return issue(std::exchange(held_, {}), {}, [batch = std::exchange(batch_, {})] {
-      std::vector<WorkPtr> works;
-      for (const auto& post : batch) {
-        works.push_back(post());
-      }
-      for (const WorkPtr& work : works) {
-        work->wait();
-      }
-    });
+    return issue(std::exchange(held_, {}), {},
+                 [messages = messages_, batch = std::exchange(batch_, {})] { messages->run(batch); });
   }
 
  private:
-  using Post = std::function<WorkPtr()>;
+  using Post = Messages::Post;
 
+  static int tagOf(const at::Tensor& tensor) { return static_cast<int>(tensor.nbytes()); }
   static Tensors both(Tensors one, const Tensors& other) {
     one.insert(one.end(), other.begin(), other.end());
     return one;
@@ -228,11 +269,12 @@ class SimulatedBackend : public c10d::Backend {
       batch_.push_back(std::move(post));
       return nullptr;
     }
-    return issue(tensors, tensors, [post] { post()->wait(); });
+    return issue(tensors, tensors, [messages = messages_, post] { messages->run({post}); });
   }
 
   const c10::intrusive_ptr<c10d::Backend> gloo_;
   int splits_ = 0;
+  const std::shared_ptr<Messages> messages_ = std::make_shared<Messages>();
   bool is_coalescing_ = false;
   bool is_connected_ = false;
   std::vector<Post> batch_;

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "process_group/Edges.hpp"
+#include "process_group/FlightLog.hpp"
+#include "process_group/Match.hpp"
+#include "process_group/accelerator/DeviceFailure.hpp"
+
+namespace bluefog {
+
+// A call of neighbors with tensors of an accelerator, while it is being made.
+struct DeviceCall {
+  Signature signature;
+  const char* title;  // in the flight log
+  const std::vector<at::Tensor>& inputs;
+  const Edges& edges;
+  Match& match;
+  std::string called = {};         // where that is not what the signature says
+  std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
+  bool waits = false;              // before it exchanges, for what its neighbors tell
+  bool waits_after = false;        // until the exchange is done
+
+  std::string name() const { return called.empty() ? bluefog::name(signature.kind) : called; }
+};
+
+// How often this rank has exchanged with each of the others, which the backend matches by order.
+using Exchanges = std::map<int, uint64_t>;
+
+// What the ranks of a call tell each other about it over the CPU, where calls match by number. An
+// accelerator's backend knows neither what a peer calls nor whether it lives, and would wait for
+// ever, or take other bytes for the expected ones.
+class Notices {
+ public:
+  // All of which have to live as long as this, but `failure`.
+  Notices(Engine& engine, FlightLog& log, std::shared_ptr<DeviceFailure> failure,
+          Exchanges& exchanges, const DeviceCall& call, Deadline deadline)
+      : engine_(engine),
+        log_(log),
+        failure_(std::move(failure)),
+        exchanges_(exchanges),
+        call_(call),
+        deadline_(deadline) {}
+
+  // Tells the neighbors, who rely on this rank from then on: call it when there is the memory for
+  // the exchange, and before anything of it is issued. Where the call waits, throws what the
+  // neighbors' notices show.
+  void tell();
+  bool areTold() const { return op_ != nullptr; }
+  // The rows that this rank has told; only a call that has waited knows them.
+  int64_t rowsFrom(int rank) const;
+  // Whether what comes of the exchange is to be known before the call returns.
+  bool isWaitedFor() const { return call_.waits_after; }
+  // What throws, any time later, if the exchange may have come to nothing.
+  std::function<void()> check() const;
+
+ private:
+  class Exchanged;
+
+  void await();
+
+  Engine& engine_;
+  FlightLog& log_;
+  const std::shared_ptr<DeviceFailure> failure_;
+  Exchanges& exchanges_;
+  const DeviceCall& call_;
+  const Deadline deadline_;
+  std::shared_ptr<Op> op_;
+  std::shared_ptr<Exchanged> exchanged_;
+};
+
+}  // namespace bluefog
