@@ -84,7 +84,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   op->issued = Clock::now();
   {
     const std::lock_guard lock(mutex_);
-    if (who == Who::kEngine && !stopped_) {
+    if (who != Who::kCaller && !stopped_) {
       ensureThread();  // before anything is queued: this may fail
     }
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
@@ -102,7 +102,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     } else {
       dropped.ops.swap(buried_.ops);
     }
-    if (who == Who::kEngine) {
+    if (who != Who::kCaller) {
       work_.notify_one();
     }
   }

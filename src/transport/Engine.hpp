@@ -63,9 +63,10 @@ class Engine {
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 
-  enum class Who { kCaller, kEngine };
+  enum class Who { kCaller, kEngine, kEngineSoon };
   // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at
-  // once.
+  // once. With Who::kEngineSoon the thread finds it when it looks next, some 50 ms later at most,
+  // if other operations are pending: to wake a thread takes longer than all else here.
   void post(const std::shared_ptr<Op>& op, Who who);
   // Runs it in this thread, unless something is in the way: then nothing has been done. Where its
   // peers let it wait, the rest of it is posted as by post(), to be waited for.

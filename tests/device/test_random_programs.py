@@ -77,9 +77,7 @@ def test_programs_on_an_accelerator(world: int, faults: tuple[str, ...], check: 
     seeds = range(FIRST + world, FIRST + world + 10 * share, 10)
     programs = [Program.of(seed, world, faults, in_one_order=True) for seed in seeds]
     env = {"BLUEFOG_ACCELERATOR": simulated_accelerator(), "BLUEFOG_CHECK": check}
-    told = on_device.run(
-        run_programs, "simulated", world, programs, seconds=60 + 10 * share, **env
-    )
+    told = on_device.run(run_programs, "simulated", world, programs, seconds=60 + 10 * share, **env)
     wrong = [
         text
         for i, program in enumerate(programs)

@@ -211,8 +211,8 @@ def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def machines(device: Any, rank: int, world: int, how: str) -> list[Any]:
-    """Each machine has two ranks. Rank 3 names no other machine, or rank 0 sees one where the others
-    see two, or it averages with its neighbors."""
+    """Each machine has two ranks. Rank 3 names no other machine, or rank 0 sees one where the
+    others see two, or it averages with its neighbors."""
     import bluefog_pg
 
     x = torch.full((5,), float(rank), device=device.name)

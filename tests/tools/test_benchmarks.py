@@ -74,6 +74,19 @@ def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
 
 
+@pytest.mark.thorough
+def test_the_hosts_time_is_compared_with_that_of_messages(tmp_path: Path) -> None:
+    out = tmp_path / "host_time.json"
+    bench("host_time.py", "--turns", "5", "--out", str(out))
+    rows = json.loads(out.read_text())
+    assert [(row["ranks"], row["bytes"]) for row in rows] == [
+        (ranks, size) for ranks in (2, 4) for size in (4, 4000, 400_000)
+    ]
+    for row in rows:
+        assert row["seconds"].keys() == {"bluefog", "batch_isend_irecv"}
+        assert row["ratio"] > 0
+
+
 @pytest.mark.slow
 def test_windows_are_compared_with_torchs_copies() -> None:
     """As on GPUs, here of CPU tensors."""

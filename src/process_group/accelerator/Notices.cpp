@@ -113,7 +113,7 @@ void Notices::tell() {
     }
   };
   call_.match.op = op_;
-  engine_.post(op_, call_.waits ? Engine::Who::kCaller : Engine::Who::kEngine);
+  engine_.post(op_, call_.waits ? Engine::Who::kCaller : Engine::Who::kEngineSoon);
   log_.add(call_.title, op_, call_.inputs, {});
   if (call_.waits) {
     await();

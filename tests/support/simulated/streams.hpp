@@ -1,7 +1,10 @@
 // The streams of a simulated accelerator: threads that do, one after the other, what is put there.
+// While there is something to do every now and then, they look for it by themselves: a GPU's queue
+// costs its host no system call either.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -25,11 +28,13 @@ class Stream {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));
     ++put_;
-    changed_.notify_all();
+    if (is_asleep_) {
+      put_here_.notify_all();
+    }
   }
   void synchronize() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this, until = put_] { return done_ >= until; });
+    reached_.wait(lock, [this, until = put_] { return done_ >= until; });
   }
   bool isIdle() {
     const std::lock_guard lock(mutex_);
@@ -37,24 +42,40 @@ class Stream {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kAwake{5};
+  static constexpr std::chrono::microseconds kBetweenLooks{20};
+
   [[noreturn]] void run() {
     for (;;) {
-      Work work;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !waiting_.empty(); });
-        work = std::move(waiting_.front());
-        waiting_.pop_front();
-      }
-      work();
+      next()();
       const std::lock_guard lock(mutex_);
       ++done_;
-      changed_.notify_all();
+      reached_.notify_all();
     }
+  }
+  Work next() {
+    const auto enough = std::chrono::steady_clock::now() + kAwake;
+    std::unique_lock lock(mutex_);
+    while (waiting_.empty()) {
+      if (std::chrono::steady_clock::now() < enough) {
+        lock.unlock();
+        std::this_thread::sleep_for(kBetweenLooks);
+        lock.lock();
+      } else {
+        is_asleep_ = true;
+        put_here_.wait(lock, [this] { return !waiting_.empty(); });
+        is_asleep_ = false;
+      }
+    }
+    Work work = std::move(waiting_.front());
+    waiting_.pop_front();
+    return work;
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable put_here_;
+  std::condition_variable reached_;
+  bool is_asleep_ = false;
   std::deque<Work> waiting_;
   uint64_t put_ = 0;
   uint64_t done_ = 0;
