@@ -115,8 +115,8 @@ Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, 
 struct Notice {
   uint64_t exchange = 0;  // how many there are of the two, with this one
   int64_t rows = 0;       // that it sends
-  bool sends = false;
-  bool receives = false;
+  uint64_t sends = 0;     // whether it does
+  uint64_t receives = 0;  // whether it does
 
   Outgoing to(int destination, int64_t tag) const {
     return {destination, tag,

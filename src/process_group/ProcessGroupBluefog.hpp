@@ -98,8 +98,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Whose tensors go to it from now on, in operations between neighbours.
   void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
     accelerator_ = std::move(accelerator);
-    device_calls_ = std::make_unique<DeviceCalls>(*engine_, frontend_, log_,
-                                                  [of = accelerator_] { of->abort(); });
+    device_calls_ =
+        std::make_unique<DeviceCalls>(*engine_, frontend_, log_, accelerator_->type() == c10::kCPU,
+                                      [of = accelerator_] { of->abort(); });
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
   // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
@@ -224,7 +225,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
   std::vector<int> othersHere() const;
   Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
-  WorkPtr exchanged(DeviceCall& call, bool async_op,
+  WorkPtr exchanged(const DeviceCall& call, bool async_op,
                     const std::function<WorkPtr(Notices&)>& exchange);
   WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
                                  const Edges& edges, const MessageOptions& opts);

@@ -53,12 +53,12 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   return validate;
 }
 
-// What fails after an asynchronous call was posted is told by its Work, as with CPU tensors: a rank
-// that begins several, and waits then, so begins as many as the others.
-WorkPtr ProcessGroupBluefog::exchanged(DeviceCall& call, bool async_op,
+// What fails after an asynchronous call was told is told by its Work, as with CPU tensors: a rank
+// that begins several, and waits then, so begins as many as the others. Where the group's calls are
+// over, a call raises at once.
+WorkPtr ProcessGroupBluefog::exchanged(const DeviceCall& call, bool async_op,
                                        const std::function<WorkPtr(Notices&)>& exchange) {
   ++issued_;
-  call.waits = call.waits || accelerator_->type() == c10::kCPU;  // it does so anyway
   try {
     return device_calls_->run(call, accelerator_->limit(groupsTimeout()), exchange);
   } catch (const Interruption&) {
@@ -80,8 +80,8 @@ WorkPtr ProcessGroupBluefog::neighborAllreduceThere(OpKind kind, const Tensors& 
     validate.summable(input);
   }
   validate.onOneDevice(inputs);
-  DeviceCall call{onDevice(signatureOfAll(kind, inputs), opts.match.tag), profilingTitle(kind),
-                  inputs, edges, opts.match};
+  const DeviceCall call{onDevice(signatureOfAll(kind, inputs), opts.match.tag),
+                        profilingTitle(kind), inputs, edges, opts.match};
   return exchanged(call, opts.async_op, [&](Notices& notices) {
     return accelerator_->neighborAllreduce(inputs, edges, notices, opts.async_op);
   });
@@ -108,7 +108,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherThere(OpKind kind, const at::Tensor& 
   for (const at::Tensor& input : inputs) {
     call.rows.push_back(input.size(0));
   }
-  call.waits = true;  // for the numbers of rows
+  call.needs_rows = true;
   return exchanged(call, opts.async_op, [&](Notices& notices) {
     return accelerator_->neighborGather(like, inputs, edges, notices, opts.in_one, opts.async_op);
   });
@@ -126,11 +126,11 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduceThere(const at::Tensor
     if (local != rank_) {
       all.sources.push_back({local, 1.0});
       all.destinations.push_back({local, 1.0});
-      all.partners.push_back(local);
     }
   }
-  DeviceCall call{onDevice(signatureAmongMachines(input, locals.size()), opts.match.tag),
-                  profilingTitle(kind), inputs, all, opts.match};
+  all.complete(Validate(engine_->members(), name(kind)), rank_);
+  const DeviceCall call{onDevice(signatureAmongMachines(input, locals.size()), opts.match.tag),
+                        profilingTitle(kind), inputs, all, opts.match};
   return exchanged(call, opts.async_op, [&](Notices& notices) {
     return accelerator_->hierarchicalNeighborAllreduce(input, locals, between, notices,
                                                        opts.async_op);

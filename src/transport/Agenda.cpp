@@ -63,7 +63,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     collectives_.push_back(std::move(op));
     return;
   }
-  if (!op->is_service) {
+  if (!op->is_service && op->signature.where == Where::kHost) {
     op->reproach = reproach();
   }
   // This first step takes its place in the lanes, in the order of the calls, and says what it
@@ -91,7 +91,8 @@ void Agenda::add(std::shared_ptr<Op> op) {
 std::optional<Failure> Agenda::reproach() {
   const auto has_ended = [this](const LateRefusal& it) { return !isUnderWay(it); };
   while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(has_ended)) {
-    if (std::count(told_of_.begin(), told_of_.end(), refusal->sequence) == 0) {
+    if (!refusal->is_of_device &&
+        std::count(told_of_.begin(), told_of_.end(), refusal->sequence) == 0) {
       noteTold(refusal->sequence);
       return std::move(refusal->failure);
     }

@@ -121,7 +121,7 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
     const std::lock_guard lock(mutex_);
     calls_.align(number);
   }
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kAgreement},
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kService},
                                  Deadline::never());
   op->epilogue = [this, number] { agenda_.mailbox().align(number); };
   op->is_service = true;
@@ -208,7 +208,7 @@ void Engine::yieldToOthers() {
   }
 }
 
-bool Engine::wait(const Op& op, Deadline limit) {
+bool Engine::wait(const Op& op, Deadline limit, const std::function<bool()>& enough) {
   Buried dropped;
   std::unique_lock lock(mutex_);
   ++waiting_;
@@ -227,7 +227,7 @@ bool Engine::wait(const Op& op, Deadline limit) {
   bool is_helped = false;
   Deadline next_interrupt = Deadline::in(kSlice);
   while (!op.hasEnded()) {
-    if (limit.passed()) {
+    if (limit.passed() || (enough && enough())) {
       leave();
       return false;
     }

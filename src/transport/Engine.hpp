@@ -81,8 +81,9 @@ class Engine {
   // All counters go on from that number. What comes of calls before is dropped, once this has
   // ended.
   std::shared_ptr<Op> align(uint64_t number);
-  // False when the limit passed first. Does not throw the operation's error.
-  bool wait(const Op& op, Deadline limit);
+  // False when the limit passed first, or there was `enough`, which is asked now and then. Does not
+  // throw the operation's error.
+  bool wait(const Op& op, Deadline limit, const std::function<bool()>& enough = nullptr);
   // Leaves the group: fails what is pending, and everything posted later, with that failure, and
   // says goodbye. Never waits for a peer, but two seconds at most for what goes to other hosts.
   void stop(const Failure& failure);

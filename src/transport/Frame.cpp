@@ -22,7 +22,7 @@ const char* name(OpKind kind) {
       "pair_gossip",
       "hierarchical_neighbor_allreduce",
       "window",
-      "agreement",
+      "service",
   };
   const auto index = static_cast<size_t>(kind);
   return index < kNames.size() ? kNames[index] : "unknown";

@@ -34,7 +34,7 @@ enum class OpKind : uint8_t {
   kPairGossip,
   kHierarchicalNeighborAllReduce,
   kWindow,
-  kAgreement,
+  kService,
 };
 
 const char* name(OpKind kind);

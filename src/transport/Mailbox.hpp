@@ -46,6 +46,7 @@ struct LateRefusal {
   uint64_t sequence;
   Failure failure;
   bool is_of_call = false;
+  bool is_of_device = false;  // a notice, of whose call another failure has told by then
 };
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.

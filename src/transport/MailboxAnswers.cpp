@@ -113,7 +113,8 @@ void Mailbox::hear(int peer, const Grant& grant) {
   } else if (grant.answer == Grant::kRefused) {
     noteLateRefusal(peer, grant);
   } else if (grant.answer == Grant::kNotReceived && grant.number > aligned_) {
-    tellLater({operationOf(grant.id), notReceived(peer, grant.signature, grant.number), true});
+    tellLater({operationOf(grant.id), notReceived(peer, grant.signature, grant.number), true,
+               grant.signature.where == Where::kDevice});
   }
 }
 
@@ -136,7 +137,7 @@ void Mailbox::tellLater(LateRefusal refusal) {
 
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
-  const bool is_none_of_calls = message == nullptr || message->line.kind == OpKind::kAgreement;
+  const bool is_none_of_calls = message == nullptr || message->line.kind == OpKind::kService;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
 }
 

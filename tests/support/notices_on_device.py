@@ -99,8 +99,22 @@ def dies(device: Any, rank: int, world: int, when: str) -> list[Any]:
             bluefog_pg.neighbor_allreduce(x, async_op=True)
             time.sleep(60.0)
         os._exit(9)
+    began = time.monotonic()
     error = heard(average_of(x), 20.0)
-    return [error, *afterwards(device, rank, [0, 1, 3])]
+    took = time.monotonic() - began - (0.5 if when == "in an exchange" else 0.0)
+    return [took, error, *afterwards(device, rank, [0, 1, 3])]
+
+
+def in_a_collective(device: Any, rank: int, _world: int) -> list[Any]:
+    """Rank 0 waits in a collective on the CPU, and rank 1 for it on the device."""
+    import bluefog_pg
+
+    bluefog_pg.set_topology()
+    x = torch.full((4,), float(rank), device=device.name)
+    averaged(x)
+    hurry(2.0)
+    call = dist.barrier if rank == 0 else lambda: bluefog_pg.neighbor_allgather(x)
+    return [inrank.catch(call)]
 
 
 def late(device: Any, rank: int, world: int) -> list[Any]:

@@ -12,22 +12,24 @@ from bluefog_pg._member import member_of
 def align(group: dist.ProcessGroup | None = None) -> None:
     """Collective. Bring the ranks' numbers of neighbor calls to one.
 
-    For a program that has caught an exception on some ranks, of which these have made unequal
-    numbers of calls: see docs/failures.md. What is still under way of earlier calls is dropped;
-    wait for your Works before.
+    For a program whose ranks have made unequal numbers of calls: see docs/failures.md. What is
+    still under way of earlier calls is dropped, so wait for your Works before. No rank may wait in
+    a call of neighbors then: that takes this one for a wrong collective.
 
     Example:
-        try:
-            train()
-        except OutOfData:
-            pass  # Other ranks may have made more calls.
+        for batch in batches:  # More of them on some ranks.
+            works.append(bluefog_pg.neighbor_allreduce(x, async_op=True))
+        for work in works:
+            with contextlib.suppress(bluefog_pg.Mismatch, bluefog_pg.CollectiveTimeout):
+                work.wait()
         bluefog_pg.align()
 
     Args:
         group: the process group; None, the default one.
 
     Raises:
-        PeerFailed, CollectiveTimeout: a rank died, or did not come.
+        PeerFailed, CollectiveTimeout, Mismatch: a rank died, did not come, or waits in another
+            call. The group's collectives are over then: make a new group.
         TypeError: a group of another backend.
     """
     member = member_of(group)

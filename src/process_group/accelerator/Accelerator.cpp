@@ -15,6 +15,7 @@
 namespace bluefog {
 namespace {
 
+constexpr std::chrono::milliseconds kBetweenLooksForCtrlC{50};
 constexpr auto kBetweenLooksAtIt = std::chrono::microseconds(100);
 
 }  // namespace
@@ -64,9 +65,12 @@ std::chrono::milliseconds Accelerator::limit(std::chrono::milliseconds groups) c
 
 // gloo's own abort() does not end what a thread waits for.
 void Accelerator::abort() {
-  const std::lock_guard lock(waited_mutex_);
-  for (const WorkPtr& work : waited_) {
-    work->abort();
+  {
+    const std::lock_guard lock(waited_mutex_);
+    is_aborted_ = true;
+    for (const WorkPtr& work : waited_) {
+      work->abort();
+    }
   }
   backend_->abort();
 }
@@ -78,8 +82,13 @@ void Accelerator::await(c10::Device device, const Notices& notices) const {
   const std::function<void()> check = notices.check();
   c10::Event done(type_);
   done.record(c10::impl::VirtualGuardImpl(type_).getStream(device));
+  Deadline next_interrupt = Deadline::in(kBetweenLooksForCtrlC);
   while (!done.query()) {
     check();
+    if (next_interrupt.passed()) {
+      next_interrupt = Deadline::in(kBetweenLooksForCtrlC);
+      notices.interrupt();
+    }
     std::this_thread::sleep_for(kBetweenLooksAtIt);
   }
   check();

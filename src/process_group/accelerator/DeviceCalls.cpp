@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -45,21 +44,23 @@ class DeviceCalls::Turn {
 };
 
 DeviceCalls::DeviceCalls(Engine& engine, const Frontend& frontend, FlightLog& log,
-                         std::function<void()> abort)
+                         bool returns_when_done, std::function<void()> abort)
     : engine_(engine),
       frontend_(frontend),
       log_(log),
       failure_(std::make_shared<DeviceFailure>(engine, std::move(abort))),
+      returns_when_done_(returns_when_done),
       checks_before_(env::checksBefore()) {}
 
-DeviceCalls::WorkPtr DeviceCalls::run(DeviceCall& call, std::chrono::milliseconds timeout,
+DeviceCalls::WorkPtr DeviceCalls::run(const DeviceCall& call, std::chrono::milliseconds timeout,
                                       const std::function<WorkPtr(Notices&)>& exchange) {
   const Turn turn(*this, call);
-  call.waits = call.waits || checks_before_;
-  call.waits_after = checks_before_;
-  Notices notices(engine_, log_, failure_, exchanges_, call, Deadline::in(timeout));
+  check(call.name());
+  const Notices::Waits waits{.before = call.needs_rows || checks_before_ || returns_when_done_,
+                             .after = checks_before_};
+  Notices notices(engine_, frontend_, log_, failure_, exchanges_, call, waits,
+                  Deadline::in(timeout));
   try {
-    failure_->check(call.name());
     return exchange(notices);
   } catch (const Error&) {
     std::rethrow_exception(frontend_.raised(std::current_exception()));
@@ -67,54 +68,49 @@ DeviceCalls::WorkPtr DeviceCalls::run(DeviceCall& call, std::chrono::millisecond
     if (!notices.areTold()) {
       throw;
     }
-    breakOff(notices, call);
+    breakOff(notices);
   }
 }
 
 void DeviceCalls::check(const std::string& call) const {
-  raising([&] { failure_->check(call); });
+  try {
+    failure_->first()->check(call);
+  } catch (const Error&) {
+    std::rethrow_exception(frontend_.raised(std::current_exception()));
+  }
 }
 
-// Its neighbors rely on this rank by then.
-void DeviceCalls::breakOff(const Notices& notices, const DeviceCall& call) {
+// The neighbors rely on this rank by then. Where the backend has failed, another rank's failure may
+// be the reason, and says more than the backend; but one that has broken off, too, does not.
+void DeviceCalls::breakOff(const Notices& notices) {
   const Membership& members = engine_.members();
-  const auto brokenOff = [&](const std::string& why) {
-    const int rank = members.global(members.rank);
-    return Failure{Cause::kAborted,
-                   {rank},
-                   call.name() + ": rank " + std::to_string(rank) + " broke off: " + why};
+  const std::string call = notices.title();
+  const auto brokenOff = [&](const std::exception& error) {
+    Failure failure = failedHere(members, error);
+    failure.reason = call + ": " + failure.reason;
+    return failure;
   };
-  const std::string context = members.who() + " " + call.name() + ": failed in the exchange";
+  const std::string context =
+      members.who() + " " + call + ": failed in the exchange; " + FirstFailure::advice();
   try {
     throw;
   } catch (const Interruption&) {
-    failure_->set(brokenOff("interrupted"));
+    failure_->set(brokenOff(std::runtime_error("interrupted")));
     throw;
   } catch (c10::Error& error) {
-    raiseTheReason(notices);
-    failure_->set(brokenOff(error.what_without_backtrace()));
-    error.add_context(context + "; " + DeviceFailure::advice());
+    if (failure_->isSetWithin(kUntilTheReason) &&
+        failure_->first()->get()->cause != Cause::kAborted) {
+      check(call);
+    }
+    failure_->set(brokenOff(error));
+    error.add_context(context);
     throw;
   } catch (const std::exception& error) {
-    raiseTheReason(notices);
-    failure_->set(brokenOff(error.what()));
-    C10_THROW_ERROR(DistBackendError,
-                    context + ": " + error.what() + "; " + DeviceFailure::advice());
-  }
-}
-
-// The reason of a failure of the backend, if there is one.
-void DeviceCalls::raiseTheReason(const Notices& notices) const {
-  if (failure_->isSetWithin(kUntilTheReason) && failure_->get()->cause != Cause::kAborted) {
-    raising(notices.check());
-  }
-}
-
-void DeviceCalls::raising(const std::function<void()>& check) const {
-  try {
-    check();
-  } catch (const Error&) {
-    std::rethrow_exception(frontend_.raised(std::current_exception()));
+    if (failure_->isSetWithin(kUntilTheReason)) {
+      check(call);
+    }
+    failure_->set(brokenOff(error));
+    C10_THROW_ERROR(DistBackendError, context + ": " + error.what());
   }
 }
 

@@ -22,12 +22,14 @@ class DeviceCalls {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // Which live as long as this. `abort`: see DeviceFailure.
-  DeviceCalls(Engine& engine, const Frontend& frontend, FlightLog& log,
+  // The engine, the frontend and the log live longer than this. `returns_when_done`: the backend
+  // has no streams, so that calls wait anyway. `abort`: see DeviceFailure.
+  DeviceCalls(Engine& engine, const Frontend& frontend, FlightLog& log, bool returns_when_done,
               std::function<void()> abort);
 
-  // What `exchange` gives, which is to have its notices told. The call's time begins with its turn.
-  WorkPtr run(DeviceCall& call, std::chrono::milliseconds timeout,
+  // Returns what `exchange` gives, which is to have its notices told. The call's time begins with
+  // its turn.
+  WorkPtr run(const DeviceCall& call, std::chrono::milliseconds timeout,
               const std::function<WorkPtr(Notices&)>& exchange);
   // Throws where they are over.
   void check(const std::string& call) const;
@@ -35,15 +37,13 @@ class DeviceCalls {
  private:
   class Turn;
 
-  [[noreturn]] void breakOff(const Notices& notices, const DeviceCall& call);
-  void raiseTheReason(const Notices& notices) const;
-  // Throws what `check` does, as the frontend raises it.
-  void raising(const std::function<void()>& check) const;
+  [[noreturn]] void breakOff(const Notices& notices);
 
   Engine& engine_;
   const Frontend& frontend_;
   FlightLog& log_;
   const std::shared_ptr<DeviceFailure> failure_;
+  const bool returns_when_done_;
   const bool checks_before_;
   std::timed_mutex turns_;              // of the calls, and of all below
   std::atomic<std::thread::id> owner_;  // of the turn

@@ -113,8 +113,12 @@ Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend
 class Accelerator::Exchange::Waited {
  public:
   Waited(Accelerator& accelerator, const Works& works) : accelerator_(accelerator) {
+    const std::lock_guard lock(accelerator_.waited_mutex_);
+    if (accelerator_.is_aborted_) {
+      accelerator_.backend_->abort();  // what was made, or begun, since
+      throw std::runtime_error("the exchange was aborted");
+    }
     if (accelerator_.type_ == c10::kCPU) {
-      const std::lock_guard lock(accelerator_.waited_mutex_);
       accelerator_.waited_ = works;
     }
   }
@@ -132,6 +136,9 @@ class Accelerator::Exchange::Waited {
 void Accelerator::Exchange::run() {
   if (sent_.empty() && received_.empty()) {
     return;
+  }
+  {
+    const Waited not_aborted(accelerator_, {});
   }
   const Works works = begin(*accelerator_.backend_);
   const Waited waited(accelerator_, works);

@@ -1,14 +1,9 @@
 #include "process_group/accelerator/Notices.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace bluefog {
 namespace {
-
-// The time between two looks whether another call, or another rank, has failed.
-constexpr std::chrono::milliseconds kBetweenLooks{20};
 
 // Other ranks and calls are told which operation failed.
 Failure named(const Membership& members, const Op& op) {
@@ -39,24 +34,22 @@ Failure onTheEdge(const Membership& members, int source, int destination, bool s
                      : to + " receives along it, and " + from + " does not send to it")};
 }
 
-bool has(const std::vector<WeightedRank>& edges, int rank) {
-  return std::any_of(edges.begin(), edges.end(),
-                     [rank](const WeightedRank& edge) { return edge.rank == rank; });
-}
-
 }  // namespace
 
 // What two ranks tell each other, and what is wrong with it.
 class Notices::Exchanged {
  public:
-  Exchanged(const Membership& members, const DeviceCall& call, Exchanges& exchanges)
-      : members_(members) {
+  Exchanged(const DeviceCall& call, Exchanges& exchanges) {
+    RankSet sources;
+    for (const WeightedRank& source : call.edges.sources) {
+      sources.add(source.rank);
+    }
     for (size_t i = 0; i < call.edges.partners.size(); ++i) {
-      const int partner = call.edges.partners[i];
+      const int partner = call.edges.partners[i];  // first those that this rank sends to
       sent_[partner] = {.exchange = ++exchanges[partner],
                         .rows = i < call.rows.size() ? call.rows[i] : 0,
-                        .sends = has(call.edges.destinations, partner),
-                        .receives = has(call.edges.sources, partner)};
+                        .sends = i < call.edges.destinations.size(),
+                        .receives = sources.has(partner)};
     }
   }
 
@@ -70,17 +63,17 @@ class Notices::Exchanged {
     }
   }
   // Throws a mismatch.
-  void compare() const {
+  void compare(const Membership& members) const {
     for (const auto& [peer, theirs] : received) {
       const Notice& own = sent_.at(peer);
       if (own.sends != theirs.receives) {
-        throw onTheEdge(members_, members_.rank, peer, own.sends);
+        throw onTheEdge(members, members.rank, peer, own.sends);
       }
       if (own.receives != theirs.sends) {
-        throw onTheEdge(members_, peer, members_.rank, theirs.sends);
+        throw onTheEdge(members, peer, members.rank, theirs.sends);
       }
       if (own.exchange != theirs.exchange) {
-        throw inAnotherOrder(members_, peer, own.exchange, theirs.exchange);
+        throw inAnotherOrder(members, peer, own.exchange, theirs.exchange);
       }
     }
   }
@@ -88,14 +81,13 @@ class Notices::Exchanged {
   std::map<int, Notice> received;
 
  private:
-  const Membership& members_;
   std::map<int, Notice> sent_;
 };
 
 void Notices::tell() {
   failure_->listen();
   const Membership& members = engine_.members();
-  exchanged_ = std::make_shared<Exchanged>(members, call_, exchanges_);
+  exchanged_ = std::make_shared<Exchanged>(call_, exchanges_);
   op_ = std::make_shared<Op>(Op::Kind::kMessage, call_.signature, deadline_);
   op_->number = call_.match.number;
   if (call_.match.number == 0) {
@@ -105,17 +97,18 @@ void Notices::tell() {
   op_->called = call_.called;
   op_->partners = call_.edges.partners;
   exchanged_->addTo(*op_, engine_.mailbox(), call_.match.tag % kOrders);
-  op_->epilogue = [exchanged = exchanged_] { exchanged->compare(); };
+  op_->epilogue = [exchanged = exchanged_, &members] { exchanged->compare(members); };
   op_->memory = exchanged_;
   op_->finished = [failure = failure_, &members](const Op& ended) {
     if (ended.failure) {
-      failure->setSoon(named(members, ended));
+      failure->set(named(members, ended));
     }
   };
+  engine_.post(op_, waits_.before ? Engine::Who::kCaller : Engine::Who::kEngineSoon);
   call_.match.op = op_;
-  engine_.post(op_, call_.waits ? Engine::Who::kCaller : Engine::Who::kEngineSoon);
+  are_told_ = true;
   log_.add(call_.title, op_, call_.inputs, {});
-  if (call_.waits) {
+  if (waits_.before) {
     await();
   }
 }
@@ -125,16 +118,20 @@ int64_t Notices::rowsFrom(int rank) const {
 }
 
 void Notices::await() {
-  while (!engine_.wait(*op_, Deadline::in(kBetweenLooks)) && !failure_->get()) {
+  const FirstFailure& first = *failure_->first();
+  const bool has_ended =
+      engine_.wait(*op_, Deadline::never(), [&first] { return first.get().has_value(); });
+  if (has_ended && op_->failure) {  // what has ended it may not have set it yet
+    failure_->set(named(engine_.members(), *op_));
   }
-  failure_->check(titleOf(engine_.members(), *op_));
-  if (op_->error) {  // the group has ended
-    std::rethrow_exception(op_->error);
+  first.check(title());
+  if (has_ended && op_->error) {
+    std::rethrow_exception(op_->error);  // of a group that has ended
   }
 }
 
 std::function<void()> Notices::check() const {
-  return [failure = failure_, call = titleOf(engine_.members(), *op_)] { failure->check(call); };
+  return [first = failure_->first(), call = title()] { first->check(call); };
 }
 
 }  // namespace bluefog

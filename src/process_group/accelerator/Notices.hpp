@@ -11,6 +11,7 @@
 
 #include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
+#include "process_group/Frontend.hpp"
 #include "process_group/Match.hpp"
 #include "process_group/accelerator/DeviceFailure.hpp"
 
@@ -25,8 +26,7 @@ struct DeviceCall {
   Match& match;
   std::string called = {};         // where that is not what the signature says
   std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
-  bool waits = false;              // before it exchanges, for what its neighbors tell
-  bool waits_after = false;        // until the exchange is done
+  bool needs_rows = false;         // of what its sources send, to make its result
 
   std::string name() const { return called.empty() ? bluefog::name(signature.kind) : called; }
 };
@@ -39,25 +39,43 @@ using Exchanges = std::map<int, uint64_t>;
 // ever, or take other bytes for the expected ones.
 class Notices {
  public:
-  // All of which have to live as long as this, but `failure`.
-  Notices(Engine& engine, FlightLog& log, std::shared_ptr<DeviceFailure> failure,
-          Exchanges& exchanges, const DeviceCall& call, Deadline deadline)
+  // When a call waits: before it exchanges, for what its neighbors tell; and until the exchange is
+  // done.
+  struct Waits {
+    bool before = false;
+    bool after = false;
+  };
+
+  // All arguments live longer than this.
+  Notices(Engine& engine, const Frontend& frontend, FlightLog& log,
+          const std::shared_ptr<DeviceFailure>& failure, Exchanges& exchanges,
+          const DeviceCall& call, Waits waits, Deadline deadline)
       : engine_(engine),
+        frontend_(frontend),
         log_(log),
-        failure_(std::move(failure)),
+        failure_(failure),
         exchanges_(exchanges),
         call_(call),
+        waits_(waits),
         deadline_(deadline) {}
 
   // Tells the neighbors, who rely on this rank from then on: call it when there is the memory for
   // the exchange, and before anything of it is issued. Where the call waits, throws what the
   // neighbors' notices show.
   void tell();
-  bool areTold() const { return op_ != nullptr; }
+  bool areTold() const { return are_told_; }
+  // The call, once it is told.
+  std::string title() const { return titleOf(engine_.members(), *op_); }
   // The rows that this rank has told; only a call that has waited knows them.
   int64_t rowsFrom(int rank) const;
   // Whether what comes of the exchange is to be known before the call returns.
-  bool isWaitedFor() const { return call_.waits_after; }
+  bool isWaitedFor() const { return waits_.after; }
+  // Throws where the program is interrupted, by Ctrl-C.
+  void interrupt() const {
+    if (frontend_.interrupt) {
+      frontend_.interrupt();
+    }
+  }
   // What throws, any time later, if the exchange may have come to nothing.
   std::function<void()> check() const;
 
@@ -67,11 +85,14 @@ class Notices {
   void await();
 
   Engine& engine_;
+  const Frontend& frontend_;
   FlightLog& log_;
-  const std::shared_ptr<DeviceFailure> failure_;
+  const std::shared_ptr<DeviceFailure>& failure_;
   Exchanges& exchanges_;
   const DeviceCall& call_;
+  const Waits waits_;
   const Deadline deadline_;
+  bool are_told_ = false;
   std::shared_ptr<Op> op_;
   std::shared_ptr<Exchanged> exchanged_;
 };
