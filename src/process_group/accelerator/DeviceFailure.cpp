@@ -62,6 +62,7 @@ void DeviceFailure::set(const Failure& failure) {
   if (engine_.hasStopped() || !first_->set(failure)) {
     return;
   }
+  tellAll(failure);  // now: the program may raise, and leave the group, before the rest is done
   const auto op = serviceOp();
   op->settleCallingBack(true);  // so that the engine goes on meanwhile
   op->finished = [self = shared_from_this(), failure](const Op&) { self->end(failure); };
@@ -75,7 +76,6 @@ void DeviceFailure::set(const Failure& failure) {
 }
 
 void DeviceFailure::end(const Failure& failure) {
-  tellAll(failure);
   TORCH_WARN(engine_.members().who(), ": ", FirstFailure::advice(), " (", failure.reason,
              "). What such calls have under way may give wrong results.");
   try {
