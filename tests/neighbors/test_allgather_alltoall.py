@@ -199,6 +199,7 @@ def without_elements(rank: int, world: int) -> list[Any]:
         work.wait()
         told += [rows.shape, work.result()[0].shape, x.grad is not None and x.grad.shape]
     parts = bluefog_pg.neighbor_alltoall([x.detach(), x.detach()[1:]])
+    inrank.meet("before an error", world)  # which would end others' earlier calls on an accelerator
     uneven = inrank.catch(bluefog_pg.neighbor_allgather, torch.ones(2, 0, 1 + rank % 2))
     return [told, [part.shape for part in parts], uneven]
 
