@@ -111,7 +111,7 @@ using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>
 Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
                       Allocate allocate);
 
-// What a rank says of what it exchanges with another one by other means.
+// A rank tells another one by this what the two exchange by other means.
 struct Notice {
   uint64_t exchange = 0;  // how many there are of the two, with this one
   int64_t rows = 0;       // that it sends

@@ -12,26 +12,26 @@ std::optional<std::string> read(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// Whether that variable has its only value. Throws where it has another one; `otherwise` says what
+// holds where it has none.
+bool isSetTo(const std::string& name, const std::string& only, const std::string& otherwise) {
+  const std::string value = read(name.c_str()).value_or("");
+  if (!value.empty() && value != only) {
+    throw std::invalid_argument(name + "=" + value + ": it may be " + only + ", or not be set (" +
+                                otherwise + ")");
+  }
+  return value == only;
+}
+
 }  // namespace
 
 bool isMpiForced() {
-  const std::string transport = read("BLUEFOG_TRANSPORT").value_or("");
-  if (!transport.empty() && transport != "mpi") {
-    throw std::invalid_argument("BLUEFOG_TRANSPORT=" + transport +
-                                ": it may be mpi, or not be set (shared memory, and MPI to other "
-                                "hosts)");
-  }
-  return transport == "mpi";
+  return isSetTo("BLUEFOG_TRANSPORT", "mpi", "shared memory, and MPI to other hosts");
 }
 
 bool checksBefore() {
-  const std::string check = read("BLUEFOG_CHECK").value_or("");
-  if (!check.empty() && check != "before") {
-    throw std::invalid_argument("BLUEFOG_CHECK=" + check +
-                                ": it may be before, or not be set (calls with tensors on an "
-                                "accelerator do not wait for other ranks)");
-  }
-  return check == "before";
+  return isSetTo("BLUEFOG_CHECK", "before",
+                 "calls with tensors on an accelerator do not wait for other ranks");
 }
 
 std::optional<std::string> mpiInterfaces() {

@@ -15,6 +15,13 @@ struct Frontend {
   Engine::Interrupt interrupt;
   Raised raised;
   mpi::World::FindHome find_mpi;
+
+  // Throws where the program is interrupted.
+  void lookForInterruption() const {
+    if (interrupt) {
+      interrupt();
+    }
+  }
 };
 
 }  // namespace bluefog

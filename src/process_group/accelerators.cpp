@@ -53,9 +53,9 @@ Validate ProcessGroupBluefog::validateThere(const char* op, const Tensors& tenso
   return validate;
 }
 
-// What fails after an asynchronous call was told is told by its Work, as with CPU tensors: a rank
-// that begins several, and waits then, so begins as many as the others. Where the group's calls are
-// over, a call raises at once.
+// The Work of an asynchronous call tells its failure, as with CPU tensors, once its notices are
+// sent: a rank that begins several, and waits then, so begins as many as the others. Where the
+// group's calls are over, a call raises at once.
 WorkPtr ProcessGroupBluefog::exchanged(const DeviceCall& call, bool async_op,
                                        const std::function<WorkPtr(Notices&)>& exchange) {
   ++issued_;

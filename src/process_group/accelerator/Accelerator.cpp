@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -75,6 +76,13 @@ void Accelerator::abort() {
   backend_->abort();
 }
 
+void Accelerator::requireNotAborted() const {
+  if (is_aborted_) {
+    backend_->abort();  // ends what was made, or begun, since
+    throw std::runtime_error("the exchange was aborted");
+  }
+}
+
 void Accelerator::await(c10::Device device, const Notices& notices) const {
   if (!notices.isWaitedFor() || type_ == c10::kCPU) {
     return;
@@ -87,7 +95,7 @@ void Accelerator::await(c10::Device device, const Notices& notices) const {
     check();
     if (next_interrupt.passed()) {
       next_interrupt = Deadline::in(kBetweenLooksForCtrlC);
-      notices.interrupt();
+      notices.lookForInterruption();
     }
     std::this_thread::sleep_for(kBetweenLooksAtIt);
   }

@@ -71,6 +71,8 @@ class Accelerator {
  private:
   class Exchange;
 
+  // Throws after abort().
+  void requireNotAborted() const;
   // Returns when the current stream has come there; throws where it never will.
   void await(c10::Device device, const Notices& notices) const;
   // What `issue` issues, as one operation.
@@ -83,7 +85,7 @@ class Accelerator {
   const std::shared_ptr<const Plugin> plugin_;
   std::mutex waited_mutex_;
   std::vector<WorkPtr> waited_;  // by the thread that has called, where there are no streams
-  bool is_aborted_ = false;
+  std::atomic<bool> is_aborted_{false};
   std::mutex heaps_mutex_;
   std::map<c10::DeviceIndex, std::shared_ptr<DeviceHeap>> heaps_;
   std::map<c10::DeviceIndex, c10::Stream> streams_;

@@ -14,7 +14,7 @@ namespace bluefog {
 
 // On an operation that is in a stream of its own, which `done` marks the end of; or, without one,
 // that has its place in the caller's. `check` throws where it is known that it has come to nothing.
-// What else goes wrong there the backend tells in its own way (with NCCL: its watchdog).
+// The backend tells other failures there in its own way (NCCL by its watchdog).
 class AcceleratorWork : public c10d::Work {
  public:
   AcceleratorWork(int rank, c10::Device device, std::vector<at::Tensor> outputs,

@@ -28,9 +28,7 @@ class DeviceCalls::Turn {
                                ": called inside of another such call");
     }
     while (!lock_.try_lock_for(kBetweenInterrupts)) {
-      if (calls.frontend_.interrupt) {
-        calls.frontend_.interrupt();
-      }
+      calls.frontend_.lookForInterruption();
     }
     calls.owner_ = self;
   }
@@ -72,7 +70,7 @@ DeviceCalls::WorkPtr DeviceCalls::run(const DeviceCall& call, std::chrono::milli
   }
 }
 
-void DeviceCalls::check(const std::string& call) const {
+void DeviceCalls::check(std::string_view call) const {
   try {
     failure_->first()->check(call);
   } catch (const Error&) {
@@ -86,9 +84,7 @@ void DeviceCalls::breakOff(const Notices& notices) {
   const Membership& members = engine_.members();
   const std::string call = notices.title();
   const auto brokenOff = [&](const std::exception& error) {
-    Failure failure = failedHere(members, error);
-    failure.reason = call + ": " + failure.reason;
-    return failure;
+    return FirstFailure::of(call, failedHere(members, error));
   };
   const std::string context =
       members.who() + " " + call + ": failed in the exchange; " + FirstFailure::advice();

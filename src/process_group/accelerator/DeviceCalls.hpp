@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <string_view>
 #include <thread>
 
 #include "process_group/Frontend.hpp"
@@ -32,7 +32,7 @@ class DeviceCalls {
   WorkPtr run(const DeviceCall& call, std::chrono::milliseconds timeout,
               const std::function<WorkPtr(Notices&)>& exchange);
   // Throws where they are over.
-  void check(const std::string& call) const;
+  void check(std::string_view call) const;
 
  private:
   class Turn;

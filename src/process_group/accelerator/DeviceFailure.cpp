@@ -105,7 +105,7 @@ void DeviceFailure::tellAll(const Failure& failure) {
 
 bool DeviceFailure::isSetWithin(std::chrono::milliseconds limit) const {
   const Deadline deadline = Deadline::in(limit);
-  while (!first_->get()) {
+  while (!first_->isSet()) {
     if (deadline.passed()) {
       return false;
     }

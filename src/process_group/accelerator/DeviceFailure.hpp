@@ -12,9 +12,9 @@
 
 namespace bluefog {
 
-// What the first failure of a group's calls on its accelerator does. What other ranks have begun
-// there might wait for this one for ever, so the failure that a rank finds, or hears of, aborts the
-// backend and is told to all ranks of the group. Thread safety: any thread may call any method. The
+// Ends a group's calls on its accelerator at their first failure. Other ranks might wait there for
+// this one for ever, so the failure that a rank finds, or hears of, aborts the backend and is told
+// to all ranks of the group. Thread safety: any thread may call any method. The
 // engine lives longer than what it calls back.
 class DeviceFailure : public std::enable_shared_from_this<DeviceFailure> {
  public:

@@ -114,10 +114,7 @@ class Accelerator::Exchange::Waited {
  public:
   Waited(Accelerator& accelerator, const Works& works) : accelerator_(accelerator) {
     const std::lock_guard lock(accelerator_.waited_mutex_);
-    if (accelerator_.is_aborted_) {
-      accelerator_.backend_->abort();  // what was made, or begun, since
-      throw std::runtime_error("the exchange was aborted");
-    }
+    accelerator_.requireNotAborted();
     if (accelerator_.type_ == c10::kCPU) {
       accelerator_.waited_ = works;
     }
@@ -137,9 +134,7 @@ void Accelerator::Exchange::run() {
   if (sent_.empty() && received_.empty()) {
     return;
   }
-  {
-    const Waited not_aborted(accelerator_, {});
-  }
+  accelerator_.requireNotAborted();
   const Works works = begin(*accelerator_.backend_);
   const Waited waited(accelerator_, works);
   for (const WorkPtr& work : works) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "transport/Failure.hpp"
@@ -22,29 +24,40 @@ class FirstFailure {
       return false;
     }
     failure_ = failure;
+    is_set_ = true;
     return true;
   }
+  bool isSet() const { return is_set_; }
   std::optional<Failure> get() const {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
   // Throws it, if it is set. `call` is what raises it, as in "neighbor_allreduce #7 float32[4]".
-  void check(const std::string& call) const {
-    if (const std::optional<Failure> failure = get()) {
-      const bool is_of_it = failure->reason.starts_with(call + ": ");
-      throw Error(failure->cause, failure->ranks,
-                  who_ + " " +
-                      (is_of_it ? failure->reason + "; " + advice()
-                                : call + ": " + advice() + " (" + failure->reason + ")"));
+  void check(std::string_view call) const {
+    if (!isSet()) {
+      return;
     }
+    const Failure failure = *get();
+    const std::string raising = std::string(call) + ": ";
+    const bool is_of_it = failure.reason.starts_with(raising);
+    throw Error(failure.cause, failure.ranks,
+                who_ + " " +
+                    (is_of_it ? failure.reason + "; " + advice()
+                              : raising + advice() + " (" + failure.reason + ")"));
   }
-  // What its text says to do.
+  // Returns the failure of that call, as other calls and ranks tell it.
+  static Failure of(const std::string& call, Failure failure) {
+    failure.reason = call + ": " + failure.reason;
+    return failure;
+  }
+  // Returns the part of its text that says what to do.
   static std::string advice() {
     return "calls with tensors on the accelerator are over in this group: make a new one";
   }
 
  private:
   const std::string who_;
+  std::atomic<bool> is_set_{false};
   mutable std::mutex mutex_;
   std::optional<Failure> failure_;
 };

@@ -5,13 +5,6 @@
 namespace bluefog {
 namespace {
 
-// Other ranks and calls are told which operation failed.
-Failure named(const Membership& members, const Op& op) {
-  Failure failure = *op.failure;
-  failure.reason = titleOf(members, op) + ": " + failure.reason;
-  return failure;
-}
-
 Failure inAnotherOrder(const Membership& members, int peer, uint64_t own, uint64_t theirs) {
   const int rank = members.global(peer);
   return {Cause::kMismatch,
@@ -36,7 +29,7 @@ Failure onTheEdge(const Membership& members, int source, int destination, bool s
 
 }  // namespace
 
-// What two ranks tell each other, and what is wrong with it.
+// The notices of a call, by rank: those that this rank sends, and those that it receives.
 class Notices::Exchanged {
  public:
   Exchanged(const DeviceCall& call, Exchanges& exchanges) {
@@ -101,7 +94,7 @@ void Notices::tell() {
   op_->memory = exchanged_;
   op_->finished = [failure = failure_, &members](const Op& ended) {
     if (ended.failure) {
-      failure->set(named(members, ended));
+      failure->set(FirstFailure::of(titleOf(members, ended), *ended.failure));
     }
   };
   engine_.post(op_, waits_.before ? Engine::Who::kCaller : Engine::Who::kEngineSoon);
@@ -119,10 +112,9 @@ int64_t Notices::rowsFrom(int rank) const {
 
 void Notices::await() {
   const FirstFailure& first = *failure_->first();
-  const bool has_ended =
-      engine_.wait(*op_, Deadline::never(), [&first] { return first.get().has_value(); });
+  const bool has_ended = engine_.wait(*op_, Deadline::never(), [&first] { return first.isSet(); });
   if (has_ended && op_->failure) {  // what has ended it may not have set it yet
-    failure_->set(named(engine_.members(), *op_));
+    failure_->set(FirstFailure::of(title(), *op_->failure));
   }
   first.check(title());
   if (has_ended && op_->error) {

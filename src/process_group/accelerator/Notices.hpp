@@ -34,7 +34,7 @@ struct DeviceCall {
 // How often this rank has exchanged with each of the others, which the backend matches by order.
 using Exchanges = std::map<int, uint64_t>;
 
-// What the ranks of a call tell each other about it over the CPU, where calls match by number. An
+// The ranks of a call tell each other about it over the CPU, where calls match by number. An
 // accelerator's backend knows neither what a peer calls nor whether it lives, and would wait for
 // ever, or take other bytes for the expected ones.
 class Notices {
@@ -66,17 +66,13 @@ class Notices {
   bool areTold() const { return are_told_; }
   // The call, once it is told.
   std::string title() const { return titleOf(engine_.members(), *op_); }
-  // The rows that this rank has told; only a call that has waited knows them.
+  // Returns how many rows that rank sends; only a call that has waited knows it.
   int64_t rowsFrom(int rank) const;
   // Whether what comes of the exchange is to be known before the call returns.
   bool isWaitedFor() const { return waits_.after; }
   // Throws where the program is interrupted, by Ctrl-C.
-  void interrupt() const {
-    if (frontend_.interrupt) {
-      frontend_.interrupt();
-    }
-  }
-  // What throws, any time later, if the exchange may have come to nothing.
+  void lookForInterruption() const { frontend_.lookForInterruption(); }
+  // Returns a function that throws, any time later, if the exchange may have come to nothing.
   std::function<void()> check() const;
 
  private:
