@@ -66,7 +66,7 @@ def configure() -> None:
 def counts_of_cpp() -> dict[str, Counts]:
     out = OUT / "cpp.json"
     run(
-        sys.executable, "-m", "gcovr", "--root", ROOT, "--filter", "src/(?!transport/cuda/)",
+        sys.executable, "-m", "gcovr", "--root", ROOT, "--filter", "src/(?!device/cuda/)",
         "--json-summary", out,
         "--exclude-throw-branches", "--gcov-ignore-errors=all", "--gcov-ignore-parse-errors=all",
         CMAKE,

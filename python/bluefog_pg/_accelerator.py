@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
 
 # "cuda:nccl", "cpu:gloo": which device's tensors go to which backend, and, after another colon, the
-# library with that device's kernels (src/transport/device/api.h); "none": no device's.
+# library with that device's kernels (src/device/api.h); "none": no device's.
 _VARIABLE = "BLUEFOG_ACCELERATOR"
 
 

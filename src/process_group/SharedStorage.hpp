@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/Heap.hpp"
+#include "core/Heap.hpp"
 
 namespace bluefog {
 

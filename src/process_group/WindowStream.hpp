@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "core/Worker.hpp"
+#include "device/Device.hpp"
 #include "process_group/StreamPoint.hpp"
 #include "process_group/WindowLabel.hpp"
-#include "transport/device/Device.hpp"
 
 namespace bluefog {
 

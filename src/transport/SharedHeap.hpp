@@ -9,9 +9,9 @@
 
 #include "core/AtFork.hpp"
 #include "core/Fd.hpp"
+#include "core/FreeRanges.hpp"
+#include "core/Heap.hpp"
 #include "core/OwnProcess.hpp"
-#include "transport/FreeRanges.hpp"
-#include "transport/Heap.hpp"
 #include "transport/Segment.hpp"
 
 namespace bluefog {

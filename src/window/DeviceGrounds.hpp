@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/device/DeviceHeap.hpp"
+#include "device/DeviceHeap.hpp"
 
 namespace bluefog {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "transport/device/PluginsType.hpp"
+#include "device/PluginsType.hpp"
 
 namespace bluefog {
 void DeviceSpace::combine(Dtype dtype, void* out, std::span<const void* const> inputs,

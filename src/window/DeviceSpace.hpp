@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "transport/device/DeviceHeap.hpp"
+#include "device/DeviceHeap.hpp"
 #include "window/Space.hpp"
 
 namespace bluefog {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/Fd.hpp"
+#include "core/FreeRanges.hpp"
 #include "core/OwnProcess.hpp"
-#include "transport/FreeRanges.hpp"
 #include "transport/Segment.hpp"
 #include "transport/Segments.hpp"
 

@@ -1,4 +1,4 @@
-"""libbluefog_cuda.so's interface (src/transport/device/api.h), by ctypes, on torch's tensors."""
+"""libbluefog_cuda.so's interface (src/device/api.h), by ctypes, on torch's tensors."""
 
 from __future__ import annotations
 

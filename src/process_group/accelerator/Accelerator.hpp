@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/DeviceHeap.hpp"
+#include "device/Plugin.hpp"
 #include "process_group/accelerator/Notices.hpp"
-#include "transport/device/DeviceHeap.hpp"
-#include "transport/device/Plugin.hpp"
 
 namespace bluefog {
 

@@ -4,7 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "transport/device/Plugin.hpp"
+#include "device/Plugin.hpp"
 
 namespace bluefog {
 

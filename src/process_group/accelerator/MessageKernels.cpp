@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "device/PluginsType.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/accelerator/Launch.hpp"
-#include "transport/device/PluginsType.hpp"
 
 namespace bluefog {
 namespace {

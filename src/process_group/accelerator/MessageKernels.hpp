@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "transport/device/Plugin.hpp"
+#include "device/Plugin.hpp"
 
 namespace bluefog {
 

@@ -6,9 +6,9 @@
 
 #include "algorithms/Terms.hpp"
 #include "core/RankSet.hpp"
+#include "device/PluginsType.hpp"
 #include "process_group/Validate.hpp"
 #include "process_group/accelerator/Launch.hpp"
-#include "transport/device/PluginsType.hpp"
 
 namespace bluefog {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <map>
 
+#include "device/Plugin.hpp"
 #include "process_group/Edges.hpp"
-#include "transport/device/Plugin.hpp"
 
 namespace bluefog {
 

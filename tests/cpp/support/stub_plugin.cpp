@@ -2,7 +2,7 @@
 // STUB_ERROR where it is asked for that.
 #include <cstdlib>
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 namespace {
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 BUILD = ROOT / "build/fibers"
 LIBRARY = BUILD / "libfibers.so"
-FILES = sorted(ROOT.glob("src/transport/cuda/*.cu"))
+FILES = sorted(ROOT.glob("src/device/cuda/*.cu"))
 # kernel<types><<<blocks, threads, bytes, stream>>>(arguments)
 LAUNCH = re.compile(
     r"([\w:]+(?:<[^;<>]*(?:<[^<>]*>[^;<>]*)*>)?)\s*<<<(.*?)>>>\((.*?)\);", re.DOTALL

@@ -224,8 +224,9 @@ class SimulatedBackend : public c10d::Backend {
     if (batch_.empty()) {
       return nullptr;
     }
-    return issue(std::exchange(held_, {}), {},
-                 [messages = messages_, batch = std::exchange(batch_, {})] { messages->run(batch); });
+    return issue(
+        std::exchange(held_, {}), {},
+        [messages = messages_, batch = std::exchange(batch_, {})] { messages->run(batch); });
   }
 
  private:

@@ -1,4 +1,4 @@
-// The simulated accelerator's messages: see transport/device/api.h.
+// The simulated accelerator's messages: see device/api.h.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 

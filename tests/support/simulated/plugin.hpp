@@ -1,9 +1,9 @@
-// What the simulated accelerator's kernels, memory and messages offer: see transport/device/api.h.
+// What the simulated accelerator's kernels, memory and messages offer: see device/api.h.
 #pragma once
 
 #include <cstddef>
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 namespace simulated {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/device/Plugin.hpp"
+#include "device/Plugin.hpp"
 
 namespace bluefog {
 namespace {

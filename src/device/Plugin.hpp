@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/SharedLibrary.hpp"
-#include "transport/device/api.h"
+#include "device/api.h"
 
 namespace bluefog {
 

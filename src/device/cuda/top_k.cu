@@ -1,6 +1,6 @@
 // The k largest magnitudes. Their bits are ordered as they are: the k-th largest is found digit by
 // digit, with the number of elements that have each digit; then the elements from it on are taken.
-#include "transport/cuda/top_k.cuh"
+#include "device/cuda/top_k.cuh"
 
 #include <cuda_runtime.h>
 
@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "transport/cuda/errors.cuh"
-#include "transport/cuda/numbers.cuh"
-#include "transport/cuda/vectors.cuh"
+#include "device/cuda/errors.cuh"
+#include "device/cuda/numbers.cuh"
+#include "device/cuda/vectors.cuh"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 // What sums and scales of numbers are formed in.
 template <class T>

@@ -1,12 +1,12 @@
-#include "transport/cuda/memory.cuh"
+#include "device/cuda/memory.cuh"
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "transport/cuda/capture.cuh"
-#include "transport/cuda/errors.cuh"
+#include "device/cuda/capture.cuh"
+#include "device/cuda/errors.cuh"
 
 namespace {
 

@@ -1,15 +1,15 @@
-#include "transport/device/api.h"
+#include "device/api.h"
 
 #include <cuda_runtime.h>
 
-#include "transport/cuda/blocks.cuh"
-#include "transport/cuda/cast.cuh"
-#include "transport/cuda/errors.cuh"
-#include "transport/cuda/handles.cuh"
-#include "transport/cuda/memory.cuh"
-#include "transport/cuda/streams.cuh"
-#include "transport/cuda/top_k.cuh"
-#include "transport/cuda/weighted_sum.cuh"
+#include "device/cuda/blocks.cuh"
+#include "device/cuda/cast.cuh"
+#include "device/cuda/errors.cuh"
+#include "device/cuda/handles.cuh"
+#include "device/cuda/memory.cuh"
+#include "device/cuda/streams.cuh"
+#include "device/cuda/top_k.cuh"
+#include "device/cuda/weighted_sum.cuh"
 
 namespace {
 

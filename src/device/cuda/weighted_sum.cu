@@ -1,13 +1,13 @@
 // Compiled with --fmad=false: products are rounded before they are added, as on the CPU.
-#include "transport/cuda/weighted_sum.cuh"
+#include "device/cuda/weighted_sum.cuh"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include "transport/cuda/errors.cuh"
-#include "transport/cuda/numbers.cuh"
-#include "transport/cuda/vectors.cuh"
+#include "device/cuda/errors.cuh"
+#include "device/cuda/numbers.cuh"
+#include "device/cuda/vectors.cuh"
 
 namespace {
 
@@ -17,7 +17,7 @@ constexpr int kFewInputs = 32;
 using Whole = unsigned long long;  // sums of integers, which wrap
 
 template <class Wide, int most>
-struct Terms {
+struct SumTerms {
   const void* inputs[most];
   Wide weights[most];
   int n;
@@ -25,7 +25,8 @@ struct Terms {
 };
 
 template <class T, int width, class Wide, int most>
-__global__ void addTerms(T* out, const __grid_constant__ Terms<Wide, most> terms, size_t vectors) {
+__global__ void addTerms(T* out, const __grid_constant__ SumTerms<Wide, most> terms,
+                         size_t vectors) {
   const size_t stride = size_t(gridDim.x) * blockDim.x;
   for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < vectors; i += stride) {
     Wide sum[width];
@@ -54,7 +55,7 @@ __global__ void addTerms(T* out, const __grid_constant__ Terms<Wide, most> terms
 
 // As vectors where all begin on a vector's boundary; what is left over one by one.
 template <class T, class Wide, int most>
-int launch(T* out, Terms<Wide, most>& terms, size_t numel, cudaStream_t stream) {
+int launch(T* out, SumTerms<Wide, most>& terms, size_t numel, cudaStream_t stream) {
   const bool aligned = isAligned(out) && std::all_of(terms.inputs, terms.inputs + terms.n,
                                                      [](const void* in) { return isAligned(in); });
   const size_t vectors = aligned ? numel / kWidth<T> : 0;
@@ -88,7 +89,7 @@ struct Asked {
 
 template <class T, class Wide, int most>
 int sum(const Asked& asked) {
-  Terms<Wide, most> terms;
+  SumTerms<Wide, most> terms;
   std::copy_n(asked.inputs, asked.n, terms.inputs);
   std::transform(asked.weights, asked.weights + asked.n, terms.weights,
                  [](double weight) { return static_cast<Wide>(weight); });

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int topKScratch(size_t* bytes);
 int topK(void* message, const void* in, int type, size_t numel, size_t k, void* scratch,

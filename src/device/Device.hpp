@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/OwnProcess.hpp"
-#include "transport/device/Plugin.hpp"
+#include "device/Plugin.hpp"
 
 namespace bluefog {
 

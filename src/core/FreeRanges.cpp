@@ -1,4 +1,4 @@
-#include "transport/FreeRanges.hpp"
+#include "core/FreeRanges.hpp"
 
 #include <algorithm>
 #include <iterator>

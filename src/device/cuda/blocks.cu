@@ -1,5 +1,5 @@
 // Int8: a scale and bytes for each block of numbers. Compiled with --fmad=false.
-#include "transport/cuda/blocks.cuh"
+#include "device/cuda/blocks.cuh"
 
 #include <cuda_runtime.h>
 
@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "transport/cuda/errors.cuh"
-#include "transport/cuda/numbers.cuh"
-#include "transport/cuda/vectors.cuh"
+#include "device/cuda/errors.cuh"
+#include "device/cuda/numbers.cuh"
+#include "device/cuda/vectors.cuh"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/Dtype.hpp"
-#include "transport/device/api.h"
+#include "device/api.h"
 
 namespace bluefog {
 

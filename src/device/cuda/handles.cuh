@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int share(void* memory, bluefog_handle* handle);
 int openShared(const bluefog_handle* handle, void** memory);

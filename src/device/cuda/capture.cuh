@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include "transport/cuda/errors.cuh"
+#include "device/cuda/errors.cuh"
 
 // While it lives, this thread may do what takes effect at once, such as to allocate, though another
 // one is capturing a graph: that capture would end.

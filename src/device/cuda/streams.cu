@@ -1,9 +1,9 @@
-#include "transport/cuda/streams.cuh"
+#include "device/cuda/streams.cuh"
 
 #include <cuda_runtime.h>
 
-#include "transport/cuda/capture.cuh"
-#include "transport/cuda/errors.cuh"
+#include "device/cuda/capture.cuh"
+#include "device/cuda/errors.cuh"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "transport/cuda/handles.cuh"
+#include "device/cuda/handles.cuh"
 
 #include <cuda_runtime.h>
 
 #include <cstring>
 
-#include "transport/cuda/capture.cuh"
-#include "transport/cuda/errors.cuh"
+#include "device/cuda/capture.cuh"
+#include "device/cuda/errors.cuh"
 
 static_assert(sizeof(bluefog_handle) == sizeof(cudaIpcMemHandle_t));
 

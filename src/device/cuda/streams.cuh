@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int createStream(bluefog_stream* stream);
 int destroyStream(bluefog_stream stream);

@@ -1,4 +1,4 @@
-#include "transport/cuda/cast.cuh"
+#include "device/cuda/cast.cuh"
 
 #include <cuda_runtime.h>
 
@@ -6,9 +6,9 @@
 #include <cfloat>
 #include <type_traits>
 
-#include "transport/cuda/errors.cuh"
-#include "transport/cuda/numbers.cuh"
-#include "transport/cuda/vectors.cuh"
+#include "device/cuda/errors.cuh"
+#include "device/cuda/numbers.cuh"
+#include "device/cuda/vectors.cuh"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "transport/Heap.hpp"
-#include "transport/device/Device.hpp"
+#include "core/Heap.hpp"
+#include "device/Device.hpp"
 
 namespace bluefog {
 

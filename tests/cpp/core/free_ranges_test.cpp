@@ -1,4 +1,4 @@
-#include "transport/FreeRanges.hpp"
+#include "core/FreeRanges.hpp"
 
 #include <gtest/gtest.h>
 

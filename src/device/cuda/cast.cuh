@@ -1,5 +1,5 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int cast(void* out, int out_type, const void* in, int in_type, size_t numel, bluefog_stream stream);

@@ -1,4 +1,4 @@
-#include "transport/device/Device.hpp"
+#include "device/Device.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int quantize(void* message, const void* in, int type, size_t numel, size_t block,
              bluefog_stream stream);

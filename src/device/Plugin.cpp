@@ -1,4 +1,4 @@
-#include "transport/device/Plugin.hpp"
+#include "device/Plugin.hpp"
 
 #include <filesystem>
 #include <stdexcept>

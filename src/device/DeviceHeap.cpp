@@ -1,4 +1,4 @@
-#include "transport/device/DeviceHeap.hpp"
+#include "device/DeviceHeap.hpp"
 
 #include <iterator>
 

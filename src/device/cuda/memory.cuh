@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/device/api.h"
+#include "device/api.h"
 
 int allocate(void** memory, size_t bytes);
 int release(void* memory);
