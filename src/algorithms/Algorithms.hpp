@@ -8,10 +8,10 @@
 
 #include "algorithms/Expectations.hpp"
 #include "core/Spans.hpp"
-#include "transport/Board.hpp"
-#include "transport/Mailbox.hpp"
-#include "transport/Op.hpp"
-#include "transport/Script.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/messages/Mailbox.hpp"
+#include "transport/operations/Op.hpp"
+#include "transport/operations/Script.hpp"
 
 namespace bluefog {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "transport/Ring.hpp"
+#include "transport/memory/Ring.hpp"
 
 namespace bluefog {
 

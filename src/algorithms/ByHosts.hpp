@@ -5,9 +5,9 @@
 
 #include "core/Reduce.hpp"
 #include "core/Spans.hpp"
-#include "transport/Board.hpp"
-#include "transport/Op.hpp"
-#include "transport/Script.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/operations/Op.hpp"
+#include "transport/operations/Script.hpp"
 
 namespace bluefog {
 

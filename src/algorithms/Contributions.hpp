@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/Reduce.hpp"
-#include "transport/Board.hpp"
-#include "transport/Op.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "transport/Mailbox.hpp"
+#include "transport/messages/Mailbox.hpp"
 
 namespace bluefog {
 

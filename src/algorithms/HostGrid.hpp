@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "transport/Board.hpp"
+#include "transport/boards/Board.hpp"
 
 namespace bluefog {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "transport/Board.hpp"
-#include "transport/Op.hpp"
-#include "transport/Script.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/operations/Op.hpp"
+#include "transport/operations/Script.hpp"
 
 namespace bluefog {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/Board.hpp"
-#include "transport/Op.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

@@ -3,8 +3,8 @@
 #include <initializer_list>
 #include <vector>
 
-#include "transport/Board.hpp"
-#include "transport/Script.hpp"
+#include "transport/boards/Board.hpp"
+#include "transport/operations/Script.hpp"
 
 namespace bluefog {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "algorithms/Algorithms.hpp"
-#include "transport/AtOnce.hpp"
+#include "transport/messages/AtOnce.hpp"
 
 namespace bluefog {
 

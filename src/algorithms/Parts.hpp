@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "algorithms/InFrames.hpp"
-#include "transport/Ring.hpp"
+#include "transport/memory/Ring.hpp"
 
 namespace bluefog {
 

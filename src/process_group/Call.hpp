@@ -8,7 +8,7 @@
 
 #include "process_group/Flat.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
-#include "transport/Op.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-#include "transport/Op.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "bootstrap/mpi/World.hpp"
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 
 namespace bluefog {
 

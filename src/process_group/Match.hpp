@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "process_group/Edges.hpp"
-#include "transport/Op.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "transport/SharedHeap.hpp"
+#include "transport/memory/SharedHeap.hpp"
 
 namespace bluefog {
 

@@ -10,7 +10,7 @@
 #include "process_group/Call.hpp"
 #include "process_group/Registry.hpp"
 #include "process_group/WorkBluefog.hpp"
-#include "transport/mpi/MpiCourier.hpp"
+#include "transport/hosts/mpi/MpiCourier.hpp"
 
 #ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11
 #define RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(sequence, group, inputs, outputs, rank, name, in,   \

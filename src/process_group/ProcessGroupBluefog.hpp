@@ -26,7 +26,7 @@
 #include "process_group/WindowBluefog.hpp"
 #include "process_group/accelerator/Accelerator.hpp"
 #include "process_group/accelerator/DeviceCalls.hpp"
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 
 namespace bluefog {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 
 namespace bluefog {
 

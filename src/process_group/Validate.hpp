@@ -8,8 +8,8 @@
 
 #include "core/Dtype.hpp"
 #include "core/Reduce.hpp"
-#include "transport/Failure.hpp"
-#include "transport/Frame.hpp"
+#include "transport/memory/Frame.hpp"
+#include "transport/operations/Failure.hpp"
 
 namespace bluefog {
 

@@ -22,7 +22,7 @@
 #include "process_group/WindowMutexes.hpp"
 #include "process_group/WindowStream.hpp"
 #include "process_group/WindowWork.hpp"
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 #include "window/DeviceGrounds.hpp"
 #include "window/Lives.hpp"
 #include "window/NearReach.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/Error.hpp"
-#include "transport/Failure.hpp"
+#include "transport/operations/Failure.hpp"
 
 namespace bluefog {
 

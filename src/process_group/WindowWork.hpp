@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 #include "window/Reach.hpp"
 
 namespace bluefog {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "process_group/Frontend.hpp"
-#include "transport/Engine.hpp"
-#include "transport/Op.hpp"
+#include "transport/engine/Engine.hpp"
+#include "transport/operations/Op.hpp"
 
 namespace bluefog {
 

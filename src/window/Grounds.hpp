@@ -11,8 +11,8 @@
 #include "core/Fd.hpp"
 #include "core/FreeRanges.hpp"
 #include "core/OwnProcess.hpp"
-#include "transport/Segment.hpp"
-#include "transport/Segments.hpp"
+#include "transport/memory/Segment.hpp"
+#include "transport/memory/Segments.hpp"
 
 namespace bluefog {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/Error.hpp"
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 #include "window/Slot.hpp"
 #include "window/SlotMutex.hpp"
 

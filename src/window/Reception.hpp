@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 #include "window/Delivery.hpp"
 #include "window/Lives.hpp"
 #include "window/Request.hpp"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "transport/Frame.hpp"
+#include "transport/memory/Frame.hpp"
 
 namespace bluefog {
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/Dtype.hpp"
-#include "transport/Bell.hpp"
+#include "transport/memory/Bell.hpp"
 #include "window/HostSpace.hpp"
 #include "window/SlotState.hpp"
 

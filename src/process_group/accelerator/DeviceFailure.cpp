@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "transport/Verdict.hpp"
+#include "transport/operations/Verdict.hpp"
 
 namespace bluefog {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "process_group/accelerator/FirstFailure.hpp"
-#include "transport/Engine.hpp"
+#include "transport/engine/Engine.hpp"
 
 namespace bluefog {
 

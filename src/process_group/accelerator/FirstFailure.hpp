@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "transport/Failure.hpp"
+#include "transport/operations/Failure.hpp"
 
 namespace bluefog {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/Courier.hpp"
-#include "transport/Segments.hpp"
+#include "transport/hosts/Courier.hpp"
+#include "transport/memory/Segments.hpp"
 
 namespace bluefog::testing {
 

@@ -21,8 +21,8 @@
 #include "algorithms/Algorithms.hpp"
 #include "bootstrap/Links.hpp"
 #include "core/Error.hpp"
-#include "transport/Engine.hpp"
-#include "transport/Segment.hpp"
+#include "transport/engine/Engine.hpp"
+#include "transport/memory/Segment.hpp"
 
 #include "support/hosts.hpp"
 #include "support/values.hpp"

@@ -10,7 +10,7 @@
 
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
-#include "transport/SharedHeap.hpp"
+#include "transport/memory/SharedHeap.hpp"
 
 namespace bluefog::testing {
 

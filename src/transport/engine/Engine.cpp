@@ -1,0 +1,487 @@
+#include "transport/engine/Engine.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "core/Cores.hpp"
+#include "transport/tuning/Patience.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = Deadline::Clock;
+
+// After so long a thread in wait() looks after its caller's business: a limit, Ctrl-C.
+constexpr milliseconds kSlice{50};
+// Between two tries to become the driver of an engine that is to stop.
+constexpr milliseconds kStopAgain{2};
+// After so long in one wait() it is known whether something else in the program may help.
+constexpr milliseconds kSettled{150};
+// So long a small exchange is waited for before it becomes an operation.
+constexpr milliseconds kAtOnce{2};
+// Measured (benchmarks/README.md): below, two ranks that each have a core are faster by a lane,
+// whose frames stay in their caches.
+constexpr size_t kLargeOffer = size_t{8} << 20;
+
+}  // namespace
+
+Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
+               Interrupt interrupt)
+    : members_(std::move(members)),
+      segments_(std::make_shared<const Segments>(std::move(segments))),
+      segment_(segments_->shared()),
+      agenda_(segments_, members_, std::move(links), std::move(courier)),
+      seat_(segment_.seats(), members_.rank, members_.size, ranksHere()),
+      interrupt_(std::move(interrupt)),
+      own_core_(Cores::usable().count() >= ranksHere()) {
+  if (agenda_.spansHosts()) {
+    const std::lock_guard lock(mutex_);
+    ensureThread();
+  }
+}
+
+int Engine::ranksHere() const {
+  return static_cast<int>(segments_->hosts().here().size());
+}
+
+std::shared_ptr<SharedHeap> Engine::makeHeap() const {
+  return ranksHere() > 1 ? SharedHeap::make(segment_, members_.rank) : nullptr;
+}
+
+std::vector<Process> Engine::processes() const {
+  std::vector<Process> processes;
+  for (int rank = 0; rank < members_.size; ++rank) {
+    processes.push_back(agenda_.processOf(rank));
+  }
+  return processes;
+}
+
+bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
+  return readers > 0 && bytes > Mailbox::payload() &&
+         (readers > 1 || !own_core_ || bytes >= kLargeOffer);
+}
+
+std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
+                                     std::unique_ptr<Courier> courier, Interrupt interrupt) {
+  auto made = std::make_unique<Engine>(std::move(segments), std::move(members), std::move(links),
+                                       std::move(courier), std::move(interrupt));
+  return {made.release(), [](Engine* engine) {
+            // In a forked child the condition variables wait for threads that are not there.
+            if (!engine->isForked()) {
+              std::default_delete<Engine>()(engine);
+            }
+          }};
+}
+
+Engine::~Engine() {
+  shutdown();
+}
+
+void Engine::post(const std::shared_ptr<Op>& op, Who who) {
+  Buried dropped;  // released after the lock is free
+  op->issued = Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (who != Who::kCaller && !stopped_) {
+      ensureThread();  // before anything is queued: this may fail
+    }
+    op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
+    if (op->counter && op->number == 0) {
+      op->number = calls_.next(*op->counter);
+    }
+    if (stopped_) {
+      throw errorOf(members_, *op, *stopped_);
+    }
+    incoming_.push_back(op);
+    has_incoming_.store(true, std::memory_order_release);
+    ++pending_;
+    if (op->is_service) {
+      ++services_;  // and this may be a thread that must not release what is buried
+    } else {
+      dropped.ops.swap(buried_.ops);
+    }
+    if (who != Who::kCaller) {
+      work_.notify_one();
+    }
+  }
+  if (who == Who::kEngine) {
+    wakeDriver();
+  }
+}
+
+uint64_t Engine::callsMade() {
+  const std::lock_guard lock(mutex_);
+  return calls_.highest();
+}
+
+std::shared_ptr<Op> Engine::align(uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.align(number);
+  }
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kService},
+                                 Deadline::never());
+  op->epilogue = [this, number] { agenda_.mailbox().align(number); };
+  op->is_service = true;
+  post(op, Who::kCaller);
+  return op;
+}
+
+Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
+  Buried dropped;  // released after the lock is free
+  std::unique_lock lock(mutex_);
+  if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !agenda_.isQuiet() ||
+      !exchange.maySend(agenda_.mailbox())) {
+    return {};
+  }
+  Attempt attempt{++messages_issued_, calls_.next(exchange.counter()), nullptr};
+  driving_ = true;
+  lock.unlock();
+  const auto stopDriving = [&] {
+    lock.lock();
+    driving_ = false;
+    yieldToOthers();
+    dropped.ops.swap(buried_.ops);
+  };
+  try {
+    if (runAtOnce(exchange, attempt)) {
+      agenda_.noteCall(exchange.counter(), attempt.number);
+    } else {
+      attempt.rest = exchange.rest();
+    }
+  } catch (...) {  // no memory
+    stopDriving();
+    throw;
+  }
+  stopDriving();
+  if (attempt.rest) {
+    attempt.rest->sequence = attempt.sequence;
+    attempt.rest->number = attempt.number;
+    attempt.rest->issued = Clock::now();
+    // Before what other threads have posted meanwhile: it has sent before them.
+    incoming_.insert(incoming_.begin(), attempt.rest);
+    has_incoming_.store(true, std::memory_order_release);
+    ++pending_;
+  }
+  return attempt;
+}
+
+bool Engine::runAtOnce(AtOnce& exchange, const Attempt& attempt) {
+  exchange.send(agenda_.mailbox(), attempt.sequence, attempt.number);
+  agenda_.ringPeers();
+  const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
+  agenda_.ringPeers();
+  return is_done;
+}
+
+// Whether all came before this rank has to look after its peers and deadlines.
+bool Engine::awaitAtOnce(AtOnce& exchange) {
+  Clock::time_point now = Clock::now();
+  const Clock::time_point enough = now + kAtOnce;
+  Patience patience(own_core_, now);
+  Bell& bell = segment_.bell(members_.rank);
+  bool is_tired = false;
+  while (true) {
+    const uint32_t ticket = is_tired ? bell.lieDown() : 0;
+    if (exchange.receive(agenda_.mailbox())) {
+      return true;
+    }
+    if (has_incoming_.load(std::memory_order_acquire) || now >= enough) {
+      return false;
+    }
+    if (is_tired) {
+      bell.sleep(ticket, enough - now);
+    }
+    now = Clock::now();
+    is_tired = !patience.wait(now);
+  }
+}
+
+// That came while this thread drove.
+void Engine::yieldToOthers() {
+  if (waiting_ > 0) {
+    changed_.notify_all();
+  } else if (hasWork()) {
+    rouseThread();
+  }
+}
+
+bool Engine::wait(const Op& op, Deadline limit, const std::function<bool()>& enough) {
+  Buried dropped;
+  std::unique_lock lock(mutex_);
+  ++waiting_;
+  const auto leave = [&] {
+    --waiting_;
+    if (!driving_) {
+      agenda_.moveOn();
+    }
+    dropped.ops.swap(buried_.ops);
+    if (hasWork() && waiting_ == 0) {
+      rouseThread();
+    }
+  };
+  const Deadline settled = Deadline::in(kSettled);
+  const bool may_stand = limit.isNever();
+  bool is_helped = false;
+  Deadline next_interrupt = Deadline::in(kSlice);
+  while (!op.hasEnded()) {
+    if (limit.passed() || (enough && enough())) {
+      leave();
+      return false;
+    }
+    if (driving_) {
+      wakeDriver();
+      changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
+    } else {
+      stands_ = may_stand && settled.passed() && !is_helped && calling_back_ == 0 &&
+                to_call_back_.empty();
+      driveAndConclude(lock, Who::kCaller);
+    }
+    if (interrupt_ && next_interrupt.passed()) {
+      next_interrupt = Deadline::in(kSlice);
+      lock.unlock();
+      try {
+        is_helped = interrupt_();
+      } catch (...) {
+        lock.lock();
+        leave();
+        throw;
+      }
+      lock.lock();
+    }
+  }
+  leave();
+  return true;
+}
+
+void Engine::stop(const Failure& failure) {
+  std::unique_lock lock(mutex_);
+  if (!stopped_) {
+    stopped_ = failure;
+    stop_requested_.store(true, std::memory_order_release);
+  }
+  ++waiting_;
+  while (pending_ > 0 || driving_) {
+    if (driving_) {
+      wakeDriver();
+      changed_.wait_for(lock, kStopAgain);
+    } else {
+      driveAndConclude(lock, Who::kEngine);
+    }
+  }
+  --waiting_;
+  // Nobody drives any more. The peers hear it now: this rank's threads may be long in a callback,
+  // which may wait for one of them.
+  if (!std::exchange(goodbye_said_, true)) {
+    agenda_.sayGoodbye();
+  }
+}
+
+void Engine::shutdown() {
+  if (isForked()) {
+    return;  // the group is the parent's
+  }
+  {
+    std::unique_lock lock(mutex_);
+    if (isOwnThread()) {
+      // A callback: this thread cannot wait for its own end. The group's owner shuts down.
+      lock.unlock();
+      stop(aborted("the process group was destroyed"));
+      return;
+    }
+    if (presence_ != Presence::kHere) {
+      // A callback, again: of an operation that shutdown() itself ended.
+      const bool inside = leaver_ == std::this_thread::get_id();
+      changed_.wait(lock, [&] { return inside || presence_ == Presence::kLeft; });
+      return;
+    }
+    presence_ = Presence::kLeaving;
+    leaver_ = std::this_thread::get_id();
+    if (pending_ > 0 && !driving_) {
+      ++waiting_;
+      driveAndConclude(lock, Who::kEngine);  // what was just posted and can still go, goes
+      --waiting_;
+    }
+  }
+  stop(aborted("the process group was destroyed"));
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;  // and no thread is made any more
+    work_.notify_all();
+  }
+  wakeDriver();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
+  Buried dropped;
+  std::unique_lock lock(mutex_);
+  callBack(lock);
+  dropped.ops.swap(buried_.ops);
+  presence_ = Presence::kLeft;
+  changed_.notify_all();
+}
+
+bool Engine::isBusy() {
+  const std::lock_guard lock(mutex_);
+  return pending_ > services_ || calling_back_ > 0 || !to_call_back_.empty();
+}
+
+void Engine::wakeDriver() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  segment_.bell(members_.rank).ring();
+}
+
+void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
+  driving_ = true;
+  lock.unlock();
+  Ops ended;
+  try {
+    ended = drive(who);
+  } catch (const Failure& failure) {  // of a peer that cannot be relied on
+    agenda_.failAll(failure);
+    ended = agenda_.takeFinished();
+  } catch (const std::exception& error) {  // no memory
+    agenda_.failAll(failedHere(members_, error));
+    ended = agenda_.takeFinished();
+  }
+  lock.lock();
+  driving_ = false;
+  pending_ -= ended.size();
+  owes_ = agenda_.owesAnything();
+  const Clock::time_point now = Clock::now();
+  for (const auto& op : ended) {
+    services_ -= op->is_service ? 1 : 0;
+    op->ended = now;
+    op->done.store(true, std::memory_order_release);
+  }
+  if (waiting_ > (who == Who::kCaller ? 1 : 0)) {
+    changed_.notify_all();
+  }
+  if (ended.empty()) {
+    return;
+  }
+  lock.unlock();
+  const auto calling_at = std::stable_partition(
+      ended.begin(), ended.end(),
+      [](const std::shared_ptr<Op>& op) { return !op->settleCallingBack(false); });
+  const Ops calling(calling_at, ended.end());
+  ended.erase(calling_at, ended.end());
+  for (const auto& op : ended) {
+    if (op->finished) {
+      op->finished(*op);
+    }
+  }
+  std::erase_if(ended, [](const std::shared_ptr<Op>& op) {
+    if (op->is_service) {
+      op->release();  // it has no tensors
+    }
+    return op->is_service;
+  });
+  lock.lock();
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+  if (!calling.empty()) {
+    to_call_back_.insert(to_call_back_.end(), calling.begin(), calling.end());
+    if (isOwnThread() || !rouseThread()) {
+      callBack(lock);
+    }
+  }
+}
+
+// Passes until something has finished, or nothing can move and this thread may not sleep, or it has
+// been long enough.
+Engine::Ops Engine::drive(Who who) {
+  Clock::time_point now = Clock::now();
+  const Clock::time_point enough = now + kSlice;
+  Patience patience(own_core_, now);
+  if (who == Who::kEngine) {
+    agenda_.lookIntoLanes();
+  }
+  if (who == Who::kEngine || !stands_) {
+    agenda_.moveOn();
+  }
+  while (true) {
+    const bool moved = pass();
+    if (agenda_.anyFinished()) {
+      break;
+    }
+    now = Clock::now();
+    if (who == Who::kCaller) {
+      seat_.look(now);
+    }
+    // The engine's own thread comes here from its sleep.
+    if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine && !agenda_.spansHosts())) {
+      agenda_.tick(now);
+    }
+    if (moved) {
+      patience.renew(now);
+    } else if (who == Who::kEngine) {
+      break;
+    } else if (!patience.wait(now)) {
+      sleepUnlessMoved();
+    }
+    if (who == Who::kCaller && now >= enough) {
+      break;
+    }
+  }
+  return agenda_.takeFinished();
+}
+
+void Engine::sleepUnlessMoved() {
+  Bell& bell = segment_.bell(members_.rank);
+  const uint32_t ticket = bell.lieDown();
+  agenda_.lookIntoLanes();
+  if (pass() || agenda_.anyFinished()) {
+    return;
+  }
+  if (stands_) {
+    agenda_.standStill();
+  }
+  bell.sleep(ticket, rest());
+  agenda_.lookIntoLanes();
+  const Clock::time_point now = Clock::now();
+  if (!agenda_.spansHosts() || now >= agenda_.nextTick()) {
+    agenda_.tick(now);
+  }
+  if (stands_) {
+    agenda_.watchStray(now);
+  }
+}
+
+std::chrono::nanoseconds Engine::rest() {
+  const std::chrono::nanoseconds rest = agenda_.rest();
+  return agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest;
+}
+
+bool Engine::pass() {
+  const bool taken = takeIncoming();
+  if (stop_requested_.load(std::memory_order_acquire)) {
+    Failure failure;
+    {
+      const std::lock_guard lock(mutex_);
+      failure = *stopped_;
+    }
+    agenda_.leave(failure);
+    return agenda_.anyFinished();
+  }
+  return agenda_.pass() || taken;
+}
+
+bool Engine::takeIncoming() {
+  if (!has_incoming_.load(std::memory_order_acquire)) {
+    return false;
+  }
+  Ops taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(incoming_);
+    has_incoming_.store(false, std::memory_order_release);
+  }
+  for (auto& op : taken) {
+    agenda_.add(std::move(op));
+  }
+  return true;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,110 @@
+// The engine's own threads, and what they call back.
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "core/Thread.hpp"
+#include "transport/engine/Engine.hpp"
+
+namespace bluefog {
+namespace {
+
+// Between two looks for what ranks on other hosts send, where this one waits for nothing.
+constexpr std::chrono::milliseconds kLookElsewhere{10};
+
+}  // namespace
+
+bool Engine::isOwnThread() const {
+  return std::count(thread_ids_.begin(), thread_ids_.end(), std::this_thread::get_id()) > 0;
+}
+
+void Engine::ensureThread() {
+  if (threads_.size() > calling_back_ || end_) {
+    return;
+  }
+  try {
+    threads_.push_back(startThread([this] { run(); }));
+  } catch (const std::system_error& error) {
+    throw std::runtime_error(members_.who() +
+                             ": the engine's thread cannot be started: " + error.what());
+  }
+  thread_ids_.push_back(threads_.back().get_id());
+  ::pthread_setname_np(threads_.back().native_handle(), "bluefog-engine");
+}
+
+bool Engine::rouseThread() {
+  try {
+    ensureThread();
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  work_.notify_one();
+  wakeDriver();
+  return !end_;
+}
+
+void Engine::run() {
+  Bell& bell = segment_.bell(members_.rank);
+  std::unique_lock lock(mutex_);
+  while (!end_) {
+    if (on_duty_ == std::this_thread::get_id()) {
+      on_duty_ = {};
+    }
+    if (!to_call_back_.empty()) {
+      callBack(lock);
+      continue;
+    }
+    const bool may_drive = waiting_ == 0 && !driving_ && on_duty_ == std::thread::id();
+    if (!hasWork() || !may_drive) {
+      if (!agenda_.spansHosts()) {
+        work_.wait(lock);
+      } else if (work_.wait_for(lock, kLookElsewhere) == std::cv_status::timeout && may_drive &&
+                 waiting_ == 0 && !driving_ && !end_) {
+        driveAndConclude(lock, Who::kEngine);
+      }
+      continue;
+    }
+    on_duty_ = std::this_thread::get_id();
+    // Lies down before it looks: what comes after the look rings.
+    const uint32_t ticket = bell.lieDown();
+    const size_t before = pending_;
+    driveAndConclude(lock, Who::kEngine);
+    if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
+      continue;
+    }
+    const std::chrono::nanoseconds limit = rest();  // of the agenda, which nobody drives now
+    lock.unlock();
+    bell.sleep(ticket, limit);
+    lock.lock();
+  }
+}
+
+// May run anything, operations on this group too: outside of the lock and of the driver's role, and
+// not inside a caller's wait for something else.
+void Engine::callBack(std::unique_lock<std::mutex>& lock) {
+  Ops ended;
+  ended.swap(to_call_back_);
+  const bool own = isOwnThread();
+  if (own) {
+    ++calling_back_;
+    on_duty_ = {};
+    if (hasWork() || agenda_.spansHosts()) {
+      rouseThread();
+    }
+  }
+  lock.unlock();
+  for (const auto& op : ended) {
+    op->finished(*op);
+  }
+  lock.lock();
+  if (own) {
+    --calling_back_;
+  }
+  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+}
+
+}  // namespace bluefog

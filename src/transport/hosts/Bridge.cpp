@@ -1,0 +1,261 @@
+#include "transport/hosts/Bridge.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "transport/hosts/Flows.hpp"
+
+namespace bluefog {
+namespace {
+
+enum Stream { kBoards = 0, kLane = Segment::kBoards, kAnswers, kTexts };
+static_assert(kTexts < Courier::kStreams);
+
+// The first byte of a text.
+constexpr char kHello = 'h';
+constexpr char kGoodbye = 'b';
+constexpr char kRuling = 'r';
+
+}  // namespace
+
+class Bridge::Peer {
+ public:
+  Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
+      : rank(peer),
+        answers_out(segments.with(peer).grants(peer, self), peer, kAnswers),
+        answers_in(segments.with(peer).grants(self, peer)),
+        texts_out(peer, kTexts) {
+    const Segment& own = segments.with(peer);
+    const RingShape shape = own.boardShape();
+    for (int which = 0; which < Segment::kBoards; ++which) {
+      outflows.emplace_back(
+          RingReader(segments.shared().board(which, self), shape, Segment::boardReader(self, peer)),
+          peer, kBoards + which, boards[static_cast<size_t>(which)]);
+      inflows.emplace_back(
+          RingWriter(own.board(which, peer), shape, Segment::boardReader(peer, self)), true);
+    }
+    outflows.emplace_back(RingReader(own.lane(self, peer), Segment::laneShape(), 0), peer, kLane);
+    inflows.emplace_back(RingWriter(own.lane(peer, self), Segment::laneShape()), false);
+  }
+
+  bool send(Courier& courier) {
+    bool moved = texts_out.move(courier);
+    for (FrameOutflow& flow : outflows) {
+      moved |= flow.move(courier);
+    }
+    return answers_out.move(courier) || moved;
+  }
+  bool receive(Courier& courier) {
+    bool moved = texts_in.move(courier);
+    for (FrameInflow& flow : inflows) {
+      moved |= flow.move(courier);
+    }
+    return answers_in.move(courier) || moved;
+  }
+  void add(const Courier::Letter& letter) {
+    if (letter.stream < kAnswers) {
+      inflows[static_cast<size_t>(letter.stream)].add(letter);
+    } else if (letter.stream == kAnswers) {
+      answers_in.add(letter);
+    } else {
+      texts_in.add(letter);
+    }
+  }
+  bool hasSentAll() {
+    return answers_out.isIdle() && texts_out.isIdle() &&
+           std::all_of(outflows.begin(), outflows.end(),
+                       [](FrameOutflow& flow) { return flow.isIdle(); });
+  }
+  bool hasReceivedAll() const {
+    return answers_in.isIdle() && texts_in.isIdle() &&
+           std::all_of(inflows.begin(), inflows.end(),
+                       [](const FrameInflow& flow) { return flow.isIdle(); });
+  }
+
+  void giveUp(Courier& courier, Errands& errands) {
+    for (const FrameOutflow& flow : outflows) {
+      flow.giveUp(errands);
+    }
+    for (FrameInflow& flow : inflows) {
+      flow.giveUp(courier, errands);
+    }
+    answers_out.giveUp(errands);
+    answers_in.giveUp(errands);
+    texts_out.giveUp(errands);
+    texts_in.giveUp(errands);
+  }
+
+  const int rank;
+  std::vector<FrameOutflow> outflows;
+  std::vector<FrameInflow> inflows;
+  AnswerOutflow answers_out;
+  AnswerInflow answers_in;
+  TextOutflow texts_out;
+  MessageInflow texts_in;
+  bool says_goodbye = false;
+  bool is_dead = false;
+  bool is_gone = false;
+  bool is_damaged = false;  // heard of no more
+};
+
+Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
+               const std::vector<const Board*>& boards, Links& links,
+               std::unique_ptr<Courier> courier)
+    : segments_(std::move(segments)),
+      members_(members),
+      links_(links),
+      courier_(std::move(courier)),
+      peers_(static_cast<size_t>(members.size)) {
+  for (const int peer : segments_->hosts().elsewhere()) {
+    auto& made = peers_[static_cast<size_t>(peer)];
+    made = std::make_unique<Peer>(*segments_, members.rank, peer, boards);
+    made->texts_out.send(*courier_, kHello + courier_->greeting());
+  }
+}
+
+Bridge::~Bridge() {
+  struct Remains {
+    std::shared_ptr<const Segments> segments;
+    Peers peers;
+  };
+  const auto remains = std::make_shared<Remains>(Remains{segments_, std::move(peers_)});
+  Errands errands;
+  for (const auto& peer : remains->peers) {
+    if (peer) {
+      peer->giveUp(*courier_, errands);
+    }
+  }
+  courier_->bury(errands, remains);
+}
+
+bool Bridge::receive() {
+  bool moved = false;
+  for (const int rank : courier_->takeDead()) {
+    if (const auto& peer = peers_[static_cast<size_t>(rank)]) {
+      peer->is_dead = true;
+    }
+  }
+  courier_->gather();
+  while (const std::optional<Courier::Letter> letter = courier_->next()) {
+    if (const auto& peer = peers_[static_cast<size_t>(letter->from)]) {
+      peer->add(*letter);
+      moved = true;
+    }
+  }
+  for (const auto& peer : peers_) {
+    if (peer) {  // also what the dead have sent
+      moved |= receiveFrom(*peer);
+    }
+  }
+  return moved;
+}
+
+bool Bridge::receiveFrom(Peer& peer) {
+  if (peer.is_damaged) {
+    return false;
+  }
+  bool moved = false;
+  try {
+    moved = peer.receive(*courier_);
+  } catch (const std::runtime_error& error) {
+    peer.is_damaged = true;
+    throw damaged(members_, peer.rank, error.what());
+  }
+  while (peer.texts_in.hasAny()) {
+    const MessageInflow::Bytes bytes = peer.texts_in.take();
+    hear(peer, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  return noteIfGone(peer, moved) || moved;
+}
+
+// What it has sent before counts first, as far as there is room for it.
+bool Bridge::noteIfGone(Peer& peer, bool moves) {
+  const bool has_left = peer.says_goodbye && peer.hasReceivedAll();
+  const bool has_died = peer.is_dead && (peer.hasReceivedAll() || !moves);
+  if (peer.is_gone || !(has_left || has_died)) {
+    return false;
+  }
+  peer.is_gone = true;
+  links_.noteElsewhere(peer.rank,
+                       peer.says_goodbye ? Departure::How::kLeft : Departure::How::kDied);
+  return true;
+}
+
+void Bridge::hear(Peer& peer, const std::string& text) {
+  if (text[0] == kHello) {
+    courier_->hearGreeting(text.substr(1));
+  } else if (text[0] == kGoodbye) {
+    peer.says_goodbye = true;
+  } else if (text[0] == kRuling) {
+    agreeOn(segments_->shared().verdict(), asSeenHere(Ruling::decode(text.substr(1)), peer.rank));
+  }
+}
+
+bool Bridge::livesHere(int global_rank) {
+  const std::vector<Departure>& departures = links_.look();
+  const std::vector<int>& here = segments_->hosts().here();
+  return std::any_of(here.begin(), here.end(), [&](int rank) {
+    return members_.global(rank) == global_rank &&
+           std::none_of(departures.begin(), departures.end(),
+                        [rank](const Departure& gone) { return gone.rank == rank; });
+  });
+}
+
+// A host whose ranks are said to have died, though they live, was cut off for so long that others
+// gave it up: of them it knows that who says so does without it.
+Ruling Bridge::asSeenHere(Ruling ruling, int from) {
+  std::vector<int>& blamed = ruling.failure.ranks;
+  if (ruling.failure.cause == Cause::kPeerFailed &&
+      std::any_of(blamed.begin(), blamed.end(), [this](int rank) { return livesHere(rank); })) {
+    blamed = {members_.global(from)};
+    ruling.failure.reason =
+        rankList(blamed) + " could not reach this rank's host for a while, and has given it up";
+  }
+  return ruling;
+}
+
+bool Bridge::send() {
+  bool moved = false;
+  for (const auto& peer : peers_) {
+    if (peer) {
+      moved |= peer->send(*courier_);
+    }
+  }
+  return moved;
+}
+
+void Bridge::tell(const Ruling& ruling) {
+  for (const auto& peer : peers_) {
+    if (peer) {
+      peer->texts_out.send(*courier_, kRuling + ruling.encode());
+    }
+  }
+}
+
+bool Bridge::hasSentAll() {
+  const bool is_with_courier = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return !peer || peer->is_gone || peer->is_damaged || peer->hasSentAll();
+  });
+  return is_with_courier && courier_->hasLeftHost();
+}
+
+void Bridge::leave(Deadline limit) {
+  // Two rounds: what was written, and then the goodbye.
+  for (const bool says_goodbye : {false, true}) {
+    for (const auto& peer : peers_) {
+      if (peer && !peer->is_gone && says_goodbye) {
+        peer->texts_out.send(*courier_, std::string(1, kGoodbye));
+      }
+    }
+    while (!hasSentAll() && !limit.passed()) {
+      const bool sent = send();
+      if (!receive() && !sent) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    }
+  }
+}
+
+}  // namespace bluefog

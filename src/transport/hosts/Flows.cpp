@@ -1,0 +1,206 @@
+#include "transport/hosts/Flows.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace bluefog {
+namespace {
+
+bool hasEnded(Courier& courier, const Parting& parting) {
+  return parting.errand == nullptr || courier.look(parting.errand) != Courier::State::kUnderWay;
+}
+
+// Forgets those that have ended, in their order; how many.
+size_t sweep(Courier& courier, Partings& partings) {
+  size_t ended = 0;
+  while (!partings.empty() && hasEnded(courier, partings.front())) {
+    partings.pop_front();
+    ++ended;
+  }
+  return ended;
+}
+
+Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> bytes,
+                 Courier::Ends ends = Courier::Ends::kSoon) {
+  Parting parting{nullptr, std::move(bytes)};
+  parting.errand = courier.send(to, stream, parting.copy.data(), parting.copy.size(), ends);
+  return parting;
+}
+
+// A board's writer must not run far ahead of its readers, but to hear that a frame was seen costs
+// about as much as a small frame. A lane's writer waits for answers anyway.
+constexpr uint64_t kSmallFramesPerLook = 4;
+constexpr size_t kSmall = 4096;
+
+}  // namespace
+
+bool FrameOutflow::mayGoUnseen(size_t bytes) {
+  return board_ == nullptr || (bytes <= kSmall && ++small_n_ % kSmallFramesPerLook != 0);
+}
+
+bool FrameOutflow::move(Courier& courier) {
+  bool moved = false;
+  while (const Frame* frame = ring_.front(under_way_.size())) {
+    under_way_.push_back(sendOff(courier, *frame, ring_.popped() + under_way_.size()));
+    moved = true;
+  }
+  if (const size_t ended = sweep(courier, under_way_)) {
+    ring_.skip(ended);
+    moved = true;
+  }
+  return moved;
+}
+
+Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) {
+  const Board::MaybeCut cut =
+      board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
+  if (!cut) {
+    return {nullptr, {}};
+  }
+  const auto ends = mayGoUnseen(cut->bytes) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
+  if (cut->offset == 0 || cut->bytes == 0) {
+    return {courier.send(to_, stream_, &frame, sizeof frame + cut->bytes, ends), {}};
+  }
+  std::vector<std::byte> copy(sizeof frame + cut->bytes);
+  Frame head = frame;
+  head.offset = cut->offset;
+  std::memcpy(copy.data(), &head, sizeof head);
+  std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut->offset, cut->bytes);
+  return sendCopy(courier, to_, stream_, std::move(copy), ends);
+}
+
+bool FrameInflow::move(Courier& courier) {
+  bool moved = false;
+  while (!waiting_.empty() && !is_cut_ && ring_.room(coming_.size())) {
+    const Courier::Letter& letter = waiting_.front();
+    if (letter.bytes < sizeof(Frame) || letter.bytes > ring_.shape().stride()) {
+      throw std::runtime_error("not a frame");
+    }
+    coming_.push_back({courier.take(letter, ring_.slot(coming_.size())), letter.bytes});
+    waiting_.pop_front();
+    moved = true;
+  }
+  while (!coming_.empty()) {
+    const Courier::State state = courier.look(coming_.front().errand);
+    if (state == Courier::State::kUnderWay) {
+      break;
+    }
+    const size_t bytes = coming_.front().bytes;
+    coming_.pop_front();
+    moved = true;
+    is_cut_ |= state == Courier::State::kFailed;
+    if (!is_cut_) {
+      place(*ring_.slot(), bytes - sizeof(Frame));
+      ring_.publish();
+    }
+  }
+  return moved;
+}
+
+void FrameInflow::giveUp(Courier& courier, Errands& errands) {
+  collect(coming_, errands);
+  for (const Courier::Letter& letter : waiting_) {
+    unwanted_.emplace_back(letter.bytes);
+    errands.push_back(courier.take(letter, unwanted_.back().data()));
+  }
+  waiting_.clear();
+}
+
+void FrameInflow::place(Frame& frame, size_t bytes) const {
+  frame.written = Written::kUntimed;
+  if (!is_board_ || frame.offset == 0) {
+    return;
+  }
+  if (frame.offset > ring_.shape().payload - bytes) {
+    throw std::runtime_error("a piece of no frame");
+  }
+  std::byte* payload = payloadOf(&frame);
+  std::memmove(payload + frame.offset, payload, bytes);
+  frame.offset = 0;
+}
+
+bool AnswerOutflow::isIdle() const {
+  return under_way_.empty() && ring_->written.load(std::memory_order_relaxed) ==
+                                   ring_->read.load(std::memory_order_relaxed);
+}
+
+bool AnswerOutflow::move(Courier& courier) {
+  const uint64_t written = ring_->written.load(std::memory_order_acquire);
+  uint64_t read = ring_->read.load(std::memory_order_relaxed);
+  const bool has_any = read != written;
+  if (has_any) {
+    std::vector<std::byte> copy((written - read) * sizeof(Grant));
+    for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(Grant)) {
+      std::memcpy(to, &ring_->entries[read % GrantRing::kEntries], sizeof(Grant));
+    }
+    ring_->read.store(read, std::memory_order_release);
+    under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
+  }
+  return sweep(courier, under_way_) > 0 || has_any;
+}
+
+bool MessageInflow::move(Courier& courier) {
+  bool moved = false;
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    const Courier::Letter& letter = waiting_.front();
+    coming_.push_back({nullptr, Bytes(letter.bytes)});
+    coming_.back().errand = courier.take(letter, coming_.back().bytes.data());
+    moved = true;
+  }
+  while (!coming_.empty()) {
+    const Courier::State state = courier.look(coming_.front().errand);
+    if (state == Courier::State::kUnderWay) {
+      break;
+    }
+    is_cut_ |= state == Courier::State::kFailed;
+    if (!is_cut_) {
+      here_.push_back(std::move(coming_.front().bytes));
+    }
+    coming_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+MessageInflow::Bytes MessageInflow::take() {
+  Bytes first = std::move(here_.front());
+  here_.pop_front();
+  return first;
+}
+
+bool AnswerInflow::move(Courier& courier) {
+  bool moved = messages_.move(courier);
+  while (messages_.hasAny()) {
+    const MessageInflow::Bytes bytes = messages_.take();
+    if (bytes.size() % sizeof(Grant) != 0) {
+      throw std::runtime_error("not answers");
+    }
+    for (size_t at = 0; at < bytes.size(); at += sizeof(Grant)) {
+      Grant grant;
+      std::memcpy(&grant, bytes.data() + at, sizeof grant);
+      left_.push_back(grant);
+    }
+  }
+  uint64_t written = ring_->written.load(std::memory_order_relaxed);
+  while (!left_.empty() &&
+         written - ring_->read.load(std::memory_order_acquire) < GrantRing::kEntries) {
+    ring_->entries[written % GrantRing::kEntries] = left_.front();
+    left_.pop_front();
+    ring_->written.store(++written, std::memory_order_release);
+    moved = true;
+  }
+  return moved;
+}
+
+void TextOutflow::send(Courier& courier, const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  under_way_.push_back(sendCopy(courier, to_, stream_, {begin, begin + text.size()}));
+}
+
+bool TextOutflow::move(Courier& courier) {
+  return sweep(courier, under_way_) > 0;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "transport/boards/Board.hpp"
+#include "transport/hosts/Courier.hpp"
+#include "transport/memory/Ring.hpp"
+#include "transport/memory/Segment.hpp"
+
+namespace bluefog {
+
+// What a Bridge carries to or from one peer, one stream each. Used by the driving thread alone.
+
+// What has been given to the courier and still lies here.
+struct Parting {
+  Courier::Errand errand;       // null for a frame that nobody there makes use of
+  std::vector<std::byte> copy;  // unless it is sent from where it was written
+};
+using Partings = std::deque<Parting>;
+
+// Those of a flow that is given up.
+using Errands = std::vector<Courier::Errand>;
+template <class UnderWay>
+void collect(const UnderWay& under_way, Errands& errands) {
+  for (const auto& each : under_way) {
+    if (each.errand != nullptr) {
+      errands.push_back(each.errand);
+    }
+  }
+}
+
+// The frames of a ring, to its image on the host of one of its readers.
+class FrameOutflow {
+ public:
+  // Whole, or what `board` says of each.
+  FrameOutflow(RingReader ring, int to, int stream, const Board* board = nullptr)
+      : ring_(ring), to_(to), stream_(stream), board_(board) {}
+
+  bool move(Courier& courier);
+  bool isIdle() { return under_way_.empty() && ring_.front() == nullptr; }
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+
+ private:
+  bool mayGoUnseen(size_t bytes);
+  Parting sendOff(Courier& courier, const Frame& frame, uint64_t number);
+
+  RingReader ring_;
+  int to_;
+  int stream_;
+  const Board* board_;
+  uint64_t small_n_ = 0;  // small frames so far
+  Partings under_way_;
+};
+
+// The other end: the image.
+class FrameInflow {
+ public:
+  explicit FrameInflow(RingWriter ring, bool is_board) : ring_(ring), is_board_(is_board) {}
+
+  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
+  // Throws std::runtime_error where the peer has sent something else than a frame.
+  bool move(Courier& courier);
+  bool isIdle() const { return (waiting_.empty() || is_cut_) && coming_.empty(); }
+  // Takes also what nobody wants any more: its sender keeps it until then.
+  void giveUp(Courier& courier, Errands& errands);
+
+ private:
+  struct Coming {
+    Courier::Errand errand;
+    size_t bytes;
+  };
+
+  void place(Frame& frame, size_t bytes) const;
+
+  RingWriter ring_;
+  bool is_board_;
+  std::deque<Courier::Letter> waiting_;
+  std::deque<Coming> coming_;
+  std::deque<std::vector<std::byte>> unwanted_;
+  bool is_cut_ = false;  // its sender is dead: nothing comes after what has failed
+};
+
+// The answers in a ring, several in a message.
+class AnswerOutflow {
+ public:
+  AnswerOutflow(GrantRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
+
+  bool move(Courier& courier);
+  bool isIdle() const;
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+
+ private:
+  GrantRing* ring_;
+  int to_;
+  int stream_;
+  Partings under_way_;
+};
+
+// Whole messages, in the order sent.
+class MessageInflow {
+ public:
+  using Bytes = std::vector<std::byte>;
+
+  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
+  bool move(Courier& courier);
+  bool isIdle() const { return waiting_.empty() && coming_.empty() && here_.empty(); }
+  void giveUp(Errands& errands) const { collect(coming_, errands); }
+  bool hasAny() const { return !here_.empty(); }
+  Bytes take();
+
+ private:
+  struct Coming {
+    Courier::Errand errand;
+    Bytes bytes;
+  };
+
+  std::deque<Courier::Letter> waiting_;
+  std::deque<Coming> coming_;
+  std::deque<Bytes> here_;
+  bool is_cut_ = false;  // as FrameInflow's
+};
+
+class AnswerInflow {
+ public:
+  explicit AnswerInflow(GrantRing& ring) : ring_(&ring) {}
+
+  void add(const Courier::Letter& letter) { messages_.add(letter); }
+  // Throws std::runtime_error where the peer has sent something else than answers.
+  bool move(Courier& courier);
+  bool isIdle() const { return messages_.isIdle() && left_.empty(); }
+  void giveUp(Errands& errands) const { messages_.giveUp(errands); }
+
+ private:
+  GrantRing* ring_;
+  MessageInflow messages_;
+  std::deque<Grant> left_;  // for which there is no room yet
+};
+
+// Short texts.
+class TextOutflow {
+ public:
+  TextOutflow(int to, int stream) : to_(to), stream_(stream) {}
+
+  void send(Courier& courier, const std::string& text);
+  bool move(Courier& courier);
+  bool isIdle() const { return under_way_.empty(); }
+  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+
+ private:
+  int to_;
+  int stream_;
+  Partings under_way_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/mpi/World.hpp"
+#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/mpi/Sorter.hpp"
+
+namespace bluefog::mpi {
+
+// Messages of one group over MPI.
+class MpiCourier final : public Courier {
+ public:
+  // `number` is the group's, unlike that of any other group of the world. `places` are its ranks in
+  // the world.
+  MpiCourier(World& world, int number, std::vector<int> places);
+  ~MpiCourier() override;
+  MpiCourier(const MpiCourier&) = delete;
+  MpiCourier& operator=(const MpiCourier&) = delete;
+
+  // As many groups as a rank can lead before a number comes again.
+  static constexpr int kNumbersOfLeader = 1 << 14;
+  static int numberOf(int leader, uint32_t its_number) {
+    return leader * kNumbersOfLeader + static_cast<int>(its_number % kNumbersOfLeader);
+  }
+
+  std::string greeting() const override;
+  void hearGreeting(const std::string& greeting) override;
+  Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override;
+  void gather() override;
+  std::optional<Letter> next() override;
+  Errand take(const Letter& letter, void* into) override;
+  State look(Errand errand) override;
+  std::vector<int> takeDead() override;
+  void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) override;
+  bool hasLeftHost() const override;
+
+ private:
+  std::optional<int> rankAt(int place) const;
+
+  Sorter& sorter_;
+  int number_;
+  std::vector<int> places_;
+  size_t dead_seen_ = 0;
+};
+
+}  // namespace bluefog::mpi

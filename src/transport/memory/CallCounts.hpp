@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "transport/memory/Frame.hpp"
+
+namespace bluefog {
+
+// The number of a rank's last call by each counter.
+class CallCounts {
+ public:
+  uint64_t of(const Counter& counter) const {
+    if (counter == Counter()) {
+      return unnamed_;
+    }
+    const auto found = counts_.find(counter);
+    return found == counts_.end() ? base_ : found->second;
+  }
+  void set(const Counter& counter, uint64_t number) {
+    if (counter == Counter()) {
+      unnamed_ = number;
+    } else {
+      counts_[counter] = number;
+    }
+  }
+  uint64_t next(const Counter& counter) {
+    const uint64_t number = of(counter) + 1;
+    set(counter, number);
+    return number;
+  }
+  uint64_t highest() const {
+    uint64_t most = unnamed_;
+    for (const auto& [counter, number] : counts_) {
+      most = number > most ? number : most;
+    }
+    return most;
+  }
+  // All counters go on from there.
+  void align(uint64_t number) {
+    base_ = unnamed_ = number;
+    counts_.clear();
+  }
+
+ private:
+  uint64_t base_ = 0;
+  uint64_t unnamed_ = 0;
+  std::map<Counter, uint64_t> counts_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,43 @@
+#include "transport/messages/Answers.hpp"
+
+namespace bluefog {
+namespace {
+
+Grant& entry(GrantRing& ring, uint64_t index) {
+  return ring.entries[index % GrantRing::kEntries];
+}
+
+}  // namespace
+
+bool Answers::send() {
+  if (owed_.empty()) {
+    return false;
+  }
+  const uint64_t read = out_->read.load(std::memory_order_acquire);
+  uint64_t written = out_->written.load(std::memory_order_relaxed);
+  bool moved = false;
+  while (!owed_.empty() && written - read < GrantRing::kEntries) {
+    entry(*out_, written) = owed_.front();
+    owed_.pop_front();
+    out_->written.store(++written, std::memory_order_release);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Answers::isSound() const {
+  return in_->written.load(std::memory_order_acquire) - in_->read.load(std::memory_order_relaxed) <=
+         GrantRing::kEntries;
+}
+
+std::optional<Grant> Answers::take() {
+  const uint64_t read = in_->read.load(std::memory_order_relaxed);
+  if (read == in_->written.load(std::memory_order_acquire)) {
+    return std::nullopt;
+  }
+  const Grant grant = entry(*in_, read);
+  in_->read.store(read + 1, std::memory_order_release);
+  return grant;
+}
+
+}  // namespace bluefog

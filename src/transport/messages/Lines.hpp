@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "transport/memory/Segment.hpp"
+
+namespace bluefog {
+
+constexpr int kAnySource = -1;
+
+// One message that this rank expects, or that came before it was expected.
+struct Inbound {
+  enum class State {
+    kExpected,
+    kHere,       // a small one: its bytes are in `payload`
+    kAnnounced,  // a large one: its sender waits for an answer
+    kStreaming,
+    kComplete
+  };
+
+  uint64_t receiver = 0;  // sequence number of the operation that expects it
+  int source = kAnySource;
+  Line line;
+  State state = State::kExpected;
+  // Its source has made that call, or a later one, without sending this.
+  bool is_passed = false;
+  std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
+  std::optional<GivenUp> broken_off;  // why not all of it will come
+  bool has_second = false;            // of its operation, which nothing expects yet
+  uint64_t id = 0;
+  double weight = 1.0;
+  Signature signature;  // what its sender called
+  size_t bytes = 0;     // all of it
+  // Where it lies in its sender's heap, until Mailbox::isStillOffered() says otherwise.
+  std::optional<uint64_t> offer;
+  std::vector<std::byte> payload;
+  // Where the bytes of a large message go. Null: the script takes the frames from the lane.
+  std::byte* sink = nullptr;
+  uint64_t received = 0;
+};
+
+// Messages that wait to be matched.
+class Lines {
+ public:
+  bool isEmpty() const { return lines_.empty(); }
+  void add(std::shared_ptr<Inbound> message);
+  // The first one added to that line that goes with this source, taken out; null if there is none.
+  std::shared_ptr<Inbound> take(int source, const Line& line);
+  void remove(const Inbound& message);
+  // One from that source, which stays; null if there is none.
+  const Inbound* from(int source) const;
+  // Those of calls by that counter, of that number and earlier ones, from that source; they stay.
+  std::vector<std::shared_ptr<Inbound>> upTo(const Counter& counter, uint64_t number,
+                                             int source) const;
+  // Whether there is one of that line from that source, but for a later call.
+  bool hasLater(const Line& line, int source) const;
+  // The same, by any counter, and gradients.
+  std::vector<std::shared_ptr<Inbound>> ofCallsUpTo(uint64_t number, int source) const;
+
+ private:
+  using Key = std::tuple<OpKind, int64_t, int, uint64_t>;  // kind, tag, source, number
+  static Key keyOf(const Line& line, int source) {
+    return {line.kind, line.tag, source, line.number};
+  }
+  struct Place {
+    uint64_t number;
+    std::shared_ptr<Inbound> message;
+  };
+
+  using Map = std::map<Key, std::list<Place>>;
+
+  static void addAll(const std::list<Place>& line, std::vector<std::shared_ptr<Inbound>>& to);
+
+  std::shared_ptr<Inbound> takeFront(Map::iterator line);
+
+  Map lines_;
+  uint64_t added_ = 0;
+};
+
+}  // namespace bluefog

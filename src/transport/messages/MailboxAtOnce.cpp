@@ -1,0 +1,50 @@
+// Messages of one frame, past all scripts: see AtOnce.
+#include "transport/messages/Mailbox.hpp"
+
+#include <algorithm>
+
+namespace bluefog {
+
+bool Mailbox::isQuiet() const {
+  return expected_.isEmpty() && unexpected_.isEmpty() && late_refusals_.empty() &&
+         std::none_of(lanes_.begin(), lanes_.end(),
+                      [](const Lane& lane) { return lane.answers.anyHasCome(); });
+}
+
+bool Mailbox::maySend(int destination, size_t bytes) {
+  Lane& to = lane(destination);
+  return to.departing.empty() && to.outstanding + charge(bytes) <= kCredit && to.out.room();
+}
+
+void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
+  Lane& to = lane(destination);
+  Frame& slot = *to.out.slot();
+  slot = frame;
+  passage_.write(payloadOf(&slot), data.data, data.bytes);
+  sendOff(destination, slot);
+}
+
+const Frame* Mailbox::next(int source, const Signature& signature, const Line& line) {
+  const Frame* front = lane(source).in.front();
+  if (front == nullptr) {
+    return nullptr;
+  }
+  const Frame frame = *front;  // a damaged peer may write into it while it is read
+  const bool fits = frame.type == FrameType::kEager && frame.tag == line.tag &&
+                    frame.number == line.number && frame.signature == signature &&
+                    frame.bytes == signature.bytes();
+  if (!fits) {
+    return nullptr;
+  }
+  lane(source).elsewhere.reset();
+  lane(source).unseen_from = frame.id + 1;
+  passage_.look(frame.written, payloadOf(front), frame.bytes);
+  return front;
+}
+
+void Mailbox::drop(int source, size_t bytes) {
+  credit(source, charge(bytes));
+  popLane(source);
+}
+
+}  // namespace bluefog

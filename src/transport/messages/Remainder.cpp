@@ -1,0 +1,79 @@
+#include "transport/messages/Remainder.hpp"
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "transport/operations/Needs.hpp"
+
+namespace bluefog {
+namespace {
+
+// What the scripts of an operation refer to, when its caller has its memory back.
+struct Kept {
+  explicit Kept(std::shared_ptr<Op> failed) : op(std::move(failed)) {}
+
+  // The same bytes go to several ranks, most often.
+  void copy(Outgoing& message) {
+    if (copies.empty() || !(message.data == original)) {
+      original = message.data;
+      copies.emplace_back(original.bytes());
+      original.forEach(0, original.bytes(), [this](const ConstSpan& span, size_t at) {
+        std::copy_n(span.data, span.bytes, copies.back().begin() + static_cast<ptrdiff_t>(at));
+      });
+    }
+    message.data = ConstSpans(ConstSpan{copies.back().data(), copies.back().size()});
+  }
+
+  std::shared_ptr<Op> op;
+  ConstSpans original;  // of the last copy
+  std::deque<std::vector<std::byte>> copies;
+};
+
+bool goesOn(const Script& send, const Outgoing& message, const RankSet& gone) {
+  return message.is_ready && !send.done() && send.waiting() != nullptr &&
+         !lacks(*send.waiting(), gone);
+}
+
+size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
+  size_t bytes = 0;
+  const ConstSpans* last = nullptr;
+  for (const size_t i : going) {
+    const ConstSpans& data = op.outgoing[i].data;
+    bytes += last != nullptr && data == *last ? 0 : data.bytes();
+    last = &data;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
+  std::vector<size_t> going;
+  for (size_t i = 0; i < op->outgoing.size(); ++i) {
+    if (goesOn(op->scripts[i], op->outgoing[i], gone)) {
+      going.push_back(i);
+    }
+  }
+  const size_t bytes = op->is_remainder ? op->kept : bytesToCopy(*op, going);
+  if (going.empty() || (!op->is_remainder && bytes > room)) {
+    return nullptr;
+  }
+  auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
+  auto kept = op->is_remainder ? nullptr : std::make_shared<Kept>(op);
+  for (const size_t i : going) {
+    if (kept) {
+      kept->copy(op->outgoing[i]);
+    }
+    rest->scripts.push_back(std::move(op->scripts[i]));
+    rest->outgoing.push_back(op->outgoing[i]);
+  }
+  rest->sequence = op->sequence;
+  rest->number = op->number;
+  rest->is_remainder = true;
+  rest->memory = kept ? kept : op->memory;
+  rest->kept = bytes;
+  return rest;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/operations/Failure.hpp"
+
+namespace bluefog {
+
+// What a script waits for. Lives in the coroutine's frame while it is suspended.
+class Condition {
+ public:
+  virtual bool ready() = 0;
+  // Whether something moved in the last ready(), also where it was not fulfilled.
+  virtual bool moved() const { return false; }
+  // Whether nobody needs to look until Mailbox::takeStirred() names the operation.
+  virtual bool sleeps() const { return false; }
+  // The group ranks whose bytes, or room, are missing.
+  virtual std::vector<int> missing() const = 0;
+  // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
+  virtual std::vector<int> late() const { return missing(); }
+  // Why it will not be fulfilled any more, once a rank has said that it sends no more of it.
+  virtual std::optional<Failure> brokenOff() const { return std::nullopt; }
+  // Whether one of the missing ranks would do (a receive from any source).
+  virtual bool anyWillDo() const { return false; }
+
+ protected:
+  ~Condition() = default;
+};
+
+// An algorithm as a coroutine: straight-line code that says `co_await` where bytes or room may not
+// be there yet. Nobody blocks in it: the thread that drives the engine calls advance() and goes on
+// to the next one. Destroying it at any await leaves nothing behind but what peers were told.
+class [[nodiscard]] Script {
+ public:
+  struct promise_type {
+    Condition* waiting = nullptr;
+    std::exception_ptr error;
+
+    Script get_return_object() {
+      return Script(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { error = std::current_exception(); }
+  };
+  using Handle = std::coroutine_handle<promise_type>;
+
+  Script(Script&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Script& operator=(Script&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Script(const Script&) = delete;
+  Script& operator=(const Script&) = delete;
+  ~Script() {
+    if (handle_) {
+      handle_.destroy();
+    }
+  }
+
+  bool done() const { return handle_.done(); }
+  // Runs until the next condition that is not fulfilled. True when something moved. Throws what the
+  // algorithm threw.
+  bool advance() {
+    Condition*& waiting = handle_.promise().waiting;
+    if (waiting != nullptr && !waiting->ready()) {
+      return waiting->moved();
+    }
+    waiting = nullptr;
+    handle_.resume();
+    if (handle_.promise().error) {
+      std::rethrow_exception(handle_.promise().error);
+    }
+    return true;
+  }
+  // Null before the first advance() and when done.
+  const Condition* waiting() const { return handle_.promise().waiting; }
+
+ private:
+  explicit Script(Handle handle) : handle_(handle) {}
+
+  Handle handle_;
+};
+
+// Base of the things a script can co_await.
+class Awaitable : public Condition {
+ public:
+  bool await_ready() { return ready(); }
+  void await_suspend(Script::Handle handle) { handle.promise().waiting = this; }
+
+ protected:
+  ~Awaitable() = default;
+};
+
+// Lets the rank's other scripts take a step. Between two frames: a rank whose next frame is always
+// there would only read, its peer only write, and each of them does the other half afterwards.
+class Pause final : public Awaitable {
+ public:
+  bool ready() override { return std::exchange(over_, true); }
+  std::vector<int> missing() const override { return {}; }
+  void await_resume() {}
+
+ private:
+  bool over_ = false;
+};
+
+// Fulfilled when another script, which this one contains, has ended. Throws what that threw.
+class Ended final : public Awaitable {
+ public:
+  explicit Ended(Script script) : script_(std::move(script)) {}
+  bool ready() override {
+    moved_ = false;
+    while (!script_.done() && script_.advance()) {
+      moved_ = true;
+    }
+    return script_.done();
+  }
+  bool moved() const override { return moved_; }
+  bool sleeps() const override { return script_.waiting()->sleeps(); }
+  std::vector<int> missing() const override { return script_.waiting()->missing(); }
+  std::vector<int> late() const override { return script_.waiting()->late(); }
+  std::optional<Failure> brokenOff() const override { return script_.waiting()->brokenOff(); }
+  void await_resume() {}
+
+ private:
+  Script script_;
+  bool moved_ = false;
+};
+
+// Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
+// `late()` to blame.
+template <class Ready, class Missing, class Late = Missing>
+class Until final : public Awaitable {
+ public:
+  Until(Ready ready, Missing missing) : Until(ready, missing, missing) {}
+  Until(Ready ready, Missing missing, Late late)
+      : ready_(std::move(ready)), missing_(std::move(missing)), late_(std::move(late)) {}
+  bool ready() override { return ready_(); }
+  std::vector<int> missing() const override { return missing_(); }
+  std::vector<int> late() const override { return late_(); }
+  void await_resume() {}
+
+ private:
+  Ready ready_;
+  Missing missing_;
+  Late late_;
+};
+
+}  // namespace bluefog

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "transport/memory/Segment.hpp"
+#include "transport/operations/Failure.hpp"
+
+namespace bluefog {
+
+// The failure that the group's ranks have agreed on. It is that of the collective with this
+// sequence number and of all later ones.
+struct Ruling {
+  Failure failure;
+  uint64_t sequence = 0;
+
+  // For ranks of other hosts.
+  std::string encode() const;
+  static Ruling decode(const std::string& encoded);
+};
+
+// If there is one.
+std::optional<Ruling> readVerdict(const Verdict& verdict);
+// Records `ruling` unless another rank was first; returns what is recorded.
+Ruling agreeOn(Verdict& verdict, const Ruling& ruling);
+
+}  // namespace bluefog

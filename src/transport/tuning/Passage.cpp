@@ -1,0 +1,88 @@
+#include "transport/tuning/Passage.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include "transport/memory/Ring.hpp"
+
+namespace bluefog {
+namespace {
+
+// Of so many frames the first ones are trials, and half of them go the other way.
+constexpr unsigned kPeriod = 256;
+constexpr unsigned kTrials = 8;
+
+// What the way that is not in use must be better by.
+constexpr double kClearly = 1.3;
+
+// Of the trials: neither always in the same slots of a ring nor always after one of the same way.
+bool goesTheOtherWay(unsigned trial) {
+  return std::popcount(trial % kPeriod) % 2 == 1;
+}
+
+Stores other(Stores stores) {
+  return stores == Stores::kCached ? Stores::kStreamed : Stores::kCached;
+}
+
+}  // namespace
+
+Passage::Duration Passage::Times::sum() const {
+  return std::accumulate(taken_.begin(), taken_.end(), Duration()) -
+         *std::max_element(taken_.begin(), taken_.end());
+}
+
+bool Passage::isTrial() const {
+  return sent_ % kPeriod < kTrials;
+}
+
+Stores Passage::stores() const {
+  return isTrial() && goesTheOtherWay(sent_) ? other(better()) : better();
+}
+
+void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
+  const Stores stores = this->stores();
+  if (bytes < kTimed || !isTrial()) {
+    copyBytes(to, from, bytes, stores);
+    return;
+  }
+  const Clock::time_point begin = now_();
+  copyBytes(to, from, bytes, stores);
+  way(stores).writing.note((now_() - begin) * kTimed / bytes);
+  is_timed_ = true;
+  choose();
+}
+
+Written Passage::sendOff(int readers) {
+  const Stores stores = this->stores();
+  ++sent_;
+  if (!std::exchange(is_timed_, false)) {
+    return Written::kUntimed;
+  }
+  readers_ = readers;
+  return stores == Stores::kStreamed ? Written::kStreamed : Written::kCached;
+}
+
+// Reads what is to be read anyway: it is in this core's cache then.
+void Passage::read(Written written, const std::byte* at) {
+  const Clock::time_point begin = now_();
+  for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
+    static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
+  }
+  way(written == Written::kStreamed ? Stores::kStreamed : Stores::kCached)
+      .reading.note(now_() - begin);
+  choose();
+}
+
+void Passage::choose() {
+  if (!cached_.isKnown() || !streamed_.isKnown()) {
+    return;
+  }
+  const Stores now = better();
+  if (way(other(now)).whole(readers_) * kClearly < way(now).whole(readers_)) {
+    better_.store(other(now), std::memory_order_relaxed);
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,51 @@
+#include "transport/tuning/Seat.hpp"
+
+#include <array>
+
+namespace bluefog {
+
+Seat::Seat(Seats& seats, int rank, int size, int here) : seats_(seats), rank_(rank), size_(size) {
+  const int cores = Cores::usable().count();
+  crowded_ = cores > 1 && here >= cores;
+}
+
+void Seat::takeOrMove(Time now) {
+  const int core = Cores::current();
+  if (core < 0 || core >= Cores::kMost) {
+    return;
+  }
+  if (seats_.of(rank_) != core) {
+    seats_.take(rank_, core);
+    return;  // the others must see it first
+  }
+  const Cores usable = Cores::usable();
+  const int emptier = emptierThan(core, usable);
+  if (emptier != Seats::kNone && seats_.mayMove(now)) {
+    crowded_ = usable.moveTo(emptier);
+    seats_.take(rank_, emptier);
+  }
+}
+
+// The core with the fewest ranks, if it stays emptier than this one would be.
+int Seat::emptierThan(int core, const Cores& usable) const {
+  std::array<int, Cores::kMost> ranks{};
+  for (int rank = 0; rank < size_; ++rank) {
+    const int seat = seats_.of(rank);
+    if (seat >= 0 && seat < Cores::kMost) {
+      ++ranks[static_cast<size_t>(seat)];
+    }
+  }
+  int fewest = ranks[static_cast<size_t>(core)] - 1;
+  int emptiest = Seats::kNone;
+  if (fewest > 0) {
+    for (int other = 0; other < Cores::kMost; ++other) {
+      if (ranks[static_cast<size_t>(other)] < fewest && usable.has(other)) {
+        fewest = ranks[static_cast<size_t>(other)];
+        emptiest = other;
+      }
+    }
+  }
+  return emptiest;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,175 @@
+#include "transport/engine/Agenda.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/ranks.hpp"
+
+namespace bluefog::testing {
+namespace {
+
+// Two ranks whose agendas the test drives itself, step by step.
+class AgendaTest : public ::testing::Test {
+ protected:
+  struct Side {
+    Side(const Fd& memory, int rank)
+        : members(membership(rank, 2)),
+          segments(std::make_shared<const Segments>(Segment(memory, 2), rank)),
+          agenda(segments, members, Links(2), nullptr),
+          peer(1 - rank) {}
+
+    // As long as it runs, its data is `memory`.
+    OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& script) {
+      Signature signature;
+      signature.kind = OpKind::kPointToPoint;
+      signature.dtype = kDtype<float>;
+      signature.count = count;
+      const auto op = std::make_shared<Op>(Op::Kind::kMessage, signature,
+                                           Deadline::in(std::chrono::minutes(1)));
+      const auto data = std::make_shared<std::vector<float>>(count);
+      op->memory = data;
+      op->sequence = ++issued;
+      script(*op, *data);
+      agenda.add(op);
+      return op;
+    }
+    OpPtr send(size_t count) {
+      return add(count, [&](Op& op, const std::vector<float>& data) {
+        addSend(agenda.mailbox(), op, {peer, 0, spansOf(data)});
+      });
+    }
+    OpPtr receive(size_t count) {
+      return add(count, [&](Op& op, std::vector<float>& data) {
+        op.scripts.push_back(
+            bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data), std::make_shared<int>()));
+      });
+    }
+
+    Membership members;
+    std::shared_ptr<const Segments> segments;
+    Agenda agenda;
+    int peer;
+    uint64_t issued = 0;
+  };
+
+  Fd memory_ = Segment::create(2);
+  Side zero_{memory_, 0};
+  Side one_{memory_, 1};
+};
+
+std::string told(const OpPtr& op) {
+  const std::optional<Error> error = errorOf(*op);
+  return error ? story(*error) : "";
+}
+
+// The call that tells of the first refusal sends a message that is itself refused later.
+TEST_F(AgendaTest, EachOfTwoLateRefusalsIsTold) {
+  EXPECT_EQ(told(zero_.send(2)), "");
+  const OpPtr first = one_.receive(1);
+  one_.agenda.pass();
+  EXPECT_NE(told(first), "");
+
+  zero_.receive(1);
+  zero_.agenda.pass();  // takes in the refusal
+  const std::string of_first = told(zero_.send(3));
+  EXPECT_NE(of_first.find("this rank's message #1"), std::string::npos) << of_first;
+  const OpPtr second = one_.receive(1);
+  one_.agenda.pass();
+  EXPECT_NE(told(second), "");
+
+  zero_.agenda.pass();
+  const std::string of_second = told(zero_.receive(1));
+  EXPECT_NE(of_second.find("this rank's message #3"), std::string::npos) << of_second;
+  EXPECT_EQ(told(zero_.receive(1)), "");
+}
+
+TEST_F(AgendaTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
+  zero_.send(2);
+  zero_.send(3);
+  one_.receive(1);
+  one_.receive(1);
+  one_.agenda.pass();
+
+  zero_.receive(1);
+  zero_.agenda.pass();  // takes in both
+  for (const char* which : {"this rank's message #1", "this rank's message #2"}) {
+    const std::string told_of = told(zero_.send(1));
+    EXPECT_NE(told_of.find(which), std::string::npos) << told_of;
+  }
+  EXPECT_EQ(told(zero_.send(1)), "");
+}
+
+TEST_F(AgendaTest, ALateRefusalIsToldThoughItsTellerFailsOtherwise) {
+  zero_.send(2);
+  one_.receive(1);
+  one_.agenda.pass();
+  zero_.receive(1);
+  zero_.agenda.pass();
+
+  const OpPtr large = zero_.send(kMuch);  // has to wait for its receiver
+  EXPECT_FALSE(errorOf(*large));
+  zero_.agenda.tick(Deadline::Clock::now() + std::chrono::hours(1));
+  EXPECT_NE(told(large).find("this rank's message #1"), std::string::npos) << told(large);
+}
+
+// What a rank sends that writes wherever it likes.
+class DamagedLaneTest : public AgendaTest {
+ protected:
+  void write(const Frame& frame) {
+    *lane_.slot() = frame;
+    lane_.publish();
+  }
+  Failure failure() {
+    try {
+      zero_.agenda.pass();
+    } catch (const Failure& failure) {
+      return failure;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return aborted("");
+  }
+  static Frame frame(FrameType type, uint64_t count) {
+    Frame frame;
+    frame.type = type;
+    frame.signature.kind = OpKind::kPointToPoint;
+    frame.signature.dtype = kDtype<float>;
+    frame.signature.count = count;
+    return frame;
+  }
+
+  RingWriter lane_{zero_.segments->shared().lane(1, 0), Segment::laneShape()};
+};
+
+TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {
+  zero_.receive(kMuch);
+  Frame small = frame(FrameType::kEager, kMuch);
+  small.bytes = Mailbox::payload() + 1;
+  write(small);
+  EXPECT_EQ(failure().ranks, Ranks{1});
+}
+
+TEST_F(DamagedLaneTest, AMessageOfAnotherLengthThanItSaysBlamesItsSender) {
+  const OpPtr op = zero_.receive(4);
+  write(frame(FrameType::kEager, 4));
+  zero_.agenda.pass();
+  const std::optional<Error> error = errorOf(*op);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->ranks(), Ranks{1});
+}
+
+TEST_F(DamagedLaneTest, AFrameThatBelongsNowhereBlamesItsSender) {
+  zero_.receive(kMuch);
+  Frame announced = frame(FrameType::kAnnounce, kMuch);
+  announced.offset = kMuch * sizeof(float);
+  write(announced);
+  zero_.agenda.pass();
+  Frame data = frame(FrameType::kData, kMuch);
+  data.offset = kMuch * sizeof(float) - 1;
+  data.bytes = 2;
+  write(data);
+  const Failure failure = this->failure();
+  EXPECT_EQ(failure.ranks, Ranks{1});
+  EXPECT_EQ(failure.reason, "rank 1 has damaged a message");
+}
+
+}  // namespace
+}  // namespace bluefog::testing

@@ -1,0 +1,62 @@
+#include "transport/memory/Standing.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace bluefog {
+namespace {
+
+Standing::Wait waiting(uint64_t sequence) {
+  Standing::Wait wait;
+  wait.called.count = sequence;
+  wait.sequence = sequence;
+  wait.lacking.add(static_cast<int>(sequence % kMostRanks));
+  return wait;
+}
+
+TEST(StandingTest, SaysNothingAtFirstAndAfterwards) {
+  Standing standing;
+  EXPECT_FALSE(standing.read().has_value());
+  standing.set(waiting(7));
+  EXPECT_TRUE(standing.read().has_value());
+  standing.clear();
+  EXPECT_FALSE(standing.read().has_value());
+}
+
+TEST(StandingTest, NamesEachRankApart) {
+  Standing standing;
+  for (int rank : {0, 63, 64, 255}) {
+    Standing::Wait wait;
+    wait.lacking.add(rank);
+    standing.set(wait);
+    for (int other = 0; other < static_cast<int>(kMostRanks); ++other) {
+      EXPECT_EQ(standing.read()->lacking.has(other), other == rank);
+    }
+  }
+}
+
+TEST(StandingTest, IsNeverReadHalfWritten) {
+  Standing standing;
+  std::atomic<bool> end{false};
+  std::thread writer([&] {
+    for (uint64_t i = 1; !end; ++i) {
+      standing.set(waiting(i));
+      if (i % 5 == 0) {
+        standing.clear();
+      }
+    }
+  });
+  for (int looks = 0; looks < 100000; ++looks) {
+    if (const std::optional<Standing::Wait> wait = standing.read()) {
+      ASSERT_EQ(wait->called.count, wait->sequence);
+      ASSERT_TRUE(wait->lacking.has(static_cast<int>(wait->sequence % kMostRanks)));
+    }
+  }
+  end = true;
+  writer.join();
+}
+
+}  // namespace
+}  // namespace bluefog

@@ -1,0 +1,119 @@
+#include "transport/tuning/Seat.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "core/Cores.hpp"
+
+namespace bluefog {
+namespace {
+
+using std::chrono::microseconds;
+
+// This thread may use two cores, and a group has `size` ranks there, of which it is rank 0.
+class SeatTest : public ::testing::Test {
+ protected:
+  static constexpr int kMostRanks = 8;
+
+  void SetUp() override {
+    const Cores all = Cores::usable();
+    for (int core = 0; core < Cores::kMost && cores_.size() < 2; ++core) {
+      if (all.has(core)) {
+        cores_.push_back(core);
+      }
+    }
+    if (cores_.size() < 2) {
+      GTEST_SKIP() << "needs two cores";
+    }
+    CPU_ZERO(&both_);
+    CPU_SET(static_cast<size_t>(cores_[0]), &both_);
+    CPU_SET(static_cast<size_t>(cores_[1]), &both_);
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    ::sched_setaffinity(0, sizeof both_, &both_);
+  }
+  void TearDown() override { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+  Seats& seats() { return *reinterpret_cast<Seats*>(memory_); }
+  // Looks until the seat is this thread's core: the kernel may move it meanwhile.
+  int settle(Seat& seat) {
+    do {
+      seat.look(now_ += microseconds(200));
+    } while (seats().of(0) != Cores::current());
+    return seats().of(0);
+  }
+  int other(int core) const { return core == cores_[0] ? cores_[1] : cores_[0]; }
+  bool mayUseBoth() const {
+    cpu_set_t set;
+    return ::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_EQUAL(&set, &both_);
+  }
+
+  alignas(64) std::byte memory_[256] = {};
+  std::vector<int> cores_;
+  cpu_set_t both_;
+  cpu_set_t before_;
+  Seat::Time now_{std::chrono::seconds(1)};
+};
+
+TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
+  Seat seat(seats(), 0, 2, 2);
+  const int core = settle(seat);
+  seats().take(1, core);
+  seat.look(now_ += microseconds(500));
+  EXPECT_EQ(seats().of(0), other(core));
+  EXPECT_EQ(Cores::current(), other(core));
+  EXPECT_TRUE(mayUseBoth());
+}
+
+TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
+  Seat seat(seats(), 0, 4, 4);
+  const int core = settle(seat);
+  seats().take(1, core);
+  seats().take(2, core);
+  seats().take(3, other(core));
+  seat.look(now_ += microseconds(500));
+  EXPECT_EQ(seats().of(0), other(core));
+}
+
+TEST_F(SeatTest, StaysWhereNothingIsGained) {
+  Seat seat(seats(), 0, 3, 3);
+  const int core = settle(seat);
+  seats().take(1, core);
+  seats().take(2, other(core));
+  for (int look = 0; look < 5; ++look) {
+    seat.look(now_ += microseconds(500));
+    EXPECT_NE(seats().of(0), Seats::kNone);
+  }
+  EXPECT_TRUE(seats().mayMove(now_)) << "somebody moved";
+}
+
+TEST_F(SeatTest, OneMovesAtATime) {
+  Seat seat(seats(), 0, 2, 2);
+  const int core = settle(seat);
+  seats().take(1, core);
+  now_ += microseconds(500);
+  EXPECT_TRUE(seats().mayMove(now_ - microseconds(10)));
+  seat.look(now_);
+  EXPECT_EQ(seats().of(0), core);
+  EXPECT_FALSE(seats().mayMove(now_));
+}
+
+TEST_F(SeatTest, WithACoreForEachTheKernelKnowsBest) {
+  Seat seat(seats(), 0, 1, 1);
+  seat.look(now_);
+  EXPECT_EQ(seats().of(0), Seats::kNone);
+}
+
+TEST_F(SeatTest, NonsenseInSharedMemoryIsNotBelieved) {
+  Seat seat(seats(), 0, 3, 3);
+  settle(seat);
+  seats().take(1, 1'000'000);
+  seats().take(2, -7);
+  seat.look(now_ += microseconds(500));
+  EXPECT_TRUE(mayUseBoth());
+}
+
+}  // namespace
+}  // namespace bluefog
