@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "process_group/Borrowed.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
+#include "process_group/host/Borrowed.hpp"
 
 namespace bluefog {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "bindings/Ungiled.hpp"
-#include "process_group/BatchWork.hpp"
-#include "process_group/ProcessGroupComposed.hpp"
-#include "process_group/accelerator/AcceleratorWork.hpp"
+#include "process_group/device/AcceleratorWork.hpp"
+#include "process_group/device/ProcessGroupComposed.hpp"
+#include "process_group/work/BatchWork.hpp"
 
 namespace bluefog {
 

@@ -1,4 +1,4 @@
-#include "process_group/accelerator/MessageKernels.hpp"
+#include "process_group/device/MessageKernels.hpp"
 
 #include <torch/csrc/utils/pybind.h>
 

@@ -12,7 +12,7 @@
 
 #include "bindings/Weights.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
-#include "process_group/WindowBluefog.hpp"
+#include "process_group/window/WindowBluefog.hpp"
 
 namespace bluefog {
 namespace {

@@ -24,7 +24,7 @@
 #include "core/Interruption.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
 #include "process_group/Registry.hpp"
-#include "process_group/WorkBluefog.hpp"
+#include "process_group/work/WorkBluefog.hpp"
 
 namespace py = pybind11;
 using bluefog::Edges;

@@ -7,9 +7,9 @@
 
 #include "bootstrap/Rendezvous.hpp"
 #include "bootstrap/TorchStore.hpp"
-#include "process_group/Call.hpp"
 #include "process_group/Registry.hpp"
-#include "process_group/WorkBluefog.hpp"
+#include "process_group/host/Call.hpp"
+#include "process_group/work/WorkBluefog.hpp"
 #include "transport/hosts/mpi/MpiCourier.hpp"
 
 #ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11

@@ -15,17 +15,17 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "process_group/Coalescing.hpp"
-#include "process_group/Edges.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/Frontend.hpp"
-#include "process_group/Match.hpp"
 #include "process_group/Options.hpp"
-#include "process_group/OutputPool.hpp"
-#include "process_group/Validate.hpp"
-#include "process_group/WindowBluefog.hpp"
-#include "process_group/accelerator/Accelerator.hpp"
-#include "process_group/accelerator/DeviceCalls.hpp"
+#include "process_group/device/Accelerator.hpp"
+#include "process_group/device/DeviceCalls.hpp"
+#include "process_group/host/Coalescing.hpp"
+#include "process_group/host/Edges.hpp"
+#include "process_group/host/Match.hpp"
+#include "process_group/host/OutputPool.hpp"
+#include "process_group/host/Validate.hpp"
+#include "process_group/window/WindowBluefog.hpp"
 #include "transport/engine/Engine.hpp"
 
 namespace bluefog {

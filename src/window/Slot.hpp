@@ -8,8 +8,8 @@
 
 #include "core/Dtype.hpp"
 #include "transport/memory/Bell.hpp"
-#include "window/HostSpace.hpp"
 #include "window/SlotState.hpp"
+#include "window/memory/HostSpace.hpp"
 
 namespace bluefog {
 

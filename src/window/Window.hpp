@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "window/Grounds.hpp"
 #include "window/Slot.hpp"
 #include "window/WindowPart.hpp"
+#include "window/memory/Grounds.hpp"
 
 namespace bluefog {
 

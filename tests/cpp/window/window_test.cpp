@@ -11,9 +11,9 @@
 
 #include "core/Reduce.hpp"
 #include "support/ranks.hpp"
-#include "window/FarReach.hpp"
-#include "window/NearReach.hpp"
-#include "window/Reception.hpp"
+#include "window/peer/FarReach.hpp"
+#include "window/peer/NearReach.hpp"
+#include "window/peer/Reception.hpp"
 
 namespace bluefog::testing {
 namespace {

@@ -1,0 +1,141 @@
+#include "process_group/device/Accelerator.hpp"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "process_group/device/AcceleratorWork.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooksForCtrlC{50};
+constexpr auto kBetweenLooksAtIt = std::chrono::microseconds(100);
+
+}  // namespace
+
+Accelerator::Accelerator(c10::DeviceType type, c10::intrusive_ptr<c10d::Backend> backend,
+                         std::shared_ptr<const Plugin> plugin)
+    : type_(type), backend_(std::move(backend)), plugin_(std::move(plugin)) {
+  TORCH_CHECK_VALUE(backend_ != nullptr, "[bluefog] an accelerator's backend is None");
+}
+
+c10::Stream Accelerator::streamOn(c10::Device device) {
+  const auto known = streams_.find(device.index());
+  if (known != streams_.end()) {
+    return known->second;
+  }
+  const c10::impl::VirtualGuardImpl impl(type_);
+  return streams_.emplace(device.index(), impl.getStreamFromGlobalPool(device)).first->second;
+}
+
+std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
+  TORCH_CHECK(plugin_->api() != nullptr, "[bluefog] the tensor is on ", device,
+              ", and there are no kernels for that: ", plugin_->reason(),
+              "; make the window of tensor.cpu()");
+  const std::lock_guard lock(heaps_mutex_);
+  std::shared_ptr<DeviceHeap>& heap = heaps_[device.index()];
+  if (heap == nullptr) {
+    // The program's current device stays what it is, also in the engine's callbacks in its threads.
+    const Device::Around around = [device] {
+      return std::shared_ptr<void>(std::make_shared<c10::DeviceGuard>(device));
+    };
+    heap = std::make_shared<DeviceHeap>(std::make_shared<Device>(plugin_, device.index(), around));
+  }
+  return heap;
+}
+
+// Less than the backend's own, at whose end NCCL's ends the process. Not every backend tells it.
+std::chrono::milliseconds Accelerator::limit(std::chrono::milliseconds groups) const {
+  if (type_ == c10::kCPU) {
+    return groups;
+  }
+  try {
+    return std::min(groups, backend_->getBackendOptions()->timeout * 19 / 20);
+  } catch (const c10::Error&) {
+    return groups;
+  }
+}
+
+// gloo's own abort() does not end what a thread waits for.
+void Accelerator::abort() {
+  {
+    const std::lock_guard lock(waited_mutex_);
+    is_aborted_ = true;
+    for (const WorkPtr& work : waited_) {
+      work->abort();
+    }
+  }
+  backend_->abort();
+}
+
+void Accelerator::requireNotAborted() const {
+  if (is_aborted_) {
+    backend_->abort();  // ends what was made, or begun, since
+    throw std::runtime_error("the exchange was aborted");
+  }
+}
+
+void Accelerator::await(c10::Device device, const Notices& notices) const {
+  if (!notices.isWaitedFor() || type_ == c10::kCPU) {
+    return;
+  }
+  const std::function<void()> check = notices.check();
+  c10::Event done(type_);
+  done.record(c10::impl::VirtualGuardImpl(type_).getStream(device));
+  Deadline next_interrupt = Deadline::in(kBetweenLooksForCtrlC);
+  while (!done.query()) {
+    check();
+    if (next_interrupt.passed()) {
+      next_interrupt = Deadline::in(kBetweenLooksForCtrlC);
+      notices.lookForInterruption();
+    }
+    std::this_thread::sleep_for(kBetweenLooksAtIt);
+  }
+  check();
+}
+
+// Outputs are made before, so that they belong to the current stream; all that `issue` makes for
+// itself belongs to the stream where it runs.
+Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs,
+                                      const Notices& notices, bool async_op,
+                                      const std::function<void()>& issue) {
+  const int rank = backend_->getRank();
+  const c10::Device device = inputs.front().device();
+  if (!async_op || type_ == c10::kCPU) {
+    const c10::DeviceGuard guard(device);
+    issue();
+    await(device, notices);
+    return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::nullopt,
+                                                notices.check());
+  }
+  const c10::impl::VirtualGuardImpl impl(type_);
+  const c10::Stream own = streamOn(device);
+  c10::Event ready(type_);
+  ready.record(impl.getStream(device));
+  ready.block(own);
+  // Now: what fails in the middle has put work there, too.
+  for (const Tensors* tensors : {&inputs, &std::as_const(outputs)}) {
+    for (const at::Tensor& tensor : *tensors) {
+      impl.recordDataPtrOnStream(tensor.storage().data_ptr(), own);
+    }
+  }
+  c10::Event done(type_);
+  {
+    const c10::StreamGuard guard(own);
+    issue();
+    done.record(own);
+    await(device, notices);
+  }
+  return c10::make_intrusive<AcceleratorWork>(rank, device, std::move(outputs), std::move(done),
+                                              notices.check());
+}
+
+}  // namespace bluefog

@@ -1,0 +1,117 @@
+#include "process_group/device/DeviceFailure.hpp"
+
+#include <c10/util/Exception.h>
+
+#include <cstddef>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "algorithms/Algorithms.hpp"
+#include "transport/operations/Verdict.hpp"
+
+namespace bluefog {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{5};
+// The tag of what a rank tells of its failure.
+constexpr int64_t kFailureTag = 1;
+
+std::shared_ptr<Op> serviceOp() {
+  constexpr Signature kText{.kind = OpKind::kService, .dtype = Dtype::kUInt8, .count = 1};
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, kText, Deadline::never());
+  op->is_service = true;
+  return op;
+}
+
+}  // namespace
+
+void DeviceFailure::listen() {
+  std::call_once(listens_, [this] {
+    for (int peer = 0; peer < engine_.members().size; ++peer) {
+      if (peer != engine_.members().rank) {
+        listenTo(peer);
+      }
+    }
+  });
+}
+
+void DeviceFailure::listenTo(int peer) {
+  const auto op = serviceOp();
+  const auto told = std::make_shared<std::string>();
+  op->scripts.push_back(
+      neighborGather(engine_.mailbox(), *op, {peer}, kFailureTag, [told](const auto& bytes) {
+        told->resize(bytes.front());
+        return std::vector<std::byte*>{reinterpret_cast<std::byte*>(told->data())};
+      }));
+  op->finished = [self = shared_from_this(), told](const Op& ended) { self->hear(ended, *told); };
+  engine_.post(op, Engine::Who::kEngine);
+}
+
+// A rank that leaves in order may leave others in what it has done its part of.
+void DeviceFailure::hear(const Op& ended, const std::string& told) {
+  if (!ended.failure) {
+    set(Ruling::decode(told).failure);
+  } else if (ended.failure->cause == Cause::kPeerFailed && !ended.failure->has_left) {
+    set(*ended.failure);
+  }
+}
+
+void DeviceFailure::set(const Failure& failure) {
+  if (engine_.hasStopped() || !first_->set(failure)) {
+    return;
+  }
+  tellAll(failure);  // now: the program may raise, and leave the group, before the rest is done
+  const auto op = serviceOp();
+  op->settleCallingBack(true);  // so that the engine goes on meanwhile
+  op->finished = [self = shared_from_this(), failure](const Op&) { self->end(failure); };
+  try {
+    engine_.post(op, Engine::Who::kEngine);
+  } catch (const std::exception&) {
+    if (!engine_.hasStopped()) {
+      end(failure);
+    }
+  }
+}
+
+void DeviceFailure::end(const Failure& failure) {
+  TORCH_WARN(engine_.members().who(), ": ", FirstFailure::advice(), " (", failure.reason,
+             "). What such calls have under way may give wrong results.");
+  try {
+    abort_();
+  } catch (const std::exception&) {
+    // The backend has ended: there is nothing that it could hold up.
+  }
+}
+
+void DeviceFailure::tellAll(const Failure& failure) {
+  const auto text = std::make_shared<std::string>(Ruling{failure, 0}.encode());
+  const ConstSpans data(ConstSpan{reinterpret_cast<const std::byte*>(text->data()), text->size()});
+  for (int peer = 0; peer < engine_.members().size; ++peer) {
+    if (peer == engine_.members().rank) {
+      continue;
+    }
+    const auto op = serviceOp();
+    addSend(engine_.mailbox(), *op, {peer, kFailureTag, data});
+    op->memory = text;
+    try {
+      engine_.post(op, Engine::Who::kEngine);
+    } catch (const std::exception&) {
+      return;  // the group has ended, of which the others hear
+    }
+  }
+}
+
+bool DeviceFailure::isSetWithin(std::chrono::milliseconds limit) const {
+  const Deadline deadline = Deadline::in(limit);
+  while (!first_->isSet()) {
+    if (deadline.passed()) {
+      return false;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return true;
+}
+
+}  // namespace bluefog

@@ -1,0 +1,299 @@
+#include "process_group/device/ProcessGroupComposed.hpp"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <optional>
+#include <utility>
+
+#include "process_group/work/BatchWork.hpp"
+
+namespace bluefog {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Of a call's tensors: the first one's, and one that differs from it.
+struct Devices {
+  std::optional<c10::Device> first;
+  std::optional<c10::Device> other;
+
+  void add(const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      return;
+    }
+    if (!first) {
+      first = tensor.device();
+    } else if (tensor.device() != *first) {
+      other = tensor.device();
+    }
+  }
+  template <class List>
+  void add(const std::vector<List>& list) {
+    for (const List& each : list) {
+      add(each);
+    }
+  }
+};
+
+// torch's way to make a group's options from its parent's, which the backend may take for its own.
+c10::intrusive_ptr<c10d::Backend::Options> optionsFor(
+    c10d::Backend& backend, const c10::intrusive_ptr<c10d::Backend::Options>& given) {
+  auto options = backend.getBackendOptions();
+  options->timeout = given->timeout;
+  options->group_name = given->group_name;
+  options->group_desc = given->group_desc;
+  options->global_ranks_in_group = given->global_ranks_in_group;
+  return options;
+}
+
+}  // namespace
+
+template <class... Lists>
+bool ProcessGroupComposed::goesThere(const char* op, const Lists&... tensors) const {
+  if (accelerator() == nullptr) {
+    return false;
+  }
+  Devices devices;
+  (devices.add(tensors), ...);
+  TORCH_CHECK_VALUE(!devices.other, who(op),
+                    "tensors of one call must be on one device; here are some on ", *devices.first,
+                    " and some on ", *devices.other);
+  const bool goes = devices.first && devices.first->type() == accelerator()->type();
+  if (goes) {
+    checkAccelerator(op);
+  }
+  return goes;
+}
+
+c10d::Backend& ProcessGroupComposed::there() {
+  c10d::Backend& backend = *this->backend();
+  std::call_once(told_, [&] {
+    backend.setGroupDesc(getGroupDesc());
+    backend.setBoundDeviceId(getBoundDeviceId());
+  });
+  if (coalescing().opensThere()) {
+    backend.startCoalescing();
+  }
+  return backend;
+}
+
+void ProcessGroupComposed::setTimeout(std::chrono::milliseconds timeout) {
+  ProcessGroupBluefog::setTimeout(timeout);
+  backend()->setTimeout(timeout);
+}
+
+void ProcessGroupComposed::setGroupUid(const std::string& uid) {
+  ProcessGroupBluefog::setGroupUid(uid);
+  backend()->setGroupUid(uid);
+}
+
+WorkPtr ProcessGroupComposed::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  return goesThere("allreduce", tensors) ? there().allreduce(tensors, opts)
+                                         : ProcessGroupBluefog::allreduce(tensors, opts);
+}
+
+WorkPtr ProcessGroupComposed::allreduce_sparse(Tensors& tensors,
+                                               const c10d::AllreduceOptions& opts) {
+  return goesThere("allreduce_sparse", tensors)
+             ? there().allreduce_sparse(tensors, opts)
+             : ProcessGroupBluefog::allreduce_sparse(tensors, opts);
+}
+
+WorkPtr ProcessGroupComposed::allreduce_coalesced(Tensors& tensors,
+                                                  const c10d::AllreduceCoalescedOptions& opts) {
+  return goesThere("allreduce_coalesced", tensors)
+             ? there().allreduce_coalesced(tensors, opts)
+             : ProcessGroupBluefog::allreduce_coalesced(tensors, opts);
+}
+
+WorkPtr ProcessGroupComposed::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  return goesThere("broadcast", tensors) ? there().broadcast(tensors, opts)
+                                         : ProcessGroupBluefog::broadcast(tensors, opts);
+}
+
+WorkPtr ProcessGroupComposed::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  return goesThere("reduce", tensors) ? there().reduce(tensors, opts)
+                                      : ProcessGroupBluefog::reduce(tensors, opts);
+}
+
+WorkPtr ProcessGroupComposed::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                        const c10d::AllgatherOptions& opts) {
+  return goesThere("allgather", outputs, inputs)
+             ? there().allgather(outputs, inputs, opts)
+             : ProcessGroupBluefog::allgather(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                              const c10d::AllgatherOptions& opts) {
+  return goesThere("all_gather_into_tensor", output, input)
+             ? there()._allgather_base(output, input, opts)
+             : ProcessGroupBluefog::_allgather_base(output, input, opts);
+}
+
+WorkPtr ProcessGroupComposed::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                  const c10d::AllgatherOptions& opts) {
+  return goesThere("allgather_coalesced", outputs, inputs)
+             ? there().allgather_coalesced(outputs, inputs, opts)
+             : ProcessGroupBluefog::allgather_coalesced(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                              const c10d::AllgatherOptions& opts) {
+  return goesThere("allgather_into_tensor_coalesced", outputs, inputs)
+             ? there().allgather_into_tensor_coalesced(outputs, inputs, opts)
+             : ProcessGroupBluefog::allgather_into_tensor_coalesced(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                     const c10d::GatherOptions& opts) {
+  return goesThere("gather", outputs, inputs) ? there().gather(outputs, inputs, opts)
+                                              : ProcessGroupBluefog::gather(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                      const c10d::ScatterOptions& opts) {
+  return goesThere("scatter", outputs, inputs)
+             ? there().scatter(outputs, inputs, opts)
+             : ProcessGroupBluefog::scatter(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                             const c10d::ReduceScatterOptions& opts) {
+  return goesThere("reduce_scatter", outputs, inputs)
+             ? there().reduce_scatter(outputs, inputs, opts)
+             : ProcessGroupBluefog::reduce_scatter(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                   const c10d::ReduceScatterOptions& opts) {
+  return goesThere("reduce_scatter_tensor", output, input)
+             ? there()._reduce_scatter_base(output, input, opts)
+             : ProcessGroupBluefog::_reduce_scatter_base(output, input, opts);
+}
+
+WorkPtr ProcessGroupComposed::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
+  return goesThere("reduce_scatter_tensor_coalesced", outputs, inputs)
+             ? there().reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+             : ProcessGroupBluefog::reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::alltoall(Tensors& outputs, Tensors& inputs,
+                                       const c10d::AllToAllOptions& opts) {
+  return goesThere("alltoall", outputs, inputs)
+             ? there().alltoall(outputs, inputs, opts)
+             : ProcessGroupBluefog::alltoall(outputs, inputs, opts);
+}
+
+WorkPtr ProcessGroupComposed::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                            std::vector<int64_t>& output_splits,
+                                            std::vector<int64_t>& input_splits,
+                                            const c10d::AllToAllOptions& opts) {
+  return goesThere("alltoall_base", output, input)
+             ? there().alltoall_base(output, input, output_splits, input_splits, opts)
+             : ProcessGroupBluefog::alltoall_base(output, input, output_splits, input_splits, opts);
+}
+
+WorkPtr ProcessGroupComposed::barrier(const c10d::BarrierOptions& opts) {
+  return accelerator() != nullptr && opts.device && opts.device->type() == accelerator()->type()
+             ? there().barrier(opts)
+             : ProcessGroupBluefog::barrier(opts);
+}
+
+WorkPtr ProcessGroupComposed::send(Tensors& tensors, int destination, int tag) {
+  return goesThere("send", tensors) ? there().send(tensors, destination, tag)
+                                    : ProcessGroupBluefog::send(tensors, destination, tag);
+}
+
+WorkPtr ProcessGroupComposed::recv(Tensors& tensors, int source, int tag) {
+  return goesThere("recv", tensors) ? there().recv(tensors, source, tag)
+                                    : ProcessGroupBluefog::recv(tensors, source, tag);
+}
+
+WorkPtr ProcessGroupComposed::recvAnysource(Tensors& tensors, int tag) {
+  return goesThere("recv from any source", tensors)
+             ? there().recvAnysource(tensors, tag)
+             : ProcessGroupBluefog::recvAnysource(tensors, tag);
+}
+
+// Of a batch that went there alone the Work is that backend's.
+WorkPtr ProcessGroupComposed::endCoalescing() {
+  Coalescing::Batch batch = endBatch();
+  if (!batch.is_open_there) {
+    return c10::make_intrusive<BatchWork>(rank_, std::move(batch.works));
+  }
+  WorkPtr work = backend()->endCoalescing();
+  if (batch.works.empty()) {
+    return work;
+  }
+  if (work != nullptr) {
+    batch.works.push_back(std::move(work));
+  }
+  return c10::make_intrusive<BatchWork>(rank_, std::move(batch.works));
+}
+
+c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    c10::intrusive_ptr<bluefog::Options> options) const {
+  return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
+                                                   frontend());
+}
+
+// Of the ranks that are left out the accelerator's backend may want something, too.
+c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::splitIn(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
+  auto part = ProcessGroupBluefog::splitIn(store, ranks, opts);
+  auto inner = there().split(c10::make_intrusive<c10d::PrefixStore>("accelerator", store), ranks,
+                             optionsFor(there(), opts));
+  return composed(std::move(part), std::move(inner));
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::merge(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
+  auto whole = ProcessGroupBluefog::merge(store, opts, rank, size);
+  auto inner = there().merge(c10::make_intrusive<c10d::PrefixStore>("accelerator", store),
+                             optionsFor(there(), opts), rank, size);
+  return composed(std::move(whole), std::move(inner));
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::composed(
+    c10::intrusive_ptr<c10d::Backend> group, c10::intrusive_ptr<c10d::Backend> inner) const {
+  if (group != nullptr) {
+    static_cast<ProcessGroupComposed&>(*group).setAccelerator(
+        accelerator()->sibling(std::move(inner)));
+  }
+  return group;
+}
+
+void ProcessGroupComposed::eagerConnectSingleDevice(at::Device device) {
+  there().eagerConnectSingleDevice(device);
+}
+
+// Kept here, too: whether there is one is asked of this object.
+void ProcessGroupComposed::registerOnCompletionHook(
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  onCompletionHook_ = hook;
+  backend()->registerOnCompletionHook(std::move(hook));
+}
+
+void ProcessGroupComposed::enableCollectivesTiming() {
+  backend()->enableCollectivesTiming();
+}
+
+void ProcessGroupComposed::abort() {
+  if (reachesAccelerator()) {
+    backend()->abort();
+  }
+  ProcessGroupBluefog::abort();
+}
+
+void ProcessGroupComposed::shutdown() {
+  if (reachesAccelerator()) {
+    backend()->shutdown();
+  }
+  ProcessGroupBluefog::shutdown();
+}
+
+}  // namespace bluefog

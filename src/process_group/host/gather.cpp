@@ -1,0 +1,32 @@
+#include "process_group/host/Parcels.hpp"
+
+namespace bluefog {
+
+WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>& outputs,
+                                    std::vector<at::Tensor>& inputs,
+                                    const c10d::GatherOptions& opts) {
+  checkProcess("gather");
+  const Validate validate(engine_->members(), "gather");
+  const at::Tensor& input = validate.only(inputs, "input");
+  validate.root(opts.rootRank, 0);
+  const auto root = static_cast<int>(opts.rootRank);
+  const std::vector<at::Tensor>& list = validate.rootsList(outputs, root, "output");
+
+  Parcels parcels(size_);
+  parcels.send(root, input);
+  for (size_t rank = 0; rank < list.size(); ++rank) {
+    validate.tensor(list[rank], "an output");
+    validate.writable(list[rank], "an output");
+    validate.sameType(list[rank], input, "an output");
+    parcels.receive(static_cast<int>(rank), list[rank]);
+  }
+  if (rank_ == root) {
+    validate.elements(list[static_cast<size_t>(root)].numel(), input.numel(),
+                      "the output for this rank's own input");
+  }
+  return postExchange(OpKind::kGather, root, std::move(parcels),
+                      {nullptr, c10d::OpType::GATHER, "bluefog:gather", inputs, list}, opts.timeout,
+                      opts.asyncOp);
+}
+
+}  // namespace bluefog

@@ -1,0 +1,154 @@
+#include "process_group/host/Call.hpp"
+
+namespace bluefog {
+namespace {
+
+// Rank 0 answers when its own deadline has passed: who waits for that has to wait a little longer.
+constexpr std::chrono::milliseconds kForTheAnswer{500};
+
+// What ranks and rank 0 send each other: who is to blame, and for what. Nobody, from those that
+// have come.
+struct Missed {
+  Cause cause = Cause::kTimeout;
+  RankSet ranks;
+
+  bool any(int size) const { return !ranks.below(size).empty(); }
+  std::byte* data() { return reinterpret_cast<std::byte*>(this); }
+};
+
+std::shared_ptr<Op> newOp(Deadline deadline) {
+  Signature signature;
+  signature.kind = OpKind::kMonitoredBarrier;
+  signature.count = sizeof(Missed);
+  return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
+}
+
+// One round of it. Its tag is its own: a token that comes too late must not count in the next.
+struct Round {
+  Engine& engine;
+  FlightLog& log;
+  const int64_t tag;
+
+  void send(Op& op, int rank, Missed& missed, Manners manners) const {
+    addSend(engine.mailbox(), op, {rank, tag, ConstSpans(ConstSpan{missed.data(), sizeof missed})},
+            manners);
+    op.partners.push_back(rank);
+  }
+  std::shared_ptr<int> receive(Op& op, int rank, Missed& missed) const {
+    auto sender = std::make_shared<int>(kAnySource);
+    op.scripts.push_back(
+        bluefog::receive(engine.mailbox(), op, rank, tag, {missed.data(), sizeof missed}, sender));
+    op.partners.push_back(rank);
+    return sender;
+  }
+  void post(const std::shared_ptr<Op>& op) const {
+    engine.post(op, Engine::Who::kCaller);
+    log.add("bluefog:monitored_barrier", op, {}, {});
+  }
+  void run(const std::shared_ptr<Op>& op) const {
+    post(op);
+    engine.wait(*op, Deadline::never());
+  }
+
+  // Of a rank other than 0: what rank 0 says.
+  Missed report(Deadline deadline) const {
+    const auto op = newOp(deadline);
+    const auto token = std::make_shared<std::pair<Missed, Missed>>();
+    op->memory = token;
+    send(*op, 0, token->first, Manners::kAsksFirst);
+    receive(*op, 0, token->second);
+    run(op);
+    if (op->error) {
+      std::rethrow_exception(op->error);
+    }
+    return token->second;
+  }
+  // Of rank 0: what it tells the others, and why it fails itself, if for more than that.
+  Missed collect(Deadline deadline, bool all, std::exception_ptr& failure) const {
+    const auto op = newOp(deadline);
+    const auto tokens =
+        std::make_shared<std::vector<Missed>>(static_cast<size_t>(engine.members().size));
+    op->memory = tokens;
+    std::vector<std::shared_ptr<int>> senders(1);
+    for (int rank = 1; rank < engine.members().size; ++rank) {
+      senders.push_back(receive(*op, rank, (*tokens)[static_cast<size_t>(rank)]));
+    }
+    run(op);
+    const int size = engine.members().size;
+    Missed missed;
+    if (op->error) {
+      const Error error = errorIn(op->error).value();
+      if (error.cause() != Cause::kTimeout) {
+        failure = op->error;
+      }
+      if (error.cause() == Cause::kPeerFailed || error.cause() == Cause::kAborted) {
+        missed = {error.cause(), engine.members().among(error.ranks())};
+        return missed;
+      }
+      if (error.ranks() == std::vector{engine.members().global(0)}) {
+        missed.ranks.add(0);  // a rank has given up waiting for this one
+        return missed;
+      }
+    }
+    for (int rank = 1; rank < size; ++rank) {
+      const bool came = *senders[static_cast<size_t>(rank)] != kAnySource;
+      if (!came && (all || !missed.any(size))) {
+        missed.ranks.add(rank);
+      }
+    }
+    return missed;
+  }
+  // Of rank 0. Those who did not come find it when they do, if their lane had room for it.
+  void answer(const Missed& missed) const {
+    std::vector<std::shared_ptr<Op>> answers;
+    for (int rank = 1; rank < engine.members().size; ++rank) {
+      const auto op = newOp(Deadline::in(kForTheAnswer));
+      const auto copy = std::make_shared<Missed>(missed);
+      op->memory = copy;
+      send(*op, rank, *copy, Manners::kMayGoUnasked);
+      post(op);
+      answers.push_back(op);
+    }
+    for (const auto& op : answers) {
+      engine.wait(*op, Deadline::never());
+    }
+  }
+};
+
+}  // namespace
+
+void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  checkProcess("monitored_barrier");
+  const Validate validate(engine_->members(), "monitored_barrier");
+  // Of a call without time, too: the others count it.
+  const Round round{*engine_, log_, -1 - static_cast<int64_t>(monitored_barriers_++)};
+  const auto timeout = opts.timeout == c10d::kUnsetTimeout ? groupsTimeout() : opts.timeout;
+  if (timeout.count() <= 0) {
+    throw Error(Cause::kTimeout, {},
+                validate.who() + "Rank " + std::to_string(rank_) +
+                    " timed out in monitoredBarrier: " + std::to_string(timeout.count()) +
+                    " ms leave no time");
+  }
+  Missed missed;
+  if (rank_ == 0) {
+    std::exception_ptr failure;
+    missed = round.collect(Deadline::in(timeout), wait_all_ranks, failure);
+    round.answer(missed);
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  } else {
+    missed = round.report(Deadline::in(timeout + kForTheAnswer));
+  }
+  const std::vector<int> ranks = engine_->members().global(missed.ranks.below(size_));
+  if (!ranks.empty()) {
+    throw Error(
+        missed.cause, ranks,
+        validate.who() + rankList(ranks) +
+            (missed.cause == Cause::kTimeout
+                 ? " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms"
+                 : ", as rank 0 has seen, died, left or broke off"));
+  }
+}
+
+}  // namespace bluefog

@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "algorithms/NeighborAtOnce.hpp"
+#include "core/Reduce.hpp"
+#include "process_group/host/Borrowed.hpp"
+#include "process_group/host/Call.hpp"
+#include "process_group/host/Signatures.hpp"
+
+namespace bluefog {
+
+using Tensors = std::vector<at::Tensor>;
+
+namespace {
+
+// Measured with 3 to 16 ranks on 2 cores: up to there a rank that shares its core copies a tensor
+// in less time than it waits, in a lane, for its reader to take the first part and then the rest.
+constexpr size_t kMostCopiedForOne = size_t{2} << 20;
+
+}  // namespace
+
+// Memory that an operation uses, until it ends.
+class ProcessGroupBluefog::Kept {
+ public:
+  // Where the elements of `input` lie one after the other.
+  const std::byte* elementsOf(const at::Tensor& input) {
+    if (Flat::isPlain(input)) {
+      keep(input);
+      return static_cast<const std::byte*>(input.const_data_ptr());
+    }
+    const Flat copy = Flat::input(input);
+    keep(copy.tensor());
+    return copy.readable();
+  }
+  // Not the tensor: what the last holder of one has to do may need the GIL.
+  void keep(const at::Tensor& tensor) {
+    if (storages_.empty() || !storages_.back().is_alias_of(tensor.storage())) {
+      storages_.push_back(tensor.storage());
+    }
+  }
+
+ private:
+  std::vector<c10::Storage> storages_;
+};
+
+namespace {
+
+// In that order no element lies across the end of a frame.
+std::vector<size_t> widestFirst(const Tensors& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!areOfOneType(tensors)) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return tensors[a].element_size() > tensors[b].element_size();
+    });
+  }
+  return order;
+}
+
+}  // namespace
+
+// Where those read `data` in this rank's memory, if they had better do that. Where it lies
+// elsewhere, what goes to several is copied there once for all of them, and so is a little for one.
+std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedRank>& destinations,
+                                                     ConstSpans& data, Kept& kept) {
+  const auto readers =
+      std::count_if(destinations.begin(), destinations.end(),
+                    [this](const WeightedRank& it) { return engine_->hosts().isHere(it.rank); });
+  if (!outputs_.isShared() || !engine_->prefersOffers(data.bytes(), readers)) {
+    return std::nullopt;
+  }
+  if (const ConstSpan* whole = data.single()) {
+    if (const std::optional<uint64_t> place = outputs_.placeOf(whole->data, whole->bytes)) {
+      return place;
+    }
+  }
+  if ((readers < 2 && data.bytes() > kMostCopiedForOne) || data.bytes() < OutputPool::kSmallest) {
+    return std::nullopt;
+  }
+  const at::Tensor copy = outputs_.empty({static_cast<int64_t>(data.bytes())}, at::kByte);
+  auto* to = static_cast<std::byte*>(copy.mutable_data_ptr());
+  const Stores stores = engine_->mailbox().storesForOffer(data.bytes());
+  data.forEach(0, data.bytes(), [&](const ConstSpan& span, size_t at) {
+    copyBytes(to + at, span.data, span.bytes, stores);
+  });
+  kept.keep(copy);
+  data = ConstSpans(ConstSpan{to, data.bytes()});
+  return outputs_.placeOf(to, data.bytes());
+}
+
+std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature, const Edges& edges,
+                                                     Match& match) {
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+  op->number = match.number;
+  if (match.number == 0) {
+    op->counter = counterOf(signature.kind, edges, match.tag);
+  }
+  match.op = op;
+  return op;
+}
+
+std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
+                                                       const Tensors& outputs, const Edges& edges,
+                                                       Match& match, Sends sends) {
+  const auto kept = std::make_shared<Kept>();
+  NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
+  ConstSpans data;
+  for (const size_t i : widestFirst(inputs)) {
+    const size_t bytes = inputs[i].nbytes();
+    const std::byte* input = kept->elementsOf(inputs[i]);
+    data.add({input, bytes});
+    auto* output = static_cast<std::byte*>(outputs[i].mutable_data_ptr());
+    sum.mixes.add({input, output, bytes, dtypeOf(inputs[i])});
+  }
+  for (const at::Tensor& output : outputs) {
+    kept->keep(output);
+  }
+  auto op = neighborsOp(signatureOfAll(kind, inputs), edges, match);
+  if (sends == Sends::kAll) {
+    const std::optional<uint64_t> offer = offerTo(edges.destinations, data, *kept);
+    for (const WeightedRank& destination : edges.destinations) {
+      Outgoing message{destination.rank, match.tag, data, destination.weight};
+      message.offer = offer;
+      addSend(engine_->mailbox(), *op, std::move(message));
+    }
+  }
+  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), match.tag));
+  op->partners = edges.partners;
+  op->memory = kept;
+  return op;
+}
+
+// For whom has no use for a Work.
+bool ProcessGroupBluefog::mayRunUnseen() const {
+  return !at::hasCallbacks() && !coalescing_.isOn();
+}
+
+// What a neighbour sum of them gives, once it has run.
+Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
+  checkProcess(name(kind));
+  const Validate validate(engine_->members(), name(kind));
+  TORCH_CHECK_VALUE(!inputs.empty(), validate.who(), "expected at least one tensor, got none");
+  for (const at::Tensor& input : inputs) {
+    validate.summable(input);
+  }
+  return inputs.size() == 1 ? Tensors{outputs_.emptyLike(inputs[0])}
+                            : outputs_.emptyLikeAll(inputs);
+}
+
+WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
+                                               const Edges& edges, const MessageOptions& opts) {
+  const bool is_there = areAccelerators(inputs);
+  return countingRefusals(kind, edges, opts.match, is_there, [&] {
+    if (is_there) {
+      return neighborAllreduceThere(kind, inputs, edges, opts);
+    }
+    Tensors outputs = sumsOf(kind, inputs);
+    const auto op = neighborSumOp(kind, inputs, outputs, edges, opts.match, Sends::kAll);
+    return post({op, c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
+                opts.async_op);
+  });
+}
+
+Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& inputs,
+                                                  const Edges& edges, Match& match) {
+  if (!mayRunUnseen() || areAccelerators(inputs)) {
+    const WorkPtr work = neighborAllreduce(kind, inputs, edges, {match, false});
+    work->wait();  // between startCoalescing and endCoalescing nothing else does
+    return work->result();
+  }
+  return countingRefusals(kind, edges, match, false, [&] {
+    Tensors outputs = sumsOf(kind, inputs);
+    const auto op = neighborSumOp(kind, inputs, outputs, edges, match, Sends::kAll);
+    engine_->post(op, Engine::Who::kCaller);
+    waitFor(kind, op, inputs, outputs);
+    return outputs;
+  });
+}
+
+at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
+                                                     const Edges& edges, Match& match) {
+  if (match.number == 0 && mayRunUnseen() && !isAccelerators(input) && Flat::isPlain(input)) {
+    const at::Tensor output = countingRefusals(kind, edges, match, false, [&] {
+      checkProcess(name(kind));
+      Validate(engine_->members(), name(kind)).summable(input);
+      const at::Tensor sum = outputs_.emptyLike(input);
+      return sumAtOnce(kind, input, sum, edges, match) ? sum : at::Tensor();
+    });
+    if (output.defined()) {
+      return output;
+    }
+  }
+  return neighborAllreduceNow(kind, Borrowed(input).all(), edges, match).front();
+}
+
+// False where that cannot be.
+bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
+                                    const Edges& edges, Match& match) {
+  const auto begin = Deadline::Clock::now();
+  const NeighborAtOnce::Call call{signatureOf(kind, input),
+                                  counterOf(kind, edges, match.tag),
+                                  edges.self_weight,
+                                  edges.sources,
+                                  edges.destinations,
+                                  edges.divisor,
+                                  static_cast<const std::byte*>(input.const_data_ptr()),
+                                  static_cast<std::byte*>(output.mutable_data_ptr())};
+  if (!NeighborAtOnce::isPossible(call)) {
+    return false;
+  }
+  const Borrowed inputs(input);
+  const Tensors outputs{output};
+  const auto rest = [&] {
+    return neighborSumOp(kind, inputs.all(), outputs, edges, match, Sends::kNone);
+  };
+  NeighborAtOnce exchange(call, std::ref(rest));
+  const Engine::Attempt attempt = engine_->tryAtOnce(exchange);
+  if (attempt.sequence == 0) {
+    return false;
+  }
+  match.number = attempt.number;
+  if (!attempt.rest) {
+    ++issued_;
+    log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners, groupsTimeout(), input,
+                  output, begin);
+    return true;
+  }
+  waitFor(kind, attempt.rest, inputs.all(), outputs);
+  return true;
+}
+
+void ProcessGroupBluefog::countRefused(Counter counter) {
+  if (engine_->isForked()) {
+    return;  // the group is the parent's
+  }
+  if (accelerator_ != nullptr && accelerator_->type() == c10::kCPU) {
+    counter.tag = 0;  // as Notices do
+  }
+  const auto op =
+      std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.line}, Deadline::never());
+  op->counter = counter;
+  op->is_service = true;
+  try {
+    engine_->post(op, Engine::Who::kEngine);
+  } catch (const std::exception&) {
+    // The group has ended.
+  }
+}
+
+void ProcessGroupBluefog::align(uint64_t number) {
+  checkProcess("align");
+  const auto op = engine_->align(number);
+  engine_->wait(*op, Deadline::never());
+}
+
+void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<Op>& op, const Tensors& inputs,
+                                  const Tensors& outputs) {
+  ++issued_;
+  log_.add(profilingTitle(kind), op, inputs, outputs);
+  engine_->wait(*op, Deadline::never());
+  if (op->error) {
+    std::rethrow_exception(frontend_.raised(op->error));
+  }
+}
+
+}  // namespace bluefog

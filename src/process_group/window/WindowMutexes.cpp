@@ -1,0 +1,96 @@
+#include "process_group/window/WindowMutexes.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "core/Error.hpp"
+#include "process_group/window/WindowSlice.hpp"
+#include "window/peer/Reach.hpp"
+
+namespace bluefog {
+void WindowMutexes::take(const char* op, std::vector<Edge> edges) {
+  // All ranks take them in this order, so that none waits for one that waits for it.
+  std::sort(edges.begin(), edges.end());
+  for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
+    try {
+      take(op, *edge);
+    } catch (...) {
+      letGo(std::vector<Edge>(edges.begin(), edge));
+      throw;
+    }
+  }
+}
+
+void WindowMutexes::take(const char* op, const Edge& edge) {
+  const Deadline deadline = Deadline::in(means_.timeout);
+  reserve(op, edge, deadline);
+  try {
+    takeReserved(op, edge, deadline);
+  } catch (const Error& error) {
+    held_.release(edge);
+    const int owner = means_.label.members.global(edge.first);
+    const std::vector<int>& ranks = error.ranks();
+    if (error.cause() != Cause::kPeerFailed ||
+        std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
+      throw;  // of one that is dead there is nothing to exclude
+    }
+  } catch (...) {
+    held_.release(edge);
+    throw;
+  }
+}
+
+void WindowMutexes::reserve(const char* op, const Edge& edge, Deadline deadline) {
+  while (!held_.reserve(edge, kSlice)) {
+    if (deadline.passed()) {
+      failLate(op, means_.label.members.rank);
+    }
+    means_.proceed(op);
+  }
+}
+
+void WindowMutexes::takeReserved(const char* op, const Edge& edge, Deadline deadline) {
+  SlotMutex* mutex = means_.find(edge);
+  if (mutex == nullptr) {
+    throw noSuchWindow(means_.label.who(op), means_.label.members.global(edge.first));
+  }
+  while (const std::optional<int> holder = mutex->take()) {
+    if (deadline.passed()) {
+      failLate(op, *holder);
+    }
+    means_.proceed(op);
+    mutex->await(*holder, kSlice);
+  }
+}
+
+void WindowMutexes::failLate(const char* op, int holder) const {
+  const int rank = means_.label.members.global(holder);
+  throw Error(Cause::kTimeout, {rank},
+              means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; rank " +
+                  std::to_string(rank) + " holds the mutex");
+}
+
+void WindowMutexes::letGo(const std::vector<Edge>& edges) {
+  for (const Edge& edge : edges) {
+    if (!held_.isMine(edge)) {
+      continue;  // a dead rank's
+    }
+    if (SlotMutex* mutex = means_.find(edge)) {
+      mutex->letGo();
+    }
+    held_.release(edge);
+  }
+}
+
+WindowMutexes::Taken::Taken(WindowMutexes& mutexes, const char* op, std::vector<Edge> edges,
+                            bool wanted)
+    : mutexes_(mutexes) {
+  if (wanted) {
+    std::erase_if(edges, [&](const Edge& edge) { return mutexes.isMine(edge); });
+    mutexes.take(op, edges);
+    edges_ = std::move(edges);
+  }
+}
+
+}  // namespace bluefog

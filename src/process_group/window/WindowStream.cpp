@@ -1,0 +1,82 @@
+#include "process_group/window/WindowStream.hpp"
+
+#include <c10/core/DeviceGuard.h>
+
+#include <utility>
+
+#include "core/Error.hpp"
+#include "process_group/window/WindowSlice.hpp"
+
+namespace bluefog {
+WindowStream::~WindowStream() {
+  ends_ = true;
+  if (process_.isForked()) {
+    (void)worker_.release();  // its thread is the parent's
+  }
+}
+
+void WindowStream::checkCapture(const char* op) const {
+  const c10::impl::VirtualGuardImpl impl(means_.device.type());
+  TORCH_CHECK(!means_.memory->isCapturing(impl.getStream(means_.device).native_handle()),
+              means_.label.who(op),
+              "calls of windows cannot be captured in a graph, since the host takes part in them");
+}
+
+void WindowStream::failLate(const char* op, const char* what) const {
+  throw Error(Cause::kTimeout, {means_.label.members.global(means_.label.members.rank)},
+              means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; " + what);
+}
+
+void WindowStream::await(const char* op, const StreamPoint& point, Deadline deadline,
+                         const std::function<void()>& proceed) const {
+  if (!point.await(deadline, proceed)) {
+    failLate(op, "the device has not done what it was given before the call");
+  }
+}
+
+void WindowStream::catchUp(const char* op) {
+  checkCapture(op);
+  sayingWhoseCall(means_.label, op, [&] {
+    if (!StreamPoint::isReached(means_.device)) {
+      await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
+            [&] { means_.proceed(op); });
+    }
+  });
+  drain(op);
+}
+
+void WindowStream::begin(const char* op, std::function<void()> call,
+                         std::function<void(std::exception_ptr)> fail) {
+  checkCapture(op);
+  const auto before = sayingWhoseCall(means_.label, op,
+                                      [&] { return std::make_shared<StreamPoint>(means_.device); });
+  const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
+  worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
+    try {
+      const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
+      means_.memory->ignoreCaptures();
+      sayingWhoseCall(means_.label, op, [&] {
+        await(op, *before, deadline, [&] {
+          TORCH_CHECK(!ends_, means_.label.who(op),
+                      "the window has ended before the device came to it");
+        });
+      });
+      call();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  });
+}
+
+void WindowStream::drain(const char* op) {
+  const Deadline deadline = Deadline::in(means_.timeout);
+  const uint64_t given = worker_->given();
+  while (!worker_->await(given, kSlice)) {
+    if (deadline.passed()) {
+      failLate(op, "calls that were begun before have not ended");
+    }
+    means_.proceed(op);
+  }
+}
+
+}  // namespace bluefog

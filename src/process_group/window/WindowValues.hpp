@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "process_group/host/Flat.hpp"
+#include "window/memory/Space.hpp"
+#include "window/peer/Reach.hpp"
+
+namespace bluefog {
+
+// What a call puts into other ranks' slots: where it lies, or, for those that take it from the
+// host's memory, there. For one thread.
+class WindowValues {
+ public:
+  WindowValues(Flat flat, std::shared_ptr<Space> space)
+      : flat_(std::make_shared<Flat>(std::move(flat))), space_(std::move(space)) {}
+
+  struct View {
+    const void* data;
+    std::shared_ptr<void> owner;
+  };
+  View viewFor(const Reach& reach) {
+    if (flat_->tensor().is_cpu() || reach.takesFromDevice()) {
+      return {flat_->readable(), flat_};
+    }
+    if (staged_ == nullptr) {
+      const size_t bytes = flat_->tensor().nbytes();
+      staged_ = HostSpace::get()->make(bytes);
+      space_->toHost(staged_.get(), flat_->readable(), bytes);
+    }
+    return {staged_.get(), staged_};
+  }
+
+ private:
+  const std::shared_ptr<Flat> flat_;
+  const std::shared_ptr<Space> space_;
+  std::shared_ptr<std::byte> staged_;
+};
+
+}  // namespace bluefog

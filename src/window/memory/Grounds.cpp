@@ -1,0 +1,87 @@
+#include "window/memory/Grounds.hpp"
+
+#include <sys/mman.h>
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "core/Pages.hpp"
+
+namespace bluefog {
+Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
+    : segments_(std::move(segments)),
+      rank_(rank),
+      find_room_(segments_->shared().roomIn(Segment::Area::kRoom, rank)),
+      free_(segments_->shared().bytesOf(Segment::Area::kRoom)),
+      rooms_(static_cast<size_t>(segments_->shared().size())),
+      heaps_(rooms_.size()) {
+  free_.take(kPage);
+}
+
+std::unique_ptr<Room> Grounds::take(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Range> range = free_.take(roundUp(bytes));
+  if (!range) {
+    return nullptr;
+  }
+  if (!find_room_(0, kPage) || !find_room_(range->begin, range->end - range->begin)) {
+    free_.add(*range);
+    return nullptr;
+  }
+  return std::make_unique<Room>(shared_from_this(), range->begin, bytes);
+}
+
+void Grounds::giveBack(uint64_t at, size_t bytes) {
+  if (process_.isForked()) {
+    return;  // it is the parent's
+  }
+  if (std::byte* own = mappedOwn()) {
+    ::madvise(own + at, roundUp(bytes), MADV_REMOVE);
+  }
+  const std::lock_guard lock(mutex_);
+  free_.add({at, at + roundUp(bytes)});
+}
+
+void Grounds::leave() {
+  if (process_.isForked()) {
+    return;
+  }
+  // Where not even the first page finds room, nobody has got any.
+  std::byte* own = mappedOwn();
+  if (own != nullptr && find_room_(0, kPage)) {
+    reinterpret_cast<std::atomic<uint32_t>*>(own)->store(1);
+  }
+}
+
+std::byte* Grounds::mappedOwn() {
+  const std::lock_guard lock(mutex_);
+  const Mapping& own = rooms_[static_cast<size_t>(rank_)];
+  return own.size() > 0 ? own.data() : nullptr;
+}
+
+Room::~Room() {
+  grounds_->giveBack(at_, bytes_);
+}
+
+std::byte* Room::data() const {
+  return grounds_->own() + at_;
+}
+
+std::byte* Grounds::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {
+  const std::lock_guard lock(mutex_);
+  Mapping& mapping = mappings[static_cast<size_t>(rank)];
+  if (mapping.size() == 0) {
+    const bool is_room = area == Segment::Area::kRoom;
+    mapping = segments_->shared().map(area, rank, is_room ? PROT_READ | PROT_WRITE : PROT_READ);
+    if (mapping.size() == 0) {
+      throw std::runtime_error(
+          "the memory of windows cannot be mapped; is the process limited in its addresses or the "
+          "size of files (ulimit -v, -f)?");
+    }
+    ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
+  }
+  return mapping.data();
+}
+
+}  // namespace bluefog

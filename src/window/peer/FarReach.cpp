@@ -1,0 +1,187 @@
+#include "window/peer/FarReach.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "algorithms/Algorithms.hpp"
+
+namespace bluefog {
+namespace {
+
+// Between two times that a rank asks for a mutex that another one holds.
+constexpr std::chrono::milliseconds kAskAgain{1};
+
+bool isOfMutex(Request::What what) {
+  return what == Request::What::kTakeMutex || what == Request::What::kLetMutexGo;
+}
+
+const char* nameOf(Request::What what) {
+  switch (what) {
+    case Request::What::kPut:
+      return "win_put";
+    case Request::What::kAccumulate:
+      return "win_accumulate";
+    case Request::What::kGet:
+      return "win_get";
+    default:
+      return "win_mutex";
+  }
+}
+
+}  // namespace
+
+// Lives as long as its operation.
+struct Asking::Talk {
+  Request request;
+  Delivery answer;
+  std::shared_ptr<void> kept;
+};
+
+Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
+               std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped)
+    : engine_(std::move(engine)),
+      peer_(peer),
+      window_(window),
+      name_(std::move(name)),
+      timeout_(timeout),
+      freed_(freed),
+      dropped_(std::move(dropped)) {}
+
+Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then) {
+  auto talk = std::make_shared<Talk>(Talk{request, {}, manner.kept});
+  talk->request.window = window_;
+  talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.what));
+  op->is_service = request.what == Request::What::kLetMutexGo;  // of which no call hears
+  op->called = std::string(nameOf(request.what)) + " '" + name_ + "'";
+  ConstSpans message(
+      ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(Request)});
+  message.add(data);
+  addSend(engine_->mailbox(), *op, {peer_, kRequests, std::move(message)});
+  op->scripts.push_back(hear(engine_->mailbox(), *op, peer_, talk));
+  op->epilogue = [self = shared_from_this(), talk, then = std::move(then)] {
+    const std::optional<Answer> answer = talk->answer.header<Answer>();
+    if (!answer) {
+      throw self->failure(Cause::kMismatch, "has damaged an answer");
+    }
+    self->check(*answer);
+    if (then) {
+      then(*answer, talk->answer);
+    }
+  };
+  op->memory = talk;
+  if (!isOfMutex(request.what)) {
+    op->finished = [self = shared_from_this()](const Op& ended) {
+      const std::optional<Error> error = errorIn(ended.error);
+      if (error && error->cause() == Cause::kPeerFailed) {
+        self->dropped_();
+      }
+    };
+  }
+  try {
+    engine_->post(op, manner.who);
+  } catch (...) {
+    op->release();
+    throw;
+  }
+  return op;
+}
+
+// The answer comes to what was sent as a whole, and to nothing else.
+Script Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
+  const std::vector<int> source(1, peer);
+  co_await Until([&op] { return op.scripts.front().done(); }, [&source] { return source; });
+  Allocate make = [talk](const std::vector<size_t>& bytes) {
+    return std::vector<std::byte*>(1, talk->answer.make(bytes.front()));
+  };
+  co_await Ended(neighborGather(mailbox, op, source, talk->request.answer, std::move(make)));
+}
+
+// A mutex that is not let go would be lost.
+Deadline Asking::deadlineOf(Request::What what) const {
+  return what == Request::What::kLetMutexGo ? Deadline::never() : Deadline::in(timeout_);
+}
+
+void Asking::check(const Answer& answer) const {
+  switch (answer.how) {
+    case Answer::How::kNoMemory:
+      throw failure(Cause::kAborted, "has no memory for it");
+    case Answer::How::kFailed:
+      throw failure(Cause::kAborted, "could not do it: its device has failed");
+    case Answer::How::kNoSuchWindow:
+      throw failure(freed_, kNoSuchWindow);
+    case Answer::How::kWrongSize:
+      throw failure(Cause::kMismatch, "has a window of another size");
+    default:
+      return;
+  }
+}
+
+Failure Asking::failure(Cause cause, const std::string& what) const {
+  const int rank = engine_->members().global(peer_);
+  return {cause, {rank}, "rank " + std::to_string(rank) + " " + what};
+}
+
+void Asking::await(const Rest& rest) {
+  engine_->wait(*rest, Deadline::never());
+  if (rest->error) {
+    std::rethrow_exception(rest->error);
+  }
+}
+
+std::optional<int> FarMutex::take() {
+  const auto holder = std::make_shared<std::optional<int>>();
+  const auto hear = [holder](const Answer& answer, const Delivery&) {
+    if (answer.how == Answer::How::kHeld) {
+      *holder = answer.holder;
+    }
+  };
+  try {
+    asking_->await(
+        asking_->ask({.what = Request::What::kTakeMutex}, {}, {Engine::Who::kCaller, {}}, hear));
+  } catch (...) {
+    letGo();  // the answer may have been that it is this rank's
+    throw;
+  }
+  return *holder;
+}
+
+void FarMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, kAskAgain));
+}
+
+// Nobody waits for it: what this rank asks next comes after it.
+void FarMutex::letGo() noexcept {
+  try {
+    asking_->ask({.what = Request::What::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
+  } catch (const std::exception&) {
+    // The group has ended, and the mutex with it.
+  }
+}
+
+Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
+  const Request request{
+      .what = into == Into::kAdd ? Request::What::kAccumulate : Request::What::kPut,
+      .has_p = what.p.has_value(),
+      .weight = what.weight,
+      .p = what.p.value_or(0)};
+  return asking_->ask(
+      request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, manner);
+}
+
+Rest FarReach::get(double weight, bool with_p, Engine::Who who) {
+  const auto fill = [own = own_, owner = owner_, asking = asking_, weight, with_p](
+                        const Answer& answer, const Delivery& delivery) {
+    const WindowShape& shape = own->shape();
+    if (delivery.bytesOfBody<Answer>() != shape.bytes()) {
+      throw asking->failure(Cause::kMismatch, "has a window of another size");
+    }
+    own->fill(owner, {shape.dtype, shape.count, delivery.body<Answer>(), weight,
+                      with_p ? std::optional(weight * answer.p) : std::nullopt});
+  };
+  return asking_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
+}
+
+}  // namespace bluefog

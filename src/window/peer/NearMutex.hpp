@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "window/EdgeMutex.hpp"
+#include "window/SlotMutex.hpp"
+#include "window/memory/Lives.hpp"
+
+namespace bluefog {
+
+// In memory of this host.
+class NearMutex final : public SlotMutex {
+ public:
+  NearMutex(EdgeMutex& mutex, int rank, const Lives& lives)
+      : mutex_(mutex), rank_(rank), lives_(lives) {}
+
+  std::optional<int> take() override {
+    const std::optional<int> holder = mutex_.take(rank_);
+    const bool is_left = holder && *holder != rank_ && lives_.hasEnded(*holder);
+    return is_left && mutex_.takeFrom(*holder, rank_) ? std::nullopt : holder;
+  }
+  void await(int holder, std::chrono::nanoseconds limit) override { mutex_.await(holder, limit); }
+  void letGo() noexcept override { mutex_.letGo(); }
+
+ private:
+  EdgeMutex& mutex_;
+  const int rank_;
+  const Lives& lives_;
+};
+
+}  // namespace bluefog

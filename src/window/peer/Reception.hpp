@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transport/engine/Engine.hpp"
+#include "window/Window.hpp"
+#include "window/memory/Lives.hpp"
+#include "window/peer/Delivery.hpp"
+#include "window/peer/Request.hpp"
+
+namespace bluefog {
+
+// Does what ranks on other hosts, and those that cannot open its device's memory, ask of this
+// rank's windows, while its program computes: in the thread that drives, one rank's requests one
+// after the other.
+class Reception : public std::enable_shared_from_this<Reception> {
+ public:
+  Reception(Engine& engine, std::shared_ptr<Lives> lives);
+
+  // To those ranks, from now on until the group ends.
+  void open(const std::vector<int>& peers);
+  void add(uint64_t number, Window& window);
+  // When it returns nobody works on that window any more.
+  void remove(uint64_t number);
+
+ private:
+  void await(int peer);
+  void swapSpare(int peer, Delivery& delivery);
+  void receive(int peer, const Op& op, Delivery& delivery);
+  bool hasGone(int peer, const Op& op) const;
+  void answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery);
+  // Does it. The answer, with what follows it.
+  std::shared_ptr<Delivery> serve(int peer, const Request& request, const Delivery& delivery);
+  std::shared_ptr<Delivery> done(int peer, const Request& request, const Delivery& delivery);
+
+  Engine& engine_;  // has what this one posts, and lives as long as that
+  const std::shared_ptr<Lives> lives_;
+  std::mutex mutex_;
+  std::map<uint64_t, Window*> windows_;
+  std::vector<Delivery> spares_;  // by rank: of its last message
+  std::vector<int> failures_;     // by rank: of its messages, in a row
+};
+
+}  // namespace bluefog
