@@ -32,8 +32,8 @@ bool NeighborAtOnce::receive(Mailbox& mailbox) {
   const std::vector<WeightedRank>& sources = call_.sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (frames_[i] == nullptr) {
-      const Line line{call_.counter.line, call_.counter.tag, number_};
-      frames_[i] = mailbox.next(sources[i].rank, call_.signature, line);
+      const MatchKey key{call_.counter.kind, call_.counter.tag, number_};
+      frames_[i] = mailbox.next(sources[i].rank, call_.signature, key);
       if (frames_[i] == nullptr) {
         return false;
       }

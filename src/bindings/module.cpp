@@ -222,8 +222,8 @@ PYBIND11_MODULE(_C, module) {
       .def(
           "count_refused",
           [](ProcessGroupBluefog& self, int64_t tag, int partner) {
-            const auto line = partner < 0 ? bluefog::kNeighborsLine : OpKind::kPairGossip;
-            self.countRefused({line, tag, partner});
+            const auto kind = partner < 0 ? bluefog::kNeighborsKind : OpKind::kPairGossip;
+            self.countRefused({kind, tag, partner});
           },
           py::arg("tag") = 0, py::arg("partner") = -1, Release())
       .def_property_readonly("calls_made", &ProcessGroupBluefog::callsMade)

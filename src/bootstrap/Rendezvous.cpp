@@ -279,7 +279,7 @@ void Rendezvous::checkIsAlike(int rank) {
 Rendezvous::Answer Rendezvous::connect(const Fd& socket, const RankRecord& record) const {
   const Address address(record.name());
   if (::connect(socket.get(), address.get(), address.length) == 0) {
-    return Answer::kTaken;
+    return Answer::kFinished;
   }
   if (errno == EPERM || errno == EACCES) {
     throwErrno("calling a rank on this host by its abstract unix socket");
@@ -293,7 +293,7 @@ Rendezvous::Answer Rendezvous::call(int rank) {
   if (answer == Answer::kRefused) {
     next_probe_ = Deadline::in(milliseconds(0));  // finds out why
   }
-  if (answer != Answer::kTaken) {
+  if (answer != Answer::kFinished) {
     return answer;
   }
   const ucred peer = credentials(socket);

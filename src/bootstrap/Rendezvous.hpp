@@ -62,7 +62,7 @@ class Rendezvous {
   void abandon(const std::string& why);
 
  private:
-  enum class Answer { kTaken, kBusy, kRefused };
+  enum class Answer { kFinished, kBusy, kRefused };
   struct Caller {
     Fd socket;
     pid_t pid;

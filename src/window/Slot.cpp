@@ -35,17 +35,17 @@ void Slot::noteChange() const {
   header().total.fetch_add(1, std::memory_order_relaxed);
   // Orders the change before the look whether the owner sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  header().changes.ring();
+  header().changes.notify();
 }
 
 void Slot::awaitChange(Clock::time_point until) const {
   while (version() == 0) {
-    const uint32_t ticket = header().changes.lieDown();
+    const uint32_t ticket = header().changes.prepareWait();
     const Clock::time_point now = Clock::now();
     if (version() != 0 || now >= until) {
       return;
     }
-    header().changes.sleep(ticket, until - now);
+    header().changes.wait(ticket, until - now);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/Dtype.hpp"
-#include "transport/memory/Bell.hpp"
+#include "transport/memory/EventCount.hpp"
 #include "window/SlotState.hpp"
 #include "window/memory/HostSpace.hpp"
 
@@ -36,7 +36,7 @@ class Slot {
     std::atomic<int64_t> changed;  // when, by the clock of this host; 0: never
     std::atomic<uint64_t> total;   // changes since the window was made
     std::atomic<double> p[SlotState::kBuffers];
-    Bell changes;  // its owner may sleep until there is one
+    EventCount changes;  // its owner may sleep until there is one
   };
 
   // Of buffers of so many bytes: with its header; without.

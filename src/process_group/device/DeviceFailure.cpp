@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "transport/operations/Verdict.hpp"
+#include "transport/operations/GroupFailure.hpp"
 
 namespace bluefog {
 namespace {
@@ -52,7 +52,7 @@ void DeviceFailure::listenTo(int peer) {
 // A rank that leaves in order may leave others in what it has done its part of.
 void DeviceFailure::hear(const Op& ended, const std::string& told) {
   if (!ended.failure) {
-    set(Ruling::decode(told).failure);
+    set(GroupFailure::decode(told).failure);
   } else if (ended.failure->cause == Cause::kPeerFailed && !ended.failure->has_left) {
     set(*ended.failure);
   }
@@ -86,7 +86,7 @@ void DeviceFailure::end(const Failure& failure) {
 }
 
 void DeviceFailure::tellAll(const Failure& failure) {
-  const auto text = std::make_shared<std::string>(Ruling{failure, 0}.encode());
+  const auto text = std::make_shared<std::string>(GroupFailure{failure, 0}.encode());
   const ConstSpans data(ConstSpan{reinterpret_cast<const std::byte*>(text->data()), text->size()});
   for (int peer = 0; peer < engine_.members().size; ++peer) {
     if (peer == engine_.members().rank) {

@@ -8,7 +8,7 @@
 
 namespace bluefog {
 
-// A call of neighbors matches by this, beside its edges: see Line.
+// A call of neighbors matches by this, beside its edges: see MatchKey.
 struct Match {
   int64_t tag = 0;
   // A gradient's is its call's.
@@ -22,7 +22,7 @@ struct Match {
 // Returns the counter of such a call.
 inline Counter counterOf(OpKind kind, const Edges& edges, int64_t tag) {
   const bool is_pair = kind == OpKind::kPairGossip && !edges.destinations.empty();
-  return {lineOf(kind), tag, is_pair ? edges.destinations.front().rank : -1};
+  return {matchedAs(kind), tag, is_pair ? edges.destinations.front().rank : -1};
 }
 
 }  // namespace bluefog

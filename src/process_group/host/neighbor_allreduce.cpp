@@ -239,7 +239,7 @@ void ProcessGroupBluefog::countRefused(Counter counter) {
     counter.tag = 0;  // as Notices do
   }
   const auto op =
-      std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.line}, Deadline::never());
+      std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.kind}, Deadline::never());
   op->counter = counter;
   op->is_service = true;
   try {

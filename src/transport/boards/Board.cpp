@@ -15,9 +15,10 @@ size_t ranksPerCore(size_t ranks) {
 
 }  // namespace
 
-Board::Board(const Segments& segments, int which, const Membership& members, Bells& bells)
+Board::Board(const Segments& segments, int which, const Membership& members,
+             PendingWakeups& wakeups)
     : members_(members),
-      bells_(bells),
+      wakeups_(wakeups),
       sharers_(ranksPerCore(segments.hosts().here().size())),
       writer_(segments.shared().board(which, members.rank), segments.shared().boardShape()),
       hosts_(segments.hosts()),
@@ -87,7 +88,7 @@ void Board::publish(const Op& op, size_t bytes, int takers) {
   cut([bytes](int) { return Cut{0, bytes}; });
   sendOff(op, bytes, takers);
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-  bells_.touchPeers(members_.rank);
+  wakeups_.addPeers(members_.rank);
 }
 
 void Board::sendOff(const Op& op, size_t bytes, int readers) {
@@ -106,7 +107,7 @@ void Board::pop() {
   for (RingReader& reader : readers_) {
     reader.pop();
   }
-  bells_.touchPeers(members_.rank);
+  wakeups_.addPeers(members_.rank);
 }
 
 void Board::pop(const std::vector<int>& peers) {
@@ -119,7 +120,7 @@ void Board::pop(const std::vector<int>& peers) {
 
 void Board::skip(int peer, size_t frames) {
   reader(peer).skip(frames);
-  bells_.touch(peer);
+  wakeups_.add(peer);
 }
 
 std::vector<int> Board::slowReaders() const {

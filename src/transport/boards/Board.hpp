@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "transport/memory/Bells.hpp"
+#include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Ring.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/operations/Failure.hpp"
@@ -23,7 +23,7 @@ namespace bluefog {
 class Board {
  public:
   // A group has Segment::kBoards of them, each in an order of its own.
-  Board(const Segments& segments, int which, const Membership& members, Bells& bells);
+  Board(const Segments& segments, int which, const Membership& members, PendingWakeups& wakeups);
 
   // What of a frame one peer makes use of.
   struct Cut {
@@ -97,7 +97,7 @@ class Board {
     cut(cutOf);
     sendOff(op, bytes, takers);
     sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-    bells_.touchPeers(members_.rank);
+    wakeups_.addPeers(members_.rank);
   }
   // The same, but the others than `takers` have skipped this frame, or will: they are not woken.
   template <class CutOf>
@@ -106,7 +106,7 @@ class Board {
     sendOff(op, bytes, 1);
     sent_.fetch_add(bytes, std::memory_order_relaxed);
     for (int taker : takers) {
-      bells_.touch(taker);
+      wakeups_.add(taker);
     }
   }
   // Of the frame of that number, which has not been read by all: what a peer elsewhere is sent.
@@ -150,7 +150,7 @@ class Board {
   std::vector<int> slowReaders() const;
 
   const Membership& members_;
-  Bells& bells_;
+  PendingWakeups& wakeups_;
   size_t sharers_;
   RingWriter writer_;
   std::vector<RingReader> readers_;

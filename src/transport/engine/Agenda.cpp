@@ -28,9 +28,9 @@ constexpr milliseconds kLingering{2000};
 constexpr milliseconds kStrayed{300};
 
 // What the collectives after the failed one are told.
-Failure inheritedFrom(const Ruling& ruling) {
-  Failure failure = ruling.failure;
-  failure.reason = "collective #" + std::to_string(ruling.sequence) +
+Failure inheritedFrom(const GroupFailure& group_failure) {
+  Failure failure = group_failure.failure;
+  failure.reason = "collective #" + std::to_string(group_failure.sequence) +
                    " of this group has failed, and with it all later ones; make a new group (" +
                    failure.reason + ")";
   return failure;
@@ -43,10 +43,10 @@ Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership
     : segment_(segments->shared()),
       members_(members),
       links_(std::move(links)),
-      bells_(segment_),
-      board_(*segments, 0, members, bells_),
-      returns_(*segments, 1, members, bells_),
-      mailbox_(*segments, members, bells_) {
+      wakeups_(segment_),
+      board_(*segments, 0, members, wakeups_),
+      returns_(*segments, 1, members, wakeups_),
+      mailbox_(*segments, members, wakeups_) {
   if (courier) {
     bridge_ =
         std::make_unique<Bridge>(segments, members, std::vector<const Board*>{&board_, &returns_},
@@ -57,7 +57,7 @@ Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership
 void Agenda::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
   services_ += op->is_service ? 1 : 0;
-  segment_.standing(members_.rank).clear();
+  segment_.blockedState(members_.rank).clear();
   next_deadline_ = std::min(next_deadline_, op->deadline.at());
   if (op->kind == Op::Kind::kCollective) {
     collectives_.push_back(std::move(op));
@@ -107,7 +107,7 @@ bool Agenda::pass() {
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
-  bells_.ring();
+  wakeups_.notifyAll();
   if (bridge_) {
     moved |= bridge_->send();
     // What has finished is not to wait for that, if it was done lately.
@@ -122,7 +122,7 @@ bool Agenda::pass() {
     rest_ = kShortestRest;
     nap_ = kShortestNap;
     has_moved_ = true;
-    segment_.standing(members_.rank).clear();
+    segment_.blockedState(members_.rank).clear();
   }
   publishCalls();
   return moved;
@@ -132,7 +132,7 @@ bool Agenda::stepCollectives() {
   bool moved = false;
   while (!collectives_.empty()) {
     if (!broken_) {
-      broken_ = readVerdict(segment_.verdict());
+      broken_ = readGroupFailure(segment_.groupFailure());
     }
     // Of an earlier one than it speaks of, the others have done their part.
     if (broken_ && broken_->sequence <= collectives_.front()->sequence) {
@@ -237,14 +237,14 @@ void Agenda::tick(Time now) {
   watchStrays();  // before it is judged that who told so has left
   watchRefusals();
   watchPeers();
-  bells_.ring();
+  wakeups_.notifyAll();
 }
 
 void Agenda::standStill() {
   if (!collectives_.empty()) {
     return;
   }
-  std::optional<Standing::Wait> wait;
+  std::optional<BlockedState::Wait> wait;
   for (const auto& [number, op] : messages_) {
     if (op->is_remainder || op->is_service) {
       continue;
@@ -258,19 +258,19 @@ void Agenda::standStill() {
     }
   }
   if (wait) {
-    segment_.standing(members_.rank).set(*wait);
+    segment_.blockedState(members_.rank).set(*wait);
   }
 }
 
 void Agenda::moveOn() {
-  segment_.standing(members_.rank).clear();
+  segment_.blockedState(members_.rank).clear();
   stray_.reset();
 }
 
 void Agenda::watchStray(Time now) {
   if (!collectives_.empty() && messagesCalled() == 0) {
     for (int peer : missingFor(*collectives_.front())) {
-      if (const std::optional<Standing::Wait> wait = strayed(peer)) {
+      if (const std::optional<BlockedState::Wait> wait = strayed(peer)) {
         if (!stray_ || stray_->peer != peer || stray_->sequence != wait->sequence) {
           stray_ = Stray{peer, wait->sequence, now};
         } else if (now - stray_->since >= kStrayed) {
@@ -284,8 +284,8 @@ void Agenda::watchStray(Time now) {
 }
 
 // What that rank waits for, if it is this one, which has sent it nothing that it has not seen.
-std::optional<Standing::Wait> Agenda::strayed(int peer) const {
-  const std::optional<Standing::Wait> wait = segment_.standing(peer).read();
+std::optional<BlockedState::Wait> Agenda::strayed(int peer) const {
+  const std::optional<BlockedState::Wait> wait = segment_.blockedState(peer).read();
   return wait && wait->lacking.has(members_.rank) && mailbox_.hasReadAll(peer) ? wait
                                                                                : std::nullopt;
 }
@@ -293,7 +293,7 @@ std::optional<Standing::Wait> Agenda::strayed(int peer) const {
 void Agenda::endWaitFor(int peer, const Signature& called) {
   const Op& op = *collectives_.front();
   for (int other : missingFor(op)) {
-    if (const std::optional<Standing::Wait> wait = strayed(other)) {
+    if (const std::optional<BlockedState::Wait> wait = strayed(other)) {
       mailbox_.tellElsewhere(other, {wait->sequence, op.signature});
     }
   }
@@ -314,7 +314,7 @@ void Agenda::endMessages(const Why& why) {
 
 void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
-    const std::optional<Elsewhere> told = mailbox_.takeElsewhere(peer);
+    const std::optional<DeadlockNotice> told = mailbox_.takeElsewhere(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
     if (found == messages_.end() || found->second->is_remainder) {
       continue;
@@ -379,7 +379,8 @@ Failure Agenda::late(const Op& message) const {
     if (const std::optional<Signature> sent = mailbox_.uncalledFrom(peer)) {
       failure.reason +=
           rank + " has sent " + name(*sent) + details(*sent) + ", which this rank has not called" +
-          (lineOf(sent->kind) == lineOf(message.signature.kind) ? " by that name or tag" : "");
+          (matchedAs(sent->kind) == matchedAs(message.signature.kind) ? " by that name or tag"
+                                                                      : "");
     }
   }
   if (may_be_no_neighbor) {
@@ -482,12 +483,12 @@ void Agenda::noteTold(uint64_t sequence) {
 }
 
 void Agenda::failCollectives(const Failure& failure) {
-  broken_ = agreeOn(segment_.verdict(), {failure, collectives_.front()->sequence});
+  broken_ = publishFirst(segment_.groupFailure(), {failure, collectives_.front()->sequence});
   if (bridge_) {
     bridge_->tell(*broken_);
   }
-  bells_.touchPeers(members_.rank);
-  bells_.ring();
+  wakeups_.addPeers(members_.rank);
+  wakeups_.notifyAll();
   for (const auto& op : collectives_) {
     finish(op, broken_->sequence < op->sequence ? inheritedFrom(*broken_) : broken_->failure);
   }
@@ -531,7 +532,7 @@ void Agenda::failAll(const Failure& failure) {
     finish(op, failure);
   }
   messages_.clear();
-  bells_.ring();
+  wakeups_.notifyAll();
 }
 
 }  // namespace bluefog

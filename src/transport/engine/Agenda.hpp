@@ -13,12 +13,12 @@
 #include "bootstrap/Links.hpp"
 #include "transport/boards/Board.hpp"
 #include "transport/hosts/Bridge.hpp"
-#include "transport/memory/Bells.hpp"
+#include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/messages/Mailbox.hpp"
 #include "transport/operations/Failure.hpp"
+#include "transport/operations/GroupFailure.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/operations/Verdict.hpp"
 
 namespace bluefog {
 
@@ -75,7 +75,7 @@ class Agenda {
     return collectives_.empty() && messages_.empty() && finished_.empty() && !bridge_ &&
            mailbox_.isQuiet();
   }
-  void ringPeers() { bells_.ring(); }
+  void notifyPeers() { wakeups_.notifyAll(); }
   // Whether it has to go on looking into the lanes though nobody here waits for anything.
   bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
@@ -109,7 +109,7 @@ class Agenda {
   void endMessages(const Why& why);
   void noteTold(uint64_t sequence);
   void endWaitFor(int peer, const Signature& called);
-  std::optional<Standing::Wait> strayed(int peer) const;
+  std::optional<BlockedState::Wait> strayed(int peer) const;
   // Lets the ranks of this host know which calls of neighbors this rank has made.
   void publishCalls();
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
@@ -118,7 +118,7 @@ class Agenda {
   const Segment& segment_;  // of this host
   const Membership& members_;
   Links links_;
-  Bells bells_;
+  PendingWakeups wakeups_;
   Board board_;
   Board returns_;
   Mailbox mailbox_;
@@ -134,8 +134,8 @@ class Agenda {
   size_t services_ = 0;    // of the messages, too
   size_t kept_ = 0;        // their bytes
   Ops finished_;
-  std::deque<uint64_t> told_of_;  // sequence numbers of messages whose mismatch was told here
-  std::optional<Ruling> broken_;  // why no collective can succeed any more
+  std::deque<uint64_t> told_of_;        // sequence numbers of messages whose mismatch was told here
+  std::optional<GroupFailure> broken_;  // why no collective can succeed any more
   size_t departures_seen_ = 0;
   RankSet departed_;
   bool has_moved_ = false;  // since the last look at who is gone

@@ -33,7 +33,7 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
       agenda_(segments_, members_, std::move(links), std::move(courier)),
-      seat_(segment_.seats(), members_.rank, members_.size, ranksHere()),
+      seat_(segment_.coreMap(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
       own_core_(Cores::usable().count() >= ranksHere()) {
   if (agenda_.spansHosts()) {
@@ -170,9 +170,9 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
 
 bool Engine::runAtOnce(AtOnce& exchange, const Attempt& attempt) {
   exchange.send(agenda_.mailbox(), attempt.sequence, attempt.number);
-  agenda_.ringPeers();
+  agenda_.notifyPeers();
   const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
-  agenda_.ringPeers();
+  agenda_.notifyPeers();
   return is_done;
 }
 
@@ -181,10 +181,10 @@ bool Engine::awaitAtOnce(AtOnce& exchange) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kAtOnce;
   Patience patience(own_core_, now);
-  Bell& bell = segment_.bell(members_.rank);
+  EventCount& event_count = segment_.eventCount(members_.rank);
   bool is_tired = false;
   while (true) {
-    const uint32_t ticket = is_tired ? bell.lieDown() : 0;
+    const uint32_t ticket = is_tired ? event_count.prepareWait() : 0;
     if (exchange.receive(agenda_.mailbox())) {
       return true;
     }
@@ -192,7 +192,7 @@ bool Engine::awaitAtOnce(AtOnce& exchange) {
       return false;
     }
     if (is_tired) {
-      bell.sleep(ticket, enough - now);
+      event_count.wait(ticket, enough - now);
     }
     now = Clock::now();
     is_tired = !patience.wait(now);
@@ -330,7 +330,7 @@ bool Engine::isBusy() {
 
 void Engine::wakeDriver() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  segment_.bell(members_.rank).ring();
+  segment_.eventCount(members_.rank).notify();
 }
 
 void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
@@ -429,8 +429,8 @@ Engine::Ops Engine::drive(Who who) {
 }
 
 void Engine::sleepUnlessMoved() {
-  Bell& bell = segment_.bell(members_.rank);
-  const uint32_t ticket = bell.lieDown();
+  EventCount& event_count = segment_.eventCount(members_.rank);
+  const uint32_t ticket = event_count.prepareWait();
   agenda_.lookIntoLanes();
   if (pass() || agenda_.anyFinished()) {
     return;
@@ -438,7 +438,7 @@ void Engine::sleepUnlessMoved() {
   if (stands_) {
     agenda_.standStill();
   }
-  bell.sleep(ticket, rest());
+  event_count.wait(ticket, rest());
   agenda_.lookIntoLanes();
   const Clock::time_point now = Clock::now();
   if (!agenda_.spansHosts() || now >= agenda_.nextTick()) {

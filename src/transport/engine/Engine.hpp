@@ -27,9 +27,9 @@ namespace bluefog {
 // Whoever waits, helps: one thread at a time drives (steps operations), and a thread in wait()
 // drives itself when nobody else does, so that a blocking collective pays no thread switch. The
 // engine's own thread drives what was posted and not waited for; it starts with the first such
-// operation and sleeps on the rank's bell. What an operation's end calls back may wait for others
-// of this group: while a thread of the engine runs that, another one takes its place. post(),
-// wait(), stop() and shutdown() may be called from any thread.
+// operation and sleeps on the rank's event count. What an operation's end calls back may wait for
+// others of this group: while a thread of the engine runs that, another one takes its place.
+// post(), wait(), stop() and shutdown() may be called from any thread.
 class Engine {
  public:
   // Called now and then by waiting threads, outside of all locks. May throw. Says whether something
@@ -170,7 +170,7 @@ class Engine {
   Buried buried_;
   std::vector<std::thread> threads_;  // one, and one more for each that is calling back
   std::vector<std::thread::id> thread_ids_;
-  std::thread::id on_duty_;  // the one of them that drives, or sleeps on the bell
+  std::thread::id on_duty_;  // the one of them that drives, or sleeps on the event count
   size_t calling_back_ = 0;  // of them
 };
 

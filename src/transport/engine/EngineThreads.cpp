@@ -48,7 +48,7 @@ bool Engine::rouseThread() {
 }
 
 void Engine::run() {
-  Bell& bell = segment_.bell(members_.rank);
+  EventCount& event_count = segment_.eventCount(members_.rank);
   std::unique_lock lock(mutex_);
   while (!end_) {
     if (on_duty_ == std::this_thread::get_id()) {
@@ -70,7 +70,7 @@ void Engine::run() {
     }
     on_duty_ = std::this_thread::get_id();
     // Lies down before it looks: what comes after the look rings.
-    const uint32_t ticket = bell.lieDown();
+    const uint32_t ticket = event_count.prepareWait();
     const size_t before = pending_;
     driveAndConclude(lock, Who::kEngine);
     if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
@@ -78,7 +78,7 @@ void Engine::run() {
     }
     const std::chrono::nanoseconds limit = rest();  // of the agenda, which nobody drives now
     lock.unlock();
-    bell.sleep(ticket, limit);
+    event_count.wait(ticket, limit);
     lock.lock();
   }
 }

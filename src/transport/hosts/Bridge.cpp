@@ -24,8 +24,8 @@ class Bridge::Peer {
  public:
   Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
       : rank(peer),
-        answers_out(segments.with(peer).grants(peer, self), peer, kAnswers),
-        answers_in(segments.with(peer).grants(self, peer)),
+        answers_out(segments.with(peer).controlRing(peer, self), peer, kAnswers),
+        answers_in(segments.with(peer).controlRing(self, peer)),
         texts_out(peer, kTexts) {
     const Segment& own = segments.with(peer);
     const RingShape shape = own.boardShape();
@@ -189,7 +189,8 @@ void Bridge::hear(Peer& peer, const std::string& text) {
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
   } else if (text[0] == kRuling) {
-    agreeOn(segments_->shared().verdict(), asSeenHere(Ruling::decode(text.substr(1)), peer.rank));
+    publishFirst(segments_->shared().groupFailure(),
+                 asSeenHere(GroupFailure::decode(text.substr(1)), peer.rank));
   }
 }
 
@@ -205,15 +206,15 @@ bool Bridge::livesHere(int global_rank) {
 
 // A host whose ranks are said to have died, though they live, was cut off for so long that others
 // gave it up: of them it knows that who says so does without it.
-Ruling Bridge::asSeenHere(Ruling ruling, int from) {
-  std::vector<int>& blamed = ruling.failure.ranks;
-  if (ruling.failure.cause == Cause::kPeerFailed &&
+GroupFailure Bridge::asSeenHere(GroupFailure group_failure, int from) {
+  std::vector<int>& blamed = group_failure.failure.ranks;
+  if (group_failure.failure.cause == Cause::kPeerFailed &&
       std::any_of(blamed.begin(), blamed.end(), [this](int rank) { return livesHere(rank); })) {
     blamed = {members_.global(from)};
-    ruling.failure.reason =
+    group_failure.failure.reason =
         rankList(blamed) + " could not reach this rank's host for a while, and has given it up";
   }
-  return ruling;
+  return group_failure;
 }
 
 bool Bridge::send() {
@@ -226,10 +227,10 @@ bool Bridge::send() {
   return moved;
 }
 
-void Bridge::tell(const Ruling& ruling) {
+void Bridge::tell(const GroupFailure& group_failure) {
   for (const auto& peer : peers_) {
     if (peer) {
-      peer->texts_out.send(*courier_, kRuling + ruling.encode());
+      peer->texts_out.send(*courier_, kRuling + group_failure.encode());
     }
   }
 }

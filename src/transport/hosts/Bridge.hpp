@@ -9,7 +9,7 @@
 #include "transport/boards/Board.hpp"
 #include "transport/hosts/Courier.hpp"
 #include "transport/memory/Segments.hpp"
-#include "transport/operations/Verdict.hpp"
+#include "transport/operations/GroupFailure.hpp"
 
 namespace bluefog {
 
@@ -31,7 +31,7 @@ class Bridge {
   bool send();
 
   // Tells the peers of the first failure of the collectives.
-  void tell(const Ruling& ruling);
+  void tell(const GroupFailure& group_failure);
   // Tells the peers that this rank leaves, once what it has written is on its way. Waits until it
   // is, and no longer.
   void leave(Deadline limit);
@@ -43,7 +43,7 @@ class Bridge {
   bool receiveFrom(Peer& peer);
   void hear(Peer& peer, const std::string& text);
   bool livesHere(int global_rank);
-  Ruling asSeenHere(Ruling ruling, int from);
+  GroupFailure asSeenHere(GroupFailure group_failure, int from);
   bool noteIfGone(Peer& peer, bool moves);
   bool hasSentAll();
 

@@ -109,7 +109,7 @@ void FrameInflow::giveUp(Courier& courier, Errands& errands) {
 }
 
 void FrameInflow::place(Frame& frame, size_t bytes) const {
-  frame.written = Written::kUntimed;
+  frame.written = StoreSample::kNone;
   if (!is_board_ || frame.offset == 0) {
     return;
   }
@@ -131,9 +131,9 @@ bool AnswerOutflow::move(Courier& courier) {
   uint64_t read = ring_->read.load(std::memory_order_relaxed);
   const bool has_any = read != written;
   if (has_any) {
-    std::vector<std::byte> copy((written - read) * sizeof(Grant));
-    for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(Grant)) {
-      std::memcpy(to, &ring_->entries[read % GrantRing::kEntries], sizeof(Grant));
+    std::vector<std::byte> copy((written - read) * sizeof(ControlMessage));
+    for (std::byte* to = copy.data(); read != written; ++read, to += sizeof(ControlMessage)) {
+      std::memcpy(to, &ring_->entries[read % ControlRing::kEntries], sizeof(ControlMessage));
     }
     ring_->read.store(read, std::memory_order_release);
     under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
@@ -174,19 +174,19 @@ bool AnswerInflow::move(Courier& courier) {
   bool moved = messages_.move(courier);
   while (messages_.hasAny()) {
     const MessageInflow::Bytes bytes = messages_.take();
-    if (bytes.size() % sizeof(Grant) != 0) {
+    if (bytes.size() % sizeof(ControlMessage) != 0) {
       throw std::runtime_error("not answers");
     }
-    for (size_t at = 0; at < bytes.size(); at += sizeof(Grant)) {
-      Grant grant;
-      std::memcpy(&grant, bytes.data() + at, sizeof grant);
-      left_.push_back(grant);
+    for (size_t at = 0; at < bytes.size(); at += sizeof(ControlMessage)) {
+      ControlMessage control;
+      std::memcpy(&control, bytes.data() + at, sizeof control);
+      left_.push_back(control);
     }
   }
   uint64_t written = ring_->written.load(std::memory_order_relaxed);
   while (!left_.empty() &&
-         written - ring_->read.load(std::memory_order_acquire) < GrantRing::kEntries) {
-    ring_->entries[written % GrantRing::kEntries] = left_.front();
+         written - ring_->read.load(std::memory_order_acquire) < ControlRing::kEntries) {
+    ring_->entries[written % ControlRing::kEntries] = left_.front();
     left_.pop_front();
     ring_->written.store(++written, std::memory_order_release);
     moved = true;

@@ -86,14 +86,14 @@ class FrameInflow {
 // The answers in a ring, several in a message.
 class AnswerOutflow {
  public:
-  AnswerOutflow(GrantRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
+  AnswerOutflow(ControlRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
 
   bool move(Courier& courier);
   bool isIdle() const;
   void giveUp(Errands& errands) const { collect(under_way_, errands); }
 
  private:
-  GrantRing* ring_;
+  ControlRing* ring_;
   int to_;
   int stream_;
   Partings under_way_;
@@ -125,7 +125,7 @@ class MessageInflow {
 
 class AnswerInflow {
  public:
-  explicit AnswerInflow(GrantRing& ring) : ring_(&ring) {}
+  explicit AnswerInflow(ControlRing& ring) : ring_(&ring) {}
 
   void add(const Courier::Letter& letter) { messages_.add(letter); }
   // Throws std::runtime_error where the peer has sent something else than answers.
@@ -134,9 +134,9 @@ class AnswerInflow {
   void giveUp(Errands& errands) const { messages_.giveUp(errands); }
 
  private:
-  GrantRing* ring_;
+  ControlRing* ring_;
   MessageInflow messages_;
-  std::deque<Grant> left_;  // for which there is no room yet
+  std::deque<ControlMessage> left_;  // for which there is no room yet
 };
 
 // Short texts.

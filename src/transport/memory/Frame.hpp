@@ -42,9 +42,9 @@ const char* name(OpKind kind);
 bool isBetweenNeighbors(OpKind kind);
 // Calls of one line count together: unlike calls of neighbors meet, and are told. pair_gossip
 // counts for its pair alone.
-constexpr OpKind kNeighborsLine = OpKind::kNeighborAllReduce;
-inline OpKind lineOf(OpKind kind) {
-  return isBetweenNeighbors(kind) && kind != OpKind::kPairGossip ? kNeighborsLine : kind;
+constexpr OpKind kNeighborsKind = OpKind::kNeighborAllReduce;
+inline OpKind matchedAs(OpKind kind) {
+  return isBetweenNeighbors(kind) && kind != OpKind::kPairGossip ? kNeighborsKind : kind;
 }
 
 // Which end of a point-to-point message a rank is.
@@ -88,7 +88,7 @@ std::string details(const Signature& signature, int root);
 enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 
 // In which way, for readers to time it: see Passage.
-enum class Written : uint8_t { kUntimed, kCached, kStreamed };
+enum class StoreSample : uint8_t { kNone, kCached, kStreamed };
 
 // Which of its operation's messages to one rank a message is. A second one has its first one's id
 // for a tag: it goes with that alone, whatever that has met.
@@ -108,12 +108,12 @@ constexpr Phase phaseOf(uint64_t id) {
 
 // Messages match by this, beside the rank they come from. Those of calls of neighbors have the
 // number of the call. Equal ones match by their order.
-struct Line {
+struct MatchKey {
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;
   uint64_t number = 0;
 
-  auto operator<=>(const Line&) const = default;
+  auto operator<=>(const MatchKey&) const = default;
 };
 
 // The tags next to each other that belong to a name, or to none: of a call, of its gradient, of
@@ -123,18 +123,18 @@ constexpr int64_t kOrders = 16;
 // A rank counts its calls of neighbors by this: those without a name, those of a name, and those of
 // a pair.
 struct Counter {
-  OpKind line = kNeighborsLine;
+  OpKind kind = kNeighborsKind;
   int64_t tag = 0;
   int partner = -1;
 
   auto operator<=>(const Counter&) const = default;
   // The counter of the calls that a message of that line from that rank is a part of. Gradients
   // have the numbers of their calls, and no counter.
-  static std::optional<Counter> of(const Line& line, int source) {
-    const bool is_pair = line.kind == OpKind::kPairGossip;
+  static std::optional<Counter> of(const MatchKey& key, int source) {
+    const bool is_pair = key.kind == OpKind::kPairGossip;
     const bool is_counted =
-        (is_pair || line.kind == kNeighborsLine) && line.number > 0 && line.tag % kOrders == 0;
-    return is_counted ? std::optional(Counter{line.kind, line.tag, is_pair ? source : -1})
+        (is_pair || key.kind == kNeighborsKind) && key.number > 0 && key.tag % kOrders == 0;
+    return is_counted ? std::optional(Counter{key.kind, key.tag, is_pair ? source : -1})
                       : std::nullopt;
   }
 };
@@ -143,9 +143,9 @@ struct Counter {
 // whatever it uses as a size.
 struct Frame {
   FrameType type : 2 = FrameType::kCollective;
-  Written written : 2 = Written::kUntimed;
+  StoreSample written : 2 = StoreSample::kNone;
   uint64_t bytes : 18 = 0;   // payload that follows
-  uint64_t number : 42 = 0;  // messages: see Line
+  uint64_t number : 42 = 0;  // messages: see MatchKey
   uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
   int64_t tag = 0;      // messages
   uint64_t offset = 0;  // kData: where in the message the payload belongs; kAnnounce: its length
@@ -154,10 +154,10 @@ struct Frame {
 };
 
 // A second message goes with its first one alone.
-inline Line lineOf(const Frame& frame) {
+inline MatchKey matchKeyOf(const Frame& frame) {
   const OpKind kind = frame.signature.kind;
-  return phaseOf(frame.id) == Phase::kSecond ? Line{kind, frame.tag, 0}
-                                             : Line{lineOf(kind), frame.tag, frame.number};
+  return phaseOf(frame.id) == Phase::kSecond ? MatchKey{kind, frame.tag, 0}
+                                             : MatchKey{matchedAs(kind), frame.tag, frame.number};
 }
 
 static_assert(sizeof(Signature) == 24);

@@ -26,20 +26,20 @@ constexpr uint32_t kLaneSlots = 8;
 constexpr size_t kHeapBytes = size_t{16} << 30;
 constexpr size_t kRoomBytes = size_t{256} << 30;
 
-size_t bellsAt() {
-  return roundUp(sizeof(Verdict));
+size_t eventCountsAt() {
+  return roundUp(sizeof(GroupFailureCell));
 }
-size_t standingsAt(int size) {
-  return bellsAt() + roundUp(sizeof(Bell) * static_cast<size_t>(size));
+size_t blockedStatesAt(int size) {
+  return eventCountsAt() + roundUp(sizeof(EventCount) * static_cast<size_t>(size));
 }
 size_t callsMadeAt(int size) {
-  return standingsAt(size) + roundUp(sizeof(Standing) * static_cast<size_t>(size));
+  return blockedStatesAt(size) + roundUp(sizeof(BlockedState) * static_cast<size_t>(size));
 }
-size_t seatsAt(int size) {
+size_t coreMapAt(int size) {
   return callsMadeAt(size) + roundUp(sizeof(CallsMade) * static_cast<size_t>(size));
 }
 size_t boardsAt(int size) {
-  return seatsAt(size) + roundUp(Seats::bytes(size));
+  return coreMapAt(size) + roundUp(CoreMap::bytes(size));
 }
 // Not where the process is limited in its addresses, or in the size of files.
 bool mayHaveAreas() {
@@ -70,7 +70,7 @@ size_t sizeOf(const Fd& memory) {
 }
 
 size_t laneBytes() {
-  return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(GrantRing));
+  return roundUp(Segment::laneShape().bytes()) + roundUp(sizeof(ControlRing));
 }
 
 }  // namespace
@@ -175,18 +175,18 @@ Mapping Segment::map(Area area, int rank, int protection) const {
   return mapping;
 }
 
-Verdict& Segment::verdict() const {
-  return *reinterpret_cast<Verdict*>(mapping_.data());
+GroupFailureCell& Segment::groupFailure() const {
+  return *reinterpret_cast<GroupFailureCell*>(mapping_.data());
 }
 
-Bell& Segment::bell(int rank) const {
-  return *reinterpret_cast<Bell*>(mapping_.data() + bellsAt() +
-                                  sizeof(Bell) * static_cast<size_t>(rank));
+EventCount& Segment::eventCount(int rank) const {
+  return *reinterpret_cast<EventCount*>(mapping_.data() + eventCountsAt() +
+                                        sizeof(EventCount) * static_cast<size_t>(rank));
 }
 
-Standing& Segment::standing(int rank) const {
-  return *reinterpret_cast<Standing*>(mapping_.data() + standingsAt(size_) +
-                                      sizeof(Standing) * static_cast<size_t>(rank));
+BlockedState& Segment::blockedState(int rank) const {
+  return *reinterpret_cast<BlockedState*>(mapping_.data() + blockedStatesAt(size_) +
+                                          sizeof(BlockedState) * static_cast<size_t>(rank));
 }
 
 CallsMade& Segment::callsMade(int rank) const {
@@ -194,8 +194,8 @@ CallsMade& Segment::callsMade(int rank) const {
                                        sizeof(CallsMade) * static_cast<size_t>(rank));
 }
 
-Seats& Segment::seats() const {
-  return *reinterpret_cast<Seats*>(mapping_.data() + seatsAt(size_));
+CoreMap& Segment::coreMap() const {
+  return *reinterpret_cast<CoreMap*>(mapping_.data() + coreMapAt(size_));
 }
 
 std::byte* Segment::board(int which, int writer) const {
@@ -210,8 +210,8 @@ std::byte* Segment::lane(int from, int to) const {
   return board(kBoards, 0) + index * laneBytes();
 }
 
-GrantRing& Segment::grants(int from, int to) const {
-  return *reinterpret_cast<GrantRing*>(lane(from, to) + roundUp(laneShape().bytes()));
+ControlRing& Segment::controlRing(int from, int to) const {
+  return *reinterpret_cast<ControlRing*>(lane(from, to) + roundUp(laneShape().bytes()));
 }
 
 }  // namespace bluefog

@@ -8,52 +8,52 @@
 
 #include "core/Error.hpp"
 #include "core/Fd.hpp"
-#include "transport/memory/Bell.hpp"
+#include "transport/memory/BlockedState.hpp"
+#include "transport/memory/CoreMap.hpp"
+#include "transport/memory/EventCount.hpp"
 #include "transport/memory/Ring.hpp"
-#include "transport/memory/Seats.hpp"
-#include "transport/memory/Standing.hpp"
 
 namespace bluefog {
 
 // Why an operation has ended too early.
-struct GivenUp {
+struct CancelReason {
   Cause why = Cause::kAborted;
   RankSet blamed;
 };
 
 // What the receiver of a large message answers to its announcement.
-struct Grant {
-  enum Answer : uint64_t {
+struct ControlMessage {
+  enum Kind : uint64_t {
     kNone,
-    kAccepted,
+    kClearToSend,
     kRefused,      // the receiver called something else: `signature`
     kNotReceived,  // the receiver did not receive from the sender in the call of that `number`
-    kTaken,        // the receiver has read what was offered
+    kFinished,     // the receiver has read what was offered
     kWithdrawn,    // the receiver's operation has ended without it
     // Not answers, but said the same way:
     kBrokenOff,  // the sender's operation has ended without sending all of the message of this id
     kCredit,     // `id` bytes of small messages have been taken
-    kElsewhere   // no message will come: this rank waits in another operation, the `signature`'s
+    kDeadlock    // no message will come: this rank waits in another operation, the `signature`'s
   };
 
   uint64_t id = 0;
-  Answer answer = kNone;
-  GivenUp given_up = {};  // kWithdrawn, kBrokenOff
-  // kRefused, kElsewhere: what the receiver called. kNotReceived: what the sender called.
+  Kind kind = kNone;
+  CancelReason cancel_reason = {};  // kWithdrawn, kBrokenOff
+  // kRefused, kDeadlock: what the receiver called. kNotReceived: what the sender called.
   Signature signature = {};
   uint64_t number = 0;
 };
 
 // Answers run against the direction of the data, in a ring of their own, so that they can never be
 // stuck behind data that nobody takes yet.
-struct GrantRing {
+struct ControlRing {
   static constexpr uint64_t kEntries = 64;
   alignas(64) std::atomic<uint64_t> written;
   alignas(64) std::atomic<uint64_t> read;
   // What the sender of the data has offered in messages of smaller ids may have changed since, but
   // for such as have been taken.
   std::atomic<uint64_t> offers_over;
-  Grant entries[kEntries];
+  ControlMessage entries[kEntries];
 };
 
 // The number of a rank's last unnamed call of neighbors. The first frames of what it sends in that
@@ -63,7 +63,7 @@ struct alignas(64) CallsMade {
 };
 
 // The first failure of the group's collectives, for all ranks to tell the same story.
-struct Verdict {
+struct GroupFailureCell {
   static constexpr size_t kMostText = 2048;
   enum State : uint32_t { kNone, kBeingWritten, kWritten };
 
@@ -80,8 +80,8 @@ struct Verdict {
 // them and passed to the others over unix sockets. It has no name anywhere, so nothing is left when
 // all are killed.
 //
-//   Verdict | Bell x n | Standing x n | CallsMade x n | Seats |
-//   board rings, two x n (read by the n - 1 others) | lane ring, GrantRing x n x n |
+//   GroupFailureCell | EventCount x n | BlockedState x n | CallsMade x n | CoreMap |
+//   board rings, two x n (read by the n - 1 others) | lane ring, ControlRing x n x n |
 //   heap, room x n
 //
 // Of the heaps and rooms nothing is mapped here, and they take no memory until they are used.
@@ -93,11 +93,11 @@ class Segment {
   Segment(const Fd& memory, int size);
 
   int size() const { return size_; }
-  Verdict& verdict() const;
-  Bell& bell(int rank) const;
-  Standing& standing(int rank) const;
+  GroupFailureCell& groupFailure() const;
+  EventCount& eventCount(int rank) const;
+  BlockedState& blockedState(int rank) const;
   CallsMade& callsMade(int rank) const;
-  Seats& seats() const;
+  CoreMap& coreMap() const;
   // The ring of a rank on one of the group's two boards.
   std::byte* board(int which, int writer) const;
   // Which of its readers that rank is.
@@ -105,7 +105,7 @@ class Segment {
     return static_cast<uint32_t>(reader < writer ? reader : reader - 1);
   }
   std::byte* lane(int from, int to) const;
-  GrantRing& grants(int from, int to) const;
+  ControlRing& controlRing(int from, int to) const;
 
   // Where a rank keeps what its peers read; where they write.
   enum class Area { kHeap, kRoom };

@@ -3,8 +3,8 @@
 namespace bluefog {
 namespace {
 
-Grant& entry(GrantRing& ring, uint64_t index) {
-  return ring.entries[index % GrantRing::kEntries];
+ControlMessage& entry(ControlRing& ring, uint64_t index) {
+  return ring.entries[index % ControlRing::kEntries];
 }
 
 }  // namespace
@@ -16,7 +16,7 @@ bool Answers::send() {
   const uint64_t read = out_->read.load(std::memory_order_acquire);
   uint64_t written = out_->written.load(std::memory_order_relaxed);
   bool moved = false;
-  while (!owed_.empty() && written - read < GrantRing::kEntries) {
+  while (!owed_.empty() && written - read < ControlRing::kEntries) {
     entry(*out_, written) = owed_.front();
     owed_.pop_front();
     out_->written.store(++written, std::memory_order_release);
@@ -27,17 +27,17 @@ bool Answers::send() {
 
 bool Answers::isSound() const {
   return in_->written.load(std::memory_order_acquire) - in_->read.load(std::memory_order_relaxed) <=
-         GrantRing::kEntries;
+         ControlRing::kEntries;
 }
 
-std::optional<Grant> Answers::take() {
+std::optional<ControlMessage> Answers::take() {
   const uint64_t read = in_->read.load(std::memory_order_relaxed);
   if (read == in_->written.load(std::memory_order_acquire)) {
     return std::nullopt;
   }
-  const Grant grant = entry(*in_, read);
+  const ControlMessage control = entry(*in_, read);
   in_->read.store(read + 1, std::memory_order_release);
-  return grant;
+  return control;
 }
 
 }  // namespace bluefog

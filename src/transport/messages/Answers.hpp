@@ -11,9 +11,9 @@ namespace bluefog {
 // What two ranks answer each other: a ring for each direction, and what has found no room in one.
 class Answers {
  public:
-  Answers(GrantRing& out, GrantRing& in) : out_(&out), in_(&in) {}
+  Answers(ControlRing& out, ControlRing& in) : out_(&out), in_(&in) {}
 
-  void owe(const Grant& grant) { owed_.push_back(grant); }
+  void owe(const ControlMessage& control) { owed_.push_back(control); }
   bool owesAny() const { return !owed_.empty(); }
   // As many of those owed as there is room for; whether any.
   bool send();
@@ -25,12 +25,12 @@ class Answers {
            in_->read.load(std::memory_order_relaxed);
   }
   // The next one that has come.
-  std::optional<Grant> take();
+  std::optional<ControlMessage> take();
 
  private:
-  GrantRing* out_;
-  GrantRing* in_;
-  std::deque<Grant> owed_;
+  ControlRing* out_;
+  ControlRing* in_;
+  std::deque<ControlMessage> owed_;
 };
 
 }  // namespace bluefog

@@ -10,8 +10,8 @@
 
 namespace bluefog {
 
-Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bells)
-    : members_(members), bells_(bells), segments_(segments) {
+Mailbox::Mailbox(const Segments& segments, const Membership& members, PendingWakeups& wakeups)
+    : members_(members), wakeups_(wakeups), segments_(segments) {
   for (int peer = 0; peer < members.size; ++peer) {
     const Segment& segment = segments.with(peer);
     lanes_.push_back(Lane{
@@ -22,9 +22,10 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
         .unanswered = {},
         .coming = {},
         .broken_off = {},
-        .answers = Answers(segment.grants(peer, members.rank), segment.grants(members.rank, peer)),
-        .offers_over = &segment.grants(members.rank, peer).offers_over,
-        .their_offers_over = &segment.grants(peer, members.rank).offers_over,
+        .answers = Answers(segment.controlRing(peer, members.rank),
+                           segment.controlRing(members.rank, peer)),
+        .offers_over = &segment.controlRing(members.rank, peer).offers_over,
+        .their_offers_over = &segment.controlRing(peer, members.rank).offers_over,
         .heap = {},
         .elsewhere = {},
     });
@@ -32,7 +33,7 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, Bells& bel
 }
 
 Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
-  return expect(op.sequence, source, {lineOf(op.signature.kind), tag, op.number});
+  return expect(op.sequence, source, {matchedAs(op.signature.kind), tag, op.number});
 }
 
 Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
@@ -43,8 +44,8 @@ Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
                 {first.signature.kind, static_cast<int64_t>(first.id), 0});
 }
 
-Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const Line& line) {
-  if (std::shared_ptr<Inbound> early = unexpected_.take(source, line)) {
+Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const MatchKey& key) {
+  if (std::shared_ptr<Inbound> early = unexpected_.take(source, key)) {
     leave(*early);
     early->receiver = receiver;
     return {*this, std::move(early)};
@@ -52,9 +53,9 @@ Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const Line& lin
   auto message = std::make_shared<Inbound>();
   message->receiver = receiver;
   message->source = source;
-  message->line = line;
-  const std::optional<Counter> counter = Counter::of(line, source);
-  message->is_passed = counter && unexpected_.hasLater(line, source);
+  message->key = key;
+  const std::optional<Counter> counter = Counter::of(key, source);
+  message->is_passed = counter && unexpected_.hasLater(key, source);
   expected_.add(message);
   return {*this, std::move(message)};
 }
@@ -75,7 +76,8 @@ void Mailbox::abandon(Inbound& message) {
     case Inbound::State::kAnnounced:
     case Inbound::State::kStreaming:
       lane(message.source).coming.erase(message.id);
-      breakOff(message.source, message.id, Grant::kWithdrawn, message.abandoned.value_or(why_));
+      breakOff(message.source, message.id, ControlMessage::kWithdrawn,
+               message.abandoned.value_or(why_));
       break;
     case Inbound::State::kHere:
     case Inbound::State::kComplete:
@@ -86,7 +88,7 @@ void Mailbox::abandon(Inbound& message) {
 void Mailbox::accept(const Expected& message, std::byte* sink) {
   message->sink = sink;
   message->state = Inbound::State::kStreaming;
-  answer(message->source, {.id = message->id, .answer = Grant::kAccepted});
+  answer(message->source, {.id = message->id, .kind = ControlMessage::kClearToSend});
   if (message->bytes == 0) {
     message->state = Inbound::State::kComplete;
     lane(message->source).coming.erase(message->id);
@@ -97,7 +99,7 @@ void Mailbox::credit(int source, size_t charged) {
   Lane& from = lane(source);
   from.uncredited += charged;
   if (from.uncredited >= kCreditStep) {
-    answer(source, {.id = std::exchange(from.uncredited, 0), .answer = Grant::kCredit});
+    answer(source, {.id = std::exchange(from.uncredited, 0), .kind = ControlMessage::kCredit});
   }
 }
 
@@ -105,23 +107,23 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
   if (message.signature != op.signature) {
     refuse(message,
            {.id = message.id,
-            .answer = Grant::kRefused,
+            .kind = ControlMessage::kRefused,
             .signature = op.signature,
-            .number = message.line.number},
+            .number = message.key.number},
            mismatch(members_, op, message.source, message.signature));
   }
 }
 
 // Nothing more of it comes, nor does its sender hear anything else.
-void Mailbox::turnDown(Inbound& message, const Grant& grant) {
+void Mailbox::turnDown(Inbound& message, const ControlMessage& control) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
-  answer(message.source, grant);
+  answer(message.source, control);
 }
 
-void Mailbox::refuse(Inbound& message, const Grant& grant, const Failure& failure) {
-  turnDown(message, grant);
-  why_ = givenUpFor(failure);  // of what the caller's script still expects
+void Mailbox::refuse(Inbound& message, const ControlMessage& control, const Failure& failure) {
+  turnDown(message, control);
+  why_ = cancelReasonFor(failure);  // of what the caller's script still expects
   throw failure;
 }
 
@@ -203,12 +205,12 @@ bool Mailbox::drainLane(int peer) {
 
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   lane(peer).elsewhere.reset();
-  const Line line = lineOf(frame);
-  const std::optional<Counter> counter = Counter::of(line, peer);
+  const MatchKey key = matchKeyOf(frame);
+  const std::optional<Counter> counter = Counter::of(key, peer);
   if (counter) {
-    notePassed(*counter, line.number - 1, peer);
+    notePassed(*counter, key.number - 1, peer);
   }
-  if (const auto message = expected_.take(peer, line)) {
+  if (const auto message = expected_.take(peer, key)) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     credit(peer, charge(*message));
@@ -220,13 +222,13 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     return true;
   }
   Lane& from = lane(peer);
-  const bool is_late = line.number > 0 &&
-                       (line.number <= aligned_ || (counter && line.number <= calls_.of(*counter)));
+  const bool is_late =
+      key.number > 0 && (key.number <= aligned_ || (counter && key.number <= calls_.of(*counter)));
   if (!is_late && from.unexpected_bytes > kMostUnexpected) {
     return false;
   }
   auto message = std::make_shared<Inbound>();
-  message->line = line;
+  message->key = key;
   fill(message, peer, frame, payload);
   if (is_late) {
     credit(peer, charge(*message));
@@ -307,7 +309,7 @@ void Mailbox::leave(const Inbound& message) {
 
 void Mailbox::popLane(int peer) {
   lane(peer).in.pop();
-  bells_.touch(peer);
+  wakeups_.add(peer);
 }
 
 }  // namespace bluefog

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "transport/memory/Bells.hpp"
 #include "transport/memory/CallCounts.hpp"
+#include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Ring.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/messages/Answers.hpp"
-#include "transport/messages/Lines.hpp"
+#include "transport/messages/MatchQueue.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
 #include "transport/operations/Script.hpp"
@@ -30,13 +30,13 @@ struct Outbound {
   int destination = 0;
   uint64_t id = 0;
   size_t bytes = 0;
-  Grant answer;
+  ControlMessage answer;
   bool is_sent = false;
   bool is_offered = false;
 };
 
 // An operation waits in vain for a rank that waits in another one.
-struct Elsewhere {
+struct DeadlockNotice {
   uint64_t waits;    // sequence number of the one
   Signature called;  // the other one
 };
@@ -50,13 +50,13 @@ struct LateRefusal {
 };
 
 // How point-to-point and neighbour operations move bytes. Every ordered pair of ranks has a lane.
-// Messages on a lane are matched by their Line: those of calls by the call's number. A small
+// Messages on a lane are matched by their MatchKey: those of calls by the call's number. A small
 // message goes at once; a large one is announced, and streams when its receiver has accepted it,
 // until that wants no more, or is read in its sender's heap. So a lane never holds data that nobody
 // takes, and an operation that waits for one rank stops no other. Used by the driving thread alone.
 class Mailbox {
  public:
-  Mailbox(const Segments& segments, const Membership& members, Bells& bells);
+  Mailbox(const Segments& segments, const Membership& members, PendingWakeups& wakeups);
 
   // An expected message that is abandoned when the script that expects it is destroyed before it
   // came. Of one line, expect and send in the order of the calls: it decides what matches what.
@@ -129,7 +129,7 @@ class Mailbox {
     explicit Room(const Departing& message)
         : Waiting(message.mailbox_, message->destination), message_(message) {}
     bool ready() override { return !await_resume() || mailbox_.lane(peer_).out.room(); }
-    bool await_resume() const { return message_->answer.answer != Grant::kWithdrawn; }
+    bool await_resume() const { return message_->answer.kind != ControlMessage::kWithdrawn; }
 
    private:
     const Departing& message_;
@@ -140,7 +140,7 @@ class Mailbox {
    public:
     Answered(const Departing& message, const Op& op)
         : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
-    bool ready() override { return message_->answer.answer != Grant::kNone; }
+    bool ready() override { return message_->answer.kind != ControlMessage::kNone; }
     bool sleeps() const override { return true; }
     bool await_resume() const;
 
@@ -259,9 +259,9 @@ class Mailbox {
   // Whether that rank has taken in all frames from here.
   bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
   // Tells a rank that it waits for this one in vain.
-  void tellElsewhere(int peer, const Elsewhere& here);
+  void tellElsewhere(int peer, const DeadlockNotice& here);
   // What that rank has told so, once.
-  std::optional<Elsewhere> takeElsewhere(int peer);
+  std::optional<DeadlockNotice> takeElsewhere(int peer);
   // One frame each: all of a small message; that a large one is there; its bytes from there on, of
   // which it returns how many.
   void sendWhole(Departing& message, const Outgoing& from);
@@ -279,7 +279,7 @@ class Mailbox {
   bool maySend(int destination, size_t bytes);
   void send(int destination, const Frame& frame, ConstSpan data);
   // The one that is next on that rank's lane, if it is the one of that call; or null.
-  const Frame* next(int source, const Signature& signature, const Line& line);
+  const Frame* next(int source, const Signature& signature, const MatchKey& key);
   // That one, of so many bytes.
   void drop(int source, size_t bytes);
 
@@ -318,7 +318,7 @@ class Mailbox {
   class Ending {
    public:
     Ending(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {
-      mailbox_.why_ = why ? mailbox_.givenUpFor(*why) : GivenUp();
+      mailbox_.why_ = why ? mailbox_.cancelReasonFor(*why) : CancelReason();
     }
     ~Ending() { mailbox_.why_ = {}; }
     Ending(const Ending&) = delete;
@@ -360,7 +360,7 @@ class Mailbox {
 
   struct Unsent {
     Frame announcement;
-    GivenUp why;
+    CancelReason why;
   };
   struct Lane {  // to and from one peer
     RingWriter out;
@@ -369,8 +369,8 @@ class Mailbox {
     std::map<uint64_t, Unsent> unsent;  // of those, whose operation has ended
     std::map<uint64_t, Outbound*> unanswered;
     std::map<uint64_t, std::shared_ptr<Inbound>> coming;  // announced, or streaming
-    std::map<uint64_t, GivenUp> broken_off;  // ids whose announcement is still in the lane
-    uint64_t unseen_from = 0;                // the first id that has not come out of the lane
+    std::map<uint64_t, CancelReason> broken_off;  // ids whose announcement is still in the lane
+    uint64_t unseen_from = 0;                     // the first id that has not come out of the lane
     Answers answers;
     std::atomic<uint64_t>* offers_over;  // of what this rank offers there
     const std::atomic<uint64_t>* their_offers_over;
@@ -380,10 +380,10 @@ class Mailbox {
     bool is_gone = false;    // the peer: nothing comes, and nobody hears
     size_t uncredited = 0;   // bytes taken
     size_t outstanding = 0;  // bytes sent
-    std::optional<Elsewhere> elsewhere;
+    std::optional<DeadlockNotice> elsewhere;
   };
 
-  Expected expect(uint64_t receiver, int source, const Line& line);
+  Expected expect(uint64_t receiver, int source, const MatchKey& key);
   // That rank has made that call, so what has not come from it for that one, or an earlier one,
   // does not come.
   void notePassed(const Counter& counter, uint64_t number, int source);
@@ -394,11 +394,11 @@ class Mailbox {
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
   bool drainLane(int peer);
   bool drainAnswers(int peer);
-  void hear(int peer, const Grant& grant);
-  void hearBrokenOff(int peer, const Grant& grant);
-  void noteLateRefusal(int peer, const Grant& grant);
-  void turnDown(Inbound& message, const Grant& grant);
-  [[noreturn]] void refuse(Inbound& message, const Grant& grant, const Failure& failure);
+  void hear(int peer, const ControlMessage& control);
+  void hearBrokenOff(int peer, const ControlMessage& control);
+  void noteLateRefusal(int peer, const ControlMessage& control);
+  void turnDown(Inbound& message, const ControlMessage& control);
+  [[noreturn]] void refuse(Inbound& message, const ControlMessage& control, const Failure& failure);
   void leave(const Inbound& message);
   // Why a message has failed: its receiver has made that call without receiving it.
   Failure notReceived(int receiver, const Signature& sent, uint64_t number) const;
@@ -419,27 +419,27 @@ class Mailbox {
   void write(std::byte* to, const Outgoing& from, size_t at, size_t bytes);
   void publish(Departing& message, const Frame& frame);
   void sendOff(int peer, Frame& slot);
-  void answer(int peer, const Grant& grant);
+  void answer(int peer, const ControlMessage& control);
   Reached reached(const std::vector<Expected>& messages, Inbound::State state);
   // Says that this rank's operation with the message of this id has ended too early.
-  void breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why);
-  GivenUp givenUpFor(const Failure& failure) const;
+  void breakOff(int peer, uint64_t id, ControlMessage::Kind how, const CancelReason& why);
+  CancelReason cancelReasonFor(const Failure& failure) const;
   // Of an operation whose message that peer has broken off.
-  Failure failureOf(int peer, const GivenUp& theirs) const;
+  Failure failureOf(int peer, const CancelReason& theirs) const;
   void abandon(Inbound& message);
   void popLane(int peer);
 
   const Membership& members_;
-  Bells& bells_;
+  PendingWakeups& wakeups_;
   const Segments& segments_;
   std::vector<Lane> lanes_;
-  Lines expected_;
-  Lines unexpected_;
+  MatchQueue expected_;
+  MatchQueue unexpected_;
   std::vector<uint64_t> stirred_;
   std::deque<LateRefusal> late_refusals_;
   size_t abandoned_by_any_ = 0;  // as Lane's, of those that any rank may send
   bool floor_taken_ = false;
-  GivenUp why_;
+  CancelReason why_;
   bool is_silent_ = false;
   Passage passage_;
   CallCounts calls_;

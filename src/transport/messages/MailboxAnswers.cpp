@@ -6,11 +6,11 @@
 
 namespace bluefog {
 
-GivenUp Mailbox::givenUpFor(const Failure& failure) const {
+CancelReason Mailbox::cancelReasonFor(const Failure& failure) const {
   return {failure.cause, members_.among(failure.ranks)};
 }
 
-Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
+Failure Mailbox::failureOf(int peer, const CancelReason& theirs) const {
   const int who = members_.global(peer);
   const std::string rank = "rank " + std::to_string(who);
   std::vector<int> blamed = members_.global(theirs.blamed.below(members_.size));
@@ -27,7 +27,7 @@ Failure Mailbox::failureOf(int peer, const GivenUp& theirs) const {
 }
 
 Failure Mailbox::withdrawn(const Departing& message) const {
-  return failureOf(message->destination, message->answer.given_up);
+  return failureOf(message->destination, message->answer.cancel_reason);
 }
 
 std::optional<LateRefusal> Mailbox::takeLateRefusal(
@@ -41,29 +41,29 @@ std::optional<LateRefusal> Mailbox::takeLateRefusal(
   return refusal;
 }
 
-void Mailbox::tellElsewhere(int peer, const Elsewhere& here) {
-  answer(peer, {.id = here.waits, .answer = Grant::kElsewhere, .signature = here.called});
+void Mailbox::tellElsewhere(int peer, const DeadlockNotice& here) {
+  answer(peer, {.id = here.waits, .kind = ControlMessage::kDeadlock, .signature = here.called});
 }
 
-std::optional<Elsewhere> Mailbox::takeElsewhere(int peer) {
+std::optional<DeadlockNotice> Mailbox::takeElsewhere(int peer) {
   return std::exchange(lane(peer).elsewhere, std::nullopt);
 }
 
-void Mailbox::breakOff(int peer, uint64_t id, Grant::Answer how, const GivenUp& why) {
+void Mailbox::breakOff(int peer, uint64_t id, ControlMessage::Kind how, const CancelReason& why) {
   if (!is_silent_) {
-    answer(peer, {.id = id, .answer = how, .given_up = why});
+    answer(peer, {.id = id, .kind = how, .cancel_reason = why});
   }
 }
 
-void Mailbox::answer(int peer, const Grant& grant) {
-  lane(peer).answers.owe(grant);
+void Mailbox::answer(int peer, const ControlMessage& control) {
+  lane(peer).answers.owe(control);
   sendAnswers(peer);
 }
 
 bool Mailbox::sendAnswers(int peer) {
   const bool moved = lane(peer).answers.send();
   if (moved) {
-    bells_.touch(peer);
+    wakeups_.add(peer);
   }
   return moved;
 }
@@ -75,57 +75,57 @@ bool Mailbox::drainAnswers(int peer) {
     if (!answers.isSound()) {
       throw damaged(members_, peer, "its answers");
     }
-    const std::optional<Grant> grant = answers.take();
-    if (!grant) {
+    const std::optional<ControlMessage> control = answers.take();
+    if (!control) {
       break;
     }
-    hear(peer, *grant);
+    hear(peer, *control);
     moved = true;
   }
   if (moved) {
-    bells_.touch(peer);
+    wakeups_.add(peer);
   }
   return moved;
 }
 
-void Mailbox::hear(int peer, const Grant& grant) {
+void Mailbox::hear(int peer, const ControlMessage& control) {
   Lane& from = lane(peer);
-  switch (grant.answer) {
-    case Grant::kElsewhere:
-      from.elsewhere = {grant.id, grant.signature};
+  switch (control.kind) {
+    case ControlMessage::kDeadlock:
+      from.elsewhere = {control.id, control.signature};
       return;
-    case Grant::kBrokenOff:
-      hearBrokenOff(peer, grant);
+    case ControlMessage::kBrokenOff:
+      hearBrokenOff(peer, control);
       return;
-    case Grant::kCredit:
-      from.outstanding -= std::min<size_t>(grant.id, from.outstanding);
+    case ControlMessage::kCredit:
+      from.outstanding -= std::min<size_t>(control.id, from.outstanding);
       return;
     default:
       break;
   }
-  const auto found = from.unanswered.find(grant.id);
+  const auto found = from.unanswered.find(control.id);
   if (found != from.unanswered.end()) {
-    found->second->answer = grant;
-    if (grant.answer == Grant::kTaken) {
+    found->second->answer = control;
+    if (control.kind == ControlMessage::kFinished) {
       sent_.fetch_add(found->second->bytes, std::memory_order_relaxed);
     }
-    stirred_.push_back(operationOf(grant.id));
-  } else if (grant.answer == Grant::kRefused) {
-    noteLateRefusal(peer, grant);
-  } else if (grant.answer == Grant::kNotReceived && grant.number > aligned_) {
-    tellLater({operationOf(grant.id), notReceived(peer, grant.signature, grant.number), true,
-               grant.signature.where == Where::kDevice});
+    stirred_.push_back(operationOf(control.id));
+  } else if (control.kind == ControlMessage::kRefused) {
+    noteLateRefusal(peer, control);
+  } else if (control.kind == ControlMessage::kNotReceived && control.number > aligned_) {
+    tellLater({operationOf(control.id), notReceived(peer, control.signature, control.number), true,
+               control.signature.where == Where::kDevice});
   }
 }
 
-void Mailbox::hearBrokenOff(int peer, const Grant& grant) {
+void Mailbox::hearBrokenOff(int peer, const ControlMessage& control) {
   Lane& from = lane(peer);
-  const auto found = from.coming.find(grant.id);
+  const auto found = from.coming.find(control.id);
   if (found != from.coming.end()) {
-    found->second->broken_off = grant.given_up;
+    found->second->broken_off = control.cancel_reason;
     stirred_.push_back(found->second->receiver);
-  } else if (grant.id >= from.unseen_from) {
-    from.broken_off.emplace(grant.id, grant.given_up);
+  } else if (control.id >= from.unseen_from) {
+    from.broken_off.emplace(control.id, control.cancel_reason);
   }
 }
 
@@ -137,7 +137,7 @@ void Mailbox::tellLater(LateRefusal refusal) {
 
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
   const Inbound* message = unexpected_.from(peer);
-  const bool is_none_of_calls = message == nullptr || message->line.kind == OpKind::kService;
+  const bool is_none_of_calls = message == nullptr || message->key.kind == OpKind::kService;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
 }
 
@@ -157,17 +157,17 @@ RankSet Mailbox::silent(const RankSet& gone) {
   return silent;
 }
 
-void Mailbox::noteLateRefusal(int peer, const Grant& grant) {
+void Mailbox::noteLateRefusal(int peer, const ControlMessage& control) {
   const int who = members_.global(peer);
-  const uint64_t sequence = operationOf(grant.id);
-  const bool is_of_call = grant.number > 0;
-  const std::string message = is_of_call ? "message in call #" + std::to_string(grant.number)
+  const uint64_t sequence = operationOf(control.id);
+  const bool is_of_call = control.number > 0;
+  const std::string message = is_of_call ? "message in call #" + std::to_string(control.number)
                                          : "message #" + std::to_string(sequence);
   tellLater({sequence,
              {Cause::kMismatch,
               {who},
               "rank " + std::to_string(who) + " could not take this rank's " + message +
-                  ": it called " + name(grant.signature) + details(grant.signature)},
+                  ": it called " + name(control.signature) + details(control.signature)},
              is_of_call});
 }
 

@@ -24,14 +24,14 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
   sendOff(destination, slot);
 }
 
-const Frame* Mailbox::next(int source, const Signature& signature, const Line& line) {
+const Frame* Mailbox::next(int source, const Signature& signature, const MatchKey& key) {
   const Frame* front = lane(source).in.front();
   if (front == nullptr) {
     return nullptr;
   }
   const Frame frame = *front;  // a damaged peer may write into it while it is read
-  const bool fits = frame.type == FrameType::kEager && frame.tag == line.tag &&
-                    frame.number == line.number && frame.signature == signature &&
+  const bool fits = frame.type == FrameType::kEager && frame.tag == key.tag &&
+                    frame.number == key.number && frame.signature == signature &&
                     frame.bytes == signature.bytes();
   if (!fits) {
     return nullptr;

@@ -36,13 +36,13 @@ void Mailbox::turnAway(Inbound& message) {
   if (message.has_second) {
     expectSecond(message);  // and abandons it
   }
-  if (message.line.number > aligned_) {
+  if (message.key.number > aligned_) {
     turnDown(message, {.id = message.id,
-                       .answer = Grant::kNotReceived,
+                       .kind = ControlMessage::kNotReceived,
                        .signature = message.signature,
-                       .number = message.line.number});
+                       .number = message.key.number});
   } else {
-    turnDown(message, {.id = message.id, .answer = Grant::kWithdrawn, .given_up = {}});
+    turnDown(message, {.id = message.id, .kind = ControlMessage::kWithdrawn, .cancel_reason = {}});
   }
 }
 
@@ -100,7 +100,7 @@ Failure Mailbox::passed(const Inbound& message) const {
   return {Cause::kMismatch,
           {members_.global(message.source)},
           "ranks do not agree on the edge " + source + " -> " + self + ": rank " + self +
-              " receives along it in call #" + std::to_string(message.line.number) + ", and rank " +
+              " receives along it in call #" + std::to_string(message.key.number) + ", and rank " +
               source + " has made that call without sending to it"};
 }
 

@@ -55,7 +55,7 @@ bool Mailbox::isStillOffered(const Inbound& message) const {
 void Mailbox::noteTaken(Inbound& message) {
   message.state = Inbound::State::kComplete;
   lane(message.source).coming.erase(message.id);
-  answer(message.source, {.id = message.id, .answer = Grant::kTaken});
+  answer(message.source, {.id = message.id, .kind = ControlMessage::kFinished});
 }
 
 void Mailbox::endOffers(int destination, uint64_t id) {

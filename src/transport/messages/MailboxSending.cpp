@@ -28,14 +28,15 @@ Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& me
 
 Mailbox::Departing::~Departing() {
   Lane& lane = mailbox_.lane(outbound_.destination);
-  if (outbound_.is_offered && outbound_.answer.answer == Grant::kNone) {
+  if (outbound_.is_offered && outbound_.answer.kind == ControlMessage::kNone) {
     mailbox_.endOffers(outbound_.destination, outbound_.id);
   }
   lane.unanswered.erase(outbound_.id);
   if (!lane.departing.empty() && lane.departing.front() <= outbound_.id) {
     lane.unsent.emplace(outbound_.id, Unsent{announcement_, mailbox_.why_});
-  } else if (!outbound_.is_sent && outbound_.answer.answer <= Grant::kAccepted) {
-    mailbox_.breakOff(outbound_.destination, outbound_.id, Grant::kBrokenOff, mailbox_.why_);
+  } else if (!outbound_.is_sent && outbound_.answer.kind <= ControlMessage::kClearToSend) {
+    mailbox_.breakOff(outbound_.destination, outbound_.id, ControlMessage::kBrokenOff,
+                      mailbox_.why_);
   }
 }
 
@@ -108,7 +109,7 @@ void Mailbox::sendOff(int peer, Frame& slot) {
     sent_.fetch_add(slot.bytes, std::memory_order_relaxed);
   }
   to.out.publish();
-  bells_.touch(peer);
+  wakeups_.add(peer);
 }
 
 void Mailbox::nextTurn(Lane& to) {
@@ -127,10 +128,10 @@ bool Mailbox::announceUnsent(int peer) {
     const Unsent& message = to.unsent.begin()->second;
     *to.out.slot() = message.announcement;
     to.out.publish();
-    breakOff(peer, to.departing.front(), Grant::kBrokenOff, message.why);
+    breakOff(peer, to.departing.front(), ControlMessage::kBrokenOff, message.why);
     to.unsent.erase(to.unsent.begin());
     nextTurn(to);
-    bells_.touch(peer);
+    wakeups_.add(peer);
     moved = true;
   }
   return moved;

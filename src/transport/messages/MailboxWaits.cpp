@@ -7,13 +7,13 @@
 namespace bluefog {
 
 bool Mailbox::Answered::await_resume() const {
-  if (message_->answer.answer == Grant::kRefused) {
+  if (message_->answer.kind == ControlMessage::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
-  if (message_->answer.answer == Grant::kNotReceived) {
+  if (message_->answer.kind == ControlMessage::kNotReceived) {
     throw mailbox_.notReceived(peer_, op_.signature, op_.number);
   }
-  return message_->answer.answer == Grant::kAccepted;
+  return message_->answer.kind == ControlMessage::kClearToSend;
 }
 
 bool Mailbox::Reached::ready() {

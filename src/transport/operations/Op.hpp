@@ -34,7 +34,7 @@ struct Outgoing {
 // has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
 struct Op {
   // Collectives of a group run one after the other in the order issued; messages (point-to-point
-  // and neighbor operations) all at once, matched by Line.
+  // and neighbor operations) all at once, matched by MatchKey.
   enum class Kind { kCollective, kMessage };
 
   Op(Kind op_kind, Signature op_signature, Deadline op_deadline)
@@ -44,7 +44,7 @@ struct Op {
   const Signature signature;
   const Deadline deadline;
   uint64_t sequence = 0;
-  // A call of neighbors, which gets its number when it is posted; see Line.
+  // A call of neighbors, which gets its number when it is posted; see MatchKey.
   std::optional<Counter> counter;
   uint64_t number = 0;
   using Time = Deadline::Clock::time_point;

@@ -54,23 +54,23 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   choose();
 }
 
-Written Passage::sendOff(int readers) {
+StoreSample Passage::sendOff(int readers) {
   const Stores stores = this->stores();
   ++sent_;
   if (!std::exchange(is_timed_, false)) {
-    return Written::kUntimed;
+    return StoreSample::kNone;
   }
   readers_ = readers;
-  return stores == Stores::kStreamed ? Written::kStreamed : Written::kCached;
+  return stores == Stores::kStreamed ? StoreSample::kStreamed : StoreSample::kCached;
 }
 
 // Reads what is to be read anyway: it is in this core's cache then.
-void Passage::read(Written written, const std::byte* at) {
+void Passage::read(StoreSample written, const std::byte* at) {
   const Clock::time_point begin = now_();
   for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
     static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
   }
-  way(written == Written::kStreamed ? Stores::kStreamed : Stores::kCached)
+  way(written == StoreSample::kStreamed ? Stores::kStreamed : Stores::kCached)
       .reading.note(now_() - begin);
   choose();
 }

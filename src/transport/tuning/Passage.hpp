@@ -33,10 +33,10 @@ class Passage {
   // Into it.
   void write(std::byte* to, const std::byte* from, size_t bytes);
   // It is sent off, to so many peers that read it: what its header says of it. The next one begins.
-  Written sendOff(int readers);
+  StoreSample sendOff(int readers);
   // Before a peer's frame is read, from there.
-  void look(Written written, const std::byte* at, size_t bytes) {
-    if (written != Written::kUntimed && bytes >= kTimed) {
+  void look(StoreSample written, const std::byte* at, size_t bytes) {
+    if (written != StoreSample::kNone && bytes >= kTimed) {
       read(written, at);
     }
   }
@@ -65,7 +65,7 @@ class Passage {
   };
 
   Way& way(Stores stores) { return stores == Stores::kStreamed ? streamed_ : cached_; }
-  void read(Written written, const std::byte* at);
+  void read(StoreSample written, const std::byte* at);
   void choose();
 
   Clock::time_point (*now_)();

@@ -4,7 +4,7 @@
 
 namespace bluefog {
 
-Seat::Seat(Seats& seats, int rank, int size, int here) : seats_(seats), rank_(rank), size_(size) {
+Seat::Seat(CoreMap& map, int rank, int size, int here) : map_(map), rank_(rank), size_(size) {
   const int cores = Cores::usable().count();
   crowded_ = cores > 1 && here >= cores;
 }
@@ -14,15 +14,15 @@ void Seat::takeOrMove(Time now) {
   if (core < 0 || core >= Cores::kMost) {
     return;
   }
-  if (seats_.of(rank_) != core) {
-    seats_.take(rank_, core);
+  if (map_.of(rank_) != core) {
+    map_.take(rank_, core);
     return;  // the others must see it first
   }
   const Cores usable = Cores::usable();
   const int emptier = emptierThan(core, usable);
-  if (emptier != Seats::kNone && seats_.mayMove(now)) {
+  if (emptier != CoreMap::kNone && map_.mayMove(now)) {
     crowded_ = usable.moveTo(emptier);
-    seats_.take(rank_, emptier);
+    map_.take(rank_, emptier);
   }
 }
 
@@ -30,13 +30,13 @@ void Seat::takeOrMove(Time now) {
 int Seat::emptierThan(int core, const Cores& usable) const {
   std::array<int, Cores::kMost> ranks{};
   for (int rank = 0; rank < size_; ++rank) {
-    const int seat = seats_.of(rank);
+    const int seat = map_.of(rank);
     if (seat >= 0 && seat < Cores::kMost) {
       ++ranks[static_cast<size_t>(seat)];
     }
   }
   int fewest = ranks[static_cast<size_t>(core)] - 1;
-  int emptiest = Seats::kNone;
+  int emptiest = CoreMap::kNone;
   if (fewest > 0) {
     for (int other = 0; other < Cores::kMost; ++other) {
       if (ranks[static_cast<size_t>(other)] < fewest && usable.has(other)) {

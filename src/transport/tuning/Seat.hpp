@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "core/Cores.hpp"
-#include "transport/memory/Seats.hpp"
+#include "transport/memory/CoreMap.hpp"
 
 namespace bluefog {
 
@@ -17,7 +17,7 @@ class Seat {
   using Time = std::chrono::steady_clock::time_point;
 
   // `here`: as many of the group's `size` ranks are on this host.
-  Seat(Seats& seats, int rank, int size, int here);
+  Seat(CoreMap& map, int rank, int size, int here);
 
   // By the waiting thread, as often as it likes.
   void look(Time now) {
@@ -33,7 +33,7 @@ class Seat {
   void takeOrMove(Time now);
   int emptierThan(int core, const Cores& usable) const;
 
-  Seats& seats_;
+  CoreMap& map_;
   const int rank_;
   const int size_;
   bool crowded_;

@@ -16,10 +16,10 @@ class BareRank {
  public:
   BareRank(const Segments& segments, int rank)
       : members(membership(rank, segments.shared().size())),
-        bells(segments.shared()),
-        board(segments, 0, members, bells),
-        returns(segments, 1, members, bells),
-        mailbox(segments, members, bells) {}
+        wakeups(segments.shared()),
+        board(segments, 0, members, wakeups),
+        returns(segments, 1, members, wakeups),
+        mailbox(segments, members, wakeups) {}
 
   void drive(std::vector<Script> scripts) {
     bool done = false;
@@ -30,7 +30,7 @@ class BareRank {
         moved |= !script.done() && script.advance();
         done = done && script.done();
       }
-      bells.ring();
+      wakeups.notifyAll();
       if (!moved) {
         std::this_thread::yield();
       }
@@ -43,7 +43,7 @@ class BareRank {
   }
 
   const Membership members;
-  Bells bells;
+  PendingWakeups wakeups;
   Board board;
   Board returns;
   Mailbox mailbox;

@@ -66,7 +66,7 @@ void meetAndUse(KeyValueStore& store, int n) {
     const Fd memory = rendezvous.share(rank == 0 ? Segment::create(n) : Fd());
     Links links = rendezvous.takeLinks();
     const Segment segment(memory, n);
-    segment.bell(0).rings.fetch_add(1u << (4 * rank));
+    segment.eventCount(0).epoch.fetch_add(1u << (4 * rank));
     ++used;
     EXPECT_TRUE(eventually([&] { return used >= n; }));
     uint32_t all = 0;
@@ -74,7 +74,7 @@ void meetAndUse(KeyValueStore& store, int n) {
       EXPECT_EQ(links.has(peer), peer != rank);
       all += 1u << (4 * peer);
     }
-    EXPECT_EQ(segment.bell(0).rings.load(), all) << "not the same memory";
+    EXPECT_EQ(segment.eventCount(0).epoch.load(), all) << "not the same memory";
     EXPECT_TRUE(links.look().empty());
     ++used;
     EXPECT_TRUE(eventually([&] { return used >= 2 * n; }));

@@ -1,4 +1,4 @@
-#include "transport/memory/Standing.hpp"
+#include "transport/memory/BlockedState.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,16 +8,16 @@
 namespace bluefog {
 namespace {
 
-Standing::Wait waiting(uint64_t sequence) {
-  Standing::Wait wait;
+BlockedState::Wait waiting(uint64_t sequence) {
+  BlockedState::Wait wait;
   wait.called.count = sequence;
   wait.sequence = sequence;
   wait.lacking.add(static_cast<int>(sequence % kMostRanks));
   return wait;
 }
 
-TEST(StandingTest, SaysNothingAtFirstAndAfterwards) {
-  Standing standing;
+TEST(BlockedStateTest, SaysNothingAtFirstAndAfterwards) {
+  BlockedState standing;
   EXPECT_FALSE(standing.read().has_value());
   standing.set(waiting(7));
   EXPECT_TRUE(standing.read().has_value());
@@ -25,10 +25,10 @@ TEST(StandingTest, SaysNothingAtFirstAndAfterwards) {
   EXPECT_FALSE(standing.read().has_value());
 }
 
-TEST(StandingTest, NamesEachRankApart) {
-  Standing standing;
+TEST(BlockedStateTest, NamesEachRankApart) {
+  BlockedState standing;
   for (int rank : {0, 63, 64, 255}) {
-    Standing::Wait wait;
+    BlockedState::Wait wait;
     wait.lacking.add(rank);
     standing.set(wait);
     for (int other = 0; other < static_cast<int>(kMostRanks); ++other) {
@@ -37,8 +37,8 @@ TEST(StandingTest, NamesEachRankApart) {
   }
 }
 
-TEST(StandingTest, IsNeverReadHalfWritten) {
-  Standing standing;
+TEST(BlockedStateTest, IsNeverReadHalfWritten) {
+  BlockedState standing;
   std::atomic<bool> end{false};
   std::thread writer([&] {
     for (uint64_t i = 1; !end; ++i) {
@@ -49,7 +49,7 @@ TEST(StandingTest, IsNeverReadHalfWritten) {
     }
   });
   for (int looks = 0; looks < 100000; ++looks) {
-    if (const std::optional<Standing::Wait> wait = standing.read()) {
+    if (const std::optional<BlockedState::Wait> wait = standing.read()) {
       ASSERT_EQ(wait->called.count, wait->sequence);
       ASSERT_TRUE(wait->lacking.has(static_cast<int>(wait->sequence % kMostRanks)));
     }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "support/ranks.hpp"
-#include "transport/operations/Verdict.hpp"
+#include "transport/operations/GroupFailure.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -89,18 +89,18 @@ void addPairs(const Segment& segment, int size, std::vector<Area>& areas) {
     for (int to = 0; to < size; ++to) {
       const std::string pair = std::to_string(from) + "->" + std::to_string(to);
       areas.push_back({segment.lane(from, to), Segment::laneShape().bytes(), "lane " + pair});
-      areas.push_back({reinterpret_cast<const std::byte*>(&segment.grants(from, to)),
-                       sizeof(GrantRing), "grants " + pair});
+      areas.push_back({reinterpret_cast<const std::byte*>(&segment.controlRing(from, to)),
+                       sizeof(ControlRing), "controls " + pair});
     }
   }
 }
 
 std::vector<Area> areasOf(const Segment& segment, int size) {
-  std::vector<Area> areas{
-      {reinterpret_cast<const std::byte*>(&segment.verdict()), sizeof(Verdict), "verdict"}};
+  std::vector<Area> areas{{reinterpret_cast<const std::byte*>(&segment.groupFailure()),
+                           sizeof(GroupFailureCell), "cell"}};
   for (int rank = 0; rank < size; ++rank) {
-    areas.push_back({reinterpret_cast<const std::byte*>(&segment.bell(rank)), sizeof(Bell),
-                     "bell " + std::to_string(rank)});
+    areas.push_back({reinterpret_cast<const std::byte*>(&segment.eventCount(rank)),
+                     sizeof(EventCount), "event count " + std::to_string(rank)});
     for (int which = 0; which < Segment::kBoards; ++which) {
       areas.push_back({segment.board(which, rank), segment.boardShape().bytes(),
                        "board " + std::to_string(which) + " of " + std::to_string(rank)});
@@ -116,7 +116,7 @@ TEST(SegmentTest, AreasDoNotOverlap) {
   for (int size : {1, 2, 3, 5, 9}) {
     const Fd memory = Segment::create(size);
     const Segment segment(memory, size);
-    const std::byte* const start = reinterpret_cast<const std::byte*>(&segment.verdict());
+    const std::byte* const start = reinterpret_cast<const std::byte*>(&segment.groupFailure());
     const std::byte* end = start;
     for (const Area& area : areasOf(segment, size)) {
       EXPECT_GE(area.begin, end) << size << " ranks: " << area.name;
@@ -132,16 +132,16 @@ TEST(SegmentTest, EveryMappingShowsTheSameMemory) {
   const Segment mine(memory, 2);
   const Segment theirs(memory, 2);
   mine.board(1, 1)[100] = std::byte{42};
-  mine.grants(1, 0).written.store(7);
+  mine.controlRing(1, 0).written.store(7);
   EXPECT_EQ(theirs.board(1, 1)[100], std::byte{42});
-  EXPECT_EQ(theirs.grants(1, 0).written.load(), 7u);
+  EXPECT_EQ(theirs.controlRing(1, 0).written.load(), 7u);
 }
 
 TEST(SegmentTest, IsZeroAtFirst) {
   const Segment segment(Segment::create(2), 2);
-  EXPECT_EQ(segment.verdict().state.load(), static_cast<uint32_t>(Verdict::kNone));
+  EXPECT_EQ(segment.groupFailure().state.load(), static_cast<uint32_t>(GroupFailureCell::kNone));
   EXPECT_EQ(cursorAt(segment.board(0, 1), 0).load(), 0u);
-  EXPECT_EQ(segment.bell(1).rings.load(), 0u);
+  EXPECT_EQ(segment.eventCount(1).epoch.load(), 0u);
 }
 
 }  // namespace

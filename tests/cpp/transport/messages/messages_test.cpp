@@ -252,17 +252,17 @@ TEST(MessagesTest, ThatCameTooLateAreThrownAway) {
 
 // Though it calls nothing in this group any more.
 TEST(MessagesTest, WhoHasGivenUpSaysSoToWhoComesLater) {
-  std::latch given_up(1);
+  std::latch cancel_reason(1);
   std::latch heard(1);
   runRanks(2, [&](Rank& me) {
     std::vector<float> data(kMuch);
     if (me.self == 1) {
       me.limit = 50ms;
       failureOf([&] { me.run(me.receive(data, 0)); });
-      given_up.count_down();
+      cancel_reason.count_down();
       heard.wait();
     } else {
-      given_up.wait();
+      cancel_reason.wait();
       me.limit = 5s;
       const Error error = failureOf([&] { me.run(me.send(data, 1)); });
       EXPECT_EQ(error.ranks(), Ranks{0});  // its own limit would blame rank 1

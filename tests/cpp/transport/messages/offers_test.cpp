@@ -99,7 +99,7 @@ TEST_F(OffersTest, TheirSenderWaitsUntilTheyAreRead) {
 TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
   std::vector<OpPtr> taken;
   size_t ended = 0;
-  for (uint64_t i = 0; i <= GrantRing::kEntries; ++i) {
+  for (uint64_t i = 0; i <= ControlRing::kEntries; ++i) {
     give();  // and its sender does not look into the answers
     taken.push_back(take());
     for (int pass = 0; pass < 5; ++pass) {
@@ -107,7 +107,7 @@ TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
     }
     ended += zero_.agenda.takeFinished().size();
   }
-  EXPECT_EQ(ended, GrantRing::kEntries);
+  EXPECT_EQ(ended, ControlRing::kEntries);
   finish(taken.back());
 }
 

@@ -14,7 +14,7 @@ constexpr int kPeriod = 256;
 
 struct Sent {
   Stores stores;
-  Written written;
+  StoreSample written;
 };
 
 std::vector<Sent> send(Passage& passage, int frames, size_t bytes = kFrame) {
@@ -44,9 +44,9 @@ TEST(PassageTest, AFewFramesGoTheOtherWay) {
   int cached = 0;
   int streamed = 0;
   for (const Sent& sent : send(passage, 2 * kPeriod)) {
-    cached += sent.written == Written::kCached;
-    streamed += sent.written == Written::kStreamed;
-    EXPECT_EQ(sent.stores == Stores::kStreamed, sent.written == Written::kStreamed);
+    cached += sent.written == StoreSample::kCached;
+    streamed += sent.written == StoreSample::kStreamed;
+    EXPECT_EQ(sent.stores == Stores::kStreamed, sent.written == StoreSample::kStreamed);
   }
   EXPECT_EQ(cached, 8);
   EXPECT_EQ(streamed, 8);
@@ -55,14 +55,14 @@ TEST(PassageTest, AFewFramesGoTheOtherWay) {
 TEST(PassageTest, SmallFramesAreNoTrials) {
   Passage passage;
   for (const Sent& sent : send(passage, 2 * kPeriod, 100)) {
-    EXPECT_EQ(sent.written, Written::kUntimed);
+    EXPECT_EQ(sent.written, StoreSample::kNone);
   }
 }
 
 TEST(PassageTest, FramesThatItDidNotWriteAreNoTrials) {
   Passage passage;
   for (int frame = 0; frame < 2 * kPeriod; ++frame) {
-    EXPECT_EQ(passage.sendOff(1), Written::kUntimed);
+    EXPECT_EQ(passage.sendOff(1), StoreSample::kNone);
   }
 }
 
@@ -90,12 +90,12 @@ struct SteppingClock {
 class PassageTimes : public ::testing::Test {
  protected:
   // Has frames of one way take their readers longer, and streamed ones their writer `extra`.
-  void go(Written slow, Passage::Clock::duration extra = {}) {
+  void go(StoreSample slow, Passage::Clock::duration extra = {}) {
     for (int frame = 0; frame < 2 * kPeriod; ++frame) {
       SteppingClock::step =
           kShort + (passage_.stores() == Stores::kStreamed ? extra : Passage::Clock::duration());
       passage_.write(frame_.data(), input_.data(), kFrame);
-      const Written written = passage_.sendOff(kReaders);
+      const StoreSample written = passage_.sendOff(kReaders);
       SteppingClock::step = slow == written ? 2 * kShort : kShort;
       passage_.look(written, frame_.data(), kFrame);
     }
@@ -110,14 +110,14 @@ class PassageTimes : public ::testing::Test {
 
 TEST_F(PassageTimes, GoesTheWayThatIsReadFaster) {
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
-  go(Written::kCached);
+  go(StoreSample::kCached);
   EXPECT_EQ(ordinary(passage_), Stores::kStreamed);
-  go(Written::kStreamed);
+  go(StoreSample::kStreamed);
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
 }
 
 TEST_F(PassageTimes, ATrialChangesNothingOfWhatIsBetter) {
-  go(Written::kCached);
+  go(StoreSample::kCached);
   for (int frame = 0; frame < kPeriod; ++frame) {
     ASSERT_EQ(passage_.better(), Stores::kStreamed);
     ASSERT_TRUE(passage_.isTrial() || passage_.stores() == Stores::kStreamed) << frame;
@@ -126,15 +126,15 @@ TEST_F(PassageTimes, ATrialChangesNothingOfWhatIsBetter) {
 }
 
 TEST_F(PassageTimes, WhatIsWrittenSlowlyIsNotMadeUpForByReaders) {
-  go(Written::kCached, 1000 * kShort);
+  go(StoreSample::kCached, 1000 * kShort);
   EXPECT_EQ(ordinary(passage_), Stores::kCached);
 }
 
 TEST_F(PassageTimes, FramesThatAreNoTrialsChangeNothing) {
-  go(Written::kCached);
+  go(StoreSample::kCached);
   for (int look = 0; look < 100; ++look) {
-    passage_.look(Written::kUntimed, frame_.data(), kFrame);
-    passage_.look(Written::kStreamed, frame_.data(), 100);
+    passage_.look(StoreSample::kNone, frame_.data(), kFrame);
+    passage_.look(StoreSample::kStreamed, frame_.data(), 100);
   }
   EXPECT_EQ(ordinary(passage_), Stores::kStreamed);
 }

@@ -36,13 +36,13 @@ class SeatTest : public ::testing::Test {
   }
   void TearDown() override { ::sched_setaffinity(0, sizeof before_, &before_); }
 
-  Seats& seats() { return *reinterpret_cast<Seats*>(memory_); }
+  CoreMap& coreMap() { return *reinterpret_cast<CoreMap*>(memory_); }
   // Looks until the seat is this thread's core: the kernel may move it meanwhile.
   int settle(Seat& seat) {
     do {
       seat.look(now_ += microseconds(200));
-    } while (seats().of(0) != Cores::current());
-    return seats().of(0);
+    } while (coreMap().of(0) != Cores::current());
+    return coreMap().of(0);
   }
   int other(int core) const { return core == cores_[0] ? cores_[1] : cores_[0]; }
   bool mayUseBoth() const {
@@ -58,59 +58,59 @@ class SeatTest : public ::testing::Test {
 };
 
 TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
-  Seat seat(seats(), 0, 2, 2);
+  Seat seat(coreMap(), 0, 2, 2);
   const int core = settle(seat);
-  seats().take(1, core);
+  coreMap().take(1, core);
   seat.look(now_ += microseconds(500));
-  EXPECT_EQ(seats().of(0), other(core));
+  EXPECT_EQ(coreMap().of(0), other(core));
   EXPECT_EQ(Cores::current(), other(core));
   EXPECT_TRUE(mayUseBoth());
 }
 
 TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
-  Seat seat(seats(), 0, 4, 4);
+  Seat seat(coreMap(), 0, 4, 4);
   const int core = settle(seat);
-  seats().take(1, core);
-  seats().take(2, core);
-  seats().take(3, other(core));
+  coreMap().take(1, core);
+  coreMap().take(2, core);
+  coreMap().take(3, other(core));
   seat.look(now_ += microseconds(500));
-  EXPECT_EQ(seats().of(0), other(core));
+  EXPECT_EQ(coreMap().of(0), other(core));
 }
 
 TEST_F(SeatTest, StaysWhereNothingIsGained) {
-  Seat seat(seats(), 0, 3, 3);
+  Seat seat(coreMap(), 0, 3, 3);
   const int core = settle(seat);
-  seats().take(1, core);
-  seats().take(2, other(core));
+  coreMap().take(1, core);
+  coreMap().take(2, other(core));
   for (int look = 0; look < 5; ++look) {
     seat.look(now_ += microseconds(500));
-    EXPECT_NE(seats().of(0), Seats::kNone);
+    EXPECT_NE(coreMap().of(0), CoreMap::kNone);
   }
-  EXPECT_TRUE(seats().mayMove(now_)) << "somebody moved";
+  EXPECT_TRUE(coreMap().mayMove(now_)) << "somebody moved";
 }
 
 TEST_F(SeatTest, OneMovesAtATime) {
-  Seat seat(seats(), 0, 2, 2);
+  Seat seat(coreMap(), 0, 2, 2);
   const int core = settle(seat);
-  seats().take(1, core);
+  coreMap().take(1, core);
   now_ += microseconds(500);
-  EXPECT_TRUE(seats().mayMove(now_ - microseconds(10)));
+  EXPECT_TRUE(coreMap().mayMove(now_ - microseconds(10)));
   seat.look(now_);
-  EXPECT_EQ(seats().of(0), core);
-  EXPECT_FALSE(seats().mayMove(now_));
+  EXPECT_EQ(coreMap().of(0), core);
+  EXPECT_FALSE(coreMap().mayMove(now_));
 }
 
 TEST_F(SeatTest, WithACoreForEachTheKernelKnowsBest) {
-  Seat seat(seats(), 0, 1, 1);
+  Seat seat(coreMap(), 0, 1, 1);
   seat.look(now_);
-  EXPECT_EQ(seats().of(0), Seats::kNone);
+  EXPECT_EQ(coreMap().of(0), CoreMap::kNone);
 }
 
 TEST_F(SeatTest, NonsenseInSharedMemoryIsNotBelieved) {
-  Seat seat(seats(), 0, 3, 3);
+  Seat seat(coreMap(), 0, 3, 3);
   settle(seat);
-  seats().take(1, 1'000'000);
-  seats().take(2, -7);
+  coreMap().take(1, 1'000'000);
+  coreMap().take(2, -7);
   seat.look(now_ += microseconds(500));
   EXPECT_TRUE(mayUseBoth());
 }

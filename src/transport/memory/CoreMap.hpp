@@ -8,11 +8,11 @@
 namespace bluefog {
 
 // On which core each rank of the group was seen last. In shared memory, zeroed.
-class Seats {
+class CoreMap {
  public:
   static constexpr int kNone = -1;
   static size_t bytes(int ranks) {
-    return sizeof(Seats) + sizeof(std::atomic<int32_t>) * static_cast<size_t>(ranks);
+    return sizeof(CoreMap) + sizeof(std::atomic<int32_t>) * static_cast<size_t>(ranks);
   }
 
   int of(int rank) const { return taken_[rank].load(std::memory_order_relaxed) - 1; }

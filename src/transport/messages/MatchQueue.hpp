@@ -27,13 +27,13 @@ struct Inbound {
 
   uint64_t receiver = 0;  // sequence number of the operation that expects it
   int source = kAnySource;
-  Line line;
+  MatchKey key;
   State state = State::kExpected;
   // Its source has made that call, or a later one, without sending this.
   bool is_passed = false;
-  std::optional<GivenUp> abandoned;   // why nobody waits any more: what comes is thrown away
-  std::optional<GivenUp> broken_off;  // why not all of it will come
-  bool has_second = false;            // of its operation, which nothing expects yet
+  std::optional<CancelReason> abandoned;   // why nobody waits any more: what comes is thrown away
+  std::optional<CancelReason> broken_off;  // why not all of it will come
+  bool has_second = false;                 // of its operation, which nothing expects yet
   uint64_t id = 0;
   double weight = 1.0;
   Signature signature;  // what its sender called
@@ -47,40 +47,40 @@ struct Inbound {
 };
 
 // Messages that wait to be matched.
-class Lines {
+class MatchQueue {
  public:
-  bool isEmpty() const { return lines_.empty(); }
+  bool isEmpty() const { return queues_.empty(); }
   void add(std::shared_ptr<Inbound> message);
-  // The first one added to that line that goes with this source, taken out; null if there is none.
-  std::shared_ptr<Inbound> take(int source, const Line& line);
+  // The first one added to that key that goes with this source, taken out; null if there is none.
+  std::shared_ptr<Inbound> take(int source, const MatchKey& key);
   void remove(const Inbound& message);
   // One from that source, which stays; null if there is none.
   const Inbound* from(int source) const;
   // Those of calls by that counter, of that number and earlier ones, from that source; they stay.
   std::vector<std::shared_ptr<Inbound>> upTo(const Counter& counter, uint64_t number,
                                              int source) const;
-  // Whether there is one of that line from that source, but for a later call.
-  bool hasLater(const Line& line, int source) const;
+  // Whether there is one of that queue from that source, but for a later call.
+  bool hasLater(const MatchKey& key, int source) const;
   // The same, by any counter, and gradients.
   std::vector<std::shared_ptr<Inbound>> ofCallsUpTo(uint64_t number, int source) const;
 
  private:
   using Key = std::tuple<OpKind, int64_t, int, uint64_t>;  // kind, tag, source, number
-  static Key keyOf(const Line& line, int source) {
-    return {line.kind, line.tag, source, line.number};
+  static Key keyOf(const MatchKey& key, int source) {
+    return {key.kind, key.tag, source, key.number};
   }
-  struct Place {
+  struct Numbered {
     uint64_t number;
     std::shared_ptr<Inbound> message;
   };
 
-  using Map = std::map<Key, std::list<Place>>;
+  using Map = std::map<Key, std::list<Numbered>>;
 
-  static void addAll(const std::list<Place>& line, std::vector<std::shared_ptr<Inbound>>& to);
+  static void addAll(const std::list<Numbered>& key, std::vector<std::shared_ptr<Inbound>>& to);
 
-  std::shared_ptr<Inbound> takeFront(Map::iterator line);
+  std::shared_ptr<Inbound> takeFront(Map::iterator key);
 
-  Map lines_;
+  Map queues_;
   uint64_t added_ = 0;
 };
 

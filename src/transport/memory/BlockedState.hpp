@@ -14,7 +14,7 @@ namespace bluefog {
 // What the one call of a rank that is made of messages lacks, while its caller sleeps and nothing
 // else of it is under way. Read by a peer whose collective lacks that rank: if it lacks the peer in
 // turn, neither can ever go on. In shared memory, with one writer.
-class alignas(64) Standing {
+class alignas(64) BlockedState {
  public:
   struct Wait {
     Signature called;

@@ -11,18 +11,18 @@ namespace bluefog {
 
 // The failure that the group's ranks have agreed on. It is that of the collective with this
 // sequence number and of all later ones.
-struct Ruling {
+struct GroupFailure {
   Failure failure;
   uint64_t sequence = 0;
 
   // For ranks of other hosts.
   std::string encode() const;
-  static Ruling decode(const std::string& encoded);
+  static GroupFailure decode(const std::string& encoded);
 };
 
 // If there is one.
-std::optional<Ruling> readVerdict(const Verdict& verdict);
-// Records `ruling` unless another rank was first; returns what is recorded.
-Ruling agreeOn(Verdict& verdict, const Ruling& ruling);
+std::optional<GroupFailure> readGroupFailure(const GroupFailureCell& cell);
+// Records `group_failure` unless another rank was first; returns what is recorded.
+GroupFailure publishFirst(GroupFailureCell& cell, const GroupFailure& group_failure);
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-#include "transport/memory/Bell.hpp"
+#include "transport/memory/EventCount.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 namespace bluefog::testing {
 namespace {
 
-TEST(BellTest, NoWakeUpIsLost) {
+TEST(EventCountTest, NoWakeUpIsLost) {
   constexpr uint32_t kRounds = 5'000;
-  std::array<Bell, 2> bells;
+  std::array<EventCount, 2> event_counts;
   std::array<std::atomic<uint32_t>, 2> counts{};
   const auto start = Clock::now();
   runThreads(2, [&](int self) {
@@ -21,11 +21,11 @@ TEST(BellTest, NoWakeUpIsLost) {
     for (uint32_t round = 1; round <= kRounds; ++round) {
       counts[me].store(round, std::memory_order_release);
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      bells[1 - me].ring();
+      event_counts[1 - me].notify();
       while (counts[1 - me].load(std::memory_order_acquire) < round) {
-        const uint32_t ticket = bells[me].lieDown();
+        const uint32_t ticket = event_counts[me].prepareWait();
         if (counts[1 - me].load(std::memory_order_acquire) < round) {
-          bells[me].sleep(ticket, 5s);
+          event_counts[me].wait(ticket, 5s);
         }
       }
     }
@@ -33,19 +33,19 @@ TEST(BellTest, NoWakeUpIsLost) {
   EXPECT_LT(Clock::now() - start, 5s) << "a sleeper was not woken";
 }
 
-TEST(BellTest, SleepEndsAtItsLimit) {
-  Bell bell;
+TEST(EventCountTest, SleepEndsAtItsLimit) {
+  EventCount event_count;
   const auto start = Clock::now();
-  bell.sleep(bell.lieDown(), 30ms);
+  event_count.wait(event_count.prepareWait(), 30ms);
   EXPECT_GE(Clock::now() - start, 25ms);
 }
 
-TEST(BellTest, RingsBeforeSleepEndIt) {
-  Bell bell;
-  const uint32_t ticket = bell.lieDown();
-  bell.ring();
+TEST(EventCountTest, RingsBeforeSleepEndIt) {
+  EventCount event_count;
+  const uint32_t ticket = event_count.prepareWait();
+  event_count.notify();
   const auto start = Clock::now();
-  bell.sleep(ticket, 10s);
+  event_count.wait(ticket, 10s);
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
