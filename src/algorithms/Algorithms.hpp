@@ -11,34 +11,34 @@
 #include "transport/boards/Board.hpp"
 #include "transport/messages/Mailbox.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 
 namespace bluefog {
 
-// The algorithms, one per file, as scripts over raw memory: no torch here. `op` says
-// what is called (element type, count, reduction, root) and outlives the script, and so does the
+// The algorithms, one per file, as tasks over raw memory: no torch here. `op` says
+// what is called (element type, count, reduction, root) and outlives the task, and so does the
 // memory. Every rank of a collective publishes at least one frame in it, so that every rank sees
 // what every other one called.
 
 // In place. `returns` is the group's second board here and below.
-Script allreduce(Board& board, Board& returns, const Op& op, Spans data);
+Task allreduce(Board& board, Board& returns, const Op& op, Spans data);
 
 // In place, from the signature's root.
-Script broadcast(Board& board, Board& returns, const Op& op, std::byte* data);
+Task broadcast(Board& board, Board& returns, const Op& op, std::byte* data);
 
 // outputs[r] gets the bytes[r] bytes of rank r. `input` may be outputs[own rank].
-Script allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
                  std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // `output` gets the reduction over all ranks of their inputs[own rank], which has
 // counts[own rank] elements. `output` may be inputs[own rank].
-Script reduceScatter(Board& board, Board& returns, const Op& op,
+Task reduceScatter(Board& board, Board& returns, const Op& op,
                      std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                      std::byte* output);
 
 // `output` of the signature's root gets the reduction over all ranks of their inputs; the others'
 // may be null. `output` may be `input`.
-Script reduce(Board& board, const Op& op, const std::byte* input, std::byte* output);
+Task reduce(Board& board, const Op& op, const std::byte* input, std::byte* output);
 
 // What one rank has for another, or wants from it.
 struct Parcel {
@@ -52,18 +52,18 @@ struct Place {
 // Every rank sends parcels[r] to rank r, and gets into places[r] what rank r sends to it. Throws a
 // mismatch where one sends another size than the other expects. The own parcel may lie at the own
 // place.
-Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places);
+Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places);
 
-Script barrier(Board& board, const Op& op);
+Task barrier(Board& board, const Op& op);
 
 // A message that asks first is not taken by a receiver that comes when its operation has ended.
 enum class Manners { kMayGoUnasked, kAsksFirst };
 
-// Has the operation send this: to be called before it gets other scripts.
+// Has the operation send this: to be called before it gets other tasks.
 void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners = Manners::kMayGoUnasked);
 
 // `source` may be kAnySource; *sender gets who it was.
-Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
+Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
                std::shared_ptr<int> sender);
 
 struct WeightedRank {
@@ -101,14 +101,14 @@ struct NeighborSum {
 
 // One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already
 // expects the messages.
-Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
+Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
                    Expectations early = {});
 
 // Where to put messages of those lengths, in bytes.
 using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>& bytes)>;
 
 // Takes one message from each of the sources, of any number of the signature's rows.
-Script neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
+Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
                       Allocate allocate);
 
 // A rank tells another one by this what the two exchange by other means.
@@ -125,7 +125,7 @@ struct Notice {
 };
 
 // Takes the source's, which calls the same, by the signature.
-Script takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice);
+Task takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice);
 
 // What a rank has to do with the ranks of its machine, and with its counterparts on other machines.
 struct Hierarchy {
@@ -138,7 +138,7 @@ struct Hierarchy {
 
 // output = what `between` says, where each rank has its machine's sum / divisor. The ranks of a
 // machine form a part of it each, and hand it out. `part` has room for this rank's. Adds all
-// scripts to the operation.
+// tasks to the operation.
 void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std::byte* input,
                         std::byte* part, std::byte* output, int64_t tag);
 // Elements of the largest part.

@@ -5,7 +5,7 @@
 
 #include "transport/boards/Board.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 
 namespace bluefog {
 
@@ -22,13 +22,13 @@ inline size_t pieceAt(size_t at, size_t whole, size_t part) {
 // take(i) reads the i-th of every peer. Takes before it gives, and waits only when it can do
 // neither.
 template <class Give, class Take>
-Script inFrames(Board& board, const Op& op, size_t frames, Give give, Take take) {
+Task inFrames(Board& board, const Op& op, size_t frames, Give give, Take take) {
   size_t given = 0;
   size_t taken = 0;
   const auto can_give = [&] { return given < frames && board.hasRoom(); };
   const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
   while (taken < frames) {
-    co_await Until([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
+    co_await WaitUntil([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
                    [&] { return board.arrivals(op).missing(); });
     if (can_take()) {
       take(taken++);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "transport/boards/Board.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 
 namespace bluefog {
 
@@ -35,9 +35,9 @@ inline std::vector<int> slowReaders(Board& board, bool has_more, Board& returns,
 
 // A collective whose steps overlap: moves whatever can be moved, and waits only when nothing can.
 template <class Steps>
-Script moveUntilDone(Steps steps) {
+Task moveUntilDone(Steps steps) {
   while (!steps.done()) {
-    co_await Until([&] { return steps.move(); }, [&] { return steps.missing(); },
+    co_await WaitUntil([&] { return steps.move(); }, [&] { return steps.missing(); },
                    [&] { return steps.late(); });
   }
 }

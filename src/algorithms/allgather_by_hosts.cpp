@@ -159,7 +159,7 @@ class Relayed {
 
 }  // namespace
 
-Script allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
                         std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   return moveUntilDone(Relayed(board, returns, op, input, std::move(outputs), std::move(bytes)));
 }

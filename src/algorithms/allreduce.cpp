@@ -136,7 +136,7 @@ class InBlocks {
   Contributions inputs_;
 };
 
-Script allreduceWhole(Board& board, const Op& op, Spans data) {
+Task allreduceWhole(Board& board, const Op& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   co_await board.room();
   data.forEach(0, bytes, [slot = board.slot()](const Span& span, size_t at) {
@@ -154,7 +154,7 @@ Script allreduceWhole(Board& board, const Op& op, Spans data) {
 
 }  // namespace
 
-Script allreduce(Board& board, Board& returns, const Op& op, Spans data) {
+Task allreduce(Board& board, Board& returns, const Op& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   if (bytes <= kMostWhole) {
     return allreduceWhole(board, op, std::move(data));

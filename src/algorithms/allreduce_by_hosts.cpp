@@ -209,7 +209,7 @@ class InTurns {
 
 }  // namespace
 
-Script allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block) {
+Task allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block) {
   return moveUntilDone(InTurns(board, returns, op, std::move(data), block));
 }
 

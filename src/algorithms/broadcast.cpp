@@ -78,7 +78,7 @@ class Route {
   bool has_relays_ = false;
 };
 
-Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
+Task broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   const Route route(board, op);
   const int takers = route.takers();
   const size_t bytes = op.signature.bytes();
@@ -90,7 +90,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   while (!begun || at < bytes || !greeted) {
     // The peers' frames come first: two that both think they are the root must notice before their
     // rings are full.
-    co_await Until([&] { return can_greet() || can_give(); },
+    co_await WaitUntil([&] { return can_greet() || can_give(); },
                    [&] { return greeted ? board.room().missing() : board.arrivals(op).missing(); });
     if (can_greet()) {
       board.pop();
@@ -111,7 +111,7 @@ Script broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
 }
 
 // Frame by frame from the root, or from the rank that relays it here.
-Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* data) {
+Task broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* data) {
   const Route route(board, op);
   const bool is_relay = route.isRelay();
   const int takers = is_relay ? route.takers() : 0;
@@ -131,7 +131,7 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
   do {
     const size_t length = std::min(board.payload(), bytes - at);
     // A relay may only lack what the root is to send.
-    co_await Until([&] { return from.hasArrival(op, giver); },
+    co_await WaitUntil([&] { return from.hasArrival(op, giver); },
                    [&] { return std::vector<int>{giver}; },
                    [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });
     const std::byte* piece = from.from(giver, length);
@@ -153,7 +153,7 @@ Script broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* d
 
 }  // namespace
 
-Script broadcast(Board& board, Board& returns, const Op& op, std::byte* data) {
+Task broadcast(Board& board, Board& returns, const Op& op, std::byte* data) {
   return op.signature.root == board.rank() ? broadcastFromHere(board, op, data)
                                            : broadcastTakenIn(board, returns, op, data);
 }

@@ -292,15 +292,15 @@ class Traffic {
 
 }  // namespace
 
-Script exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
+Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
                 std::vector<Place> places) {
   Traffic traffic(board, op, std::move(parcels), std::move(places));
   while (!traffic.done()) {
     if (!traffic.hasOwn()) {
-      co_await Until([&] { return traffic.move(); }, [&] { return traffic.missing(); },
+      co_await WaitUntil([&] { return traffic.move(); }, [&] { return traffic.missing(); },
                      [&] { return traffic.late(); });
     } else if (!traffic.move()) {
-      co_await Pause();  // peers hear of what was moved before
+      co_await Yield();  // peers hear of what was moved before
       traffic.keep();
     }
   }

@@ -32,7 +32,7 @@ void makeReady(Op& op, Phase phase) {
   }
 }
 
-Script hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byte* input,
+Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byte* input,
                        std::byte* part, std::byte* output, int64_t tag) {
   const auto self = static_cast<size_t>(machine.local_rank);
   const Shares shares(op.signature, machine.locals.size());
@@ -57,12 +57,12 @@ Script hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::b
   for (const int other : others) {
     within.sources.push_back({other, 1.0});
   }
-  co_await Ended(neighborSum(mailbox, op, std::move(within), 0, std::move(inward)));
+  co_await Join(neighborSum(mailbox, op, std::move(within), 0, std::move(inward)));
   makeReady(op, kBetween);
 
   machine.between.streams = false;
   machine.between.mixes.add({part, output + at, bytes, dtype});
-  co_await Ended(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
+  co_await Join(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
   makeReady(op, kHandOut);
 
   co_await mailbox.arrived(handed_out);
@@ -100,7 +100,7 @@ void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std
       add(hierarchy.locals[i], kHandOut, {output + shares.at(self), shares.bytes(self)}, 1.0);
     }
   }
-  op.scripts.push_back(
+  op.tasks.push_back(
       hierarchicalSum(mailbox, op, std::move(hierarchy), input, part, output, tag));
 }
 

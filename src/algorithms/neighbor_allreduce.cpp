@@ -77,7 +77,7 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
   return ranks;
 }
 
-Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
+Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
                    Expectations early) {
   const Expectations messages =
       early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
@@ -91,7 +91,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
     Adder adder(sum, mailbox, messages, mailbox.storesForOffer(bytes));
     for (size_t at = 0; at < bytes; at += kStretch) {
       adder.add(at, std::min(kStretch, bytes - at), [&](size_t i) { return offered[i] + at; });
-      co_await Pause();
+      co_await Yield();
     }
     if (areStillOffered(mailbox, messages)) {
       for (const Mailbox::Expected& message : messages) {
@@ -128,7 +128,7 @@ Script neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
     for (const Mailbox::Expected& message : messages) {
       mailbox.pop(*message);
     }
-    co_await Pause();
+    co_await Yield();
   }
 }
 

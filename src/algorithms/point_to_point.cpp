@@ -10,7 +10,7 @@ class Made final : public Awaitable {
  public:
   Made(const Op& op, size_t index) : op_(op), index_(index) {}
   bool ready() override { return op_.outgoing[index_].is_ready; }
-  // The operation's own script makes it.
+  // The operation's own task makes it.
   bool sleeps() const override { return !op_.outgoing[index_].is_ready; }
   std::vector<int> missing() const override { return {}; }
   void await_resume() {}
@@ -26,7 +26,7 @@ bool isOfTwo(OpKind kind) {
   return kind == OpKind::kPointToPoint || kind == OpKind::kWindow;
 }
 
-Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
+Task send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
   // Looked at anew each time: where the operation fails, it is changed for a copy.
   const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
   Mailbox::Departing message(mailbox, op, outgoing());
@@ -44,7 +44,7 @@ Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
     wanted = co_await mailbox.room(message);
     if (wanted) {
       at += mailbox.sendPart(message, outgoing(), at);
-      co_await Pause();
+      co_await Yield();
     }
   }
   if (!wanted && isOfTwo(op.signature.kind)) {
@@ -56,10 +56,10 @@ Script send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
 
 void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners) {
   op.outgoing.push_back(std::move(message));
-  op.scripts.push_back(send(mailbox, op, op.outgoing.size() - 1, manners));
+  op.tasks.push_back(send(mailbox, op, op.outgoing.size() - 1, manners));
 }
 
-Script receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
+Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
                std::shared_ptr<int> sender) {
   const Mailbox::Expected message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);

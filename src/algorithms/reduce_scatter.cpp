@@ -12,7 +12,7 @@
 namespace bluefog {
 namespace {
 
-Script reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*> inputs,
+Task reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*> inputs,
                          std::vector<size_t> counts, std::byte* output) {
   const auto self = static_cast<size_t>(board.rank());
   const Parts parts(std::move(counts), width(op.signature.dtype), board.payload());
@@ -42,7 +42,7 @@ Script reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte
 
 }  // namespace
 
-Script reduceScatter(Board& board, Board& returns, const Op& op,
+Task reduceScatter(Board& board, Board& returns, const Op& op,
                      std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                      std::byte* output) {
   if (HostGrid::isOne(board) && canReduceByHosts(op.signature) &&

@@ -256,7 +256,7 @@ class ProcessGroupBluefog : public c10d::Backend {
 
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
-  // Of CPU tensors, still without scripts.
+  // Of CPU tensors, still without tasks.
   std::shared_ptr<Op> neighborsOp(const Signature& signature, const Edges& edges, Match& match);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const std::vector<at::Tensor>& outputs, const Edges& edges,

@@ -40,7 +40,7 @@ void DeviceFailure::listen() {
 void DeviceFailure::listenTo(int peer) {
   const auto op = serviceOp();
   const auto told = std::make_shared<std::string>();
-  op->scripts.push_back(
+  op->tasks.push_back(
       neighborGather(engine_.mailbox(), *op, {peer}, kFailureTag, [told](const auto& bytes) {
         told->resize(bytes.front());
         return std::vector<std::byte*>{reinterpret_cast<std::byte*>(told->data())};

@@ -46,13 +46,13 @@ class Notices::Exchanged {
     }
   }
 
-  // Adds all scripts to the operation.
+  // Adds all tasks to the operation.
   void addTo(Op& op, Mailbox& mailbox, int64_t tag) {
     for (const auto& [partner, notice] : sent_) {
       addSend(mailbox, op, notice.to(partner, tag));
     }
     for (const auto& [partner, notice] : sent_) {
-      op.scripts.push_back(takeNotice(mailbox, op, partner, tag, received[partner]));
+      op.tasks.push_back(takeNotice(mailbox, op, partner, tag, received[partner]));
     }
   }
   // Throws a mismatch.

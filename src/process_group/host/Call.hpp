@@ -22,7 +22,7 @@ struct ProcessGroupBluefog::Call {
   std::shared_ptr<int> source = nullptr;
 };
 
-// The memory that an operation's scripts use. What is both read and written is an output.
+// The memory that an operation's tasks use. What is both read and written is an output.
 struct Buffers {
   std::vector<Flat> inputs;
   std::vector<Flat> outputs;

@@ -43,7 +43,7 @@ class ProcessGroupBluefog::Parcels {
   }
   void giveTo(Op& op, Board& board) {
     keepFromOutputs(board.rank());
-    op.scripts.push_back(exchange(board, op, std::move(out_), std::move(in_)));
+    op.tasks.push_back(exchange(board, op, std::move(out_), std::move(in_)));
     own(op, std::move(buffers_));
   }
 

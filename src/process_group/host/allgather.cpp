@@ -66,7 +66,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   }
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
+  op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
                                            buffers->inputs[0].readable(), std::move(data),
                                            std::move(bytes)));
   own(*op, std::move(buffers));
@@ -88,7 +88,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
                                  deadline(timeout));
-  op->scripts.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
+  op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
                                            buffers->inputs[0].readable(), std::move(data), bytes));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output}};

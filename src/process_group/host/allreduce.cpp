@@ -58,7 +58,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceCall(const Validate& val
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, apart(tensors)});
   op->factor = validate.factor(reduction);
-  op->scripts.push_back(
+  op->tasks.push_back(
       bluefog::allreduce(engine_->board(), engine_->returns(), *op, spansOf(buffers->outputs)));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::ALLREDUCE, "bluefog:all_reduce", tensors, tensors};

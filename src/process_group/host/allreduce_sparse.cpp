@@ -23,7 +23,7 @@ struct SparseSum {
 };
 
 // Gathers one tensor per rank.
-Script gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own,
+Task gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own,
                  const std::vector<at::Tensor>& all) {
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
@@ -35,7 +35,7 @@ Script gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& o
                    std::move(data), std::move(bytes));
 }
 
-Script sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
+Task sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
   const at::Tensor indices = sum.own.indices().contiguous();
   const at::Tensor values = sum.own.values().contiguous();
   const auto ranks = static_cast<size_t>(board.size());
@@ -45,7 +45,7 @@ Script sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
     counts.push_back(reinterpret_cast<std::byte*>(&count));
   }
   const int64_t own = sum.own._nnz();
-  co_await Ended(allgather(board, returns, op, reinterpret_cast<const std::byte*>(&own),
+  co_await Join(allgather(board, returns, op, reinterpret_cast<const std::byte*>(&own),
                            std::move(counts), std::vector<size_t>(ranks, sizeof(int64_t))));
   for (const int64_t count : sum.counts) {
     TORCH_CHECK(count >= 0, "a rank says that its sparse tensor has ", count, " elements");
@@ -54,8 +54,8 @@ Script sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
     sum.indices.push_back(at::empty({indices.size(0), count}, indices.options()));
     sum.values.push_back(at::empty(shape, values.options()));
   }
-  co_await Ended(gatherAll(board, returns, op, indices, sum.indices));
-  co_await Ended(gatherAll(board, returns, op, values, sum.values));
+  co_await Join(gatherAll(board, returns, op, indices, sum.indices));
+  co_await Join(gatherAll(board, returns, op, values, sum.values));
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceSparseCall(const Validat
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   auto sum = std::make_shared<SparseSum>(SparseSum{tensor.detach().coalesce(), tensor, {}, {}, {}});
-  op->scripts.push_back(sumSparse(engine_->board(), engine_->returns(), *op, *sum));
+  op->tasks.push_back(sumSparse(engine_->board(), engine_->returns(), *op, *sum));
   op->epilogue = [sum] { sum->add(); };
   op->memory = std::move(sum);
   return {std::move(op),

@@ -20,7 +20,7 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   // The root's tensor is only read.
   std::vector<Flat>& flats = is_root ? buffers->inputs : buffers->outputs;
   flats.push_back(is_root ? Flat::input(tensor) : Flat::output(tensor));
-  op->scripts.push_back(
+  op->tasks.push_back(
       bluefog::broadcast(engine_->board(), engine_->returns(), *op, flats[0].data()));
   own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::BROADCAST, "bluefog:broadcast", tensors, tensors},

@@ -36,7 +36,7 @@ struct Round {
   }
   std::shared_ptr<int> receive(Op& op, int rank, Missed& missed) const {
     auto sender = std::make_shared<int>(kAnySource);
-    op.scripts.push_back(
+    op.tasks.push_back(
         bluefog::receive(engine.mailbox(), op, rank, tag, {missed.data(), sizeof missed}, sender));
     op.partners.push_back(rank);
     return sender;

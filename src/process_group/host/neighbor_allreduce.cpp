@@ -126,7 +126,7 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
       addSend(engine_->mailbox(), *op, std::move(message));
     }
   }
-  op->scripts.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), match.tag));
+  op->tasks.push_back(neighborSum(engine_->mailbox(), *op, std::move(sum), match.tag));
   op->partners = edges.partners;
   op->memory = kept;
   return op;

@@ -96,7 +96,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)
                   : inEach(outputs, like, sizes, outputs_);
   };
-  op->scripts.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
+  op->tasks.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
                                                 opts.match.tag, allocate));
   op->partners = edges.partners;
   own(*op, std::move(buffers));

@@ -38,7 +38,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   op->factor = validate.factor(reduction);
-  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
+  op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
                                                std::move(data), std::move(counts),
                                                buffers->outputs[0].data()));
   own(*op, std::move(buffers));
@@ -81,7 +81,7 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
-  op->scripts.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
+  op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
                                                std::move(data), std::move(counts),
                                                buffers->outputs[0].data()));
   own(*op, std::move(buffers));

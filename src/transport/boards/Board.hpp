@@ -11,7 +11,7 @@
 #include "transport/memory/Segments.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 #include "transport/tuning/Passage.hpp"
 
 namespace bluefog {

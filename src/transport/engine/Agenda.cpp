@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "transport/messages/Remainder.hpp"
-#include "transport/operations/Needs.hpp"
+#include "transport/operations/blocking.hpp"
 
 namespace bluefog {
 namespace {
@@ -64,7 +64,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   if (!op->is_service && op->signature.where == Where::kHost) {
-    op->reproach = reproach();
+    op->deferred_failure = deferred_failure();
   }
   // This first step takes its place in the lanes, in the order of the calls, and says what it
   // expects.
@@ -75,7 +75,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
   if (first == Step::kDone) {
     return;
   }
-  if (op->reproach && hasSent(*op)) {
+  if (op->deferred_failure && hasSent(*op)) {
     finish(op, std::nullopt);
     return;
   }
@@ -88,7 +88,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
 }
 
 // What the next call has to tell of earlier ones.
-std::optional<Failure> Agenda::reproach() {
+std::optional<Failure> Agenda::deferred_failure() {
   const auto has_ended = [this](const LateRefusal& it) { return !isUnderWay(it); };
   while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(has_ended)) {
     if (!refusal->is_of_device &&
@@ -194,12 +194,12 @@ void Agenda::wakeStirred() {
 Agenda::Step Agenda::step(Op& op) {
   Step result = Step::kDone;
   bool moved = false;
-  for (Script& script : op.scripts) {
-    if (script.done()) {
+  for (Task& task : op.tasks) {
+    if (task.done()) {
       continue;
     }
-    moved |= script.advance();
-    if (!script.done()) {
+    moved |= task.advance();
+    if (!task.done()) {
       result = Step::kBlocked;
     }
   }
@@ -246,7 +246,7 @@ void Agenda::standStill() {
   }
   std::optional<BlockedState::Wait> wait;
   for (const auto& [number, op] : messages_) {
-    if (op->is_remainder || op->is_service) {
+    if (op->is_detached || op->is_service) {
       continue;
     }
     if (op->partners.empty() || wait) {
@@ -316,7 +316,7 @@ void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<DeadlockNotice> told = mailbox_.takeElsewhere(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
-    if (found == messages_.end() || found->second->is_remainder) {
+    if (found == messages_.end() || found->second->is_detached) {
       continue;
     }
     finish(found->second, mismatch(members_, *found->second, peer, told->called));
@@ -326,7 +326,7 @@ void Agenda::watchStrays() {
 
 bool Agenda::isUnderWay(const LateRefusal& refusal) const {
   const auto found = messages_.find(refusal.sequence);
-  return found != messages_.end() && !found->second->is_remainder;
+  return found != messages_.end() && !found->second->is_detached;
 }
 
 // An operation that still waits for others need not do so.
@@ -435,7 +435,7 @@ void Agenda::watchPeers() {
     }
     Failure failure = peerFailed(members_, *op, gone);
     if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
-      kept_ += rest->kept;
+      kept_ += detached->copied_bytes;
       for (const Outgoing& message : rest->outgoing) {
         mailbox_.endOffers(message.destination, messageId(rest->sequence, message.phase));
       }
@@ -451,14 +451,14 @@ void Agenda::watchPeers() {
 }
 
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
-  const std::optional<Failure>& why = op->reproach ? op->reproach : failure;
+  const std::optional<Failure>& why = op->deferred_failure ? op->deferred_failure : failure;
   {
     const Mailbox::Ending ending(mailbox_, why);
-    op->scripts.clear();
+    op->tasks.clear();
   }
-  if (op->is_remainder) {
+  if (op->is_detached) {
     --remainders_;
-    kept_ -= op->kept;
+    kept_ -= op->copied_bytes;
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }

@@ -83,7 +83,7 @@ class Agenda {
   void sayGoodbye();
   // How long until what ranks on other hosts may have sent is looked for: longer and longer.
   std::chrono::nanoseconds nap();
-  // With their errors set, scripts destroyed.
+  // With their errors set, tasks destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
 
  private:
@@ -91,7 +91,7 @@ class Agenda {
 
   // Messages of this rank's own calls.
   size_t messagesCalled() const { return messages_.size() - remainders_ - services_; }
-  std::optional<Failure> reproach();
+  std::optional<Failure> deferred_failure();
   bool stepCollectives();
   bool stepMessages();
   void wakeStirred();

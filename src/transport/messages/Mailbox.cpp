@@ -123,7 +123,7 @@ void Mailbox::turnDown(Inbound& message, const ControlMessage& control) {
 
 void Mailbox::refuse(Inbound& message, const ControlMessage& control, const Failure& failure) {
   turnDown(message, control);
-  why_ = cancelReasonFor(failure);  // of what the caller's script still expects
+  why_ = cancelReasonFor(failure);  // of what the caller's task still expects
   throw failure;
 }
 
@@ -197,7 +197,7 @@ bool Mailbox::drainLane(int peer) {
     popLane(peer);
     moved = true;
     if (is_data) {
-      break;  // else what this rank sends waits until the lane is empty: see Pause
+      break;  // else what this rank sends waits until the lane is empty: see Yield
     }
   }
   return moved;
@@ -257,7 +257,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
       std::memcpy(&message.offer.emplace(), payload, sizeof(uint64_t));
       passage_.look(frame.written, payload + kSampleAt, Passage::kTimed);
     }
-    // The map shares ownership with the script: frames may still come after the script has ended.
+    // The map shares ownership with the task: frames may still come after the task has ended.
     from_peer.coming.emplace(message.id, inbound);
     if (const auto ended = from_peer.broken_off.extract(message.id)) {
       message.broken_off = ended.mapped();
@@ -273,7 +273,7 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.state = Inbound::State::kHere;
 }
 
-// False when the frame is for a script that takes it in step with others.
+// False when the frame is for a task that takes it in step with others.
 bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   Lane& from = lane(peer);
   const auto found = from.coming.find(frame.id);

@@ -20,7 +20,7 @@
 #include "transport/messages/MatchQueue.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 #include "transport/tuning/Passage.hpp"
 
 namespace bluefog {
@@ -58,7 +58,7 @@ class Mailbox {
  public:
   Mailbox(const Segments& segments, const Membership& members, PendingWakeups& wakeups);
 
-  // An expected message that is abandoned when the script that expects it is destroyed before it
+  // An expected message that is abandoned when the task that expects it is destroyed before it
   // came. Of one line, expect and send in the order of the calls: it decides what matches what.
   class Expected {
    public:
@@ -314,7 +314,7 @@ class Mailbox {
   // Of those, from which nothing lies in a lane: what does may be for any operation.
   RankSet silent(const RankSet& gone);
 
-  // While it lives, scripts are destroyed for that reason, and the peers of their messages hear it.
+  // While it lives, tasks are destroyed for that reason, and the peers of their messages hear it.
   class Ending {
    public:
     Ending(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {

@@ -1,4 +1,4 @@
-// Messages of one frame, past all scripts: see AtOnce.
+// Messages of one frame, past all tasks: see AtOnce.
 #include "transport/messages/Mailbox.hpp"
 
 #include <algorithm>

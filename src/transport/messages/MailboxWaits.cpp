@@ -1,4 +1,4 @@
-// What scripts wait for.
+// What tasks wait for.
 #include "transport/messages/Mailbox.hpp"
 
 #include <algorithm>

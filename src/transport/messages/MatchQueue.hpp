@@ -41,7 +41,7 @@ struct Inbound {
   // Where it lies in its sender's heap, until Mailbox::isStillOffered() says otherwise.
   std::optional<uint64_t> offer;
   std::vector<std::byte> payload;
-  // Where the bytes of a large message go. Null: the script takes the frames from the lane.
+  // Where the bytes of a large message go. Null: the task takes the frames from the lane.
   std::byte* sink = nullptr;
   uint64_t received = 0;
 };

@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "transport/operations/Needs.hpp"
+#include "transport/operations/blocking.hpp"
 
 namespace bluefog {
 namespace {
 
-// What the scripts of an operation refer to, when its caller has its memory back.
+// What the tasks of an operation refer to, when its caller has its memory back.
 struct Kept {
   explicit Kept(std::shared_ptr<Op> failed) : op(std::move(failed)) {}
 
@@ -30,7 +30,7 @@ struct Kept {
   std::deque<std::vector<std::byte>> copies;
 };
 
-bool goesOn(const Script& send, const Outgoing& message, const RankSet& gone) {
+bool goesOn(const Task& send, const Outgoing& message, const RankSet& gone) {
   return message.is_ready && !send.done() && send.waiting() != nullptr &&
          !lacks(*send.waiting(), gone);
 }
@@ -51,28 +51,28 @@ size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
 std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
   std::vector<size_t> going;
   for (size_t i = 0; i < op->outgoing.size(); ++i) {
-    if (goesOn(op->scripts[i], op->outgoing[i], gone)) {
+    if (goesOn(op->tasks[i], op->outgoing[i], gone)) {
       going.push_back(i);
     }
   }
-  const size_t bytes = op->is_remainder ? op->kept : bytesToCopy(*op, going);
-  if (going.empty() || (!op->is_remainder && bytes > room)) {
+  const size_t bytes = op->is_detached ? op->copied_bytes : bytesToCopy(*op, going);
+  if (going.empty() || (!op->is_detached && bytes > room)) {
     return nullptr;
   }
   auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
-  auto kept = op->is_remainder ? nullptr : std::make_shared<Kept>(op);
+  auto kept = op->is_detached ? nullptr : std::make_shared<Kept>(op);
   for (const size_t i : going) {
     if (kept) {
       kept->copy(op->outgoing[i]);
     }
-    rest->scripts.push_back(std::move(op->scripts[i]));
+    rest->tasks.push_back(std::move(op->tasks[i]));
     rest->outgoing.push_back(op->outgoing[i]);
   }
   rest->sequence = op->sequence;
   rest->number = op->number;
-  rest->is_remainder = true;
+  rest->is_detached = true;
   rest->memory = kept ? kept : op->memory;
-  rest->kept = bytes;
+  detached->copied_bytes = bytes;
   return rest;
 }
 

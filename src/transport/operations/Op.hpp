@@ -14,7 +14,7 @@
 #include "core/Spans.hpp"
 #include "transport/memory/Frame.hpp"
 #include "transport/operations/Failure.hpp"
-#include "transport/operations/Script.hpp"
+#include "transport/operations/Task.hpp"
 
 namespace bluefog {
 
@@ -30,7 +30,7 @@ struct Outgoing {
   std::optional<uint64_t> offer = std::nullopt;
 };
 
-// One posted operation. The engine's driving thread steps its scripts; when all have ended, or one
+// One posted operation. The engine's driving thread steps its tasks; when all have ended, or one
 // has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
 struct Op {
   // Collectives of a group run one after the other in the order issued; messages (point-to-point
@@ -52,21 +52,21 @@ struct Op {
   Time ended{};         // written before `done`
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Outgoing> outgoing;
-  std::vector<Script> scripts;  // the first ones send what is outgoing, one each
+  std::vector<Task> tasks;  // the first ones send what is outgoing, one each
   std::vector<int> partners;    // the ranks that a message operation deals with
   std::string called;           // by its caller; empty: as its signature says
   // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
   // for it.
-  bool is_remainder = false;
+  bool is_detached = false;
   // What this rank does for others, without its program: it counts for no call of that.
   bool is_service = false;
-  size_t kept = 0;  // bytes that it has copied
+  size_t copied_bytes = 0;
   // A failure that came too late for the operation it was of, to be told by this one.
-  std::optional<Failure> reproach;
-  std::shared_ptr<void> memory;  // owns what the scripts read and write
+  std::optional<Failure> deferred_failure;
+  std::shared_ptr<void> memory;  // owns what the tasks read and write
 
-  // Called by the driving thread after the scripts have succeeded, before `done`: puts results in
-  // place that the scripts could not write there.
+  // Called by the driving thread after the tasks have succeeded, before `done`: puts results in
+  // place that the tasks could not write there.
   std::function<void()> epilogue;
   // Written by the driving thread before `done`.
   std::optional<Failure> failure;

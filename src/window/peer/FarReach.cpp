@@ -60,7 +60,7 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
       ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(Request)});
   message.add(data);
   addSend(engine_->mailbox(), *op, {peer_, kRequests, std::move(message)});
-  op->scripts.push_back(hear(engine_->mailbox(), *op, peer_, talk));
+  op->tasks.push_back(hear(engine_->mailbox(), *op, peer_, talk));
   op->epilogue = [self = shared_from_this(), talk, then = std::move(then)] {
     const std::optional<Answer> answer = talk->answer.header<Answer>();
     if (!answer) {
@@ -90,13 +90,13 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
 }
 
 // The answer comes to what was sent as a whole, and to nothing else.
-Script Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
+Task Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
   const std::vector<int> source(1, peer);
-  co_await Until([&op] { return op.scripts.front().done(); }, [&source] { return source; });
+  co_await WaitUntil([&op] { return op.tasks.front().done(); }, [&source] { return source; });
   Allocate make = [talk](const std::vector<size_t>& bytes) {
     return std::vector<std::byte*>(1, talk->answer.make(bytes.front()));
   };
-  co_await Ended(neighborGather(mailbox, op, source, talk->request.answer, std::move(make)));
+  co_await Join(neighborGather(mailbox, op, source, talk->request.answer, std::move(make)));
 }
 
 // A mutex that is not let go would be lost.

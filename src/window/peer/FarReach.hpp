@@ -36,7 +36,7 @@ class Asking : public std::enable_shared_from_this<Asking> {
  private:
   struct Talk;
 
-  static Script hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
+  static Task hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
   Deadline deadlineOf(Request::What what) const;
   void check(const Answer& answer) const;
 

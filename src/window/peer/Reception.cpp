@@ -73,7 +73,7 @@ void Reception::remove(uint64_t number) {
 void Reception::await(int peer) {
   auto op = serviceOp();
   const auto delivery = std::make_shared<Delivery>();
-  op->scripts.push_back(neighborGather(
+  op->tasks.push_back(neighborGather(
       engine_.mailbox(), *op, {peer}, kRequests, [this, peer, delivery](const auto& bytes) {
         swapSpare(peer, *delivery);
         return std::vector<std::byte*>{delivery->make(bytes.front())};

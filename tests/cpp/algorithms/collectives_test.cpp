@@ -87,7 +87,7 @@ void tryAllreduceOfPieces(Rank& me, size_t count) {
     pieces.push_back({bytesOf(data) + at * sizeof(int32_t), taken * sizeof(int32_t)});
   }
   const OpPtr op = me.collective(signatureOf<int32_t>(OpKind::kAllReduce, count, ReduceKind::kSum));
-  op->scripts.push_back(
+  op->tasks.push_back(
       bluefog::allreduce(me.engine.board(), me.engine.returns(), *op, Spans(pieces)));
   me.run(op);
   ASSERT_TRUE(same(data, sums<int32_t>(me.size, count, 1)));

@@ -11,7 +11,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Drives one script after the other, as an engine with nothing else to do would.
+// Drives one task after the other, as an engine with nothing else to do would.
 class BareRank {
  public:
   BareRank(const Segments& segments, int rank)
@@ -21,14 +21,14 @@ class BareRank {
         returns(segments, 1, members, wakeups),
         mailbox(segments, members, wakeups) {}
 
-  void drive(std::vector<Script> scripts) {
+  void drive(std::vector<Task> tasks) {
     bool done = false;
     while (!done) {
       done = true;
       bool moved = mailbox.drain();
-      for (Script& script : scripts) {
-        moved |= !script.done() && script.advance();
-        done = done && script.done();
+      for (Task& task : tasks) {
+        moved |= !task.done() && task.advance();
+        done = done && task.done();
       }
       wakeups.notifyAll();
       if (!moved) {
@@ -36,9 +36,9 @@ class BareRank {
       }
     }
   }
-  void drive(Script script) {
-    std::vector<Script> one;
-    one.push_back(std::move(script));
+  void drive(Task task) {
+    std::vector<Task> one;
+    one.push_back(std::move(task));
     drive(std::move(one));
   }
 
@@ -93,8 +93,8 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
       const std::vector<float> sent(count, static_cast<float>(me.members.rank));
       std::vector<float> got(count, -1);
       addSend(me.mailbox, op, {peer, 1, spansOf(sent)});
-      op.scripts.push_back(receive(me.mailbox, op, peer, 1, spanOf(got), std::make_shared<int>()));
-      me.drive(std::move(op.scripts));
+      op.tasks.push_back(receive(me.mailbox, op, peer, 1, spanOf(got), std::make_shared<int>()));
+      me.drive(std::move(op.tasks));
       EXPECT_TRUE(holds(got, [&](size_t) { return static_cast<float>(peer); }));
     }
   });
@@ -112,8 +112,8 @@ TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
         addSend(me.mailbox, op, {rank, 0, spansOf(input)});
       }
     }
-    op.scripts.push_back(neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
-    me.drive(std::move(op.scripts));
+    op.tasks.push_back(neighborSum(me.mailbox, op, {1, others, 3, mixesOf(input, output)}, 0));
+    me.drive(std::move(op.tasks));
     EXPECT_TRUE(holds(output, [](size_t) { return 1.0f; }));
   });
 }

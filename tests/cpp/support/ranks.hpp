@@ -147,7 +147,7 @@ class Rank {
   template <class T>
   OpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
     OpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
-    op->scripts.push_back(
+    op->tasks.push_back(
         bluefog::allreduce(engine.board(), engine.returns(), *op, Spans(spanOf(data))));
     return op;
   }
@@ -157,7 +157,7 @@ class Rank {
     Signature signature = signatureOf<T>(OpKind::kBroadcast, data.size());
     signature.root = static_cast<int16_t>(root);
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::broadcast(engine.board(), engine.returns(), *op, bytesOf(data)));
+    op->tasks.push_back(bluefog::broadcast(engine.board(), engine.returns(), *op, bytesOf(data)));
     return op;
   }
 
@@ -173,7 +173,7 @@ class Rank {
       signature.count += output.size();
     }
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::allgather(engine.board(), engine.returns(), *op, bytesOf(input),
+    op->tasks.push_back(bluefog::allgather(engine.board(), engine.returns(), *op, bytesOf(input),
                                              std::move(data), std::move(bytes)));
     return op;
   }
@@ -191,7 +191,7 @@ class Rank {
       signature.detail = signature.detail * 31 + input.size();
     }
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::reduceScatter(engine.board(), engine.returns(), *op,
+    op->tasks.push_back(bluefog::reduceScatter(engine.board(), engine.returns(), *op,
                                                  std::move(data), std::move(counts),
                                                  bytesOf(output)));
     return op;
@@ -202,7 +202,7 @@ class Rank {
     Signature signature = signatureOf<T>(OpKind::kReduce, data.size(), kind);
     signature.root = static_cast<int16_t>(root);
     OpPtr op = collective(signature);
-    op->scripts.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
+    op->tasks.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
                                           self == root ? bytesOf(data) : nullptr));
     return op;
   }
@@ -218,14 +218,14 @@ class Rank {
       places.push_back({bytesOf(output), output.size() * sizeof(T)});
     }
     OpPtr op = collective(signatureOf<T>(OpKind::kAllToAll, 0));
-    op->scripts.push_back(
+    op->tasks.push_back(
         bluefog::exchange(engine.board(), *op, std::move(parcels), std::move(places)));
     return op;
   }
 
   OpPtr barrier() {
     OpPtr op = collective(Signature{});
-    op->scripts.push_back(bluefog::barrier(engine.board(), *op));
+    op->tasks.push_back(bluefog::barrier(engine.board(), *op));
     return op;
   }
 
@@ -240,7 +240,7 @@ class Rank {
   OpPtr receive(std::vector<T>& data, int source, int64_t tag = 0,
                 const std::shared_ptr<int>& sender = std::make_shared<int>(-2)) {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
-    op->scripts.push_back(
+    op->tasks.push_back(
         bluefog::receive(engine.mailbox(), *op, source, tag, spanOf(data), sender));
     if (source != kAnySource) {
       op->partners = {source};
@@ -261,7 +261,7 @@ class Rank {
     for (const WeightedRank& source : sources) {
       op->partners.push_back(source.rank);
     }
-    op->scripts.push_back(bluefog::neighborSum(
+    op->tasks.push_back(bluefog::neighborSum(
         engine.mailbox(), *op, {self_weight, std::move(sources), divisor, mixesOf(input, output)},
         tag));
     return op;

@@ -60,12 +60,12 @@ class SteppedRank {
       weighted.push_back({rank, 1});
     }
     const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
-    op->scripts.push_back(
+    op->tasks.push_back(
         neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
     agenda.add(op);
     return op;
   }
-  // Of floats, without scripts.
+  // Of floats, without tasks.
   OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
     auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
     op->sequence = ++issued_;

@@ -18,7 +18,7 @@ class AgendaTest : public ::testing::Test {
           peer(1 - rank) {}
 
     // As long as it runs, its data is `memory`.
-    OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& script) {
+    OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& task) {
       Signature signature;
       signature.kind = OpKind::kPointToPoint;
       signature.dtype = kDtype<float>;
@@ -28,7 +28,7 @@ class AgendaTest : public ::testing::Test {
       const auto data = std::make_shared<std::vector<float>>(count);
       op->memory = data;
       op->sequence = ++issued;
-      script(*op, *data);
+      task(*op, *data);
       agenda.add(op);
       return op;
     }
@@ -39,7 +39,7 @@ class AgendaTest : public ::testing::Test {
     }
     OpPtr receive(size_t count) {
       return add(count, [&](Op& op, std::vector<float>& data) {
-        op.scripts.push_back(
+        op.tasks.push_back(
             bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data), std::make_shared<int>()));
       });
     }

@@ -82,7 +82,7 @@ TEST_F(OffersTest, TellNowAndThenHowTheyAreReadBest) {
     finish(takes);
     one_->agenda.pass();
     one_->agenda.takeFinished();
-    timed += frame->written != Written::kUntimed;
+    timed += frame->written != StoreSample::kNone;
   }
   EXPECT_EQ(timed, 8);
 }
@@ -189,7 +189,7 @@ TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
       }
       op->partners = {left, right};
       const Mix mix{bytes, bytesOf(output), kBytes, Dtype::kFloat32};
-      op->scripts.push_back(neighborSum(me.engine.mailbox(), *op,
+      op->tasks.push_back(neighborSum(me.engine.mailbox(), *op,
                                         {0, {{left, 1}, {right, 1}}, 1, InARow<Mix>(mix)}, 0));
       me.run(op);
       const auto expected = static_cast<float>(8 * round + left + right);

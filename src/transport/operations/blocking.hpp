@@ -10,7 +10,7 @@
 
 namespace bluefog {
 
-// What an operation waits for, told by the conditions that its scripts are suspended at.
+// What an operation waits for, told by the conditions that its tasks are suspended at.
 
 // The group ranks that it lacks; those of them that a timeout is to blame.
 std::vector<int> missingFor(const Op& op);

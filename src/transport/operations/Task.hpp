@@ -10,7 +10,7 @@
 
 namespace bluefog {
 
-// What a script waits for. Lives in the coroutine's frame while it is suspended.
+// What a task waits for. Lives in the coroutine's frame while it is suspended.
 class Condition {
  public:
   virtual bool ready() = 0;
@@ -34,14 +34,14 @@ class Condition {
 // An algorithm as a coroutine: straight-line code that says `co_await` where bytes or room may not
 // be there yet. Nobody blocks in it: the thread that drives the engine calls advance() and goes on
 // to the next one. Destroying it at any await leaves nothing behind but what peers were told.
-class [[nodiscard]] Script {
+class [[nodiscard]] Task {
  public:
   struct promise_type {
     Condition* waiting = nullptr;
     std::exception_ptr error;
 
-    Script get_return_object() {
-      return Script(std::coroutine_handle<promise_type>::from_promise(*this));
+    Task get_return_object() {
+      return Task(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }
@@ -50,14 +50,14 @@ class [[nodiscard]] Script {
   };
   using Handle = std::coroutine_handle<promise_type>;
 
-  Script(Script&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Script& operator=(Script&& other) noexcept {
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Task& operator=(Task&& other) noexcept {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  Script(const Script&) = delete;
-  Script& operator=(const Script&) = delete;
-  ~Script() {
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  ~Task() {
     if (handle_) {
       handle_.destroy();
     }
@@ -82,24 +82,24 @@ class [[nodiscard]] Script {
   const Condition* waiting() const { return handle_.promise().waiting; }
 
  private:
-  explicit Script(Handle handle) : handle_(handle) {}
+  explicit Task(Handle handle) : handle_(handle) {}
 
   Handle handle_;
 };
 
-// Base of the things a script can co_await.
+// Base of the things a task can co_await.
 class Awaitable : public Condition {
  public:
   bool await_ready() { return ready(); }
-  void await_suspend(Script::Handle handle) { handle.promise().waiting = this; }
+  void await_suspend(Task::Handle handle) { handle.promise().waiting = this; }
 
  protected:
   ~Awaitable() = default;
 };
 
-// Lets the rank's other scripts take a step. Between two frames: a rank whose next frame is always
+// Lets the rank's other tasks take a step. Between two frames: a rank whose next frame is always
 // there would only read, its peer only write, and each of them does the other half afterwards.
-class Pause final : public Awaitable {
+class Yield final : public Awaitable {
  public:
   bool ready() override { return std::exchange(over_, true); }
   std::vector<int> missing() const override { return {}; }
@@ -109,36 +109,36 @@ class Pause final : public Awaitable {
   bool over_ = false;
 };
 
-// Fulfilled when another script, which this one contains, has ended. Throws what that threw.
-class Ended final : public Awaitable {
+// Fulfilled when another task, which this one contains, has ended. Throws what that threw.
+class Join final : public Awaitable {
  public:
-  explicit Ended(Script script) : script_(std::move(script)) {}
+  explicit Join(Task task) : task_(std::move(task)) {}
   bool ready() override {
     moved_ = false;
-    while (!script_.done() && script_.advance()) {
+    while (!task_.done() && task_.advance()) {
       moved_ = true;
     }
-    return script_.done();
+    return task_.done();
   }
   bool moved() const override { return moved_; }
-  bool sleeps() const override { return script_.waiting()->sleeps(); }
-  std::vector<int> missing() const override { return script_.waiting()->missing(); }
-  std::vector<int> late() const override { return script_.waiting()->late(); }
-  std::optional<Failure> brokenOff() const override { return script_.waiting()->brokenOff(); }
+  bool sleeps() const override { return task_.waiting()->sleeps(); }
+  std::vector<int> missing() const override { return task_.waiting()->missing(); }
+  std::vector<int> late() const override { return task_.waiting()->late(); }
+  std::optional<Failure> brokenOff() const override { return task_.waiting()->brokenOff(); }
   void await_resume() {}
 
  private:
-  Script script_;
+  Task task_;
   bool moved_ = false;
 };
 
 // Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
 // `late()` to blame.
 template <class Ready, class Missing, class Late = Missing>
-class Until final : public Awaitable {
+class WaitUntil final : public Awaitable {
  public:
-  Until(Ready ready, Missing missing) : Until(ready, missing, missing) {}
-  Until(Ready ready, Missing missing, Late late)
+  WaitUntil(Ready ready, Missing missing) : WaitUntil(ready, missing, missing) {}
+  WaitUntil(Ready ready, Missing missing, Late late)
       : ready_(std::move(ready)), missing_(std::move(missing)), late_(std::move(late)) {}
   bool ready() override { return ready_(); }
   std::vector<int> missing() const override { return missing_(); }

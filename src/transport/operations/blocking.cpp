@@ -1,4 +1,4 @@
-#include "transport/operations/Needs.hpp"
+#include "transport/operations/blocking.hpp"
 
 #include <algorithm>
 
@@ -7,9 +7,9 @@ namespace {
 
 template <class Visit>
 void forEachCondition(const Op& op, Visit visit) {
-  for (const Script& script : op.scripts) {
-    if (!script.done() && script.waiting() != nullptr) {
-      visit(*script.waiting());
+  for (const Task& task : op.tasks) {
+    if (!task.done() && task.waiting() != nullptr) {
+      visit(*task.waiting());
     }
   }
 }
@@ -32,10 +32,10 @@ std::vector<int> missingFor(const Op& op) {
 }
 
 std::vector<int> lateFor(const Op& op) {
-  // Who has not taken what it sends may wait for the same rank as the last script, which receives.
-  const Script& last = op.scripts.back();
+  // Who has not taken what it sends may wait for the same rank as the last task, which receives.
+  const Task& last = op.tasks.back();
   const bool receives =
-      op.outgoing.size() < op.scripts.size() && !last.done() && last.waiting() != nullptr;
+      op.outgoing.size() < op.tasks.size() && !last.done() && last.waiting() != nullptr;
   return receives ? last.waiting()->late() : ranksOf(op, &Condition::late);
 }
 
@@ -57,8 +57,8 @@ bool sleeps(const Op& op) {
 
 bool hasSent(const Op& op) {
   const auto sends = static_cast<std::ptrdiff_t>(op.outgoing.size());
-  return std::all_of(op.scripts.begin(), op.scripts.begin() + sends,
-                     [](const Script& script) { return script.done(); });
+  return std::all_of(op.tasks.begin(), op.tasks.begin() + sends,
+                     [](const Task& task) { return task.done(); });
 }
 
 bool lacks(const Condition& waiting, const RankSet& gone) {
