@@ -28,13 +28,12 @@ Task broadcast(Board& board, Board& returns, const Op& op, std::byte* data);
 
 // outputs[r] gets the bytes[r] bytes of rank r. `input` may be outputs[own rank].
 Task allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
-                 std::vector<std::byte*> outputs, std::vector<size_t> bytes);
+               std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // `output` gets the reduction over all ranks of their inputs[own rank], which has
 // counts[own rank] elements. `output` may be inputs[own rank].
-Task reduceScatter(Board& board, Board& returns, const Op& op,
-                     std::vector<const std::byte*> inputs, std::vector<size_t> counts,
-                     std::byte* output);
+Task reduceScatter(Board& board, Board& returns, const Op& op, std::vector<const std::byte*> inputs,
+                   std::vector<size_t> counts, std::byte* output);
 
 // `output` of the signature's root gets the reduction over all ranks of their inputs; the others'
 // may be null. `output` may be `input`.
@@ -57,14 +56,14 @@ Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vect
 Task barrier(Board& board, const Op& op);
 
 // A message that asks first is not taken by a receiver that comes when its operation has ended.
-enum class Manners { kMayGoUnasked, kAsksFirst };
+enum class SendMode { kEager, kRendezvous };
 
 // Has the operation send this: to be called before it gets other tasks.
-void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners = Manners::kMayGoUnasked);
+void addSend(Mailbox& mailbox, Op& op, Outgoing message, SendMode mode = SendMode::kEager);
 
 // `source` may be kAnySource; *sender gets who it was.
 Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
-               std::shared_ptr<int> sender);
+             std::shared_ptr<int> sender);
 
 struct WeightedRank {
   int rank;
@@ -102,14 +101,14 @@ struct NeighborSum {
 // One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already
 // expects the messages.
 Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
-                   Expectations early = {});
+                 Expectations early = {});
 
 // Where to put messages of those lengths, in bytes.
 using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>& bytes)>;
 
 // Takes one message from each of the sources, of any number of the signature's rows.
 Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
-                      Allocate allocate);
+                    Allocate allocate);
 
 // A rank tells another one by this what the two exchange by other means.
 struct Notice {

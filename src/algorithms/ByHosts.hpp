@@ -28,11 +28,11 @@ inline bool canReduceByHosts(const Signature& what) {
 Task allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block);
 
 Task allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
-                        std::vector<std::byte*> outputs, std::vector<size_t> bytes);
+                      std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // A rank reduces over its host what its counterparts are to get.
 Task reduceScatterByHosts(Board& board, Board& returns, const Op& op,
-                            std::vector<const std::byte*> inputs, std::vector<size_t> counts,
-                            std::byte* output);
+                          std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                          std::byte* output);
 
 }  // namespace bluefog

@@ -7,7 +7,7 @@
 namespace bluefog {
 
 // The messages that an operation expects, by their sources' places in a list.
-using Expectations = std::vector<Mailbox::Expected>;
+using Expectations = std::vector<Mailbox::PostedReceive>;
 
 inline Expectations expectFrom(Mailbox& mailbox, const Op& op, const std::vector<int>& sources,
                                int64_t tag) {

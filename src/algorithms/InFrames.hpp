@@ -29,7 +29,7 @@ Task inFrames(Board& board, const Op& op, size_t frames, Give give, Take take) {
   const auto can_take = [&] { return taken < given && board.hasArrivals(op); };
   while (taken < frames) {
     co_await WaitUntil([&] { return can_take() || can_give(); }, [&] { return board.lacking(op); },
-                   [&] { return board.arrivals(op).missing(); });
+                       [&] { return board.arrivals(op).missing(); });
     if (can_take()) {
       take(taken++);
       board.pop();

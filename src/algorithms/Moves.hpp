@@ -38,7 +38,7 @@ template <class Steps>
 Task moveUntilDone(Steps steps) {
   while (!steps.done()) {
     co_await WaitUntil([&] { return steps.move(); }, [&] { return steps.missing(); },
-                   [&] { return steps.late(); });
+                       [&] { return steps.late(); });
   }
 }
 

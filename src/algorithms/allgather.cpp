@@ -12,7 +12,7 @@ namespace bluefog {
 namespace {
 
 Task allgatherFlat(Board& board, const Op& op, const std::byte* input,
-                     std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+                   std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   const auto self = static_cast<size_t>(board.rank());
   const size_t longest = *std::max_element(bytes.begin(), bytes.end());
   const Stores stores = storesFor(std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
@@ -41,7 +41,7 @@ Task allgatherFlat(Board& board, const Op& op, const std::byte* input,
 }  // namespace
 
 Task allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
-                 std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+               std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   if (HostGrid::isOne(board) && *std::max_element(bytes.begin(), bytes.end()) > kMostAtOnce) {
     return allgatherByHosts(board, returns, op, input, std::move(outputs), std::move(bytes));
   }

@@ -160,7 +160,7 @@ class Relayed {
 }  // namespace
 
 Task allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
-                        std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
+                      std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   return moveUntilDone(Relayed(board, returns, op, input, std::move(outputs), std::move(bytes)));
 }
 

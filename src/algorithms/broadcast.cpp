@@ -90,8 +90,9 @@ Task broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
   while (!begun || at < bytes || !greeted) {
     // The peers' frames come first: two that both think they are the root must notice before their
     // rings are full.
-    co_await WaitUntil([&] { return can_greet() || can_give(); },
-                   [&] { return greeted ? board.room().missing() : board.arrivals(op).missing(); });
+    co_await WaitUntil(
+        [&] { return can_greet() || can_give(); },
+        [&] { return greeted ? board.room().missing() : board.arrivals(op).missing(); });
     if (can_greet()) {
       board.pop();
       greeted = true;
@@ -131,9 +132,9 @@ Task broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* dat
   do {
     const size_t length = std::min(board.payload(), bytes - at);
     // A relay may only lack what the root is to send.
-    co_await WaitUntil([&] { return from.hasArrival(op, giver); },
-                   [&] { return std::vector<int>{giver}; },
-                   [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });
+    co_await WaitUntil(
+        [&] { return from.hasArrival(op, giver); }, [&] { return std::vector<int>{giver}; },
+        [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });
     const std::byte* piece = from.from(giver, length);
     if (is_relay) {
       co_await returns.room();

@@ -292,13 +292,12 @@ class Traffic {
 
 }  // namespace
 
-Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels,
-                std::vector<Place> places) {
+Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places) {
   Traffic traffic(board, op, std::move(parcels), std::move(places));
   while (!traffic.done()) {
     if (!traffic.hasOwn()) {
       co_await WaitUntil([&] { return traffic.move(); }, [&] { return traffic.missing(); },
-                     [&] { return traffic.late(); });
+                         [&] { return traffic.late(); });
     } else if (!traffic.move()) {
       co_await Yield();  // peers hear of what was moved before
       traffic.keep();

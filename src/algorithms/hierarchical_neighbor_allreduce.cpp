@@ -33,7 +33,7 @@ void makeReady(Op& op, Phase phase) {
 }
 
 Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byte* input,
-                       std::byte* part, std::byte* output, int64_t tag) {
+                     std::byte* part, std::byte* output, int64_t tag) {
   const auto self = static_cast<size_t>(machine.local_rank);
   const Shares shares(op.signature, machine.locals.size());
   std::vector<int> others = machine.locals;
@@ -43,7 +43,7 @@ Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byt
   Expectations between = expectFrom(mailbox, op, ranksOf(machine.between.sources), tag);
   co_await mailbox.arrived(inward);
   Expectations handed_out;
-  for (const Mailbox::Expected& message : inward) {
+  for (const Mailbox::PostedReceive& message : inward) {
     mailbox.requireSame(*message, op);
     handed_out.push_back(mailbox.expectSecond(*message));
   }
@@ -100,8 +100,7 @@ void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std
       add(hierarchy.locals[i], kHandOut, {output + shares.at(self), shares.bytes(self)}, 1.0);
     }
   }
-  op.tasks.push_back(
-      hierarchicalSum(mailbox, op, std::move(hierarchy), input, part, output, tag));
+  op.tasks.push_back(hierarchicalSum(mailbox, op, std::move(hierarchy), input, part, output, tag));
 }
 
 }  // namespace bluefog

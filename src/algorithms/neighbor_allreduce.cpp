@@ -51,7 +51,7 @@ using Places = std::vector<const std::byte*>;
 // Where the messages can be read in their senders' memory; empty unless all can.
 Places offeredBy(Mailbox& mailbox, const Expectations& messages) {
   Places places;
-  for (const Mailbox::Expected& message : messages) {
+  for (const Mailbox::PostedReceive& message : messages) {
     places.push_back(mailbox.offered(*message));
     if (places.back() == nullptr) {
       return {};
@@ -61,7 +61,7 @@ Places offeredBy(Mailbox& mailbox, const Expectations& messages) {
 }
 
 bool areStillOffered(const Mailbox& mailbox, const Expectations& messages) {
-  return std::all_of(messages.begin(), messages.end(), [&](const Mailbox::Expected& message) {
+  return std::all_of(messages.begin(), messages.end(), [&](const Mailbox::PostedReceive& message) {
     return mailbox.isStillOffered(*message);
   });
 }
@@ -77,13 +77,12 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
   return ranks;
 }
 
-Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
-                   Expectations early) {
+Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag, Expectations early) {
   const Expectations messages =
       early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
   const size_t bytes = sum.mixes.bytes();
   co_await mailbox.arrived(messages);
-  for (const Mailbox::Expected& message : messages) {
+  for (const Mailbox::PostedReceive& message : messages) {
     mailbox.requireSame(*message, op, bytes);
   }
   if (const Places offered = sum.streams ? offeredBy(mailbox, messages) : Places();
@@ -94,38 +93,38 @@ Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
       co_await Yield();
     }
     if (areStillOffered(mailbox, messages)) {
-      for (const Mailbox::Expected& message : messages) {
+      for (const Mailbox::PostedReceive& message : messages) {
         mailbox.noteTaken(*message);
       }
-      co_await mailbox.told(messages);
+      co_await mailbox.controlFlushed(messages);
       co_return;
     }
   }
   Adder adder(sum, mailbox, messages, storesForAverage(bytes));
   if (messages.empty() || bytes <= Mailbox::payload() || !sum.streams) {
-    std::vector<const Inbound*> announced;
-    for (const Mailbox::Expected& message : messages) {
-      if (message->state == Inbound::State::kAnnounced) {
+    std::vector<const ReceiveState*> announced;
+    for (const Mailbox::PostedReceive& message : messages) {
+      if (message->stage == ReceiveState::Stage::kAnnounced) {
         message->payload.resize(bytes);
         mailbox.accept(message, message->payload.data());
         announced.push_back(&*message);
       }
     }
-    for (const Inbound* message : announced) {
+    for (const ReceiveState* message : announced) {
       co_await mailbox.completed(*message);
     }
     adder.add(0, bytes, [&](size_t i) { return messages[i]->payload.data(); });
     co_return;
   }
-  const auto floor = co_await mailbox.floor();
-  for (const Mailbox::Expected& message : messages) {
+  const auto lock = co_await mailbox.interleaveLock();
+  for (const Mailbox::PostedReceive& message : messages) {
     mailbox.accept(message, nullptr);
   }
   for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
-    co_await mailbox.heads(messages);
+    co_await mailbox.nextFrames(messages);
     adder.add(at, std::min(Mailbox::payload(), bytes - at),
               [&](size_t i) { return mailbox.head(*messages[i]); });
-    for (const Mailbox::Expected& message : messages) {
+    for (const Mailbox::PostedReceive& message : messages) {
       mailbox.pop(*message);
     }
     co_await Yield();

@@ -4,7 +4,7 @@
 namespace bluefog {
 
 Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
-                      Allocate allocate) {
+                    Allocate allocate) {
   const Expectations messages = expectFrom(mailbox, op, sources, tag);
   co_await mailbox.arrived(messages);
   const size_t row = op.signature.bytes();
@@ -19,7 +19,7 @@ Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, in
     allocate(sizes);
     co_return;
   }
-  for (const Mailbox::Expected& message : messages) {
+  for (const Mailbox::PostedReceive& message : messages) {
     mailbox.requireRows(*message, op, row);
     sizes.push_back(message->bytes);
   }

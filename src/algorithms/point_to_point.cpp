@@ -26,12 +26,12 @@ bool isOfTwo(OpKind kind) {
   return kind == OpKind::kPointToPoint || kind == OpKind::kWindow;
 }
 
-Task send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
+Task send(Mailbox& mailbox, const Op& op, size_t index, SendMode mode) {
   // Looked at anew each time: where the operation fails, it is changed for a copy.
   const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
-  Mailbox::Departing message(mailbox, op, outgoing());
+  Mailbox::PostedSend message(mailbox, op, outgoing());
   co_await mailbox.turn(message);
-  if (manners == Manners::kMayGoUnasked && mailbox.mayGoAtOnce(outgoing())) {
+  if (mode == SendMode::kEager && mailbox.fitsEager(outgoing())) {
     mailbox.sendWhole(message, outgoing());
     co_return;
   }
@@ -54,14 +54,14 @@ Task send(Mailbox& mailbox, const Op& op, size_t index, Manners manners) {
 
 }  // namespace
 
-void addSend(Mailbox& mailbox, Op& op, Outgoing message, Manners manners) {
+void addSend(Mailbox& mailbox, Op& op, Outgoing message, SendMode mode) {
   op.outgoing.push_back(std::move(message));
-  op.tasks.push_back(send(mailbox, op, op.outgoing.size() - 1, manners));
+  op.tasks.push_back(send(mailbox, op, op.outgoing.size() - 1, mode));
 }
 
 Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
-               std::shared_ptr<int> sender) {
-  const Mailbox::Expected message = mailbox.expect(op, source, tag);
+             std::shared_ptr<int> sender) {
+  const Mailbox::PostedReceive message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);
   mailbox.requireSame(*message, op, place.bytes);
   mailbox.take(message, place.data);

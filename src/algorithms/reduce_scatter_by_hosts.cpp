@@ -140,8 +140,8 @@ class InStages {
 }  // namespace
 
 Task reduceScatterByHosts(Board& board, Board& returns, const Op& op,
-                            std::vector<const std::byte*> inputs, std::vector<size_t> counts,
-                            std::byte* output) {
+                          std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                          std::byte* output) {
   return moveUntilDone(InStages(board, returns, op, std::move(inputs), std::move(counts), output));
 }
 

@@ -67,8 +67,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
 
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
-                                           buffers->inputs[0].readable(), std::move(data),
-                                           std::move(bytes)));
+                                         buffers->inputs[0].readable(), std::move(data),
+                                         std::move(bytes)));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::ALLGATHER, "bluefog:all_gather", {input}, list};
 }
@@ -89,7 +89,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
                                  deadline(timeout));
   op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
-                                           buffers->inputs[0].readable(), std::move(data), bytes));
+                                         buffers->inputs[0].readable(), std::move(data), bytes));
   own(*op, std::move(buffers));
   return {std::move(op), c10d::OpType::_ALLGATHER_BASE, "bluefog:all_gather", {input}, {output}};
 }

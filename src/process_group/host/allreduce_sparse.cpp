@@ -24,7 +24,7 @@ struct SparseSum {
 
 // Gathers one tensor per rank.
 Task gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own,
-                 const std::vector<at::Tensor>& all) {
+               const std::vector<at::Tensor>& all) {
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
   for (const at::Tensor& tensor : all) {
@@ -46,7 +46,7 @@ Task sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
   }
   const int64_t own = sum.own._nnz();
   co_await Join(allgather(board, returns, op, reinterpret_cast<const std::byte*>(&own),
-                           std::move(counts), std::vector<size_t>(ranks, sizeof(int64_t))));
+                          std::move(counts), std::vector<size_t>(ranks, sizeof(int64_t))));
   for (const int64_t count : sum.counts) {
     TORCH_CHECK(count >= 0, "a rank says that its sparse tensor has ", count, " elements");
     std::vector<int64_t> shape = values.sizes().vec();

@@ -29,7 +29,7 @@ struct Round {
   FlightLog& log;
   const int64_t tag;
 
-  void send(Op& op, int rank, Missed& missed, Manners manners) const {
+  void send(Op& op, int rank, Missed& missed, SendMode manners) const {
     addSend(engine.mailbox(), op, {rank, tag, ConstSpans(ConstSpan{missed.data(), sizeof missed})},
             manners);
     op.partners.push_back(rank);
@@ -55,7 +55,7 @@ struct Round {
     const auto op = newOp(deadline);
     const auto token = std::make_shared<std::pair<Missed, Missed>>();
     op->memory = token;
-    send(*op, 0, token->first, Manners::kAsksFirst);
+    send(*op, 0, token->first, SendMode::kRendezvous);
     receive(*op, 0, token->second);
     run(op);
     if (op->error) {
@@ -105,7 +105,7 @@ struct Round {
       const auto op = newOp(Deadline::in(kForTheAnswer));
       const auto copy = std::make_shared<Missed>(missed);
       op->memory = copy;
-      send(*op, rank, *copy, Manners::kMayGoUnasked);
+      send(*op, rank, *copy, SendMode::kEager);
       post(op);
       answers.push_back(op);
     }

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "algorithms/NeighborAtOnce.hpp"
+#include "algorithms/NeighborFastPath.hpp"
 #include "core/Reduce.hpp"
 #include "process_group/host/Borrowed.hpp"
 #include "process_group/host/Call.hpp"
@@ -199,15 +199,15 @@ at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tens
 bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
                                     const Edges& edges, Match& match) {
   const auto begin = Deadline::Clock::now();
-  const NeighborAtOnce::Call call{signatureOf(kind, input),
-                                  counterOf(kind, edges, match.tag),
-                                  edges.self_weight,
-                                  edges.sources,
-                                  edges.destinations,
-                                  edges.divisor,
-                                  static_cast<const std::byte*>(input.const_data_ptr()),
-                                  static_cast<std::byte*>(output.mutable_data_ptr())};
-  if (!NeighborAtOnce::isPossible(call)) {
+  const NeighborFastPath::Call call{signatureOf(kind, input),
+                                    counterOf(kind, edges, match.tag),
+                                    edges.self_weight,
+                                    edges.sources,
+                                    edges.destinations,
+                                    edges.divisor,
+                                    static_cast<const std::byte*>(input.const_data_ptr()),
+                                    static_cast<std::byte*>(output.mutable_data_ptr())};
+  if (!NeighborFastPath::isPossible(call)) {
     return false;
   }
   const Borrowed inputs(input);
@@ -215,8 +215,8 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   const auto rest = [&] {
     return neighborSumOp(kind, inputs.all(), outputs, edges, match, Sends::kNone);
   };
-  NeighborAtOnce exchange(call, std::ref(rest));
-  const Engine::Attempt attempt = engine_->tryAtOnce(exchange);
+  NeighborFastPath exchange(call, std::ref(rest));
+  const Engine::Attempt attempt = engine_->tryFastPath(exchange);
   if (attempt.sequence == 0) {
     return false;
   }

@@ -97,7 +97,7 @@ WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& l
                   : inEach(outputs, like, sizes, outputs_);
   };
   op->tasks.push_back(bluefog::neighborGather(engine_->mailbox(), *op, ranksOf(edges.sources),
-                                                opts.match.tag, allocate));
+                                              opts.match.tag, allocate));
   op->partners = edges.partners;
   own(*op, std::move(buffers));
   if (distinct.empty()) {

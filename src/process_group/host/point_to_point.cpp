@@ -51,7 +51,7 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(tensor)}});
   auto sender = std::make_shared<int>(source);
   op->tasks.push_back(bluefog::receive(engine_->mailbox(), *op, source, tag,
-                                         {buffers->outputs[0].data(), tensor.nbytes()}, sender));
+                                       {buffers->outputs[0].data(), tensor.nbytes()}, sender));
   if (source != kAnySource) {
     op->partners = {source};
   }

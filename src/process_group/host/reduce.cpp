@@ -21,7 +21,7 @@ WorkPtr ProcessGroupBluefog::reduce(std::vector<at::Tensor>& tensors,
   std::vector<Flat>& used = is_root ? buffers->outputs : buffers->inputs;
   used.push_back(Flat::input(tensor));
   op->tasks.push_back(bluefog::reduce(engine_->board(), *op, used[0].readable(),
-                                        is_root ? used[0].data() : nullptr));
+                                      is_root ? used[0].data() : nullptr));
   own(*op, std::move(buffers));
   return post({std::move(op), c10d::OpType::REDUCE, "bluefog:reduce", tensors, tensors},
               opts.asyncOp);

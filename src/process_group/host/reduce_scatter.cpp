@@ -39,8 +39,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   op->factor = validate.factor(reduction);
   op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
-                                               std::move(data), std::move(counts),
-                                               buffers->outputs[0].data()));
+                                             std::move(data), std::move(counts),
+                                             buffers->outputs[0].data()));
   own(*op, std::move(buffers));
   return {std::move(op),
           c10d::OpType::_REDUCE_SCATTER_BASE,
@@ -82,8 +82,8 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
   op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
-                                               std::move(data), std::move(counts),
-                                               buffers->outputs[0].data()));
+                                             std::move(data), std::move(counts),
+                                             buffers->outputs[0].data()));
   own(*op, std::move(buffers));
   return post(
       {std::move(op), c10d::OpType::REDUCE_SCATTER, "bluefog:reduce_scatter", list, outputs},

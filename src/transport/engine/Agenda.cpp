@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/messages/Remainder.hpp"
+#include "transport/messages/DetachedSends.hpp"
 #include "transport/operations/blocking.hpp"
 
 namespace bluefog {
@@ -16,7 +16,7 @@ constexpr milliseconds kLongestRest{50};
 // How many messages whose failure was told are remembered: other refusals of them come soon after.
 constexpr size_t kToldOf = 64;
 // Bytes of what failed operations still send. Beyond them it is broken off.
-constexpr size_t kMostKept = size_t{256} << 20;
+constexpr size_t kMostDetached = size_t{256} << 20;
 // Between looks for what ranks on other hosts send, while operations wait.
 constexpr std::chrono::microseconds kShortestNap{50};
 constexpr std::chrono::microseconds kLongestNap{1000};
@@ -89,12 +89,12 @@ void Agenda::add(std::shared_ptr<Op> op) {
 
 // What the next call has to tell of earlier ones.
 std::optional<Failure> Agenda::deferred_failure() {
-  const auto has_ended = [this](const LateRefusal& it) { return !isUnderWay(it); };
-  while (std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(has_ended)) {
-    if (!refusal->is_of_device &&
-        std::count(told_of_.begin(), told_of_.end(), refusal->sequence) == 0) {
-      noteTold(refusal->sequence);
-      return std::move(refusal->failure);
+  const auto has_ended = [this](const LateMismatch& it) { return !isUnderWay(it); };
+  while (std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(has_ended)) {
+    if (!mismatch->is_of_device &&
+        std::count(told_of_.begin(), told_of_.end(), mismatch->sequence) == 0) {
+      noteTold(mismatch->sequence);
+      return std::move(mismatch->failure);
     }
   }
   return std::nullopt;
@@ -162,7 +162,7 @@ bool Agenda::stepCollectives() {
 // There may be many thousands: only those are looked at for which something may have changed. One
 // that was sent off makes the next one on its lane move in the same pass.
 bool Agenda::stepMessages() {
-  wakeStirred();
+  wakeRunnable();
   bool moved = false;
   for (auto it = awake_.begin(); it != awake_.end();) {
     const uint64_t number = *it;
@@ -179,14 +179,14 @@ bool Agenda::stepMessages() {
     if (rests) {
       awake_.erase(it);
     }
-    wakeStirred();
+    wakeRunnable();
     it = awake_.upper_bound(number);
   }
   return moved;
 }
 
-void Agenda::wakeStirred() {
-  for (uint64_t number : mailbox_.takeStirred()) {
+void Agenda::wakeRunnable() {
+  for (uint64_t number : mailbox_.takeRunnable()) {
     awake_.insert(number);
   }
 }
@@ -235,7 +235,7 @@ void Agenda::tick(Time now) {
   watchDeadlines(now);
   mailbox_.lookForPassed();
   watchStrays();  // before it is judged that who told so has left
-  watchRefusals();
+  watchMismatches();
   watchPeers();
   wakeups_.notifyAll();
 }
@@ -294,7 +294,7 @@ void Agenda::endWaitFor(int peer, const Signature& called) {
   const Op& op = *collectives_.front();
   for (int other : missingFor(op)) {
     if (const std::optional<BlockedState::Wait> wait = strayed(other)) {
-      mailbox_.tellElsewhere(other, {wait->sequence, op.signature});
+      mailbox_.sendDeadlockNotice(other, {wait->sequence, op.signature});
     }
   }
   failCollectives(mismatch(members_, op, peer, called));
@@ -314,7 +314,7 @@ void Agenda::endMessages(const Why& why) {
 
 void Agenda::watchStrays() {
   for (int peer = 0; peer < members_.size; ++peer) {
-    const std::optional<DeadlockNotice> told = mailbox_.takeElsewhere(peer);
+    const std::optional<DeadlockNotice> told = mailbox_.takeDeadlockNotice(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
     if (found == messages_.end() || found->second->is_detached) {
       continue;
@@ -324,17 +324,17 @@ void Agenda::watchStrays() {
   }
 }
 
-bool Agenda::isUnderWay(const LateRefusal& refusal) const {
-  const auto found = messages_.find(refusal.sequence);
+bool Agenda::isUnderWay(const LateMismatch& mismatch) const {
+  const auto found = messages_.find(mismatch.sequence);
   return found != messages_.end() && !found->second->is_detached;
 }
 
 // An operation that still waits for others need not do so.
-void Agenda::watchRefusals() {
-  const auto is_under_way = [this](const LateRefusal& it) { return isUnderWay(it); };
-  while (const std::optional<LateRefusal> refusal = mailbox_.takeLateRefusal(is_under_way)) {
-    const auto found = messages_.find(refusal->sequence);
-    finish(found->second, refusal->failure);
+void Agenda::watchMismatches() {
+  const auto is_under_way = [this](const LateMismatch& it) { return isUnderWay(it); };
+  while (const std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(is_under_way)) {
+    const auto found = messages_.find(mismatch->sequence);
+    finish(found->second, mismatch->failure);
     messages_.erase(found);
   }
 }
@@ -428,37 +428,38 @@ void Agenda::watchPeers() {
     }
   }
   const RankSet silent = mailbox_.silent(departed_);
-  Ops remainders;
+  Ops detached;
   endMessages([&](const std::shared_ptr<Op>& op) -> std::optional<Failure> {
     if (!lacks(*op, silent)) {
       return std::nullopt;
     }
     Failure failure = peerFailed(members_, *op, gone);
-    if (auto rest = remainderOf(op, departed_, kMostKept - std::min(kept_, kMostKept))) {
-      kept_ += detached->copied_bytes;
-      for (const Outgoing& message : rest->outgoing) {
-        mailbox_.endOffers(message.destination, messageId(rest->sequence, message.phase));
+    if (auto sends =
+            detachSends(op, departed_, kMostDetached - std::min(detached_bytes_, kMostDetached))) {
+      detached_bytes_ += sends->copied_bytes;
+      for (const Outgoing& message : sends->outgoing) {
+        mailbox_.endOffers(message.destination, messageId(sends->sequence, message.phase));
       }
-      remainders.push_back(std::move(rest));
+      detached.push_back(std::move(sends));
     }
     return failure;
   });
-  for (const std::shared_ptr<Op>& rest : remainders) {
-    awake_.insert(rest->sequence);
-    messages_.emplace(rest->sequence, rest);
+  for (const std::shared_ptr<Op>& each : detached) {
+    awake_.insert(each->sequence);
+    messages_.emplace(each->sequence, each);
   }
-  remainders_ += remainders.size();
+  detached_ += detached.size();
 }
 
 void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
   const std::optional<Failure>& why = op->deferred_failure ? op->deferred_failure : failure;
   {
-    const Mailbox::Ending ending(mailbox_, why);
+    const Mailbox::CancelScope ending(mailbox_, why);
     op->tasks.clear();
   }
   if (op->is_detached) {
-    --remainders_;
-    kept_ -= op->copied_bytes;
+    --detached_;
+    detached_bytes_ -= op->copied_bytes;
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }

@@ -77,7 +77,7 @@ class Agenda {
   }
   void notifyPeers() { wakeups_.notifyAll(); }
   // Whether it has to go on looking into the lanes though nobody here waits for anything.
-  bool owesAnything() const { return remainders_ > 0 || mailbox_.owesAnything(); }
+  bool owesAnything() const { return detached_ > 0 || mailbox_.owesAnything(); }
   bool anyFinished() const { return !finished_.empty(); }
   // Tells the peers that this rank leaves in order.
   void sayGoodbye();
@@ -90,11 +90,11 @@ class Agenda {
   enum class Step { kBlocked, kMoved, kDone };
 
   // Messages of this rank's own calls.
-  size_t messagesCalled() const { return messages_.size() - remainders_ - services_; }
+  size_t messagesCalled() const { return messages_.size() - detached_ - services_; }
   std::optional<Failure> deferred_failure();
   bool stepCollectives();
   bool stepMessages();
-  void wakeStirred();
+  void wakeRunnable();
   Step step(Op& op);
   // Steps a message and, where that ended it, finishes it.
   Step advance(const std::shared_ptr<Op>& op);
@@ -102,8 +102,8 @@ class Agenda {
   Failure late(const Op& message) const;
   void watchPeers();
   void watchStrays();
-  void watchRefusals();
-  bool isUnderWay(const LateRefusal& refusal) const;
+  void watchMismatches();
+  bool isUnderWay(const LateMismatch& mismatch) const;
   // Finishes the messages of which `why` gives a failure.
   template <class Why>
   void endMessages(const Why& why);
@@ -130,9 +130,9 @@ class Agenda {
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
   // Of those, and of some that have ended: the others sleep until the mailbox names them.
   std::set<uint64_t> awake_;
-  size_t remainders_ = 0;  // of the messages
-  size_t services_ = 0;    // of the messages, too
-  size_t kept_ = 0;        // their bytes
+  size_t detached_ = 0;        // of the messages
+  size_t services_ = 0;        // of the messages, too
+  size_t detached_bytes_ = 0;  // their bytes
   Ops finished_;
   std::deque<uint64_t> told_of_;        // sequence numbers of messages whose mismatch was told here
   std::optional<GroupFailure> broken_;  // why no collective can succeed any more

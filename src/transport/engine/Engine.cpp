@@ -20,7 +20,7 @@ constexpr milliseconds kStopAgain{2};
 // After so long in one wait() it is known whether something else in the program may help.
 constexpr milliseconds kSettled{150};
 // So long a small exchange is waited for before it becomes an operation.
-constexpr milliseconds kAtOnce{2};
+constexpr milliseconds kFastPathLimit{2};
 // Measured (benchmarks/README.md): below, two ranks that each have a core are faster by a lane,
 // whose frames stay in their caches.
 constexpr size_t kLargeOffer = size_t{8} << 20;
@@ -129,7 +129,7 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
   return op;
 }
 
-Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
+Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
   Buried dropped;  // released after the lock is free
   std::unique_lock lock(mutex_);
   if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !agenda_.isQuiet() ||
@@ -146,7 +146,7 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
     dropped.ops.swap(buried_.ops);
   };
   try {
-    if (runAtOnce(exchange, attempt)) {
+    if (runFastPath(exchange, attempt)) {
       agenda_.noteCall(exchange.counter(), attempt.number);
     } else {
       attempt.rest = exchange.rest();
@@ -168,18 +168,18 @@ Engine::Attempt Engine::tryAtOnce(AtOnce& exchange) {
   return attempt;
 }
 
-bool Engine::runAtOnce(AtOnce& exchange, const Attempt& attempt) {
+bool Engine::runFastPath(FastPath& exchange, const Attempt& attempt) {
   exchange.send(agenda_.mailbox(), attempt.sequence, attempt.number);
   agenda_.notifyPeers();
-  const bool is_done = exchange.receive(agenda_.mailbox()) || awaitAtOnce(exchange);
+  const bool is_done = exchange.receive(agenda_.mailbox()) || awaitFastPath(exchange);
   agenda_.notifyPeers();
   return is_done;
 }
 
 // Whether all came before this rank has to look after its peers and deadlines.
-bool Engine::awaitAtOnce(AtOnce& exchange) {
+bool Engine::awaitFastPath(FastPath& exchange) {
   Clock::time_point now = Clock::now();
-  const Clock::time_point enough = now + kAtOnce;
+  const Clock::time_point enough = now + kFastPathLimit;
   Patience patience(own_core_, now);
   EventCount& event_count = segment_.eventCount(members_.rank);
   bool is_tired = false;

@@ -15,7 +15,7 @@
 #include "transport/hosts/Courier.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/memory/SharedHeap.hpp"
-#include "transport/messages/AtOnce.hpp"
+#include "transport/messages/FastPath.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
 #include "transport/tuning/Seat.hpp"
@@ -75,7 +75,7 @@ class Engine {
     uint64_t number = 0;    // as Op's
     std::shared_ptr<Op> rest;
   };
-  Attempt tryAtOnce(AtOnce& exchange);
+  Attempt tryFastPath(FastPath& exchange);
   // The highest one, of all counters.
   uint64_t callsMade();
   // All counters go on from that number. What comes of calls before is dropped, once this has
@@ -126,8 +126,8 @@ class Engine {
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
-  bool runAtOnce(AtOnce& exchange, const Attempt& attempt);
-  bool awaitAtOnce(AtOnce& exchange);
+  bool runFastPath(FastPath& exchange, const Attempt& attempt);
+  bool awaitFastPath(FastPath& exchange);
   void yieldToOthers();
   void sleepUnlessMoved();
   // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.

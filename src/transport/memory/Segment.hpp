@@ -44,8 +44,8 @@ struct ControlMessage {
   uint64_t number = 0;
 };
 
-// Answers run against the direction of the data, in a ring of their own, so that they can never be
-// stuck behind data that nobody takes yet.
+// Control messages run against the direction of the data, in a ring of their own, so that they can
+// never be stuck behind data that nobody takes yet.
 struct ControlRing {
   static constexpr uint64_t kEntries = 64;
   alignas(64) std::atomic<uint64_t> written;

@@ -22,21 +22,21 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, PendingWak
         .unanswered = {},
         .coming = {},
         .broken_off = {},
-        .answers = Answers(segment.controlRing(peer, members.rank),
-                           segment.controlRing(members.rank, peer)),
+        .answers = ControlChannel(segment.controlRing(peer, members.rank),
+                                  segment.controlRing(members.rank, peer)),
         .offers_over = &segment.controlRing(members.rank, peer).offers_over,
         .their_offers_over = &segment.controlRing(peer, members.rank).offers_over,
         .heap = {},
-        .elsewhere = {},
+        .deadlock_notice = {},
     });
   }
 }
 
-Mailbox::Expected Mailbox::expect(const Op& op, int source, int64_t tag) {
+Mailbox::PostedReceive Mailbox::expect(const Op& op, int source, int64_t tag) {
   return expect(op.sequence, source, {matchedAs(op.signature.kind), tag, op.number});
 }
 
-Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
+Mailbox::PostedReceive Mailbox::expectSecond(ReceiveState& first) {
   if (!std::exchange(first.has_second, false)) {
     throw damaged(members_, first.source, "a message");
   }
@@ -44,13 +44,13 @@ Mailbox::Expected Mailbox::expectSecond(Inbound& first) {
                 {first.signature.kind, static_cast<int64_t>(first.id), 0});
 }
 
-Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const MatchKey& key) {
-  if (std::shared_ptr<Inbound> early = unexpected_.take(source, key)) {
+Mailbox::PostedReceive Mailbox::expect(uint64_t receiver, int source, const MatchKey& key) {
+  if (std::shared_ptr<ReceiveState> early = unexpected_.take(source, key)) {
     leave(*early);
     early->receiver = receiver;
     return {*this, std::move(early)};
   }
-  auto message = std::make_shared<Inbound>();
+  auto message = std::make_shared<ReceiveState>();
   message->receiver = receiver;
   message->source = source;
   message->key = key;
@@ -60,12 +60,12 @@ Mailbox::Expected Mailbox::expect(uint64_t receiver, int source, const MatchKey&
   return {*this, std::move(message)};
 }
 
-void Mailbox::abandon(Inbound& message) {
+void Mailbox::abandon(ReceiveState& message) {
   if (message.has_second) {
     expectSecond(message);  // and abandons it
   }
-  switch (message.state) {
-    case Inbound::State::kExpected:
+  switch (message.stage) {
+    case ReceiveState::Stage::kExpected:
       if (message.is_passed) {
         expected_.remove(message);
         break;
@@ -73,24 +73,24 @@ void Mailbox::abandon(Inbound& message) {
       message.abandoned = why_;  // stays in line: the message that comes was meant for it
       ++(message.source == kAnySource ? abandoned_by_any_ : lane(message.source).abandoned);
       break;
-    case Inbound::State::kAnnounced:
-    case Inbound::State::kStreaming:
+    case ReceiveState::Stage::kAnnounced:
+    case ReceiveState::Stage::kStreaming:
       lane(message.source).coming.erase(message.id);
       breakOff(message.source, message.id, ControlMessage::kWithdrawn,
                message.abandoned.value_or(why_));
       break;
-    case Inbound::State::kHere:
-    case Inbound::State::kComplete:
+    case ReceiveState::Stage::kHere:
+    case ReceiveState::Stage::kComplete:
       break;
   }
 }
 
-void Mailbox::accept(const Expected& message, std::byte* sink) {
+void Mailbox::accept(const PostedReceive& message, std::byte* sink) {
   message->sink = sink;
-  message->state = Inbound::State::kStreaming;
+  message->stage = ReceiveState::Stage::kStreaming;
   answer(message->source, {.id = message->id, .kind = ControlMessage::kClearToSend});
   if (message->bytes == 0) {
-    message->state = Inbound::State::kComplete;
+    message->stage = ReceiveState::Stage::kComplete;
     lane(message->source).coming.erase(message->id);
   }
 }
@@ -103,7 +103,7 @@ void Mailbox::credit(int source, size_t charged) {
   }
 }
 
-void Mailbox::requireSame(Inbound& message, const Op& op) {
+void Mailbox::requireSame(ReceiveState& message, const Op& op) {
   if (message.signature != op.signature) {
     refuse(message,
            {.id = message.id,
@@ -115,54 +115,54 @@ void Mailbox::requireSame(Inbound& message, const Op& op) {
 }
 
 // Nothing more of it comes, nor does its sender hear anything else.
-void Mailbox::turnDown(Inbound& message, const ControlMessage& control) {
-  message.state = Inbound::State::kComplete;
+void Mailbox::turnDown(ReceiveState& message, const ControlMessage& control) {
+  message.stage = ReceiveState::Stage::kComplete;
   lane(message.source).coming.erase(message.id);
   answer(message.source, control);
 }
 
-void Mailbox::refuse(Inbound& message, const ControlMessage& control, const Failure& failure) {
+void Mailbox::refuse(ReceiveState& message, const ControlMessage& control, const Failure& failure) {
   turnDown(message, control);
   why_ = cancelReasonFor(failure);  // of what the caller's task still expects
   throw failure;
 }
 
-void Mailbox::requireSame(Inbound& message, const Op& op, size_t bytes) {
+void Mailbox::requireSame(ReceiveState& message, const Op& op, size_t bytes) {
   requireSame(message, op);
   if (message.bytes != bytes) {
     throw damaged(members_, message.source, "a message");
   }
 }
 
-void Mailbox::requireRows(Inbound& message, const Op& op, size_t row) {
+void Mailbox::requireRows(ReceiveState& message, const Op& op, size_t row) {
   requireSame(message, op);
   if (message.bytes > 0 && (row == 0 || message.bytes % row != 0)) {
     throw damaged(members_, message.source, "a message");
   }
 }
 
-void Mailbox::take(const Expected& message, std::byte* place) {
-  if (message->state == Inbound::State::kHere) {
+void Mailbox::take(const PostedReceive& message, std::byte* place) {
+  if (message->stage == ReceiveState::Stage::kHere) {
     copyBytes(place, message->payload.data(), message->bytes);
     noteTouched(message->bytes, message->bytes);
-    message->state = Inbound::State::kComplete;
+    message->stage = ReceiveState::Stage::kComplete;
   } else {
     accept(message, place);
   }
 }
 
-const std::byte* Mailbox::head(const Inbound& message) {
+const std::byte* Mailbox::head(const ReceiveState& message) {
   const Frame* frame = lane(message.source).in.front();
   passage_.look(frame->written, payloadOf(frame), payload());
   return payloadOf(frame);
 }
 
-void Mailbox::pop(Inbound& message) {
+void Mailbox::pop(ReceiveState& message) {
   Lane& from = lane(message.source);
   message.received += from.in.front()->bytes;
   popLane(message.source);
   if (message.received >= message.bytes) {
-    message.state = Inbound::State::kComplete;
+    message.stage = ReceiveState::Stage::kComplete;
     from.coming.erase(message.id);
   }
 }
@@ -204,7 +204,7 @@ bool Mailbox::drainLane(int peer) {
 }
 
 bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
-  lane(peer).elsewhere.reset();
+  lane(peer).deadlock_notice.reset();
   const MatchKey key = matchKeyOf(frame);
   const std::optional<Counter> counter = Counter::of(key, peer);
   if (counter) {
@@ -214,7 +214,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
     size_t& abandoned = message->source == kAnySource ? abandoned_by_any_ : lane(peer).abandoned;
     fill(message, peer, frame, payload);
     credit(peer, charge(*message));
-    stirred_.push_back(message->receiver);
+    runnable_.push_back(message->receiver);
     if (message->abandoned) {
       --abandoned;
       abandon(*message);
@@ -227,7 +227,7 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   if (!is_late && from.unexpected_bytes > kMostUnexpected) {
     return false;
   }
-  auto message = std::make_shared<Inbound>();
+  auto message = std::make_shared<ReceiveState>();
   message->key = key;
   fill(message, peer, frame, payload);
   if (is_late) {
@@ -240,9 +240,9 @@ bool Mailbox::deliver(int peer, const Frame& frame, const std::byte* payload) {
   return true;
 }
 
-void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame,
+void Mailbox::fill(const std::shared_ptr<ReceiveState>& receive, int peer, const Frame& frame,
                    const std::byte* payload) {
-  Inbound& message = *inbound;
+  ReceiveState& message = *receive;
   Lane& from_peer = lane(peer);
   message.source = peer;
   message.id = frame.id;
@@ -251,14 +251,14 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.has_second = phaseOf(frame.id) == Phase::kFirst;
   from_peer.unseen_from = frame.id + 1;
   if (frame.type == FrameType::kAnnounce) {
-    message.state = Inbound::State::kAnnounced;
+    message.stage = ReceiveState::Stage::kAnnounced;
     message.bytes = frame.offset;
     if (frame.bytes == sizeof(uint64_t)) {
       std::memcpy(&message.offer.emplace(), payload, sizeof(uint64_t));
       passage_.look(frame.written, payload + kSampleAt, Passage::kTimed);
     }
     // The map shares ownership with the task: frames may still come after the task has ended.
-    from_peer.coming.emplace(message.id, inbound);
+    from_peer.coming.emplace(message.id, receive);
     if (const auto ended = from_peer.broken_off.extract(message.id)) {
       message.broken_off = ended.mapped();
     }
@@ -270,17 +270,17 @@ void Mailbox::fill(const std::shared_ptr<Inbound>& inbound, int peer, const Fram
   message.bytes = frame.bytes;
   message.payload.assign(payload, payload + frame.bytes);
   noteTouched(frame.bytes, frame.bytes);
-  message.state = Inbound::State::kHere;
+  message.stage = ReceiveState::Stage::kHere;
 }
 
 // False when the frame is for a task that takes it in step with others.
 bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   Lane& from = lane(peer);
   const auto found = from.coming.find(frame.id);
-  if (found == from.coming.end() || found->second->state == Inbound::State::kAnnounced) {
+  if (found == from.coming.end() || found->second->stage == ReceiveState::Stage::kAnnounced) {
     return true;  // its operation has ended: thrown away
   }
-  Inbound& message = *found->second;
+  ReceiveState& message = *found->second;
   if (message.sink == nullptr) {
     return false;
   }
@@ -294,15 +294,15 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
   noteTouched(frame.bytes, frame.bytes);
   message.received += frame.bytes;
   if (message.received >= whole) {
-    message.state = Inbound::State::kComplete;
-    stirred_.push_back(message.receiver);
+    message.stage = ReceiveState::Stage::kComplete;
+    runnable_.push_back(message.receiver);
     from.coming.erase(found);
   }
   return true;
 }
 
 // It is not in line any more.
-void Mailbox::leave(const Inbound& message) {
+void Mailbox::leave(const ReceiveState& message) {
   lane(message.source).unexpected_bytes -= charge(message);
   credit(message.source, charge(message));
 }

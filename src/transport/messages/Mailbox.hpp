@@ -16,7 +16,7 @@
 #include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Ring.hpp"
 #include "transport/memory/Segments.hpp"
-#include "transport/messages/Answers.hpp"
+#include "transport/messages/ControlChannel.hpp"
 #include "transport/messages/MatchQueue.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
@@ -26,7 +26,7 @@
 namespace bluefog {
 
 // One message on its way out.
-struct Outbound {
+struct SendState {
   int destination = 0;
   uint64_t id = 0;
   size_t bytes = 0;
@@ -42,7 +42,7 @@ struct DeadlockNotice {
 };
 
 // Of a message that had already been sent.
-struct LateRefusal {
+struct LateMismatch {
   uint64_t sequence;
   Failure failure;
   bool is_of_call = false;
@@ -60,99 +60,100 @@ class Mailbox {
 
   // An expected message that is abandoned when the task that expects it is destroyed before it
   // came. Of one line, expect and send in the order of the calls: it decides what matches what.
-  class Expected {
+  class PostedReceive {
    public:
-    Expected(Mailbox& mailbox, std::shared_ptr<Inbound> inbound)
-        : mailbox_(&mailbox), inbound_(std::move(inbound)) {}
-    Expected(Expected&& other) noexcept = default;
-    ~Expected() {
-      if (inbound_) {
-        mailbox_->abandon(*inbound_);
+    PostedReceive(Mailbox& mailbox, std::shared_ptr<ReceiveState> receive)
+        : mailbox_(&mailbox), receive_(std::move(receive)) {}
+    PostedReceive(PostedReceive&& other) noexcept = default;
+    ~PostedReceive() {
+      if (receive_) {
+        mailbox_->abandon(*receive_);
       }
     }
-    Inbound& operator*() const { return *inbound_; }
-    Inbound* operator->() const { return inbound_.get(); }
+    ReceiveState& operator*() const { return *receive_; }
+    ReceiveState* operator->() const { return receive_.get(); }
 
    private:
     Mailbox* mailbox_;
-    std::shared_ptr<Inbound> inbound_;
+    std::shared_ptr<ReceiveState> receive_;
   };
 
   // A message in its lane's queue from construction until its first frame was published, and known
   // to the answers until destruction. When that comes too early it keeps its place in the line: its
   // receiver hears that it was broken off.
-  class Departing {
+  class PostedSend {
    public:
-    Departing(Mailbox& mailbox, const Op& op, const Outgoing& message);
-    ~Departing();
-    Departing(const Departing&) = delete;
-    Departing& operator=(const Departing&) = delete;
-    const Outbound& operator*() const { return outbound_; }
-    const Outbound* operator->() const { return &outbound_; }
+    PostedSend(Mailbox& mailbox, const Op& op, const Outgoing& message);
+    ~PostedSend();
+    PostedSend(const PostedSend&) = delete;
+    PostedSend& operator=(const PostedSend&) = delete;
+    const SendState& operator*() const { return send_; }
+    const SendState* operator->() const { return &send_; }
 
    private:
     friend class Mailbox;
     Mailbox& mailbox_;
-    Outbound outbound_;
+    SendState send_;
     Frame announcement_;
   };
 
-  class Waiting : public Awaitable {
+  class PeerCondition : public Awaitable {
    public:
-    Waiting(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) {}
+    PeerCondition(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) {}
     std::vector<int> missing() const override { return {peer_}; }
     void await_resume() {}
 
    protected:
-    ~Waiting() = default;
+    ~PeerCondition() = default;
     Mailbox& mailbox_;
     int peer_;
   };
 
   // Fulfilled when it is this message's turn on its lane and there is a free slot.
-  class Turn final : public Waiting {
+  class SendTurn final : public PeerCondition {
    public:
-    explicit Turn(const Departing& message)
-        : Waiting(message.mailbox_, message->destination), message_(message) {}
+    explicit SendTurn(const PostedSend& message)
+        : PeerCondition(message.mailbox_, message->destination), message_(message) {}
     bool ready() override { return isNext() && mailbox_.lane(peer_).out.room(); }
     bool sleeps() const override { return !isNext(); }
 
    private:
     bool isNext() const { return mailbox_.lane(peer_).departing.front() == message_->id; }
 
-    const Departing& message_;
+    const PostedSend& message_;
   };
   // Fulfilled when the lane has a free slot, or the receiver of this streaming message wants no
   // more of it; whether it does.
-  class Room final : public Waiting {
+  class LaneRoom final : public PeerCondition {
    public:
-    explicit Room(const Departing& message)
-        : Waiting(message.mailbox_, message->destination), message_(message) {}
+    explicit LaneRoom(const PostedSend& message)
+        : PeerCondition(message.mailbox_, message->destination), message_(message) {}
     bool ready() override { return !await_resume() || mailbox_.lane(peer_).out.room(); }
     bool await_resume() const { return message_->answer.kind != ControlMessage::kWithdrawn; }
 
    private:
-    const Departing& message_;
+    const PostedSend& message_;
   };
   // Fulfilled when the receiver has answered; whether it accepted. Throws the mismatch of a
-  // refusal.
-  class Answered final : public Waiting {
+  // mismatch.
+  class ReceiverAnswer final : public PeerCondition {
    public:
-    Answered(const Departing& message, const Op& op)
-        : Waiting(message.mailbox_, message->destination), message_(message), op_(op) {}
+    ReceiverAnswer(const PostedSend& message, const Op& op)
+        : PeerCondition(message.mailbox_, message->destination), message_(message), op_(op) {}
     bool ready() override { return message_->answer.kind != ControlMessage::kNone; }
     bool sleeps() const override { return true; }
     bool await_resume() const;
 
    private:
-    const Departing& message_;
+    const PostedSend& message_;
     const Op& op_;
   };
   // Fulfilled when the messages have reached that state.
-  class Reached final : public Awaitable {
+  class StageReached final : public Awaitable {
    public:
-    Reached(const Mailbox& mailbox, std::vector<const Inbound*> messages, Inbound::State state)
-        : mailbox_(mailbox), messages_(std::move(messages)), state_(state) {}
+    StageReached(const Mailbox& mailbox, std::vector<const ReceiveState*> messages,
+                 ReceiveState::Stage stage)
+        : mailbox_(mailbox), messages_(std::move(messages)), stage_(stage) {}
     bool ready() override;
     bool sleeps() const override { return true; }
     std::vector<int> missing() const override;
@@ -162,13 +163,13 @@ class Mailbox {
 
    private:
     const Mailbox& mailbox_;
-    std::vector<const Inbound*> messages_;
-    Inbound::State state_;
+    std::vector<const ReceiveState*> messages_;
+    ReceiveState::Stage stage_;
   };
   // Fulfilled when the next frame of each of the accepted messages is at the head of its lane.
-  class Heads final : public Awaitable {
+  class NextFrames final : public Awaitable {
    public:
-    Heads(Mailbox& mailbox, const std::vector<Expected>& messages)
+    NextFrames(Mailbox& mailbox, const std::vector<PostedReceive>& messages)
         : mailbox_(mailbox), messages_(messages) {}
     bool ready() override { return missing().empty(); }
     std::vector<int> missing() const override;
@@ -176,16 +177,16 @@ class Mailbox {
     void await_resume() {}
 
    private:
-    bool isHere(const Inbound& message) const;
+    bool isHere(const ReceiveState& message) const;
 
     Mailbox& mailbox_;
-    const std::vector<Expected>& messages_;
+    const std::vector<PostedReceive>& messages_;
   };
   // Fulfilled when the senders of these messages can see all that this rank has answered them: who
   // leaves says no more.
-  class Told final : public Awaitable {
+  class ControlFlushed final : public Awaitable {
    public:
-    Told(Mailbox& mailbox, const std::vector<Expected>& messages)
+    ControlFlushed(Mailbox& mailbox, const std::vector<PostedReceive>& messages)
         : mailbox_(mailbox), messages_(messages) {}
     bool ready() override { return missing().empty(); }
     std::vector<int> missing() const override;
@@ -193,20 +194,20 @@ class Mailbox {
 
    private:
     Mailbox& mailbox_;
-    const std::vector<Expected>& messages_;
+    const std::vector<PostedReceive>& messages_;
   };
   // Only one operation at a time takes frames of several lanes in step: two could each wait for
   // what lies behind the other's frames.
-  class Floor final : public Awaitable {
+  class InterleaveLock final : public Awaitable {
    public:
-    explicit Floor(Mailbox& mailbox) : mailbox_(mailbox) {}
-    bool ready() override { return !mailbox_.floor_taken_; }
+    explicit InterleaveLock(Mailbox& mailbox) : mailbox_(mailbox) {}
+    bool ready() override { return !mailbox_.is_interleaving_; }
     std::vector<int> missing() const override { return {}; }
     [[nodiscard]] auto await_resume() {
       struct Release {
-        void operator()(Mailbox* mailbox) const { mailbox->floor_taken_ = false; }
+        void operator()(Mailbox* mailbox) const { mailbox->is_interleaving_ = false; }
       };
-      mailbox_.floor_taken_ = true;
+      mailbox_.is_interleaving_ = true;
       return std::unique_ptr<Mailbox, Release>(&mailbox_);
     }
 
@@ -215,63 +216,65 @@ class Mailbox {
   };
 
   // --- receiving
-  Expected expect(const Op& op, int source, int64_t tag);
+  PostedReceive expect(const Op& op, int source, int64_t tag);
   // The second message behind one that has arrived. Who does not ask for it does not get it.
-  Expected expectSecond(Inbound& first);
-  Reached arrived(const Inbound& message);
-  Reached arrived(const std::vector<Expected>& messages);
-  Reached completed(const Inbound& message);
-  Reached completed(const std::vector<Expected>& messages);
+  PostedReceive expectSecond(ReceiveState& first);
+  StageReached arrived(const ReceiveState& message);
+  StageReached arrived(const std::vector<PostedReceive>& messages);
+  StageReached completed(const ReceiveState& message);
+  StageReached completed(const std::vector<PostedReceive>& messages);
   // Where an announced message lies in its sender's memory; null where that cannot be read here.
-  const std::byte* offered(const Inbound& message);
+  const std::byte* offered(const ReceiveState& message);
   // How an average of so many bytes is best written that may be offered next. Readable from any
   // thread.
   Stores storesForOffer(size_t bytes) const;
   // After its bytes were read there: whether they were what was sent.
-  bool isStillOffered(const Inbound& message) const;
+  bool isStillOffered(const ReceiveState& message) const;
   // Tells the sender of an announced message that its bytes were read where they lay.
-  void noteTaken(Inbound& message);
-  Told told(const std::vector<Expected>& messages) { return {*this, messages}; }
+  void noteTaken(ReceiveState& message);
+  ControlFlushed controlFlushed(const std::vector<PostedReceive>& messages) {
+    return {*this, messages};
+  }
   // Asks the sender of an announced message to stream it.
-  void accept(const Expected& message, std::byte* sink);
+  void accept(const PostedReceive& message, std::byte* sink);
   // Throws a mismatch, and tells the sender, where it called something else than `op`.
-  void requireSame(Inbound& message, const Op& op);
+  void requireSame(ReceiveState& message, const Op& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
-  void requireSame(Inbound& message, const Op& op, size_t bytes);
-  void requireRows(Inbound& message, const Op& op, size_t row);
+  void requireSame(ReceiveState& message, const Op& op, size_t bytes);
+  void requireRows(ReceiveState& message, const Op& op, size_t row);
   // Copies an arrived message there, or accepts it. completed() tells when it is there.
-  void take(const Expected& message, std::byte* place);
-  Heads heads(const std::vector<Expected>& messages) { return {*this, messages}; }
-  Floor floor() { return Floor(*this); }
-  const std::byte* head(const Inbound& message);
-  void pop(Inbound& message);
+  void take(const PostedReceive& message, std::byte* place);
+  NextFrames nextFrames(const std::vector<PostedReceive>& messages) { return {*this, messages}; }
+  InterleaveLock interleaveLock() { return InterleaveLock(*this); }
+  const std::byte* head(const ReceiveState& message);
+  void pop(ReceiveState& message);
 
   // --- sending
-  Turn turn(const Departing& message) { return Turn(message); }
-  Answered answered(const Departing& message, const Op& op) { return {message, op}; }
+  SendTurn turn(const PostedSend& message) { return SendTurn(message); }
+  ReceiverAnswer answered(const PostedSend& message, const Op& op) { return {message, op}; }
   // Why a message has failed whose receiver has withdrawn.
-  Failure withdrawn(const Departing& message) const;
-  Room room(const Departing& message) { return Room(message); }
+  Failure withdrawn(const PostedSend& message) const;
+  LaneRoom room(const PostedSend& message) { return LaneRoom(message); }
   // Whether a small message is sent at once; otherwise it is announced as a large one. Else those
   // that the receiver does not expect yet would pile up there, and at last stop the lane.
-  bool mayGoAtOnce(const Outgoing& message);
+  bool fitsEager(const Outgoing& message);
   // Whether that rank has taken in all frames from here.
   bool hasReadAll(int peer) const { return lanes_[static_cast<size_t>(peer)].out.allRead(); }
   // Tells a rank that it waits for this one in vain.
-  void tellElsewhere(int peer, const DeadlockNotice& here);
+  void sendDeadlockNotice(int peer, const DeadlockNotice& here);
   // What that rank has told so, once.
-  std::optional<DeadlockNotice> takeElsewhere(int peer);
+  std::optional<DeadlockNotice> takeDeadlockNotice(int peer);
   // One frame each: all of a small message; that a large one is there; its bytes from there on, of
   // which it returns how many.
-  void sendWhole(Departing& message, const Outgoing& from);
-  void announce(Departing& message, const Outgoing& from);
-  size_t sendPart(Departing& message, const Outgoing& from, size_t at);
+  void sendWhole(PostedSend& message, const Outgoing& from);
+  void announce(PostedSend& message, const Outgoing& from);
+  size_t sendPart(PostedSend& message, const Outgoing& from, size_t at);
   // Before the memory of such a message, and of earlier ones, changes: they stream, if they are
   // still wanted.
   void endOffers(int destination, uint64_t id);
 
-  // --- small messages without an operation: see AtOnce
+  // --- small messages without an operation: see FastPath
   // Whether no message waits for another here, so that what lies in a lane is for the next call,
   // and no peer has told anything.
   bool isQuiet() const;
@@ -288,10 +291,11 @@ class Mailbox {
   bool drain();
   // Sequence numbers of operations for which something has come, or whose turn it is, since the
   // last time.
-  std::vector<uint64_t> takeStirred() { return std::exchange(stirred_, {}); }
+  std::vector<uint64_t> takeRunnable() { return std::exchange(runnable_, {}); }
   // The oldest such one that was not taken yet.
-  std::optional<LateRefusal> takeLateRefusal(const std::function<bool(const LateRefusal&)>& wanted);
-  void tellLater(LateRefusal refusal);
+  std::optional<LateMismatch> takeLateMismatch(
+      const std::function<bool(const LateMismatch&)>& wanted);
+  void tellLater(LateMismatch mismatch);
   // This rank expects all that it receives in that call: what else comes for it, or for an earlier
   // one, is refused.
   void noteCall(const Counter& counter, uint64_t number);
@@ -306,7 +310,7 @@ class Mailbox {
   // Ends the waits for ranks of this host that have made that call, and sent nothing for it.
   void lookForPassed();
   // Why a message that is expected does not come: its source has made that call, or a later one.
-  Failure passed(const Inbound& message) const;
+  Failure passed(const ReceiveState& message) const;
   // What that rank has called that this one has not.
   std::optional<Signature> uncalledFrom(int peer) const;
   // Nothing is owed to those any more, nor waited for in vain.
@@ -315,14 +319,14 @@ class Mailbox {
   RankSet silent(const RankSet& gone);
 
   // While it lives, tasks are destroyed for that reason, and the peers of their messages hear it.
-  class Ending {
+  class CancelScope {
    public:
-    Ending(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {
+    CancelScope(Mailbox& mailbox, const std::optional<Failure>& why) : mailbox_(mailbox) {
       mailbox_.why_ = why ? mailbox_.cancelReasonFor(*why) : CancelReason();
     }
-    ~Ending() { mailbox_.why_ = {}; }
-    Ending(const Ending&) = delete;
-    Ending& operator=(const Ending&) = delete;
+    ~CancelScope() { mailbox_.why_ = {}; }
+    CancelScope(const CancelScope&) = delete;
+    CancelScope& operator=(const CancelScope&) = delete;
 
    private:
     Mailbox& mailbox_;
@@ -356,7 +360,7 @@ class Mailbox {
   // Behind an offer in its frame: the first bytes of what is offered, now and then, see Passage.
   static constexpr size_t kSampleAt = RingShape::kLine;
   static constexpr size_t kRemembered = 512;
-  static constexpr size_t kMostLateRefusals = 64;
+  static constexpr size_t kMostLateMismatches = 64;
 
   struct Unsent {
     Frame announcement;
@@ -367,11 +371,11 @@ class Mailbox {
     RingReader in;
     std::deque<uint64_t> departing;     // ids whose first frame is not out yet, in order
     std::map<uint64_t, Unsent> unsent;  // of those, whose operation has ended
-    std::map<uint64_t, Outbound*> unanswered;
-    std::map<uint64_t, std::shared_ptr<Inbound>> coming;  // announced, or streaming
+    std::map<uint64_t, SendState*> unanswered;
+    std::map<uint64_t, std::shared_ptr<ReceiveState>> coming;  // announced, or streaming
     std::map<uint64_t, CancelReason> broken_off;  // ids whose announcement is still in the lane
     uint64_t unseen_from = 0;                     // the first id that has not come out of the lane
-    Answers answers;
+    ControlChannel answers;
     std::atomic<uint64_t>* offers_over;  // of what this rank offers there
     const std::atomic<uint64_t>* their_offers_over;
     std::optional<Mapping> heap;  // the peer's, once it was looked for
@@ -380,15 +384,15 @@ class Mailbox {
     bool is_gone = false;    // the peer: nothing comes, and nobody hears
     size_t uncredited = 0;   // bytes taken
     size_t outstanding = 0;  // bytes sent
-    std::optional<DeadlockNotice> elsewhere;
+    std::optional<DeadlockNotice> deadlock_notice;
   };
 
-  Expected expect(uint64_t receiver, int source, const MatchKey& key);
+  PostedReceive expect(uint64_t receiver, int source, const MatchKey& key);
   // That rank has made that call, so what has not come from it for that one, or an earlier one,
   // does not come.
   void notePassed(const Counter& counter, uint64_t number, int source);
-  void turnAway(const std::vector<std::shared_ptr<Inbound>>& unexpected);
-  void turnAway(Inbound& message);
+  void turnAway(const std::vector<std::shared_ptr<ReceiveState>>& unexpected);
+  void turnAway(ReceiveState& message);
   // Null where it cannot be seen from here.
   const Mapping* heapOf(int peer);
   Lane& lane(int peer) { return lanes_[static_cast<size_t>(peer)]; }
@@ -396,10 +400,11 @@ class Mailbox {
   bool drainAnswers(int peer);
   void hear(int peer, const ControlMessage& control);
   void hearBrokenOff(int peer, const ControlMessage& control);
-  void noteLateRefusal(int peer, const ControlMessage& control);
-  void turnDown(Inbound& message, const ControlMessage& control);
-  [[noreturn]] void refuse(Inbound& message, const ControlMessage& control, const Failure& failure);
-  void leave(const Inbound& message);
+  void noteLateMismatch(int peer, const ControlMessage& control);
+  void turnDown(ReceiveState& message, const ControlMessage& control);
+  [[noreturn]] void refuse(ReceiveState& message, const ControlMessage& control,
+                           const Failure& failure);
+  void leave(const ReceiveState& message);
   // Why a message has failed: its receiver has made that call without receiving it.
   Failure notReceived(int receiver, const Signature& sent, uint64_t number) const;
   bool sendAnswers(int peer);
@@ -407,26 +412,26 @@ class Mailbox {
   // Stirs the operation whose message comes next.
   void nextTurn(Lane& to);
   bool deliver(int peer, const Frame& frame, const std::byte* payload);
-  void fill(const std::shared_ptr<Inbound>& inbound, int peer, const Frame& frame,
+  void fill(const std::shared_ptr<ReceiveState>& receive, int peer, const Frame& frame,
             const std::byte* payload);
   static size_t charge(size_t bytes) { return bytes + kRemembered; }
-  static size_t charge(const Inbound& message) {
-    return message.state == Inbound::State::kHere ? charge(message.payload.size()) : 0;
+  static size_t charge(const ReceiveState& message) {
+    return message.stage == ReceiveState::Stage::kHere ? charge(message.payload.size()) : 0;
   }
   void credit(int source, size_t charged);
   bool takeData(int peer, const Frame& frame, const std::byte* payload);
   // Copies what publish() sends off.
   void write(std::byte* to, const Outgoing& from, size_t at, size_t bytes);
-  void publish(Departing& message, const Frame& frame);
+  void publish(PostedSend& message, const Frame& frame);
   void sendOff(int peer, Frame& slot);
   void answer(int peer, const ControlMessage& control);
-  Reached reached(const std::vector<Expected>& messages, Inbound::State state);
+  StageReached reached(const std::vector<PostedReceive>& messages, ReceiveState::Stage stage);
   // Says that this rank's operation with the message of this id has ended too early.
   void breakOff(int peer, uint64_t id, ControlMessage::Kind how, const CancelReason& why);
   CancelReason cancelReasonFor(const Failure& failure) const;
   // Of an operation whose message that peer has broken off.
   Failure failureOf(int peer, const CancelReason& theirs) const;
-  void abandon(Inbound& message);
+  void abandon(ReceiveState& message);
   void popLane(int peer);
 
   const Membership& members_;
@@ -435,10 +440,10 @@ class Mailbox {
   std::vector<Lane> lanes_;
   MatchQueue expected_;
   MatchQueue unexpected_;
-  std::vector<uint64_t> stirred_;
-  std::deque<LateRefusal> late_refusals_;
+  std::vector<uint64_t> runnable_;
+  std::deque<LateMismatch> late_mismatches_;
   size_t abandoned_by_any_ = 0;  // as Lane's, of those that any rank may send
-  bool floor_taken_ = false;
+  bool is_interleaving_ = false;
   CancelReason why_;
   bool is_silent_ = false;
   Passage passage_;

@@ -26,30 +26,31 @@ Failure Mailbox::failureOf(int peer, const CancelReason& theirs) const {
               (for_another ? ": nothing from " + rankList(blamed) : "")};
 }
 
-Failure Mailbox::withdrawn(const Departing& message) const {
+Failure Mailbox::withdrawn(const PostedSend& message) const {
   return failureOf(message->destination, message->answer.cancel_reason);
 }
 
-std::optional<LateRefusal> Mailbox::takeLateRefusal(
-    const std::function<bool(const LateRefusal&)>& wanted) {
-  const auto first = std::find_if(late_refusals_.begin(), late_refusals_.end(), wanted);
-  if (first == late_refusals_.end()) {
+std::optional<LateMismatch> Mailbox::takeLateMismatch(
+    const std::function<bool(const LateMismatch&)>& wanted) {
+  const auto first = std::find_if(late_mismatches_.begin(), late_mismatches_.end(), wanted);
+  if (first == late_mismatches_.end()) {
     return std::nullopt;
   }
-  LateRefusal refusal = std::move(*first);
-  late_refusals_.erase(first);
-  return refusal;
+  LateMismatch mismatch = std::move(*first);
+  late_mismatches_.erase(first);
+  return mismatch;
 }
 
-void Mailbox::tellElsewhere(int peer, const DeadlockNotice& here) {
+void Mailbox::sendDeadlockNotice(int peer, const DeadlockNotice& here) {
   answer(peer, {.id = here.waits, .kind = ControlMessage::kDeadlock, .signature = here.called});
 }
 
-std::optional<DeadlockNotice> Mailbox::takeElsewhere(int peer) {
-  return std::exchange(lane(peer).elsewhere, std::nullopt);
+std::optional<DeadlockNotice> Mailbox::takeDeadlockNotice(int peer) {
+  return std::exchange(lane(peer).deadlock_notice, std::nullopt);
 }
 
-void Mailbox::breakOff(int peer, uint64_t id, ControlMessage::Kind how, const CancelReason& why) {
+void Mailbox::breakOff(int peer, uint64_t id, ControlMessage::ControlKind how,
+                       const CancelReason& why) {
   if (!is_silent_) {
     answer(peer, {.id = id, .kind = how, .cancel_reason = why});
   }
@@ -69,7 +70,7 @@ bool Mailbox::sendAnswers(int peer) {
 }
 
 bool Mailbox::drainAnswers(int peer) {
-  Answers& answers = lane(peer).answers;
+  ControlChannel& answers = lane(peer).answers;
   bool moved = false;
   while (true) {
     if (!answers.isSound()) {
@@ -92,7 +93,7 @@ void Mailbox::hear(int peer, const ControlMessage& control) {
   Lane& from = lane(peer);
   switch (control.kind) {
     case ControlMessage::kDeadlock:
-      from.elsewhere = {control.id, control.signature};
+      from.deadlock_notice = {control.id, control.signature};
       return;
     case ControlMessage::kBrokenOff:
       hearBrokenOff(peer, control);
@@ -109,9 +110,9 @@ void Mailbox::hear(int peer, const ControlMessage& control) {
     if (control.kind == ControlMessage::kFinished) {
       sent_.fetch_add(found->second->bytes, std::memory_order_relaxed);
     }
-    stirred_.push_back(operationOf(control.id));
+    runnable_.push_back(operationOf(control.id));
   } else if (control.kind == ControlMessage::kRefused) {
-    noteLateRefusal(peer, control);
+    noteLateMismatch(peer, control);
   } else if (control.kind == ControlMessage::kNotReceived && control.number > aligned_) {
     tellLater({operationOf(control.id), notReceived(peer, control.signature, control.number), true,
                control.signature.where == Where::kDevice});
@@ -123,20 +124,20 @@ void Mailbox::hearBrokenOff(int peer, const ControlMessage& control) {
   const auto found = from.coming.find(control.id);
   if (found != from.coming.end()) {
     found->second->broken_off = control.cancel_reason;
-    stirred_.push_back(found->second->receiver);
+    runnable_.push_back(found->second->receiver);
   } else if (control.id >= from.unseen_from) {
     from.broken_off.emplace(control.id, control.cancel_reason);
   }
 }
 
-void Mailbox::tellLater(LateRefusal refusal) {
-  if (late_refusals_.size() < kMostLateRefusals) {
-    late_refusals_.push_back(std::move(refusal));
+void Mailbox::tellLater(LateMismatch mismatch) {
+  if (late_mismatches_.size() < kMostLateMismatches) {
+    late_mismatches_.push_back(std::move(mismatch));
   }
 }
 
 std::optional<Signature> Mailbox::uncalledFrom(int peer) const {
-  const Inbound* message = unexpected_.from(peer);
+  const ReceiveState* message = unexpected_.from(peer);
   const bool is_none_of_calls = message == nullptr || message->key.kind == OpKind::kService;
   return is_none_of_calls ? std::nullopt : std::optional(message->signature);
 }
@@ -157,7 +158,7 @@ RankSet Mailbox::silent(const RankSet& gone) {
   return silent;
 }
 
-void Mailbox::noteLateRefusal(int peer, const ControlMessage& control) {
+void Mailbox::noteLateMismatch(int peer, const ControlMessage& control) {
   const int who = members_.global(peer);
   const uint64_t sequence = operationOf(control.id);
   const bool is_of_call = control.number > 0;

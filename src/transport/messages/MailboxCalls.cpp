@@ -23,7 +23,7 @@ bool Mailbox::hasSentFirsts() const {
                      [](const Lane& lane) { return lane.is_gone || lane.departing.empty(); });
 }
 
-void Mailbox::turnAway(const std::vector<std::shared_ptr<Inbound>>& unexpected) {
+void Mailbox::turnAway(const std::vector<std::shared_ptr<ReceiveState>>& unexpected) {
   for (const auto& message : unexpected) {
     unexpected_.remove(*message);
     leave(*message);
@@ -32,7 +32,7 @@ void Mailbox::turnAway(const std::vector<std::shared_ptr<Inbound>>& unexpected) 
 }
 
 // Its sender hears that nobody received it.
-void Mailbox::turnAway(Inbound& message) {
+void Mailbox::turnAway(ReceiveState& message) {
   if (message.has_second) {
     expectSecond(message);  // and abandons it
   }
@@ -52,7 +52,7 @@ void Mailbox::notePassed(const Counter& counter, uint64_t number, int source) {
       expected_.remove(*message);
       --lane(source).abandoned;
     } else if (!std::exchange(message->is_passed, true)) {
-      stirred_.push_back(message->receiver);
+      runnable_.push_back(message->receiver);
     }
   }
 }
@@ -82,7 +82,7 @@ void Mailbox::lookForPassed() {
 void Mailbox::align(uint64_t number) {
   calls_.align(number);
   aligned_ = number;
-  std::erase_if(late_refusals_, [](const LateRefusal& refusal) { return refusal.is_of_call; });
+  std::erase_if(late_mismatches_, [](const LateMismatch& mismatch) { return mismatch.is_of_call; });
   for (int peer = 0; peer < members_.size; ++peer) {
     turnAway(unexpected_.ofCallsUpTo(number, peer));
     for (const auto& message : expected_.ofCallsUpTo(number, peer)) {
@@ -94,7 +94,7 @@ void Mailbox::align(uint64_t number) {
   }
 }
 
-Failure Mailbox::passed(const Inbound& message) const {
+Failure Mailbox::passed(const ReceiveState& message) const {
   const std::string source = std::to_string(members_.global(message.source));
   const std::string self = std::to_string(members_.global(rank()));
   return {Cause::kMismatch,

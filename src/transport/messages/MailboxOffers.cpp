@@ -20,7 +20,7 @@ Stores Mailbox::storesForOffer(size_t bytes) const {
   return all <= kStaysShared ? passage_.better() : Stores::kStreamed;
 }
 
-const std::byte* Mailbox::offered(const Inbound& message) {
+const std::byte* Mailbox::offered(const ReceiveState& message) {
   if (!message.offer || !isStillOffered(message)) {
     return nullptr;
   }
@@ -46,14 +46,14 @@ const Mapping* Mailbox::heapOf(int peer) {
 }
 
 // As a reader of a sequence lock: what a sender has changed, it has said before.
-bool Mailbox::isStillOffered(const Inbound& message) const {
+bool Mailbox::isStillOffered(const ReceiveState& message) const {
   std::atomic_thread_fence(std::memory_order_acquire);
   const Lane& from = lanes_[static_cast<size_t>(message.source)];
   return from.their_offers_over->load(std::memory_order_relaxed) <= message.id;
 }
 
-void Mailbox::noteTaken(Inbound& message) {
-  message.state = Inbound::State::kComplete;
+void Mailbox::noteTaken(ReceiveState& message) {
+  message.stage = ReceiveState::Stage::kComplete;
   lane(message.source).coming.erase(message.id);
   answer(message.source, {.id = message.id, .kind = ControlMessage::kFinished});
 }

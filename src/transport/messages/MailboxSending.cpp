@@ -7,46 +7,45 @@
 
 namespace bluefog {
 
-Mailbox::Departing::Departing(Mailbox& mailbox, const Op& op, const Outgoing& message)
+Mailbox::PostedSend::PostedSend(Mailbox& mailbox, const Op& op, const Outgoing& message)
     : mailbox_(mailbox) {
   Lane& lane = mailbox.lane(message.destination);
-  outbound_.destination = message.destination;
-  outbound_.id = messageId(op.sequence, message.phase);
-  outbound_.bytes = message.data.bytes();
-  lane.departing.push_back(outbound_.id);
-  lane.unanswered.emplace(outbound_.id, &outbound_);
+  send_.destination = message.destination;
+  send_.id = messageId(op.sequence, message.phase);
+  send_.bytes = message.data.bytes();
+  lane.departing.push_back(send_.id);
+  lane.unanswered.emplace(send_.id, &send_);
   announcement_.type = FrameType::kAnnounce;
-  announcement_.id = outbound_.id;
+  announcement_.id = send_.id;
   announcement_.tag = message.phase == Phase::kSecond
                           ? static_cast<int64_t>(messageId(op.sequence, Phase::kFirst))
                           : message.tag;
-  announcement_.offset = outbound_.bytes;
+  announcement_.offset = send_.bytes;
   announcement_.weight = message.weight;
   announcement_.signature = op.signature;
   announcement_.number = op.number;
 }
 
-Mailbox::Departing::~Departing() {
-  Lane& lane = mailbox_.lane(outbound_.destination);
-  if (outbound_.is_offered && outbound_.answer.kind == ControlMessage::kNone) {
-    mailbox_.endOffers(outbound_.destination, outbound_.id);
+Mailbox::PostedSend::~PostedSend() {
+  Lane& lane = mailbox_.lane(send_.destination);
+  if (send_.is_offered && send_.answer.kind == ControlMessage::kNone) {
+    mailbox_.endOffers(send_.destination, send_.id);
   }
-  lane.unanswered.erase(outbound_.id);
-  if (!lane.departing.empty() && lane.departing.front() <= outbound_.id) {
-    lane.unsent.emplace(outbound_.id, Unsent{announcement_, mailbox_.why_});
-  } else if (!outbound_.is_sent && outbound_.answer.kind <= ControlMessage::kClearToSend) {
-    mailbox_.breakOff(outbound_.destination, outbound_.id, ControlMessage::kBrokenOff,
-                      mailbox_.why_);
+  lane.unanswered.erase(send_.id);
+  if (!lane.departing.empty() && lane.departing.front() <= send_.id) {
+    lane.unsent.emplace(send_.id, Unsent{announcement_, mailbox_.why_});
+  } else if (!send_.is_sent && send_.answer.kind <= ControlMessage::kClearToSend) {
+    mailbox_.breakOff(send_.destination, send_.id, ControlMessage::kBrokenOff, mailbox_.why_);
   }
 }
 
-bool Mailbox::mayGoAtOnce(const Outgoing& message) {
+bool Mailbox::fitsEager(const Outgoing& message) {
   const size_t bytes = message.data.bytes();
   return message.is_ready && bytes <= payload() &&
          lane(message.destination).outstanding + charge(bytes) <= kCredit;
 }
 
-void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
+void Mailbox::sendWhole(PostedSend& message, const Outgoing& from) {
   Frame frame = message.announcement_;
   frame.type = FrameType::kEager;
   frame.offset = 0;
@@ -55,10 +54,10 @@ void Mailbox::sendWhole(Departing& message, const Outgoing& from) {
   publish(message, frame);
 }
 
-void Mailbox::announce(Departing& message, const Outgoing& from) {
+void Mailbox::announce(PostedSend& message, const Outgoing& from) {
   Frame frame = message.announcement_;
   if (from.offer && segments_.hosts().isHere(from.destination)) {
-    message.outbound_.is_offered = true;
+    message.send_.is_offered = true;
     frame.bytes = sizeof *from.offer;
     std::byte* payload = payloadOf(lane(from.destination).out.slot());
     std::memcpy(payload, &*from.offer, frame.bytes);
@@ -71,7 +70,7 @@ void Mailbox::announce(Departing& message, const Outgoing& from) {
   publish(message, frame);
 }
 
-size_t Mailbox::sendPart(Departing& message, const Outgoing& from, size_t at) {
+size_t Mailbox::sendPart(PostedSend& message, const Outgoing& from, size_t at) {
   Frame frame = message.announcement_;
   frame.type = FrameType::kData;
   frame.offset = at;
@@ -87,13 +86,13 @@ void Mailbox::write(std::byte* to, const Outgoing& from, size_t at, size_t bytes
   });
 }
 
-void Mailbox::publish(Departing& message, const Frame& frame) {
+void Mailbox::publish(PostedSend& message, const Frame& frame) {
   const int peer = message->destination;
   Lane& to = lane(peer);
   *to.out.slot() = frame;
   sendOff(peer, *to.out.slot());
   const size_t sent = frame.type == FrameType::kAnnounce ? 0 : frame.offset + frame.bytes;
-  message.outbound_.is_sent = sent >= message->bytes;
+  message.send_.is_sent = sent >= message->bytes;
   if (!to.departing.empty() && to.departing.front() == message->id) {
     nextTurn(to);
   }
@@ -115,7 +114,7 @@ void Mailbox::sendOff(int peer, Frame& slot) {
 void Mailbox::nextTurn(Lane& to) {
   to.departing.pop_front();
   if (!to.departing.empty()) {
-    stirred_.push_back(operationOf(to.departing.front()));
+    runnable_.push_back(operationOf(to.departing.front()));
   }
 }
 

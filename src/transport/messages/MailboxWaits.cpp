@@ -6,7 +6,7 @@
 
 namespace bluefog {
 
-bool Mailbox::Answered::await_resume() const {
+bool Mailbox::ReceiverAnswer::await_resume() const {
   if (message_->answer.kind == ControlMessage::kRefused) {
     throw mismatch(mailbox_.members_, op_, peer_, message_->answer.signature);
   }
@@ -16,15 +16,15 @@ bool Mailbox::Answered::await_resume() const {
   return message_->answer.kind == ControlMessage::kClearToSend;
 }
 
-bool Mailbox::Reached::ready() {
+bool Mailbox::StageReached::ready() {
   return std::all_of(messages_.begin(), messages_.end(),
-                     [this](const Inbound* message) { return message->state >= state_; });
+                     [this](const ReceiveState* message) { return message->stage >= stage_; });
 }
 
-std::vector<int> Mailbox::Reached::missing() const {
+std::vector<int> Mailbox::StageReached::missing() const {
   std::vector<int> ranks;
-  for (const Inbound* message : messages_) {
-    if (message->state >= state_) {
+  for (const ReceiveState* message : messages_) {
+    if (message->stage >= stage_) {
       continue;
     }
     if (message->source != kAnySource) {
@@ -40,25 +40,25 @@ std::vector<int> Mailbox::Reached::missing() const {
   return ranks;
 }
 
-std::optional<Failure> Mailbox::Reached::brokenOff() const {
-  for (const Inbound* message : messages_) {
+std::optional<Failure> Mailbox::StageReached::brokenOff() const {
+  for (const ReceiveState* message : messages_) {
     if (message->is_passed) {
       return mailbox_.passed(*message);
     }
-    if (message->state != Inbound::State::kComplete && message->broken_off) {
+    if (message->stage != ReceiveState::Stage::kComplete && message->broken_off) {
       return mailbox_.failureOf(message->source, *message->broken_off);
     }
   }
   return std::nullopt;
 }
 
-bool Mailbox::Reached::anyWillDo() const {
+bool Mailbox::StageReached::anyWillDo() const {
   return messages_.size() == 1 && messages_.front()->source == kAnySource;
 }
 
-std::vector<int> Mailbox::Told::missing() const {
+std::vector<int> Mailbox::ControlFlushed::missing() const {
   std::vector<int> ranks;
-  for (const Expected& message : messages_) {
+  for (const PostedReceive& message : messages_) {
     const Lane& from = mailbox_.lane(message->source);
     if (from.answers.owesAny() && !from.is_gone) {
       ranks.push_back(message->source);
@@ -67,14 +67,14 @@ std::vector<int> Mailbox::Told::missing() const {
   return ranks;
 }
 
-bool Mailbox::Heads::isHere(const Inbound& message) const {
+bool Mailbox::NextFrames::isHere(const ReceiveState& message) const {
   const Frame* frame = mailbox_.lane(message.source).in.front();
   return frame != nullptr && frame->type == FrameType::kData && frame->id == message.id;
 }
 
-std::vector<int> Mailbox::Heads::missing() const {
+std::vector<int> Mailbox::NextFrames::missing() const {
   std::vector<int> ranks;
-  for (const Expected& message : messages_) {
+  for (const PostedReceive& message : messages_) {
     if (!isHere(*message)) {
       ranks.push_back(message->source);
     }
@@ -82,8 +82,8 @@ std::vector<int> Mailbox::Heads::missing() const {
   return ranks;
 }
 
-std::optional<Failure> Mailbox::Heads::brokenOff() const {
-  for (const Expected& message : messages_) {
+std::optional<Failure> Mailbox::NextFrames::brokenOff() const {
+  for (const PostedReceive& message : messages_) {
     if (message->broken_off && !isHere(*message)) {
       return mailbox_.failureOf(message->source, *message->broken_off);
     }
@@ -91,26 +91,27 @@ std::optional<Failure> Mailbox::Heads::brokenOff() const {
   return std::nullopt;
 }
 
-Mailbox::Reached Mailbox::arrived(const Inbound& message) {
-  return {*this, {&message}, Inbound::State::kHere};
+Mailbox::StageReached Mailbox::arrived(const ReceiveState& message) {
+  return {*this, {&message}, ReceiveState::Stage::kHere};
 }
 
-Mailbox::Reached Mailbox::arrived(const std::vector<Expected>& messages) {
-  return reached(messages, Inbound::State::kHere);
+Mailbox::StageReached Mailbox::arrived(const std::vector<PostedReceive>& messages) {
+  return reached(messages, ReceiveState::Stage::kHere);
 }
 
-Mailbox::Reached Mailbox::completed(const Inbound& message) {
-  return {*this, {&message}, Inbound::State::kComplete};
+Mailbox::StageReached Mailbox::completed(const ReceiveState& message) {
+  return {*this, {&message}, ReceiveState::Stage::kComplete};
 }
 
-Mailbox::Reached Mailbox::completed(const std::vector<Expected>& messages) {
-  return reached(messages, Inbound::State::kComplete);
+Mailbox::StageReached Mailbox::completed(const std::vector<PostedReceive>& messages) {
+  return reached(messages, ReceiveState::Stage::kComplete);
 }
 
-Mailbox::Reached Mailbox::reached(const std::vector<Expected>& messages, Inbound::State state) {
-  std::vector<const Inbound*> all;
+Mailbox::StageReached Mailbox::reached(const std::vector<PostedReceive>& messages,
+                                       ReceiveState::Stage stage) {
+  std::vector<const ReceiveState*> all;
   all.reserve(messages.size());
-  for (const Expected& message : messages) {
+  for (const PostedReceive& message : messages) {
     all.push_back(&*message);
   }
   return {*this, std::move(all), state};

@@ -8,12 +8,12 @@
 
 namespace bluefog {
 
-void MatchQueue::add(std::shared_ptr<Inbound> message) {
+void MatchQueue::add(std::shared_ptr<ReceiveState> message) {
   auto& queue = queues_[keyOf(message->key, message->source)];
   queue.push_back({added_++, std::move(message)});
 }
 
-std::shared_ptr<Inbound> MatchQueue::take(int source, const MatchKey& wanted) {
+std::shared_ptr<ReceiveState> MatchQueue::take(int source, const MatchKey& wanted) {
   auto first = queues_.end();
   const auto consider = [&](auto queue) {
     if (first == queues_.end() || queue->second.front().number < first->second.front().number) {
@@ -38,16 +38,16 @@ std::shared_ptr<Inbound> MatchQueue::take(int source, const MatchKey& wanted) {
   return takeFront(first);
 }
 
-const Inbound* MatchQueue::from(int source) const {
+const ReceiveState* MatchQueue::from(int source) const {
   const auto found = std::find_if(queues_.begin(), queues_.end(), [&](const auto& queue) {
     return std::get<int>(queue.first) == source;
   });
   return found == queues_.end() ? nullptr : found->second.front().message.get();
 }
 
-std::vector<std::shared_ptr<Inbound>> MatchQueue::upTo(const Counter& counter, uint64_t number,
-                                                       int source) const {
-  std::vector<std::shared_ptr<Inbound>> messages;
+std::vector<std::shared_ptr<ReceiveState>> MatchQueue::upTo(const Counter& counter, uint64_t number,
+                                                            int source) const {
+  std::vector<std::shared_ptr<ReceiveState>> messages;
   const auto end = queues_.upper_bound({counter.kind, counter.tag, source, number});
   // Those of number 0 are of no call.
   for (auto queue = queues_.lower_bound({counter.kind, counter.tag, source, 1}); queue != end;
@@ -64,13 +64,14 @@ bool MatchQueue::hasLater(const MatchKey& wanted, int source) const {
 }
 
 void MatchQueue::addAll(const std::list<Numbered>& queue,
-                        std::vector<std::shared_ptr<Inbound>>& to) {
+                        std::vector<std::shared_ptr<ReceiveState>>& to) {
   std::transform(queue.begin(), queue.end(), std::back_inserter(to),
                  [](const Numbered& place) { return place.message; });
 }
 
-std::vector<std::shared_ptr<Inbound>> MatchQueue::ofCallsUpTo(uint64_t number, int source) const {
-  std::vector<std::shared_ptr<Inbound>> messages;
+std::vector<std::shared_ptr<ReceiveState>> MatchQueue::ofCallsUpTo(uint64_t number,
+                                                                   int source) const {
+  std::vector<std::shared_ptr<ReceiveState>> messages;
   for (const auto& [at, queue] : queues_) {
     const MatchKey& first = queue.front().message->key;
     if (std::get<int>(at) == source && first.number > 0 && first.number <= number) {
@@ -80,7 +81,7 @@ std::vector<std::shared_ptr<Inbound>> MatchQueue::ofCallsUpTo(uint64_t number, i
   return messages;
 }
 
-void MatchQueue::remove(const Inbound& message) {
+void MatchQueue::remove(const ReceiveState& message) {
   const auto queue = queues_.find(keyOf(message.key, message.source));
   if (queue == queues_.end()) {
     return;
@@ -91,8 +92,8 @@ void MatchQueue::remove(const Inbound& message) {
   }
 }
 
-std::shared_ptr<Inbound> MatchQueue::takeFront(Map::iterator queue) {
-  std::shared_ptr<Inbound> message = std::move(queue->second.front().message);
+std::shared_ptr<ReceiveState> MatchQueue::takeFront(Map::iterator queue) {
+  std::shared_ptr<ReceiveState> message = std::move(queue->second.front().message);
   queue->second.pop_front();
   if (queue->second.empty()) {
     queues_.erase(queue);

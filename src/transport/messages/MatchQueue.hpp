@@ -16,8 +16,8 @@ namespace bluefog {
 constexpr int kAnySource = -1;
 
 // One message that this rank expects, or that came before it was expected.
-struct Inbound {
-  enum class State {
+struct ReceiveState {
+  enum class Stage {
     kExpected,
     kHere,       // a small one: its bytes are in `payload`
     kAnnounced,  // a large one: its sender waits for an answer
@@ -28,7 +28,7 @@ struct Inbound {
   uint64_t receiver = 0;  // sequence number of the operation that expects it
   int source = kAnySource;
   MatchKey key;
-  State state = State::kExpected;
+  Stage stage = Stage::kExpected;
   // Its source has made that call, or a later one, without sending this.
   bool is_passed = false;
   std::optional<CancelReason> abandoned;   // why nobody waits any more: what comes is thrown away
@@ -50,19 +50,19 @@ struct Inbound {
 class MatchQueue {
  public:
   bool isEmpty() const { return queues_.empty(); }
-  void add(std::shared_ptr<Inbound> message);
+  void add(std::shared_ptr<ReceiveState> message);
   // The first one added to that key that goes with this source, taken out; null if there is none.
-  std::shared_ptr<Inbound> take(int source, const MatchKey& key);
-  void remove(const Inbound& message);
+  std::shared_ptr<ReceiveState> take(int source, const MatchKey& key);
+  void remove(const ReceiveState& message);
   // One from that source, which stays; null if there is none.
-  const Inbound* from(int source) const;
+  const ReceiveState* from(int source) const;
   // Those of calls by that counter, of that number and earlier ones, from that source; they stay.
-  std::vector<std::shared_ptr<Inbound>> upTo(const Counter& counter, uint64_t number,
-                                             int source) const;
+  std::vector<std::shared_ptr<ReceiveState>> upTo(const Counter& counter, uint64_t number,
+                                                  int source) const;
   // Whether there is one of that queue from that source, but for a later call.
   bool hasLater(const MatchKey& key, int source) const;
   // The same, by any counter, and gradients.
-  std::vector<std::shared_ptr<Inbound>> ofCallsUpTo(uint64_t number, int source) const;
+  std::vector<std::shared_ptr<ReceiveState>> ofCallsUpTo(uint64_t number, int source) const;
 
  private:
   using Key = std::tuple<OpKind, int64_t, int, uint64_t>;  // kind, tag, source, number
@@ -71,14 +71,15 @@ class MatchQueue {
   }
   struct Numbered {
     uint64_t number;
-    std::shared_ptr<Inbound> message;
+    std::shared_ptr<ReceiveState> message;
   };
 
   using Map = std::map<Key, std::list<Numbered>>;
 
-  static void addAll(const std::list<Numbered>& key, std::vector<std::shared_ptr<Inbound>>& to);
+  static void addAll(const std::list<Numbered>& key,
+                     std::vector<std::shared_ptr<ReceiveState>>& to);
 
-  std::shared_ptr<Inbound> takeFront(Map::iterator key);
+  std::shared_ptr<ReceiveState> takeFront(Map::iterator key);
 
   Map queues_;
   uint64_t added_ = 0;

@@ -52,9 +52,9 @@ struct Op {
   Time ended{};         // written before `done`
   double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
   std::vector<Outgoing> outgoing;
-  std::vector<Task> tasks;  // the first ones send what is outgoing, one each
-  std::vector<int> partners;    // the ranks that a message operation deals with
-  std::string called;           // by its caller; empty: as its signature says
+  std::vector<Task> tasks;    // the first ones send what is outgoing, one each
+  std::vector<int> partners;  // the ranks that a message operation deals with
+  std::string called;         // by its caller; empty: as its signature says
   // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
   // for it.
   bool is_detached = false;

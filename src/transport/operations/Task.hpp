@@ -16,7 +16,7 @@ class Condition {
   virtual bool ready() = 0;
   // Whether something moved in the last ready(), also where it was not fulfilled.
   virtual bool moved() const { return false; }
-  // Whether nobody needs to look until Mailbox::takeStirred() names the operation.
+  // Whether nobody needs to look until Mailbox::takeRunnable() names the operation.
   virtual bool sleeps() const { return false; }
   // The group ranks whose bytes, or room, are missing.
   virtual std::vector<int> missing() const = 0;

@@ -17,7 +17,7 @@ std::vector<int> missingFor(const Op& op);
 std::vector<int> lateFor(const Op& op);
 // Why a peer's part of it will not come.
 std::optional<Failure> cutShort(const Op& op);
-// Whether nobody needs to look until Mailbox::takeStirred() names it.
+// Whether nobody needs to look until Mailbox::takeRunnable() names it.
 bool sleeps(const Op& op);
 bool hasSent(const Op& op);
 

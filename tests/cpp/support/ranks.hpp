@@ -174,7 +174,7 @@ class Rank {
     }
     OpPtr op = collective(signature);
     op->tasks.push_back(bluefog::allgather(engine.board(), engine.returns(), *op, bytesOf(input),
-                                             std::move(data), std::move(bytes)));
+                                           std::move(data), std::move(bytes)));
     return op;
   }
 
@@ -192,8 +192,8 @@ class Rank {
     }
     OpPtr op = collective(signature);
     op->tasks.push_back(bluefog::reduceScatter(engine.board(), engine.returns(), *op,
-                                                 std::move(data), std::move(counts),
-                                                 bytesOf(output)));
+                                               std::move(data), std::move(counts),
+                                               bytesOf(output)));
     return op;
   }
 
@@ -203,7 +203,7 @@ class Rank {
     signature.root = static_cast<int16_t>(root);
     OpPtr op = collective(signature);
     op->tasks.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
-                                          self == root ? bytesOf(data) : nullptr));
+                                        self == root ? bytesOf(data) : nullptr));
     return op;
   }
 
@@ -240,8 +240,7 @@ class Rank {
   OpPtr receive(std::vector<T>& data, int source, int64_t tag = 0,
                 const std::shared_ptr<int>& sender = std::make_shared<int>(-2)) {
     OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
-    op->tasks.push_back(
-        bluefog::receive(engine.mailbox(), *op, source, tag, spanOf(data), sender));
+    op->tasks.push_back(bluefog::receive(engine.mailbox(), *op, source, tag, spanOf(data), sender));
     if (source != kAnySource) {
       op->partners = {source};
     }
@@ -376,8 +375,8 @@ class Errors {
 using Ranks = std::vector<int>;
 
 // Says where two lists differ first, not all that is in them.
-template <class T, class Expected>
-::testing::AssertionResult holds(const std::vector<T>& got, const Expected& expected) {
+template <class T, class PostedReceive>
+::testing::AssertionResult holds(const std::vector<T>& got, const PostedReceive& expected) {
   for (size_t i = 0; i < got.size(); ++i) {
     const T wanted = expected(i);
     if (!sameValue(got[i], wanted)) {

@@ -60,8 +60,7 @@ class SteppedRank {
       weighted.push_back({rank, 1});
     }
     const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
-    op->tasks.push_back(
-        neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
+    op->tasks.push_back(neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
     agenda.add(op);
     return op;
   }

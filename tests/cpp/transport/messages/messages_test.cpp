@@ -160,11 +160,11 @@ TEST(MessagesTest, MayBeUnexpected) {
 TEST(MessagesTest, ThatAreEmptyDoNotPileUpWithoutEnd) {
   runRanks(2, [](Rank& me) {
     constexpr int kMost = 65'536;
-    constexpr int kAtOnce = 256;
+    constexpr int kFastPathLimit = 256;
     const std::vector<float> nothing;
     if (me.self == 0) {
-      for (int message = 0; message < kMost; message += kAtOnce) {
-        std::vector<OpPtr> sends(kAtOnce);
+      for (int message = 0; message < kMost; message += kFastPathLimit) {
+        std::vector<OpPtr> sends(kFastPathLimit);
         std::ranges::generate(sends, [&] { return me.start(me.send(nothing, 1)); });
         std::ranges::for_each(sends, [&](const OpPtr& send) { me.finish(send); });
       }

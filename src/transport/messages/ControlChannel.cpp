@@ -1,4 +1,4 @@
-#include "transport/messages/Answers.hpp"
+#include "transport/messages/ControlChannel.hpp"
 
 namespace bluefog {
 namespace {
@@ -9,7 +9,7 @@ ControlMessage& entry(ControlRing& ring, uint64_t index) {
 
 }  // namespace
 
-bool Answers::send() {
+bool ControlChannel::send() {
   if (owed_.empty()) {
     return false;
   }
@@ -25,12 +25,12 @@ bool Answers::send() {
   return moved;
 }
 
-bool Answers::isSound() const {
+bool ControlChannel::isSound() const {
   return in_->written.load(std::memory_order_acquire) - in_->read.load(std::memory_order_relaxed) <=
          ControlRing::kEntries;
 }
 
-std::optional<ControlMessage> Answers::take() {
+std::optional<ControlMessage> ControlChannel::take() {
   const uint64_t read = in_->read.load(std::memory_order_relaxed);
   if (read == in_->written.load(std::memory_order_acquire)) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-#include "transport/messages/Remainder.hpp"
+#include "transport/messages/DetachedSends.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@ namespace {
 
 // Rank 1 sends a large tensor to rank 0 and averages with rank 2, which dies before it has come.
 // The test drives ranks 0 and 1 itself, step by step.
-class RemainderTest : public ::testing::Test {
+class DetachedSendsTest : public ::testing::Test {
  protected:
-  RemainderTest() { one_.emplace(memory_, 1, 4, std::move(links_.links)); }
+  DetachedSendsTest() { one_.emplace(memory_, 1, 4, std::move(links_.links)); }
 
   OpPtr averageInVain(const std::vector<int>& destinations) {
     return one_->average(inputSpan(), spanOf(output_), {2}, destinations);
@@ -53,7 +53,7 @@ class RemainderTest : public ::testing::Test {
   std::optional<SteppedRank> one_;
 };
 
-TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
+TEST_F(DetachedSendsTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
   failForWantOfTwo();
   EXPECT_TRUE(one_->agenda.owesAnything());
   EXPECT_FALSE(receive(kMuch));
@@ -62,7 +62,7 @@ TEST_F(RemainderTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
   EXPECT_FALSE(one_->agenda.owesAnything());
 }
 
-TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
+TEST_F(DetachedSendsTest, BeyondABoundItIsBrokenOff) {
   failForWantOfTwo();
   const size_t calls = (size_t{300} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
@@ -81,7 +81,7 @@ TEST_F(RemainderTest, BeyondABoundItIsBrokenOff) {
   EXPECT_EQ(error->ranks(), Ranks{2});
 }
 
-TEST_F(RemainderTest, WhatGoesToTwoRanksIsKeptOnce) {
+TEST_F(DetachedSendsTest, WhatGoesToTwoRanksIsKeptOnce) {
   failForWantOfTwo({0, 3});
   const size_t calls = (size_t{240} << 20) / (kMuch * sizeof(float));
   for (size_t call = 1; call < calls; ++call) {
@@ -93,7 +93,7 @@ TEST_F(RemainderTest, WhatGoesToTwoRanksIsKeptOnce) {
   }
 }
 
-TEST_F(RemainderTest, WhatIsLargerThanTheBoundIsNotCopied) {
+TEST_F(DetachedSendsTest, WhatIsLargerThanTheBoundIsNotCopied) {
   input_.resize((size_t{257} << 20) / sizeof(float));
   output_.resize(input_.size());
   failForWantOfTwo();
@@ -102,19 +102,19 @@ TEST_F(RemainderTest, WhatIsLargerThanTheBoundIsNotCopied) {
   EXPECT_EQ(error->ranks(), Ranks{2});
 }
 
-TEST_F(RemainderTest, EndsWithItsReceiver) {
+TEST_F(DetachedSendsTest, EndsWithItsReceiver) {
   failForWantOfTwo();
   links_.die(0);
   one_->tick();
   EXPECT_FALSE(one_->agenda.owesAnything());
 }
 
-TEST_F(RemainderTest, EndsWithItsGroup) {
+TEST_F(DetachedSendsTest, EndsWithItsGroup) {
   failForWantOfTwo();
   one_.reset();
 }
 
-TEST_F(RemainderTest, ARefusalIsToldLater) {
+TEST_F(DetachedSendsTest, ARefusalIsToldLater) {
   failForWantOfTwo();
   const std::optional<Error> refused = receive(kMuch + 1);
   ASSERT_TRUE(refused.has_value());

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/NeighborAtOnce.hpp"
+#include "algorithms/NeighborFastPath.hpp"
 #include "support/ranks.hpp"
 
 namespace bluefog::testing {
@@ -23,21 +23,22 @@ class Sum {
         input_(count, value),
         output_(count, -1) {}
 
-  Engine::Attempt tryAtOnce() {
-    const NeighborAtOnce::Call call{signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
-                                    Counter(),
-                                    1.0,
-                                    sources_,
-                                    destinations_,
-                                    1.0,
-                                    bytesOf(input_),
-                                    bytesOf(output_)};
-    NeighborAtOnce exchange(call, [this] { return operation({}); });
-    return NeighborAtOnce::isPossible(call) ? me_.engine.tryAtOnce(exchange) : Engine::Attempt();
+  Engine::Attempt tryFastPath() {
+    const NeighborFastPath::Call call{signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
+                                      Counter(),
+                                      1.0,
+                                      sources_,
+                                      destinations_,
+                                      1.0,
+                                      bytesOf(input_),
+                                      bytesOf(output_)};
+    NeighborFastPath exchange(call, [this] { return operation({}); });
+    return NeighborFastPath::isPossible(call) ? me_.engine.tryFastPath(exchange)
+                                              : Engine::Attempt();
   }
   // In whatever way it goes.
   const Floats& run() {
-    const Engine::Attempt attempt = tryAtOnce();
+    const Engine::Attempt attempt = tryFastPath();
     if (attempt.rest) {
       me_.finish(attempt.rest);
     } else if (attempt.sequence == 0) {
@@ -71,7 +72,7 @@ bool holdsOnly(const Floats& data, float value) {
   return holds(data, [&](size_t) { return value; });
 }
 
-TEST(AtOnceTest, SumsAreRightInWhateverWayTheyGo) {
+TEST(FastPathTest, SumsAreRightInWhateverWayTheyGo) {
   for (int n : {1, 2, 3, 5}) {
     runRanks(n, [n](Rank& me) {
       for (int round = 0; round < 500; ++round) {
@@ -85,7 +86,7 @@ TEST(AtOnceTest, SumsAreRightInWhateverWayTheyGo) {
   }
 }
 
-TEST(AtOnceTest, WhatLetsItWaitBecomesAnOperation) {
+TEST(FastPathTest, WhatLetsItWaitBecomesAnOperation) {
   runRanks(2, [](Rank& me) {
     Sum sum = ringSum(me, 3, 1);
     me.synchronize();
@@ -94,7 +95,7 @@ TEST(AtOnceTest, WhatLetsItWaitBecomesAnOperation) {
       EXPECT_TRUE(holdsOnly(sum.run(), 2));
       return;
     }
-    const Engine::Attempt attempt = sum.tryAtOnce();
+    const Engine::Attempt attempt = sum.tryFastPath();
     ASSERT_NE(attempt.rest, nullptr);
     EXPECT_EQ(attempt.rest->sequence, attempt.sequence);
     me.finish(attempt.rest);
@@ -102,11 +103,11 @@ TEST(AtOnceTest, WhatLetsItWaitBecomesAnOperation) {
   });
 }
 
-TEST(AtOnceTest, NothingIsDoneBesideAnotherOperation) {
+TEST(FastPathTest, NothingIsDoneBesideAnotherOperation) {
   runRanks(2, [](Rank& me) {
     Floats got(1);
     const OpPtr receive = me.start(me.receive(got, 1 - me.self));
-    EXPECT_EQ(ringSum(me, 3, 1).tryAtOnce().sequence, 0u);
+    EXPECT_EQ(ringSum(me, 3, 1).tryFastPath().sequence, 0u);
     me.synchronize();  // or the other rank's receive could already have ended when it tries
     me.run(me.send(Floats{4}, 1 - me.self));
     me.finish(receive);
@@ -114,14 +115,14 @@ TEST(AtOnceTest, NothingIsDoneBesideAnotherOperation) {
   });
 }
 
-TEST(AtOnceTest, AMismatchIsToldOnBothSides) {
+TEST(FastPathTest, AMismatchIsToldOnBothSides) {
   runRanks(2, [](Rank& me) {
     Sum sum = ringSum(me, me.self == 0 ? 3 : 4, 1);
     EXPECT_EQ(failureOf([&] { sum.run(); }).cause(), Cause::kMismatch);
   });
 }
 
-TEST(AtOnceTest, ManyThreadsOfARankTakeTurns) {
+TEST(FastPathTest, ManyThreadsOfARankTakeTurns) {
   runRanks(2, [](Rank& me) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -138,7 +139,7 @@ TEST(AtOnceTest, ManyThreadsOfARankTakeTurns) {
 }
 
 // Of what its receiver takes without an operation, too, the sender hears in time.
-TEST(AtOnceTest, CreditComesBack) {
+TEST(FastPathTest, CreditComesBack) {
   runRanks(2, [](Rank& me) {
     const size_t count = Mailbox::payload() / sizeof(float);
     for (int round = 0; round < 600; ++round) {

@@ -12,7 +12,7 @@ struct Op;
 
 // An exchange of small messages that need not become an operation, where no other one of the group
 // is under way and the peers are not far behind. Used by the driving thread.
-class AtOnce {
+class FastPath {
  public:
   // See Op.
   virtual Counter counter() const = 0;
@@ -26,7 +26,7 @@ class AtOnce {
   virtual std::shared_ptr<Op> rest() = 0;
 
  protected:
-  ~AtOnce() = default;
+  ~FastPath() = default;
 };
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-// Messages of one frame, past all tasks: see AtOnce.
+// Messages of one frame, past all tasks: see FastPath.
 #include "transport/messages/Mailbox.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace bluefog {
 
 bool Mailbox::isQuiet() const {
-  return expected_.isEmpty() && unexpected_.isEmpty() && late_refusals_.empty() &&
+  return expected_.isEmpty() && unexpected_.isEmpty() && late_mismatches_.empty() &&
          std::none_of(lanes_.begin(), lanes_.end(),
                       [](const Lane& lane) { return lane.answers.anyHasCome(); });
 }
@@ -36,7 +36,7 @@ const Frame* Mailbox::next(int source, const Signature& signature, const MatchKe
   if (!fits) {
     return nullptr;
   }
-  lane(source).elsewhere.reset();
+  lane(source).deadlock_notice.reset();
   lane(source).unseen_from = frame.id + 1;
   passage_.look(frame.written, payloadOf(front), frame.bytes);
   return front;

@@ -1,18 +1,18 @@
 #include <algorithm>
 
-#include "algorithms/NeighborAtOnce.hpp"
+#include "algorithms/NeighborFastPath.hpp"
 #include "algorithms/Terms.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
 
-bool NeighborAtOnce::maySend(Mailbox& mailbox) const {
+bool NeighborFastPath::maySend(Mailbox& mailbox) const {
   return std::all_of(call_.destinations.begin(), call_.destinations.end(), [&](const auto& it) {
     return mailbox.maySend(it.rank, call_.signature.bytes());
   });
 }
 
-void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t number) {
+void NeighborFastPath::send(Mailbox& mailbox, uint64_t sequence, uint64_t number) {
   number_ = number;
   const size_t bytes = call_.signature.bytes();
   Frame frame;
@@ -28,7 +28,7 @@ void NeighborAtOnce::send(Mailbox& mailbox, uint64_t sequence, uint64_t number) 
   }
 }
 
-bool NeighborAtOnce::receive(Mailbox& mailbox) {
+bool NeighborFastPath::receive(Mailbox& mailbox) {
   const std::vector<WeightedRank>& sources = call_.sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     if (frames_[i] == nullptr) {

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "algorithms/Algorithms.hpp"
-#include "transport/messages/AtOnce.hpp"
+#include "transport/messages/FastPath.hpp"
 
 namespace bluefog {
 
 // neighborSum of one small tensor, with what this rank sends for it.
-class NeighborAtOnce final : public AtOnce {
+class NeighborFastPath final : public FastPath {
  public:
   // Also its most sources.
   static constexpr size_t kMost = 8;
@@ -28,7 +28,7 @@ class NeighborAtOnce final : public AtOnce {
   };
   using MakeRest = std::function<std::shared_ptr<Op>()>;  // see rest()
 
-  NeighborAtOnce(const Call& call, MakeRest make_rest)
+  NeighborFastPath(const Call& call, MakeRest make_rest)
       : call_(call), make_rest_(std::move(make_rest)) {}
   static bool isPossible(const Call& call) {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;

@@ -1,4 +1,4 @@
-#include "transport/messages/Remainder.hpp"
+#include "transport/messages/DetachedSends.hpp"
 
 #include <deque>
 #include <utility>
@@ -48,7 +48,7 @@ size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
 
 }  // namespace
 
-std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
+std::shared_ptr<Op> detachSends(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
   std::vector<size_t> going;
   for (size_t i = 0; i < op->outgoing.size(); ++i) {
     if (goesOn(op->tasks[i], op->outgoing[i], gone)) {
@@ -59,21 +59,21 @@ std::shared_ptr<Op> remainderOf(const std::shared_ptr<Op>& op, const RankSet& go
   if (going.empty() || (!op->is_detached && bytes > room)) {
     return nullptr;
   }
-  auto rest = std::make_shared<Op>(op->kind, op->signature, op->deadline);
+  auto detached = std::make_shared<Op>(op->kind, op->signature, op->deadline);
   auto kept = op->is_detached ? nullptr : std::make_shared<Kept>(op);
   for (const size_t i : going) {
     if (kept) {
       kept->copy(op->outgoing[i]);
     }
-    rest->tasks.push_back(std::move(op->tasks[i]));
-    rest->outgoing.push_back(op->outgoing[i]);
+    detached->tasks.push_back(std::move(op->tasks[i]));
+    detached->outgoing.push_back(op->outgoing[i]);
   }
-  rest->sequence = op->sequence;
-  rest->number = op->number;
-  rest->is_detached = true;
-  rest->memory = kept ? kept : op->memory;
+  detached->sequence = op->sequence;
+  detached->number = op->number;
+  detached->is_detached = true;
+  detached->memory = kept ? kept : op->memory;
   detached->copied_bytes = bytes;
-  return rest;
+  return detached;
 }
 
 }  // namespace bluefog

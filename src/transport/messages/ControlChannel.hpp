@@ -9,9 +9,9 @@
 namespace bluefog {
 
 // What two ranks answer each other: a ring for each direction, and what has found no room in one.
-class Answers {
+class ControlChannel {
  public:
-  Answers(ControlRing& out, ControlRing& in) : out_(&out), in_(&in) {}
+  ControlChannel(ControlRing& out, ControlRing& in) : out_(&out), in_(&in) {}
 
   void owe(const ControlMessage& control) { owed_.push_back(control); }
   bool owesAny() const { return !owed_.empty(); }
