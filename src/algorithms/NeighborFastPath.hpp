@@ -26,10 +26,9 @@ class NeighborFastPath final : public FastPath {
     const std::byte* input;
     std::byte* output;
   };
-  using MakeRest = std::function<std::shared_ptr<Op>()>;  // see rest()
+  using MakeOp = std::function<std::shared_ptr<Op>()>;  // see makeOp()
 
-  NeighborFastPath(const Call& call, MakeRest make_rest)
-      : call_(call), make_rest_(std::move(make_rest)) {}
+  NeighborFastPath(const Call& call, MakeOp make_op) : call_(call), make_op_(std::move(make_op)) {}
   static bool isPossible(const Call& call) {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
   }
@@ -38,11 +37,11 @@ class NeighborFastPath final : public FastPath {
   bool maySend(Mailbox& mailbox) const override;
   void send(Mailbox& mailbox, uint64_t sequence, uint64_t number) override;
   bool receive(Mailbox& mailbox) override;
-  std::shared_ptr<Op> rest() override { return make_rest_(); }
+  std::shared_ptr<Op> makeOp() override { return make_op_(); }
 
  private:
   const Call& call_;
-  MakeRest make_rest_;
+  MakeOp make_op_;
   uint64_t number_ = 0;
   std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
 };

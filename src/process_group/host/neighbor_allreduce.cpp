@@ -212,22 +212,22 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
   }
   const Borrowed inputs(input);
   const Tensors outputs{output};
-  const auto rest = [&] {
+  const auto make_op = [&] {
     return neighborSumOp(kind, inputs.all(), outputs, edges, match, Sends::kNone);
   };
-  NeighborFastPath exchange(call, std::ref(rest));
+  NeighborFastPath exchange(call, std::ref(make_op));
   const Engine::Attempt attempt = engine_->tryFastPath(exchange);
   if (attempt.sequence == 0) {
     return false;
   }
   match.number = attempt.number;
-  if (!attempt.rest) {
+  if (!attempt.op) {
     ++issued_;
     log_.addEnded(profilingTitle(kind), attempt.sequence, edges.partners, groupsTimeout(), input,
                   output, begin);
     return true;
   }
-  waitFor(kind, attempt.rest, inputs.all(), outputs);
+  waitFor(kind, attempt.op, inputs.all(), outputs);
   return true;
 }
 

@@ -32,11 +32,11 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
     : members_(std::move(members)),
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
-      agenda_(segments_, members_, std::move(links), std::move(courier)),
+      scheduler_(segments_, members_, std::move(links), std::move(courier)),
       seat_(segment_.coreMap(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
       own_core_(Cores::usable().count() >= ranksHere()) {
-  if (agenda_.spansHosts()) {
+  if (scheduler_.spansHosts()) {
     const std::lock_guard lock(mutex_);
     ensureThread();
   }
@@ -53,7 +53,7 @@ std::shared_ptr<SharedHeap> Engine::makeHeap() const {
 std::vector<Process> Engine::processes() const {
   std::vector<Process> processes;
   for (int rank = 0; rank < members_.size; ++rank) {
-    processes.push_back(agenda_.processOf(rank));
+    processes.push_back(scheduler_.processOf(rank));
   }
   return processes;
 }
@@ -80,7 +80,7 @@ Engine::~Engine() {
 }
 
 void Engine::post(const std::shared_ptr<Op>& op, Who who) {
-  Buried dropped;  // released after the lock is free
+  DeferredRelease dropped;  // released after the lock is free
   op->issued = Clock::now();
   {
     const std::lock_guard lock(mutex_);
@@ -100,7 +100,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     if (op->is_service) {
       ++services_;  // and this may be a thread that must not release what is buried
     } else {
-      dropped.ops.swap(buried_.ops);
+      dropped.ops.swap(deferred_release_.ops);
     }
     if (who != Who::kCaller) {
       work_.notify_one();
@@ -123,17 +123,17 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
   }
   auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kService},
                                  Deadline::never());
-  op->epilogue = [this, number] { agenda_.mailbox().align(number); };
+  op->epilogue = [this, number] { scheduler_.mailbox().align(number); };
   op->is_service = true;
   post(op, Who::kCaller);
   return op;
 }
 
 Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
-  Buried dropped;  // released after the lock is free
+  DeferredRelease dropped;  // released after the lock is free
   std::unique_lock lock(mutex_);
-  if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !agenda_.isQuiet() ||
-      !exchange.maySend(agenda_.mailbox())) {
+  if (driving_ || waiting_ > 0 || pending_ > 0 || owes_ || stopped_ || !scheduler_.isQuiet() ||
+      !exchange.maySend(scheduler_.mailbox())) {
     return {};
   }
   Attempt attempt{++messages_issued_, calls_.next(exchange.counter()), nullptr};
@@ -143,25 +143,25 @@ Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
     lock.lock();
     driving_ = false;
     yieldToOthers();
-    dropped.ops.swap(buried_.ops);
+    dropped.ops.swap(deferred_release_.ops);
   };
   try {
     if (runFastPath(exchange, attempt)) {
-      agenda_.noteCall(exchange.counter(), attempt.number);
+      scheduler_.noteCall(exchange.counter(), attempt.number);
     } else {
-      attempt.rest = exchange.rest();
+      attempt.op = exchange.makeOp();
     }
   } catch (...) {  // no memory
     stopDriving();
     throw;
   }
   stopDriving();
-  if (attempt.rest) {
-    attempt.rest->sequence = attempt.sequence;
-    attempt.rest->number = attempt.number;
-    attempt.rest->issued = Clock::now();
+  if (attempt.op) {
+    attempt.op->sequence = attempt.sequence;
+    attempt.op->number = attempt.number;
+    attempt.op->issued = Clock::now();
     // Before what other threads have posted meanwhile: it has sent before them.
-    incoming_.insert(incoming_.begin(), attempt.rest);
+    incoming_.insert(incoming_.begin(), attempt.op);
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
   }
@@ -169,10 +169,10 @@ Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
 }
 
 bool Engine::runFastPath(FastPath& exchange, const Attempt& attempt) {
-  exchange.send(agenda_.mailbox(), attempt.sequence, attempt.number);
-  agenda_.notifyPeers();
-  const bool is_done = exchange.receive(agenda_.mailbox()) || awaitFastPath(exchange);
-  agenda_.notifyPeers();
+  exchange.send(scheduler_.mailbox(), attempt.sequence, attempt.number);
+  scheduler_.notifyPeers();
+  const bool is_done = exchange.receive(scheduler_.mailbox()) || awaitFastPath(exchange);
+  scheduler_.notifyPeers();
   return is_done;
 }
 
@@ -185,7 +185,7 @@ bool Engine::awaitFastPath(FastPath& exchange) {
   bool is_tired = false;
   while (true) {
     const uint32_t ticket = is_tired ? event_count.prepareWait() : 0;
-    if (exchange.receive(agenda_.mailbox())) {
+    if (exchange.receive(scheduler_.mailbox())) {
       return true;
     }
     if (has_incoming_.load(std::memory_order_acquire) || now >= enough) {
@@ -209,15 +209,15 @@ void Engine::yieldToOthers() {
 }
 
 bool Engine::wait(const Op& op, Deadline limit, const std::function<bool()>& enough) {
-  Buried dropped;
+  DeferredRelease dropped;
   std::unique_lock lock(mutex_);
   ++waiting_;
   const auto leave = [&] {
     --waiting_;
     if (!driving_) {
-      agenda_.moveOn();
+      scheduler_.clearBlocked();
     }
-    dropped.ops.swap(buried_.ops);
+    dropped.ops.swap(deferred_release_.ops);
     if (hasWork() && waiting_ == 0) {
       rouseThread();
     }
@@ -235,8 +235,8 @@ bool Engine::wait(const Op& op, Deadline limit, const std::function<bool()>& eno
       wakeDriver();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(kSlice, limit.left()));
     } else {
-      stands_ = may_stand && settled.passed() && !is_helped && calling_back_ == 0 &&
-                to_call_back_.empty();
+      is_blocked_ = may_stand && settled.passed() && !is_helped && calling_back_ == 0 &&
+                    to_call_back_.empty();
       driveAndConclude(lock, Who::kCaller);
     }
     if (interrupt_ && next_interrupt.passed()) {
@@ -275,7 +275,7 @@ void Engine::stop(const Failure& failure) {
   // Nobody drives any more. The peers hear it now: this rank's threads may be long in a callback,
   // which may wait for one of them.
   if (!std::exchange(goodbye_said_, true)) {
-    agenda_.sayGoodbye();
+    scheduler_.sayGoodbye();
   }
 }
 
@@ -315,10 +315,10 @@ void Engine::shutdown() {
   for (std::thread& thread : threads_) {
     thread.join();
   }
-  Buried dropped;
+  DeferredRelease dropped;
   std::unique_lock lock(mutex_);
   callBack(lock);
-  dropped.ops.swap(buried_.ops);
+  dropped.ops.swap(deferred_release_.ops);
   presence_ = Presence::kLeft;
   changed_.notify_all();
 }
@@ -340,16 +340,16 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   try {
     ended = drive(who);
   } catch (const Failure& failure) {  // of a peer that cannot be relied on
-    agenda_.failAll(failure);
-    ended = agenda_.takeFinished();
+    scheduler_.failAll(failure);
+    ended = scheduler_.takeFinished();
   } catch (const std::exception& error) {  // no memory
-    agenda_.failAll(failedHere(members_, error));
-    ended = agenda_.takeFinished();
+    scheduler_.failAll(failedHere(members_, error));
+    ended = scheduler_.takeFinished();
   }
   lock.lock();
   driving_ = false;
   pending_ -= ended.size();
-  owes_ = agenda_.owesAnything();
+  owes_ = scheduler_.owesAnything();
   const Clock::time_point now = Clock::now();
   for (const auto& op : ended) {
     services_ -= op->is_service ? 1 : 0;
@@ -380,7 +380,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     return op->is_service;
   });
   lock.lock();
-  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+  deferred_release_.ops.insert(deferred_release_.ops.end(), ended.begin(), ended.end());
   if (!calling.empty()) {
     to_call_back_.insert(to_call_back_.end(), calling.begin(), calling.end());
     if (isOwnThread() || !rouseThread()) {
@@ -396,14 +396,14 @@ Engine::Ops Engine::drive(Who who) {
   const Clock::time_point enough = now + kSlice;
   Patience patience(own_core_, now);
   if (who == Who::kEngine) {
-    agenda_.lookIntoLanes();
+    scheduler_.lookIntoLanes();
   }
-  if (who == Who::kEngine || !stands_) {
-    agenda_.moveOn();
+  if (who == Who::kEngine || !is_blocked_) {
+    scheduler_.clearBlocked();
   }
   while (true) {
-    const bool moved = pass();
-    if (agenda_.anyFinished()) {
+    const bool moved = progress();
+    if (scheduler_.anyFinished()) {
       break;
     }
     now = Clock::now();
@@ -411,8 +411,9 @@ Engine::Ops Engine::drive(Who who) {
       seat_.look(now);
     }
     // The engine's own thread comes here from its sleep.
-    if (now >= agenda_.nextTick() || (!moved && who == Who::kEngine && !agenda_.spansHosts())) {
-      agenda_.tick(now);
+    if (now >= scheduler_.nextTick() ||
+        (!moved && who == Who::kEngine && !scheduler_.spansHosts())) {
+      scheduler_.tick(now);
     }
     if (moved) {
       patience.renew(now);
@@ -425,36 +426,36 @@ Engine::Ops Engine::drive(Who who) {
       break;
     }
   }
-  return agenda_.takeFinished();
+  return scheduler_.takeFinished();
 }
 
 void Engine::sleepUnlessMoved() {
   EventCount& event_count = segment_.eventCount(members_.rank);
   const uint32_t ticket = event_count.prepareWait();
-  agenda_.lookIntoLanes();
-  if (pass() || agenda_.anyFinished()) {
+  scheduler_.lookIntoLanes();
+  if (progress() || scheduler_.anyFinished()) {
     return;
   }
-  if (stands_) {
-    agenda_.standStill();
+  if (is_blocked_) {
+    scheduler_.publishBlocked();
   }
-  event_count.wait(ticket, rest());
-  agenda_.lookIntoLanes();
+  event_count.wait(ticket, sleepTime());
+  scheduler_.lookIntoLanes();
   const Clock::time_point now = Clock::now();
-  if (!agenda_.spansHosts() || now >= agenda_.nextTick()) {
-    agenda_.tick(now);
+  if (!scheduler_.spansHosts() || now >= scheduler_.nextTick()) {
+    scheduler_.tick(now);
   }
-  if (stands_) {
-    agenda_.watchStray(now);
+  if (is_blocked_) {
+    scheduler_.watchSuspect(now);
   }
 }
 
-std::chrono::nanoseconds Engine::rest() {
-  const std::chrono::nanoseconds rest = agenda_.rest();
-  return agenda_.spansHosts() ? std::min(rest, agenda_.nap()) : rest;
+std::chrono::nanoseconds Engine::sleepTime() {
+  const std::chrono::nanoseconds longest = scheduler_.sleepTime();
+  return scheduler_.spansHosts() ? std::min(longest, scheduler_.pollInterval()) : longest;
 }
 
-bool Engine::pass() {
+bool Engine::progress() {
   const bool taken = takeIncoming();
   if (stop_requested_.load(std::memory_order_acquire)) {
     Failure failure;
@@ -462,10 +463,10 @@ bool Engine::pass() {
       const std::lock_guard lock(mutex_);
       failure = *stopped_;
     }
-    agenda_.leave(failure);
-    return agenda_.anyFinished();
+    scheduler_.leave(failure);
+    return scheduler_.anyFinished();
   }
-  return agenda_.pass() || taken;
+  return scheduler_.progress() || taken;
 }
 
 bool Engine::takeIncoming() {
@@ -479,7 +480,7 @@ bool Engine::takeIncoming() {
     has_incoming_.store(false, std::memory_order_release);
   }
   for (auto& op : taken) {
-    agenda_.add(std::move(op));
+    scheduler_.add(std::move(op));
   }
   return true;
 }

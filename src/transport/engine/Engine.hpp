@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/OwnProcess.hpp"
-#include "transport/engine/Agenda.hpp"
+#include "transport/engine/Scheduler.hpp"
 #include "transport/hosts/Courier.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/memory/SharedHeap.hpp"
@@ -48,10 +48,10 @@ class Engine {
   bool isForked() const { return process_.isForked(); }
 
   // How the algorithms of algorithms/ move bytes.
-  Board& board() { return agenda_.board(); }
+  Board& board() { return scheduler_.board(); }
   // The second board, for what is sent back in answer to the first's frames.
-  Board& returns() { return agenda_.returns(); }
-  Mailbox& mailbox() { return agenda_.mailbox(); }
+  Board& returns() { return scheduler_.returns(); }
+  Mailbox& mailbox() { return scheduler_.mailbox(); }
   // Where results lie that neighbours may read; null where none of them is on this host.
   std::shared_ptr<SharedHeap> makeHeap() const;
   // Whether a message that so many ranks of this host get had better be read there than from a
@@ -71,9 +71,9 @@ class Engine {
   // Runs it in this thread, unless something is in the way: then nothing has been done. Where its
   // peers let it wait, the rest of it is posted as by post(), to be waited for.
   struct Attempt {
-    uint64_t sequence = 0;  // 0: nothing was done
-    uint64_t number = 0;    // as Op's
-    std::shared_ptr<Op> rest;
+    uint64_t sequence = 0;   // 0: nothing was done
+    uint64_t number = 0;     // as Op's
+    std::shared_ptr<Op> op;  // what is left to do; null where nothing is
   };
   Attempt tryFastPath(FastPath& exchange);
   // The highest one, of all counters.
@@ -94,17 +94,17 @@ class Engine {
   bool isBusy();
 
  private:
-  using Ops = Agenda::Ops;
+  using Ops = Scheduler::Ops;
 
   // Finished operations, until a caller's thread releases them: dropping the last reference of a
   // tensor may need the GIL, which the engine's thread must never wait for.
-  struct Buried {
+  struct DeferredRelease {
     Ops ops;
 
-    Buried() = default;
-    Buried(const Buried&) = delete;
-    Buried& operator=(const Buried&) = delete;
-    ~Buried() {
+    DeferredRelease() = default;
+    DeferredRelease(const DeferredRelease&) = delete;
+    DeferredRelease& operator=(const DeferredRelease&) = delete;
+    ~DeferredRelease() {
       for (const auto& op : ops) {
         op->release();
       }
@@ -131,15 +131,15 @@ class Engine {
   void yieldToOthers();
   void sleepUnlessMoved();
   // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.
-  std::chrono::nanoseconds rest();
+  std::chrono::nanoseconds sleepTime();
 
-  bool pass();
+  bool progress();
   bool takeIncoming();
 
   const Membership members_;
   const std::shared_ptr<const Segments> segments_;
   const Segment& segment_;  // of this host
-  Agenda agenda_;           // the driving thread's
+  Scheduler scheduler_;     // the driving thread's
   Seat seat_;               // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of this host
@@ -149,9 +149,9 @@ class Engine {
   std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
   std::condition_variable work_;     // for the engine's threads
   bool driving_ = false;
-  int waiting_ = 0;      // threads in wait()
-  bool stands_ = false;  // the driving thread can do nothing but wait
-  Ops to_call_back_;     // ended
+  int waiting_ = 0;          // threads in wait()
+  bool is_blocked_ = false;  // the driving thread can do nothing but wait
+  Ops to_call_back_;         // ended
   size_t pending_ = 0;
   size_t services_ = 0;  // of them
   bool owes_ = false;    // something to peers, of operations that have ended
@@ -167,7 +167,7 @@ class Engine {
   Presence presence_ = Presence::kHere;
   std::thread::id leaver_;
   bool end_ = false;  // of the threads
-  Buried buried_;
+  DeferredRelease deferred_release_;
   std::vector<std::thread> threads_;  // one, and one more for each that is calling back
   std::vector<std::thread::id> thread_ids_;
   std::thread::id on_duty_;  // the one of them that drives, or sleeps on the event count

@@ -60,7 +60,7 @@ void Engine::run() {
     }
     const bool may_drive = waiting_ == 0 && !driving_ && on_duty_ == std::thread::id();
     if (!hasWork() || !may_drive) {
-      if (!agenda_.spansHosts()) {
+      if (!scheduler_.spansHosts()) {
         work_.wait(lock);
       } else if (work_.wait_for(lock, kLookElsewhere) == std::cv_status::timeout && may_drive &&
                  waiting_ == 0 && !driving_ && !end_) {
@@ -76,7 +76,8 @@ void Engine::run() {
     if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
       continue;
     }
-    const std::chrono::nanoseconds limit = rest();  // of the agenda, which nobody drives now
+    const std::chrono::nanoseconds limit =
+        sleepTime();  // of the scheduler, which nobody drives now
     lock.unlock();
     event_count.wait(ticket, limit);
     lock.lock();
@@ -92,7 +93,7 @@ void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   if (own) {
     ++calling_back_;
     on_duty_ = {};
-    if (hasWork() || agenda_.spansHosts()) {
+    if (hasWork() || scheduler_.spansHosts()) {
       rouseThread();
     }
   }
@@ -104,7 +105,7 @@ void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   if (own) {
     --calling_back_;
   }
-  buried_.ops.insert(buried_.ops.end(), ended.begin(), ended.end());
+  deferred_release_.ops.insert(deferred_release_.ops.end(), ended.begin(), ended.end());
 }
 
 }  // namespace bluefog

@@ -23,7 +23,7 @@ class FastPath {
   // Takes what it receives, once all of that is there; whether it is.
   virtual bool receive(Mailbox& mailbox) = 0;
   // What is left to do when the wait for that gets long: all but sending.
-  virtual std::shared_ptr<Op> rest() = 0;
+  virtual std::shared_ptr<Op> makeOp() = 0;
 
  protected:
   ~FastPath() = default;

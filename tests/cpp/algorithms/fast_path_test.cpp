@@ -39,8 +39,8 @@ class Sum {
   // In whatever way it goes.
   const Floats& run() {
     const Engine::Attempt attempt = tryFastPath();
-    if (attempt.rest) {
-      me_.finish(attempt.rest);
+    if (attempt.op) {
+      me_.finish(attempt.op);
     } else if (attempt.sequence == 0) {
       me_.run(operation(destinations_));
     }
@@ -96,9 +96,9 @@ TEST(FastPathTest, WhatLetsItWaitBecomesAnOperation) {
       return;
     }
     const Engine::Attempt attempt = sum.tryFastPath();
-    ASSERT_NE(attempt.rest, nullptr);
-    EXPECT_EQ(attempt.rest->sequence, attempt.sequence);
-    me.finish(attempt.rest);
+    ASSERT_NE(attempt.op, nullptr);
+    EXPECT_EQ(attempt.op->sequence, attempt.sequence);
+    me.finish(attempt.op);
     EXPECT_TRUE(holdsOnly(sum.output(), 2));
   });
 }

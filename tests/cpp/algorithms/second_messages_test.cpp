@@ -23,9 +23,9 @@ class SecondMessagesTest : public ::testing::Test {
     machine.locals = {0, 1};
     machine.local_rank = rank.members.rank;
     machine.divisor = 2;
-    addHierarchicalSum(rank.agenda.mailbox(), *op, std::move(machine), bytesOf(input_),
+    addHierarchicalSum(rank.scheduler.mailbox(), *op, std::move(machine), bytesOf(input_),
                        bytesOf(part_[rank.members.rank]), bytesOf(output_[rank.members.rank]), 0);
-    rank.agenda.add(op);
+    rank.scheduler.add(op);
     return op;
   }
   OpPtr average(SteppedRank& rank, std::chrono::milliseconds limit = std::chrono::minutes(1)) {
@@ -38,23 +38,23 @@ class SecondMessagesTest : public ::testing::Test {
     size_t ended = 0;
     while (ended < ops.size()) {
       for (SteppedRank* rank : {&zero_, &one_}) {
-        rank->agenda.pass();
-        rank->agenda.tick(Deadline::Clock::now());
-        ended += rank->agenda.takeFinished().size();
+        rank->scheduler.progress();
+        rank->scheduler.tick(Deadline::Clock::now());
+        ended += rank->scheduler.takeFinished().size();
       }
     }
   }
   void settle() {
     for (SteppedRank* rank : {&zero_, &one_}) {
       do {
-        rank->agenda.lookIntoLanes();
-      } while (rank->agenda.pass());
+        rank->scheduler.lookIntoLanes();
+      } while (rank->scheduler.progress());
     }
   }
   void expectQuiet() {
     settle();
-    EXPECT_TRUE(zero_.agenda.isQuiet());
-    EXPECT_TRUE(one_.agenda.isQuiet());
+    EXPECT_TRUE(zero_.scheduler.isQuiet());
+    EXPECT_TRUE(one_.scheduler.isQuiet());
   }
 
   const Fd memory_ = Segment::create(2);
@@ -84,7 +84,7 @@ TEST_F(SecondMessagesTest, LeaveNothingWhereTheirFirstOnesMetSomethingElse) {
 TEST_F(SecondMessagesTest, AreNotKeptOfACallThatWasGivenUp) {
   average(zero_, std::chrono::milliseconds(0));
   zero_.tick();
-  EXPECT_TRUE(errorOf(*zero_.agenda.takeFinished().front()));
+  EXPECT_TRUE(errorOf(*zero_.scheduler.takeFinished().front()));
   const OpPtr late = ofMachine(one_);
   endAll({late});
   EXPECT_TRUE(errorOf(*late));

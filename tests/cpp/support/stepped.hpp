@@ -38,7 +38,7 @@ class SteppedRank {
       : members(membership(rank, size)),
         segments(std::make_shared<const Segments>(Segment(memory, size), rank)),
         heap(SharedHeap::make(segments->shared(), rank)),
-        agenda(segments, members, std::move(links), nullptr) {}
+        scheduler(segments, members, std::move(links), nullptr) {}
 
   // The sum of what the sources send. `input` is offered where it lies in the heap.
   OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
@@ -53,15 +53,16 @@ class SteppedRank {
     for (int rank : destinations) {  // one of them twice, in a test
       Outgoing message{rank, 0, ConstSpans(input), 1.0, static_cast<Phase>(phase++)};
       message.offer = offer;
-      addSend(agenda.mailbox(), *op, std::move(message));
+      addSend(scheduler.mailbox(), *op, std::move(message));
     }
     std::vector<WeightedRank> weighted;
     for (int rank : sources) {
       weighted.push_back({rank, 1});
     }
     const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
-    op->tasks.push_back(neighborSum(agenda.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
-    agenda.add(op);
+    op->tasks.push_back(
+        neighborSum(scheduler.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
+    scheduler.add(op);
     return op;
   }
   // Of floats, without tasks.
@@ -77,14 +78,14 @@ class SteppedRank {
   // Two looks: the first sees who is gone, the second ends what needs them.
   void tick() {
     for (int look = 0; look < 2; ++look) {
-      agenda.tick(Deadline::Clock::now());
+      scheduler.tick(Deadline::Clock::now());
     }
   }
 
   Membership members;
   std::shared_ptr<const Segments> segments;
   std::shared_ptr<SharedHeap> heap;
-  Agenda agenda;
+  Scheduler scheduler;
 
  private:
   uint64_t issued_ = 0;

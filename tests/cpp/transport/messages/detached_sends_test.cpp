@@ -36,11 +36,11 @@ class DetachedSendsTest : public ::testing::Test {
     std::vector<float> none(count);
     got_.assign(count, 0);
     const OpPtr op = zero_.average({bytesOf(none), count * sizeof(float)}, spanOf(got_), {1}, {});
-    while (!zero_.agenda.anyFinished()) {
-      zero_.agenda.pass();
-      one_->agenda.pass();
+    while (!zero_.scheduler.anyFinished()) {
+      zero_.scheduler.progress();
+      one_->scheduler.progress();
     }
-    zero_.agenda.takeFinished();
+    zero_.scheduler.takeFinished();
     return errorOf(*op);
   }
 
@@ -55,11 +55,11 @@ class DetachedSendsTest : public ::testing::Test {
 
 TEST_F(DetachedSendsTest, TheLivingGetWhatWasSentBeforeItsMemoryChanged) {
   failForWantOfTwo();
-  EXPECT_TRUE(one_->agenda.owesAnything());
+  EXPECT_TRUE(one_->scheduler.owesAnything());
   EXPECT_FALSE(receive(kMuch));
   EXPECT_TRUE(are(got_, 1));
-  one_->agenda.pass();
-  EXPECT_FALSE(one_->agenda.owesAnything());
+  one_->scheduler.progress();
+  EXPECT_FALSE(one_->scheduler.owesAnything());
 }
 
 TEST_F(DetachedSendsTest, BeyondABoundItIsBrokenOff) {
@@ -106,7 +106,7 @@ TEST_F(DetachedSendsTest, EndsWithItsReceiver) {
   failForWantOfTwo();
   links_.die(0);
   one_->tick();
-  EXPECT_FALSE(one_->agenda.owesAnything());
+  EXPECT_FALSE(one_->scheduler.owesAnything());
 }
 
 TEST_F(DetachedSendsTest, EndsWithItsGroup) {
@@ -119,7 +119,7 @@ TEST_F(DetachedSendsTest, ARefusalIsToldLater) {
   const std::optional<Error> refused = receive(kMuch + 1);
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->cause(), Cause::kMismatch);
-  one_->agenda.pass();
+  one_->scheduler.progress();
   std::vector<float> nothing(1);
   const OpPtr next = one_->average({bytesOf(nothing), sizeof(float)}, spanOf(nothing), {}, {});
   const std::optional<Error> told = errorOf(*next);

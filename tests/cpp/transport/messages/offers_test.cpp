@@ -36,15 +36,15 @@ class OffersTest : public ::testing::Test {
   void failForWantOfTwo() {
     links_.die(2);
     one_->tick();
-    one_->agenda.takeFinished();
+    one_->scheduler.takeFinished();
     std::fill(input_, input_ + kCount, -1.0F);  // as its caller may, from now on
   }
   void finish(const OpPtr& op) {
-    while (!zero_.agenda.anyFinished()) {
-      zero_.agenda.pass();
-      one_->agenda.pass();
+    while (!zero_.scheduler.anyFinished()) {
+      zero_.scheduler.progress();
+      one_->scheduler.progress();
     }
-    EXPECT_EQ(zero_.agenda.takeFinished().front(), op);
+    EXPECT_EQ(zero_.scheduler.takeFinished().front(), op);
   }
   uint64_t framesInLane() const { return cursorAt(one_->segments->shared().lane(1, 0), 0).load(); }
 
@@ -65,10 +65,10 @@ TEST_F(OffersTest, AreReadWhereTheyLie) {
   EXPECT_FALSE(errorOf(*takes));
   EXPECT_TRUE(are(got_, 1));
   EXPECT_EQ(framesInLane(), 1);  // that says where
-  one_->agenda.pass();
-  EXPECT_TRUE(one_->agenda.anyFinished());
+  one_->scheduler.progress();
+  EXPECT_TRUE(one_->scheduler.anyFinished());
   EXPECT_FALSE(errorOf(*gives));
-  EXPECT_EQ(one_->agenda.mailbox().bytesSent(), kBytes);
+  EXPECT_EQ(one_->scheduler.mailbox().bytesSent(), kBytes);
 }
 
 // As frames of data do, see passage_test.
@@ -80,8 +80,8 @@ TEST_F(OffersTest, TellNowAndThenHowTheyAreReadBest) {
     give();
     const OpPtr takes = take();
     finish(takes);
-    one_->agenda.pass();
-    one_->agenda.takeFinished();
+    one_->scheduler.progress();
+    one_->scheduler.takeFinished();
     timed += frame->written != StoreSample::kNone;
   }
   EXPECT_EQ(timed, 8);
@@ -90,10 +90,10 @@ TEST_F(OffersTest, TellNowAndThenHowTheyAreReadBest) {
 TEST_F(OffersTest, TheirSenderWaitsUntilTheyAreRead) {
   give();
   for (int i = 0; i < 10; ++i) {
-    one_->agenda.pass();
-    zero_.agenda.pass();
+    one_->scheduler.progress();
+    zero_.scheduler.progress();
   }
-  EXPECT_FALSE(one_->agenda.anyFinished());
+  EXPECT_FALSE(one_->scheduler.anyFinished());
 }
 
 TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
@@ -103,9 +103,9 @@ TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
     give();  // and its sender does not look into the answers
     taken.push_back(take());
     for (int pass = 0; pass < 5; ++pass) {
-      zero_.agenda.pass();
+      zero_.scheduler.progress();
     }
-    ended += zero_.agenda.takeFinished().size();
+    ended += zero_.scheduler.takeFinished().size();
   }
   EXPECT_EQ(ended, ControlRing::kEntries);
   finish(taken.back());
@@ -124,11 +124,11 @@ TEST_F(OffersTest, OfOneThatFailedAreNotRead) {
 TEST_F(OffersTest, ThatEndWhileTheyAreReadAreReadAgain) {
   give({2});
   const OpPtr takes = take();
-  zero_.agenda.pass();
-  zero_.agenda.pass();
+  zero_.scheduler.progress();
+  zero_.scheduler.progress();
   ASSERT_EQ(got_[0], numbers(1, 1)[0]);  // it has begun
   ASSERT_EQ(got_.back(), 0);
-  ASSERT_FALSE(zero_.agenda.anyFinished());
+  ASSERT_FALSE(zero_.scheduler.anyFinished());
   failForWantOfTwo();
   finish(takes);
   EXPECT_FALSE(errorOf(*takes));
@@ -161,10 +161,10 @@ TEST_F(OffersTest, BeyondTheHeapAreDamaged) {
   take();
   EXPECT_THROW(
       {
-        while (!zero_.agenda.anyFinished()) {
-          zero_.agenda.pass();
+        while (!zero_.scheduler.anyFinished()) {
+          zero_.scheduler.progress();
         }
-        std::rethrow_exception(zero_.agenda.takeFinished().front()->error);
+        std::rethrow_exception(zero_.scheduler.takeFinished().front()->error);
       },
       Error);
 }

@@ -24,18 +24,18 @@ namespace bluefog {
 
 // The operations of one group that are under way: steps them, watches their deadlines and the
 // peers' lives, and says why one failed. Knows no threads: used by the one that drives.
-class Agenda {
+class Scheduler {
  public:
   using Ops = std::vector<std::shared_ptr<Op>>;
   using Time = Deadline::Clock::time_point;
 
   // `courier`: where ranks are on other hosts.
-  Agenda(const std::shared_ptr<const Segments>& segments, const Membership& members, Links links,
-         std::unique_ptr<Courier> courier);
+  Scheduler(const std::shared_ptr<const Segments>& segments, const Membership& members, Links links,
+            std::unique_ptr<Courier> courier);
   // What it still sends to peers for operations that have failed breaks off: they hear the goodbye.
-  ~Agenda() { mailbox_.fallSilent(); }
-  Agenda(const Agenda&) = delete;
-  Agenda& operator=(const Agenda&) = delete;
+  ~Scheduler() { mailbox_.fallSilent(); }
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   Board& board() { return board_; }
   Board& returns() { return returns_; }
@@ -47,7 +47,7 @@ class Agenda {
   // In the order issued.
   void add(std::shared_ptr<Op> op);
   // Steps everything that can move, and rings the peers that can then. True when something moved.
-  bool pass();
+  bool progress();
   // Lets the next pass look into the lanes even if this rank waits for no message: a peer may wait
   // for room in one.
   void lookIntoLanes() { look_into_lanes_ = true; }
@@ -57,14 +57,14 @@ class Agenda {
   Time nextTick() const { return std::min(next_tick_, next_deadline_); }
   // While the group's only caller sleeps. Says what it waits for, to peers that may wait for this
   // rank in another operation, until something moves or the caller may do something else.
-  void standStill();
-  void moveOn();
+  void publishBlocked();
+  void clearBlocked();
   // Looks whether this rank waits for such a peer.
-  void watchStray(Time now);
+  void watchSuspect(Time now);
   // This rank has made that call, past all operations.
   void noteCall(const Counter& counter, uint64_t number);
   // How long to sleep when nothing moves: longer and longer.
-  std::chrono::milliseconds rest() const { return rest_; }
+  std::chrono::milliseconds sleepTime() const { return sleep_time_; }
 
   // Fails what is pending; the group's other ranks are told.
   void failAll(const Failure& failure);
@@ -82,7 +82,7 @@ class Agenda {
   // Tells the peers that this rank leaves in order.
   void sayGoodbye();
   // How long until what ranks on other hosts may have sent is looked for: longer and longer.
-  std::chrono::nanoseconds nap();
+  std::chrono::nanoseconds pollInterval();
   // With their errors set, tasks destroyed.
   Ops takeFinished() { return std::exchange(finished_, {}); }
 
@@ -91,7 +91,7 @@ class Agenda {
 
   // Messages of this rank's own calls.
   size_t messagesCalled() const { return messages_.size() - detached_ - services_; }
-  std::optional<Failure> deferred_failure();
+  std::optional<Failure> takeDeferredFailure();
   bool stepCollectives();
   bool stepMessages();
   void wakeRunnable();
@@ -101,7 +101,7 @@ class Agenda {
   void watchDeadlines(Time now);
   Failure late(const Op& message) const;
   void watchPeers();
-  void watchStrays();
+  void watchSuspects();
   void watchMismatches();
   bool isUnderWay(const LateMismatch& mismatch) const;
   // Finishes the messages of which `why` gives a failure.
@@ -109,7 +109,7 @@ class Agenda {
   void endMessages(const Why& why);
   void noteTold(uint64_t sequence);
   void endWaitFor(int peer, const Signature& called);
-  std::optional<BlockedState::Wait> strayed(int peer) const;
+  std::optional<BlockedState::Wait> suspectOf(int peer) const;
   // Lets the ranks of this host know which calls of neighbors this rank has made.
   void publishCalls();
   void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
@@ -123,8 +123,8 @@ class Agenda {
   Board returns_;
   Mailbox mailbox_;
   std::unique_ptr<Bridge> bridge_;  // to ranks on other hosts
-  std::chrono::microseconds nap_{0};
-  int passes_unreceived_ = 0;
+  std::chrono::microseconds poll_interval_{0};
+  int polls_in_vain_ = 0;
 
   std::deque<std::shared_ptr<Op>> collectives_;
   std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
@@ -139,15 +139,16 @@ class Agenda {
   size_t departures_seen_ = 0;
   RankSet departed_;
   bool has_moved_ = false;  // since the last look at who is gone
-  struct Stray {
+  struct DeadlockSuspect {
     int peer;
     uint64_t sequence;
     Time since;
   };
-  std::optional<Stray> stray_;  // waits for this rank in another operation than this rank for it
-  uint64_t published_ = 0;      // see CallsMade
+  std::optional<DeadlockSuspect>
+      suspect_;             // waits for this rank in another operation than this rank for it
+  uint64_t published_ = 0;  // see CallsMade
   bool look_into_lanes_ = false;
-  std::chrono::milliseconds rest_{0};
+  std::chrono::milliseconds sleep_time_{0};
   Time next_tick_{};
   Time next_deadline_ = Time::max();  // none passes before
 };

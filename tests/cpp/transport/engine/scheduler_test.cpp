@@ -1,4 +1,4 @@
-#include "transport/engine/Agenda.hpp"
+#include "transport/engine/Scheduler.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@ namespace bluefog::testing {
 namespace {
 
 // Two ranks whose agendas the test drives itself, step by step.
-class AgendaTest : public ::testing::Test {
+class SchedulerTest : public ::testing::Test {
  protected:
   struct Side {
     Side(const Fd& memory, int rank)
         : members(membership(rank, 2)),
           segments(std::make_shared<const Segments>(Segment(memory, 2), rank)),
-          agenda(segments, members, Links(2), nullptr),
+          scheduler(segments, members, Links(2), nullptr),
           peer(1 - rank) {}
 
     // As long as it runs, its data is `memory`.
@@ -29,24 +29,24 @@ class AgendaTest : public ::testing::Test {
       op->memory = data;
       op->sequence = ++issued;
       task(*op, *data);
-      agenda.add(op);
+      scheduler.add(op);
       return op;
     }
     OpPtr send(size_t count) {
       return add(count, [&](Op& op, const std::vector<float>& data) {
-        addSend(agenda.mailbox(), op, {peer, 0, spansOf(data)});
+        addSend(scheduler.mailbox(), op, {peer, 0, spansOf(data)});
       });
     }
     OpPtr receive(size_t count) {
       return add(count, [&](Op& op, std::vector<float>& data) {
-        op.tasks.push_back(
-            bluefog::receive(agenda.mailbox(), op, peer, 0, spanOf(data), std::make_shared<int>()));
+        op.tasks.push_back(bluefog::receive(scheduler.mailbox(), op, peer, 0, spanOf(data),
+                                            std::make_shared<int>()));
       });
     }
 
     Membership members;
     std::shared_ptr<const Segments> segments;
-    Agenda agenda;
+    Scheduler scheduler;
     int peer;
     uint64_t issued = 0;
   };
@@ -62,35 +62,35 @@ std::string told(const OpPtr& op) {
 }
 
 // The call that tells of the first refusal sends a message that is itself refused later.
-TEST_F(AgendaTest, EachOfTwoLateRefusalsIsTold) {
+TEST_F(SchedulerTest, EachOfTwoLateRefusalsIsTold) {
   EXPECT_EQ(told(zero_.send(2)), "");
   const OpPtr first = one_.receive(1);
-  one_.agenda.pass();
+  one_.scheduler.progress();
   EXPECT_NE(told(first), "");
 
   zero_.receive(1);
-  zero_.agenda.pass();  // takes in the refusal
+  zero_.scheduler.progress();  // takes in the refusal
   const std::string of_first = told(zero_.send(3));
   EXPECT_NE(of_first.find("this rank's message #1"), std::string::npos) << of_first;
   const OpPtr second = one_.receive(1);
-  one_.agenda.pass();
+  one_.scheduler.progress();
   EXPECT_NE(told(second), "");
 
-  zero_.agenda.pass();
+  zero_.scheduler.progress();
   const std::string of_second = told(zero_.receive(1));
   EXPECT_NE(of_second.find("this rank's message #3"), std::string::npos) << of_second;
   EXPECT_EQ(told(zero_.receive(1)), "");
 }
 
-TEST_F(AgendaTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
+TEST_F(SchedulerTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
   zero_.send(2);
   zero_.send(3);
   one_.receive(1);
   one_.receive(1);
-  one_.agenda.pass();
+  one_.scheduler.progress();
 
   zero_.receive(1);
-  zero_.agenda.pass();  // takes in both
+  zero_.scheduler.progress();  // takes in both
   for (const char* which : {"this rank's message #1", "this rank's message #2"}) {
     const std::string told_of = told(zero_.send(1));
     EXPECT_NE(told_of.find(which), std::string::npos) << told_of;
@@ -98,21 +98,21 @@ TEST_F(AgendaTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
   EXPECT_EQ(told(zero_.send(1)), "");
 }
 
-TEST_F(AgendaTest, ALateRefusalIsToldThoughItsTellerFailsOtherwise) {
+TEST_F(SchedulerTest, ALateRefusalIsToldThoughItsTellerFailsOtherwise) {
   zero_.send(2);
   one_.receive(1);
-  one_.agenda.pass();
+  one_.scheduler.progress();
   zero_.receive(1);
-  zero_.agenda.pass();
+  zero_.scheduler.progress();
 
   const OpPtr large = zero_.send(kMuch);  // has to wait for its receiver
   EXPECT_FALSE(errorOf(*large));
-  zero_.agenda.tick(Deadline::Clock::now() + std::chrono::hours(1));
+  zero_.scheduler.tick(Deadline::Clock::now() + std::chrono::hours(1));
   EXPECT_NE(told(large).find("this rank's message #1"), std::string::npos) << told(large);
 }
 
 // What a rank sends that writes wherever it likes.
-class DamagedLaneTest : public AgendaTest {
+class DamagedLaneTest : public SchedulerTest {
  protected:
   void write(const Frame& frame) {
     *lane_.slot() = frame;
@@ -120,7 +120,7 @@ class DamagedLaneTest : public AgendaTest {
   }
   Failure failure() {
     try {
-      zero_.agenda.pass();
+      zero_.scheduler.progress();
     } catch (const Failure& failure) {
       return failure;
     }
@@ -150,7 +150,7 @@ TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {
 TEST_F(DamagedLaneTest, AMessageOfAnotherLengthThanItSaysBlamesItsSender) {
   const OpPtr op = zero_.receive(4);
   write(frame(FrameType::kEager, 4));
-  zero_.agenda.pass();
+  zero_.scheduler.progress();
   const std::optional<Error> error = errorOf(*op);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->ranks(), Ranks{1});
@@ -161,7 +161,7 @@ TEST_F(DamagedLaneTest, AFrameThatBelongsNowhereBlamesItsSender) {
   Frame announced = frame(FrameType::kAnnounce, kMuch);
   announced.offset = kMuch * sizeof(float);
   write(announced);
-  zero_.agenda.pass();
+  zero_.scheduler.progress();
   Frame data = frame(FrameType::kData, kMuch);
   data.offset = kMuch * sizeof(float) - 1;
   data.bytes = 2;

@@ -1,4 +1,4 @@
-#include "transport/engine/Agenda.hpp"
+#include "transport/engine/Scheduler.hpp"
 
 #include <algorithm>
 
@@ -11,21 +11,21 @@ namespace {
 using std::chrono::milliseconds;
 
 // Between looks at the deadlines and the peers' lives, while operations wait.
-constexpr milliseconds kShortestRest{2};
-constexpr milliseconds kLongestRest{50};
+constexpr milliseconds kShortestSleep{2};
+constexpr milliseconds kLongestSleep{50};
 // How many messages whose failure was told are remembered: other refusals of them come soon after.
 constexpr size_t kToldOf = 64;
 // Bytes of what failed operations still send. Beyond them it is broken off.
 constexpr size_t kMostDetached = size_t{256} << 20;
 // Between looks for what ranks on other hosts send, while operations wait.
-constexpr std::chrono::microseconds kShortestNap{50};
-constexpr std::chrono::microseconds kLongestNap{1000};
+constexpr std::chrono::microseconds kShortestPoll{50};
+constexpr std::chrono::microseconds kLongestPoll{1000};
 // After so many passes a rank takes in what has come from other hosts.
 constexpr int kMostUnreceived = 4;
 // So long a rank that leaves stays for what it has still to send to other hosts.
 constexpr milliseconds kLingering{2000};
 // So long two ranks must have waited for each other in different operations.
-constexpr milliseconds kStrayed{300};
+constexpr milliseconds kSuspectSettled{300};
 
 // What the collectives after the failed one are told.
 Failure inheritedFrom(const GroupFailure& group_failure) {
@@ -38,8 +38,8 @@ Failure inheritedFrom(const GroupFailure& group_failure) {
 
 }  // namespace
 
-Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership& members,
-               Links links, std::unique_ptr<Courier> courier)
+Scheduler::Scheduler(const std::shared_ptr<const Segments>& segments, const Membership& members,
+                     Links links, std::unique_ptr<Courier> courier)
     : segment_(segments->shared()),
       members_(members),
       links_(std::move(links)),
@@ -54,7 +54,7 @@ Agenda::Agenda(const std::shared_ptr<const Segments>& segments, const Membership
   }
 }
 
-void Agenda::add(std::shared_ptr<Op> op) {
+void Scheduler::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
   services_ += op->is_service ? 1 : 0;
   segment_.blockedState(members_.rank).clear();
@@ -64,7 +64,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
     return;
   }
   if (!op->is_service && op->signature.where == Where::kHost) {
-    op->deferred_failure = deferred_failure();
+    op->deferred_failure = takeDeferredFailure();
   }
   // This first step takes its place in the lanes, in the order of the calls, and says what it
   // expects.
@@ -88,7 +88,7 @@ void Agenda::add(std::shared_ptr<Op> op) {
 }
 
 // What the next call has to tell of earlier ones.
-std::optional<Failure> Agenda::deferred_failure() {
+std::optional<Failure> Scheduler::takeDeferredFailure() {
   const auto has_ended = [this](const LateMismatch& it) { return !isUnderWay(it); };
   while (std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(has_ended)) {
     if (!mismatch->is_of_device &&
@@ -100,7 +100,7 @@ std::optional<Failure> Agenda::deferred_failure() {
   return std::nullopt;
 }
 
-bool Agenda::pass() {
+bool Scheduler::progress() {
   bool moved = stepCollectives();
   if (look_into_lanes_ || !messages_.empty()) {
     look_into_lanes_ = mailbox_.drain();  // it may have left something
@@ -111,16 +111,16 @@ bool Agenda::pass() {
   if (bridge_) {
     moved |= bridge_->send();
     // What has finished is not to wait for that, if it was done lately.
-    if (finished_.empty() || ++passes_unreceived_ >= kMostUnreceived) {
-      passes_unreceived_ = 0;
+    if (finished_.empty() || ++polls_in_vain_ >= kMostUnreceived) {
+      polls_in_vain_ = 0;
       const bool received = bridge_->receive();
       look_into_lanes_ |= received;
       moved |= received;
     }
   }
   if (moved) {
-    rest_ = kShortestRest;
-    nap_ = kShortestNap;
+    sleep_time_ = kShortestSleep;
+    poll_interval_ = kShortestPoll;
     has_moved_ = true;
     segment_.blockedState(members_.rank).clear();
   }
@@ -128,7 +128,7 @@ bool Agenda::pass() {
   return moved;
 }
 
-bool Agenda::stepCollectives() {
+bool Scheduler::stepCollectives() {
   bool moved = false;
   while (!collectives_.empty()) {
     if (!broken_) {
@@ -161,7 +161,7 @@ bool Agenda::stepCollectives() {
 
 // There may be many thousands: only those are looked at for which something may have changed. One
 // that was sent off makes the next one on its lane move in the same pass.
-bool Agenda::stepMessages() {
+bool Scheduler::stepMessages() {
   wakeRunnable();
   bool moved = false;
   for (auto it = awake_.begin(); it != awake_.end();) {
@@ -185,13 +185,13 @@ bool Agenda::stepMessages() {
   return moved;
 }
 
-void Agenda::wakeRunnable() {
+void Scheduler::wakeRunnable() {
   for (uint64_t number : mailbox_.takeRunnable()) {
     awake_.insert(number);
   }
 }
 
-Agenda::Step Agenda::step(Op& op) {
+Scheduler::Step Scheduler::step(Op& op) {
   Step result = Step::kDone;
   bool moved = false;
   for (Task& task : op.tasks) {
@@ -209,7 +209,7 @@ Agenda::Step Agenda::step(Op& op) {
   return result == Step::kBlocked && moved ? Step::kMoved : result;
 }
 
-Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
+Scheduler::Step Scheduler::advance(const std::shared_ptr<Op>& op) {
   try {
     const Step result = step(*op);
     if (result == Step::kDone) {
@@ -229,18 +229,18 @@ Agenda::Step Agenda::advance(const std::shared_ptr<Op>& op) {
   return Step::kDone;
 }
 
-void Agenda::tick(Time now) {
-  rest_ = std::min(std::max(rest_ * 2, kShortestRest), kLongestRest);
-  next_tick_ = now + kLongestRest;
+void Scheduler::tick(Time now) {
+  sleep_time_ = std::min(std::max(sleep_time_ * 2, kShortestSleep), kLongestSleep);
+  next_tick_ = now + kLongestSleep;
   watchDeadlines(now);
   mailbox_.lookForPassed();
-  watchStrays();  // before it is judged that who told so has left
+  watchSuspects();  // before it is judged that who told so has left
   watchMismatches();
   watchPeers();
   wakeups_.notifyAll();
 }
 
-void Agenda::standStill() {
+void Scheduler::publishBlocked() {
   if (!collectives_.empty()) {
     return;
   }
@@ -262,38 +262,38 @@ void Agenda::standStill() {
   }
 }
 
-void Agenda::moveOn() {
+void Scheduler::clearBlocked() {
   segment_.blockedState(members_.rank).clear();
-  stray_.reset();
+  suspect_.reset();
 }
 
-void Agenda::watchStray(Time now) {
+void Scheduler::watchSuspect(Time now) {
   if (!collectives_.empty() && messagesCalled() == 0) {
     for (int peer : missingFor(*collectives_.front())) {
-      if (const std::optional<BlockedState::Wait> wait = strayed(peer)) {
-        if (!stray_ || stray_->peer != peer || stray_->sequence != wait->sequence) {
-          stray_ = Stray{peer, wait->sequence, now};
-        } else if (now - stray_->since >= kStrayed) {
+      if (const std::optional<BlockedState::Wait> wait = suspectOf(peer)) {
+        if (!suspect_ || suspect_->peer != peer || suspect_->sequence != wait->sequence) {
+          suspect_ = DeadlockSuspect{peer, wait->sequence, now};
+        } else if (now - suspect_->since >= kSuspectSettled) {
           endWaitFor(peer, wait->called);
         }
         return;
       }
     }
   }
-  stray_.reset();
+  suspect_.reset();
 }
 
 // What that rank waits for, if it is this one, which has sent it nothing that it has not seen.
-std::optional<BlockedState::Wait> Agenda::strayed(int peer) const {
+std::optional<BlockedState::Wait> Scheduler::suspectOf(int peer) const {
   const std::optional<BlockedState::Wait> wait = segment_.blockedState(peer).read();
   return wait && wait->lacking.has(members_.rank) && mailbox_.hasReadAll(peer) ? wait
                                                                                : std::nullopt;
 }
 
-void Agenda::endWaitFor(int peer, const Signature& called) {
+void Scheduler::endWaitFor(int peer, const Signature& called) {
   const Op& op = *collectives_.front();
   for (int other : missingFor(op)) {
-    if (const std::optional<BlockedState::Wait> wait = strayed(other)) {
+    if (const std::optional<BlockedState::Wait> wait = suspectOf(other)) {
       mailbox_.sendDeadlockNotice(other, {wait->sequence, op.signature});
     }
   }
@@ -301,7 +301,7 @@ void Agenda::endWaitFor(int peer, const Signature& called) {
 }
 
 template <class Why>
-void Agenda::endMessages(const Why& why) {
+void Scheduler::endMessages(const Why& why) {
   std::erase_if(messages_, [&](const auto& entry) {
     const std::shared_ptr<Op>& op = entry.second;
     const std::optional<Failure> failure = why(op);
@@ -312,7 +312,7 @@ void Agenda::endMessages(const Why& why) {
   });
 }
 
-void Agenda::watchStrays() {
+void Scheduler::watchSuspects() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<DeadlockNotice> told = mailbox_.takeDeadlockNotice(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
@@ -324,13 +324,13 @@ void Agenda::watchStrays() {
   }
 }
 
-bool Agenda::isUnderWay(const LateMismatch& mismatch) const {
+bool Scheduler::isUnderWay(const LateMismatch& mismatch) const {
   const auto found = messages_.find(mismatch.sequence);
   return found != messages_.end() && !found->second->is_detached;
 }
 
 // An operation that still waits for others need not do so.
-void Agenda::watchMismatches() {
+void Scheduler::watchMismatches() {
   const auto is_under_way = [this](const LateMismatch& it) { return isUnderWay(it); };
   while (const std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(is_under_way)) {
     const auto found = messages_.find(mismatch->sequence);
@@ -340,7 +340,7 @@ void Agenda::watchMismatches() {
 }
 
 // Looks at all operations only when one may be late: there may be many thousands.
-void Agenda::watchDeadlines(Time now) {
+void Scheduler::watchDeadlines(Time now) {
   if (now < next_deadline_) {
     return;
   }
@@ -364,7 +364,7 @@ void Agenda::watchDeadlines(Time now) {
 }
 
 // The ranks that it lacks may have called something else, for which this rank has called nothing.
-Failure Agenda::late(const Op& message) const {
+Failure Scheduler::late(const Op& message) const {
   const std::vector<int> missing = lateFor(message);
   Failure failure = timedOut(members_, message, missing);
   bool may_be_no_neighbor = isBetweenNeighbors(message.signature.kind) && !missing.empty();
@@ -391,12 +391,12 @@ Failure Agenda::late(const Op& message) const {
   return failure;
 }
 
-void Agenda::noteCall(const Counter& counter, uint64_t number) {
+void Scheduler::noteCall(const Counter& counter, uint64_t number) {
   mailbox_.noteCall(counter, number);
   publishCalls();
 }
 
-void Agenda::publishCalls() {
+void Scheduler::publishCalls() {
   const uint64_t last = mailbox_.lastCall();
   if (last != published_ && mailbox_.hasSentFirsts()) {
     published_ = last;
@@ -404,7 +404,7 @@ void Agenda::publishCalls() {
   }
 }
 
-void Agenda::watchPeers() {
+void Scheduler::watchPeers() {
   const std::vector<Departure>& gone = links_.look();
   if (gone.size() != departures_seen_) {
     // What they published before they went is still there: one more pass, then the next tick.
@@ -412,7 +412,7 @@ void Agenda::watchPeers() {
     departed_ = setOf(gone);
     mailbox_.giveUpOn(departed_);
     has_moved_ = true;
-    rest_ = milliseconds(0);
+    sleep_time_ = milliseconds(0);
     next_tick_ = {};
     publishCalls();
     return;
@@ -451,7 +451,7 @@ void Agenda::watchPeers() {
   detached_ += detached.size();
 }
 
-void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
+void Scheduler::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
   const std::optional<Failure>& why = op->deferred_failure ? op->deferred_failure : failure;
   {
     const Mailbox::CancelScope ending(mailbox_, why);
@@ -476,14 +476,14 @@ void Agenda::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>&
   finished_.push_back(op);
 }
 
-void Agenda::noteTold(uint64_t sequence) {
+void Scheduler::noteTold(uint64_t sequence) {
   told_of_.push_back(sequence);
   if (told_of_.size() > kToldOf) {
     told_of_.pop_front();
   }
 }
 
-void Agenda::failCollectives(const Failure& failure) {
+void Scheduler::failCollectives(const Failure& failure) {
   broken_ = publishFirst(segment_.groupFailure(), {failure, collectives_.front()->sequence});
   if (bridge_) {
     bridge_->tell(*broken_);
@@ -496,7 +496,7 @@ void Agenda::failCollectives(const Failure& failure) {
   collectives_.clear();
 }
 
-void Agenda::sayGoodbye() {
+void Scheduler::sayGoodbye() {
   links_.sayGoodbye();
   if (bridge_) {
     try {
@@ -510,13 +510,13 @@ void Agenda::sayGoodbye() {
 
 // By an eighth: so what comes is late by an eighth of the wait for it. Measured, puts of 1 MiB at
 // 1 Gbit/s: 97 % of the wire's rate, and 83 where naps were as long as the wait.
-std::chrono::nanoseconds Agenda::nap() {
-  const std::chrono::microseconds now = nap_;
-  nap_ = std::min(nap_ + nap_ / 8, kLongestNap);
+std::chrono::nanoseconds Scheduler::pollInterval() {
+  const std::chrono::microseconds now = poll_interval_;
+  poll_interval_ = std::min(poll_interval_ + poll_interval_ / 8, kLongestPoll);
   return now;
 }
 
-void Agenda::leave(const Failure& failure) {
+void Scheduler::leave(const Failure& failure) {
   mailbox_.fallSilent();
   for (const auto& op : collectives_) {
     finish(op, failure);
@@ -525,7 +525,7 @@ void Agenda::leave(const Failure& failure) {
   failAll(failure);
 }
 
-void Agenda::failAll(const Failure& failure) {
+void Scheduler::failAll(const Failure& failure) {
   if (!collectives_.empty()) {
     failCollectives(failure);
   }
