@@ -10,7 +10,7 @@
 #include "process_group/Registry.hpp"
 #include "process_group/host/Call.hpp"
 #include "process_group/work/WorkBluefog.hpp"
-#include "transport/hosts/mpi/MpiCourier.hpp"
+#include "transport/hosts/mpi/MpiTransport.hpp"
 
 #ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11
 #define RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(sequence, group, inputs, outputs, rank, name, in,   \
@@ -52,11 +52,11 @@ std::vector<int> hostsOf(const Rendezvous& rendezvous) {
 }
 
 // How they reach each other. Collective over them.
-std::unique_ptr<Courier> courierOf(Rendezvous& rendezvous, const mpi::World::FindHome& find_mpi) {
+std::unique_ptr<RemoteTransport> courierOf(Rendezvous& rendezvous, const mpi::World::FindHome& find_mpi) {
   mpi::World& world = mpi::World::join(rendezvous, find_mpi);
   std::vector<int> places = world.placesOf(rendezvous);
-  const int number = mpi::MpiCourier::numberOf(places.front(), rendezvous.record(0).number);
-  return std::make_unique<mpi::MpiCourier>(world, number, std::move(places));
+  const int number = mpi::MpiTransport::numberOf(places.front(), rendezvous.record(0).number);
+  return std::make_unique<mpi::MpiTransport>(world, number, std::move(places));
 }
 
 // Once in a process: what it lacks is the same for all its groups.
@@ -96,7 +96,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
       return Engine::make(std::move(segments), std::move(members), rendezvous.takeLinks(), nullptr,
                           frontend.interrupt);
     }
-    std::unique_ptr<Courier> courier = courierOf(rendezvous, frontend.find_mpi);
+    std::unique_ptr<RemoteTransport> transport = courierOf(rendezvous, frontend.find_mpi);
     Segment own(Segment::create(members.size), members.size);
     Links links = rendezvous.takeLinks();
     HostMap hosts(members.rank, hostsOf(rendezvous));
@@ -104,7 +104,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
       links.addElsewhere(rank, rendezvous.record(rank).pid, rendezvous.record(rank).host);
     }
     return Engine::make(Segments(std::move(shared), std::move(own), std::move(hosts)),
-                        std::move(members), std::move(links), std::move(courier),
+                        std::move(members), std::move(links), std::move(transport),
                         frontend.interrupt);
   } catch (const Error&) {
     throw;

@@ -27,12 +27,12 @@ constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
 
-Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
+Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<RemoteTransport> transport,
                Interrupt interrupt)
     : members_(std::move(members)),
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
-      scheduler_(segments_, members_, std::move(links), std::move(courier)),
+      scheduler_(segments_, members_, std::move(links), std::move(transport)),
       seat_(segment_.coreMap(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
       own_core_(Cores::usable().count() >= ranksHere()) {
@@ -64,9 +64,9 @@ bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
 }
 
 std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
-                                     std::unique_ptr<Courier> courier, Interrupt interrupt) {
+                                     std::unique_ptr<RemoteTransport> transport, Interrupt interrupt) {
   auto made = std::make_unique<Engine>(std::move(segments), std::move(members), std::move(links),
-                                       std::move(courier), std::move(interrupt));
+                                       std::move(transport), std::move(interrupt));
   return {made.release(), [](Engine* engine) {
             // In a forked child the condition variables wait for threads that are not there.
             if (!engine->isForked()) {

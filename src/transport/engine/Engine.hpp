@@ -12,7 +12,7 @@
 
 #include "core/OwnProcess.hpp"
 #include "transport/engine/Scheduler.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/memory/SharedHeap.hpp"
 #include "transport/messages/FastPath.hpp"
@@ -37,11 +37,11 @@ class Engine {
   using Interrupt = std::function<bool()>;
 
   // By make(): a forked child must not destroy it.
-  Engine(Segments segments, Membership members, Links links, std::unique_ptr<Courier> courier,
+  Engine(Segments segments, Membership members, Links links, std::unique_ptr<RemoteTransport> transport,
          Interrupt interrupt);
-  // `courier`: where ranks are on other hosts.
+  // `transport`: where ranks are on other hosts.
   static std::shared_ptr<Engine> make(Segments segments, Membership members, Links links,
-                                      std::unique_ptr<Courier> courier, Interrupt interrupt);
+                                      std::unique_ptr<RemoteTransport> transport, Interrupt interrupt);
   ~Engine();
   // Whether this process is a child, forked later: it has the object, but not the memory nor the
   // threads, and no method may be called.

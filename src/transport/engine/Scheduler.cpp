@@ -39,7 +39,7 @@ Failure inheritedFrom(const GroupFailure& group_failure) {
 }  // namespace
 
 Scheduler::Scheduler(const std::shared_ptr<const Segments>& segments, const Membership& members,
-                     Links links, std::unique_ptr<Courier> courier)
+                     Links links, std::unique_ptr<RemoteTransport> transport)
     : segment_(segments->shared()),
       members_(members),
       links_(std::move(links)),
@@ -47,10 +47,10 @@ Scheduler::Scheduler(const std::shared_ptr<const Segments>& segments, const Memb
       board_(*segments, 0, members, wakeups_),
       returns_(*segments, 1, members, wakeups_),
       mailbox_(*segments, members, wakeups_) {
-  if (courier) {
+  if (transport) {
     bridge_ =
         std::make_unique<Bridge>(segments, members, std::vector<const Board*>{&board_, &returns_},
-                                 links_, std::move(courier));
+                                 links_, std::move(transport));
   }
 }
 

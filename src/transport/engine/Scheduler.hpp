@@ -29,9 +29,9 @@ class Scheduler {
   using Ops = std::vector<std::shared_ptr<Op>>;
   using Time = Deadline::Clock::time_point;
 
-  // `courier`: where ranks are on other hosts.
+  // `transport`: where ranks are on other hosts.
   Scheduler(const std::shared_ptr<const Segments>& segments, const Membership& members, Links links,
-            std::unique_ptr<Courier> courier);
+            std::unique_ptr<RemoteTransport> transport);
   // What it still sends to peers for operations that have failed breaks off: they hear the goodbye.
   ~Scheduler() { mailbox_.fallSilent(); }
   Scheduler(const Scheduler&) = delete;

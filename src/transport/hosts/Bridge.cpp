@@ -10,8 +10,8 @@
 namespace bluefog {
 namespace {
 
-enum Stream { kBoards = 0, kLane = Segment::kBoards, kAnswers, kTexts };
-static_assert(kTexts < Courier::kStreams);
+enum Stream { kBoards = 0, kLane = Segment::kBoards, kControl, kTexts };
+static_assert(kTexts < RemoteTransport::kStreams);
 
 // The first byte of a text.
 constexpr char kHello = 'h';
@@ -24,8 +24,8 @@ class Bridge::Peer {
  public:
   Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
       : rank(peer),
-        answers_out(segments.with(peer).controlRing(peer, self), peer, kAnswers),
-        answers_in(segments.with(peer).controlRing(self, peer)),
+        control_out(segments.with(peer).controlRing(peer, self), peer, kControl),
+        control_in(segments.with(peer).controlRing(self, peer)),
         texts_out(peer, kTexts) {
     const Segment& own = segments.with(peer);
     const RingShape shape = own.boardShape();
@@ -40,58 +40,58 @@ class Bridge::Peer {
     inflows.emplace_back(RingWriter(own.lane(peer, self), Segment::laneShape()), false);
   }
 
-  bool send(Courier& courier) {
-    bool moved = texts_out.move(courier);
+  bool send(RemoteTransport& transport) {
+    bool moved = texts_out.move(transport);
     for (FrameOutflow& flow : outflows) {
-      moved |= flow.move(courier);
+      moved |= flow.move(transport);
     }
-    return answers_out.move(courier) || moved;
+    return control_out.move(transport) || moved;
   }
-  bool receive(Courier& courier) {
-    bool moved = texts_in.move(courier);
+  bool receive(RemoteTransport& transport) {
+    bool moved = texts_in.move(transport);
     for (FrameInflow& flow : inflows) {
-      moved |= flow.move(courier);
+      moved |= flow.move(transport);
     }
-    return answers_in.move(courier) || moved;
+    return control_in.move(transport) || moved;
   }
-  void add(const Courier::Letter& letter) {
-    if (letter.stream < kAnswers) {
-      inflows[static_cast<size_t>(letter.stream)].add(letter);
-    } else if (letter.stream == kAnswers) {
-      answers_in.add(letter);
+  void add(const RemoteTransport::Incoming& incoming) {
+    if (incoming.stream < kControl) {
+      inflows[static_cast<size_t>(incoming.stream)].add(incoming);
+    } else if (incoming.stream == kControl) {
+      control_in.add(incoming);
     } else {
-      texts_in.add(letter);
+      texts_in.add(incoming);
     }
   }
   bool hasSentAll() {
-    return answers_out.isIdle() && texts_out.isIdle() &&
+    return control_out.isIdle() && texts_out.isIdle() &&
            std::all_of(outflows.begin(), outflows.end(),
                        [](FrameOutflow& flow) { return flow.isIdle(); });
   }
   bool hasReceivedAll() const {
-    return answers_in.isIdle() && texts_in.isIdle() &&
+    return control_in.isIdle() && texts_in.isIdle() &&
            std::all_of(inflows.begin(), inflows.end(),
                        [](const FrameInflow& flow) { return flow.isIdle(); });
   }
 
-  void giveUp(Courier& courier, Errands& errands) {
+  void giveUp(RemoteTransport& transport, RequestList& requests) {
     for (const FrameOutflow& flow : outflows) {
-      flow.giveUp(errands);
+      flow.giveUp(requests);
     }
     for (FrameInflow& flow : inflows) {
-      flow.giveUp(courier, errands);
+      flow.giveUp(transport, requests);
     }
-    answers_out.giveUp(errands);
-    answers_in.giveUp(errands);
-    texts_out.giveUp(errands);
-    texts_in.giveUp(errands);
+    control_out.giveUp(requests);
+    control_in.giveUp(requests);
+    texts_out.giveUp(requests);
+    texts_in.giveUp(requests);
   }
 
   const int rank;
   std::vector<FrameOutflow> outflows;
   std::vector<FrameInflow> inflows;
-  AnswerOutflow answers_out;
-  AnswerInflow answers_in;
+  ControlOutflow control_out;
+  ControlInflow control_in;
   TextOutflow texts_out;
   MessageInflow texts_in;
   bool says_goodbye = false;
@@ -102,16 +102,16 @@ class Bridge::Peer {
 
 Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
                const std::vector<const Board*>& boards, Links& links,
-               std::unique_ptr<Courier> courier)
+               std::unique_ptr<RemoteTransport> transport)
     : segments_(std::move(segments)),
       members_(members),
       links_(links),
-      courier_(std::move(courier)),
+      transport_(std::move(transport)),
       peers_(static_cast<size_t>(members.size)) {
   for (const int peer : segments_->hosts().elsewhere()) {
     auto& made = peers_[static_cast<size_t>(peer)];
     made = std::make_unique<Peer>(*segments_, members.rank, peer, boards);
-    made->texts_out.send(*courier_, kHello + courier_->greeting());
+    made->texts_out.send(*transport_, kHello + transport_->greeting());
   }
 }
 
@@ -121,26 +121,26 @@ Bridge::~Bridge() {
     Peers peers;
   };
   const auto remains = std::make_shared<Remains>(Remains{segments_, std::move(peers_)});
-  Errands errands;
+  RequestList requests;
   for (const auto& peer : remains->peers) {
     if (peer) {
-      peer->giveUp(*courier_, errands);
+      peer->giveUp(*transport_, requests);
     }
   }
-  courier_->bury(errands, remains);
+  transport_->detach(requests, remains);
 }
 
 bool Bridge::receive() {
   bool moved = false;
-  for (const int rank : courier_->takeDead()) {
+  for (const int rank : transport_->takeDead()) {
     if (const auto& peer = peers_[static_cast<size_t>(rank)]) {
       peer->is_dead = true;
     }
   }
-  courier_->gather();
-  while (const std::optional<Courier::Letter> letter = courier_->next()) {
-    if (const auto& peer = peers_[static_cast<size_t>(letter->from)]) {
-      peer->add(*letter);
+  transport_->poll();
+  while (const std::optional<RemoteTransport::Incoming> incoming = transport_->next()) {
+    if (const auto& peer = peers_[static_cast<size_t>(incoming->from)]) {
+      peer->add(*incoming);
       moved = true;
     }
   }
@@ -158,7 +158,7 @@ bool Bridge::receiveFrom(Peer& peer) {
   }
   bool moved = false;
   try {
-    moved = peer.receive(*courier_);
+    moved = peer.receive(*transport_);
   } catch (const std::runtime_error& error) {
     peer.is_damaged = true;
     throw damaged(members_, peer.rank, error.what());
@@ -185,7 +185,7 @@ bool Bridge::noteIfGone(Peer& peer, bool moves) {
 
 void Bridge::hear(Peer& peer, const std::string& text) {
   if (text[0] == kHello) {
-    courier_->hearGreeting(text.substr(1));
+    transport_->hearGreeting(text.substr(1));
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
   } else if (text[0] == kRuling) {
@@ -221,7 +221,7 @@ bool Bridge::send() {
   bool moved = false;
   for (const auto& peer : peers_) {
     if (peer) {
-      moved |= peer->send(*courier_);
+      moved |= peer->send(*transport_);
     }
   }
   return moved;
@@ -230,7 +230,7 @@ bool Bridge::send() {
 void Bridge::tell(const GroupFailure& group_failure) {
   for (const auto& peer : peers_) {
     if (peer) {
-      peer->texts_out.send(*courier_, kRuling + group_failure.encode());
+      peer->texts_out.send(*transport_, kRuling + group_failure.encode());
     }
   }
 }
@@ -239,7 +239,7 @@ bool Bridge::hasSentAll() {
   const bool is_with_courier = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return !peer || peer->is_gone || peer->is_damaged || peer->hasSentAll();
   });
-  return is_with_courier && courier_->hasLeftHost();
+  return is_with_courier && transport_->hasLeftHost();
 }
 
 void Bridge::leave(Deadline limit) {
@@ -247,7 +247,7 @@ void Bridge::leave(Deadline limit) {
   for (const bool says_goodbye : {false, true}) {
     for (const auto& peer : peers_) {
       if (peer && !peer->is_gone && says_goodbye) {
-        peer->texts_out.send(*courier_, std::string(1, kGoodbye));
+        peer->texts_out.send(*transport_, std::string(1, kGoodbye));
       }
     }
     while (!hasSentAll() && !limit.passed()) {

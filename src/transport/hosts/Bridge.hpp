@@ -7,7 +7,7 @@
 #include "bootstrap/Links.hpp"
 #include "core/Deadline.hpp"
 #include "transport/boards/Board.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/memory/Segments.hpp"
 #include "transport/operations/GroupFailure.hpp"
 
@@ -20,7 +20,7 @@ class Bridge {
  public:
   // `boards` are those of Segment, in their order. Says hello to all peers.
   Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
-         const std::vector<const Board*>& boards, Links& links, std::unique_ptr<Courier> courier);
+         const std::vector<const Board*>& boards, Links& links, std::unique_ptr<RemoteTransport> transport);
   // What is still under way keeps the memory.
   ~Bridge();
   Bridge(const Bridge&) = delete;
@@ -50,7 +50,7 @@ class Bridge {
   const std::shared_ptr<const Segments> segments_;
   const Membership& members_;
   Links& links_;
-  const std::unique_ptr<Courier> courier_;
+  const std::unique_ptr<RemoteTransport> transport_;
   Peers peers_;
 };
 

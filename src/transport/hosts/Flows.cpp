@@ -8,25 +8,25 @@
 namespace bluefog {
 namespace {
 
-bool hasEnded(Courier& courier, const Parting& parting) {
-  return parting.errand == nullptr || courier.look(parting.errand) != Courier::State::kUnderWay;
+bool hasEnded(RemoteTransport& transport, const Transfer& transfer) {
+  return transfer.request == nullptr || transport.test(transfer.request) != RemoteTransport::State::kUnderWay;
 }
 
 // Forgets those that have ended, in their order; how many.
-size_t sweep(Courier& courier, Partings& partings) {
+size_t sweep(RemoteTransport& transport, Transfers& partings) {
   size_t ended = 0;
-  while (!partings.empty() && hasEnded(courier, partings.front())) {
+  while (!partings.empty() && hasEnded(transport, partings.front())) {
     partings.pop_front();
     ++ended;
   }
   return ended;
 }
 
-Parting sendCopy(Courier& courier, int to, int stream, std::vector<std::byte> bytes,
-                 Courier::Ends ends = Courier::Ends::kSoon) {
-  Parting parting{nullptr, std::move(bytes)};
-  parting.errand = courier.send(to, stream, parting.copy.data(), parting.copy.size(), ends);
-  return parting;
+Transfer sendCopy(RemoteTransport& transport, int to, int stream, std::vector<std::byte> bytes,
+                 RemoteTransport::Ends ends = RemoteTransport::Ends::kSoon) {
+  Transfer transfer{nullptr, std::move(bytes)};
+  transfer.request = transport.send(to, stream, transfer.copy.data(), transfer.copy.size(), ends);
+  return transfer;
 }
 
 // A board's writer must not run far ahead of its readers, but to hear that a frame was seen costs
@@ -40,57 +40,57 @@ bool FrameOutflow::mayGoUnseen(size_t bytes) {
   return board_ == nullptr || (bytes <= kSmall && ++small_n_ % kSmallFramesPerLook != 0);
 }
 
-bool FrameOutflow::move(Courier& courier) {
+bool FrameOutflow::move(RemoteTransport& transport) {
   bool moved = false;
   while (const Frame* frame = ring_.front(under_way_.size())) {
-    under_way_.push_back(sendOff(courier, *frame, ring_.popped() + under_way_.size()));
+    under_way_.push_back(sendOff(transport, *frame, ring_.popped() + under_way_.size()));
     moved = true;
   }
-  if (const size_t ended = sweep(courier, under_way_)) {
+  if (const size_t ended = sweep(transport, under_way_)) {
     ring_.skip(ended);
     moved = true;
   }
   return moved;
 }
 
-Parting FrameOutflow::sendOff(Courier& courier, const Frame& frame, uint64_t number) {
+Transfer FrameOutflow::sendOff(RemoteTransport& transport, const Frame& frame, uint64_t number) {
   const Board::MaybeCut cut =
       board_ == nullptr ? Board::Cut{0, frame.bytes} : board_->cutFor(number, to_);
   if (!cut) {
     return {nullptr, {}};
   }
-  const auto ends = mayGoUnseen(cut->bytes) ? Courier::Ends::kSoon : Courier::Ends::kWhenSeen;
+  const auto ends = mayGoUnseen(cut->bytes) ? RemoteTransport::Ends::kSoon : RemoteTransport::Ends::kWhenSeen;
   if (cut->offset == 0 || cut->bytes == 0) {
-    return {courier.send(to_, stream_, &frame, sizeof frame + cut->bytes, ends), {}};
+    return {transport.send(to_, stream_, &frame, sizeof frame + cut->bytes, ends), {}};
   }
   std::vector<std::byte> copy(sizeof frame + cut->bytes);
   Frame head = frame;
   head.offset = cut->offset;
   std::memcpy(copy.data(), &head, sizeof head);
   std::memcpy(copy.data() + sizeof head, payloadOf(&frame) + cut->offset, cut->bytes);
-  return sendCopy(courier, to_, stream_, std::move(copy), ends);
+  return sendCopy(transport, to_, stream_, std::move(copy), ends);
 }
 
-bool FrameInflow::move(Courier& courier) {
+bool FrameInflow::move(RemoteTransport& transport) {
   bool moved = false;
   while (!waiting_.empty() && !is_cut_ && ring_.room(coming_.size())) {
-    const Courier::Letter& letter = waiting_.front();
-    if (letter.bytes < sizeof(Frame) || letter.bytes > ring_.shape().stride()) {
+    const RemoteTransport::Incoming& incoming = waiting_.front();
+    if (incoming.bytes < sizeof(Frame) || incoming.bytes > ring_.shape().stride()) {
       throw std::runtime_error("not a frame");
     }
-    coming_.push_back({courier.take(letter, ring_.slot(coming_.size())), letter.bytes});
+    coming_.push_back({transport.take(incoming, ring_.slot(coming_.size())), incoming.bytes});
     waiting_.pop_front();
     moved = true;
   }
   while (!coming_.empty()) {
-    const Courier::State state = courier.look(coming_.front().errand);
-    if (state == Courier::State::kUnderWay) {
+    const RemoteTransport::State state = transport.test(coming_.front().request);
+    if (state == RemoteTransport::State::kUnderWay) {
       break;
     }
     const size_t bytes = coming_.front().bytes;
     coming_.pop_front();
     moved = true;
-    is_cut_ |= state == Courier::State::kFailed;
+    is_cut_ |= state == RemoteTransport::State::kFailed;
     if (!is_cut_) {
       place(*ring_.slot(), bytes - sizeof(Frame));
       ring_.publish();
@@ -99,11 +99,11 @@ bool FrameInflow::move(Courier& courier) {
   return moved;
 }
 
-void FrameInflow::giveUp(Courier& courier, Errands& errands) {
-  collect(coming_, errands);
-  for (const Courier::Letter& letter : waiting_) {
-    unwanted_.emplace_back(letter.bytes);
-    errands.push_back(courier.take(letter, unwanted_.back().data()));
+void FrameInflow::giveUp(RemoteTransport& transport, RequestList& requests) {
+  collect(coming_, requests);
+  for (const RemoteTransport::Incoming& incoming : waiting_) {
+    unwanted_.emplace_back(incoming.bytes);
+    requests.push_back(transport.take(incoming, unwanted_.back().data()));
   }
   waiting_.clear();
 }
@@ -121,12 +121,12 @@ void FrameInflow::place(Frame& frame, size_t bytes) const {
   frame.offset = 0;
 }
 
-bool AnswerOutflow::isIdle() const {
+bool ControlOutflow::isIdle() const {
   return under_way_.empty() && ring_->written.load(std::memory_order_relaxed) ==
                                    ring_->read.load(std::memory_order_relaxed);
 }
 
-bool AnswerOutflow::move(Courier& courier) {
+bool ControlOutflow::move(RemoteTransport& transport) {
   const uint64_t written = ring_->written.load(std::memory_order_acquire);
   uint64_t read = ring_->read.load(std::memory_order_relaxed);
   const bool has_any = read != written;
@@ -136,25 +136,25 @@ bool AnswerOutflow::move(Courier& courier) {
       std::memcpy(to, &ring_->entries[read % ControlRing::kEntries], sizeof(ControlMessage));
     }
     ring_->read.store(read, std::memory_order_release);
-    under_way_.push_back(sendCopy(courier, to_, stream_, std::move(copy)));
+    under_way_.push_back(sendCopy(transport, to_, stream_, std::move(copy)));
   }
-  return sweep(courier, under_way_) > 0 || has_any;
+  return sweep(transport, under_way_) > 0 || has_any;
 }
 
-bool MessageInflow::move(Courier& courier) {
+bool MessageInflow::move(RemoteTransport& transport) {
   bool moved = false;
   for (; !waiting_.empty(); waiting_.pop_front()) {
-    const Courier::Letter& letter = waiting_.front();
-    coming_.push_back({nullptr, Bytes(letter.bytes)});
-    coming_.back().errand = courier.take(letter, coming_.back().bytes.data());
+    const RemoteTransport::Incoming& incoming = waiting_.front();
+    coming_.push_back({nullptr, Bytes(incoming.bytes)});
+    coming_.back().request = transport.take(incoming, coming_.back().bytes.data());
     moved = true;
   }
   while (!coming_.empty()) {
-    const Courier::State state = courier.look(coming_.front().errand);
-    if (state == Courier::State::kUnderWay) {
+    const RemoteTransport::State state = transport.test(coming_.front().request);
+    if (state == RemoteTransport::State::kUnderWay) {
       break;
     }
-    is_cut_ |= state == Courier::State::kFailed;
+    is_cut_ |= state == RemoteTransport::State::kFailed;
     if (!is_cut_) {
       here_.push_back(std::move(coming_.front().bytes));
     }
@@ -170,8 +170,8 @@ MessageInflow::Bytes MessageInflow::take() {
   return first;
 }
 
-bool AnswerInflow::move(Courier& courier) {
-  bool moved = messages_.move(courier);
+bool ControlInflow::move(RemoteTransport& transport) {
+  bool moved = messages_.move(transport);
   while (messages_.hasAny()) {
     const MessageInflow::Bytes bytes = messages_.take();
     if (bytes.size() % sizeof(ControlMessage) != 0) {
@@ -194,13 +194,13 @@ bool AnswerInflow::move(Courier& courier) {
   return moved;
 }
 
-void TextOutflow::send(Courier& courier, const std::string& text) {
+void TextOutflow::send(RemoteTransport& transport, const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  under_way_.push_back(sendCopy(courier, to_, stream_, {begin, begin + text.size()}));
+  under_way_.push_back(sendCopy(transport, to_, stream_, {begin, begin + text.size()}));
 }
 
-bool TextOutflow::move(Courier& courier) {
-  return sweep(courier, under_way_) > 0;
+bool TextOutflow::move(RemoteTransport& transport) {
+  return sweep(transport, under_way_) > 0;
 }
 
 }  // namespace bluefog

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "transport/boards/Board.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/memory/Ring.hpp"
 #include "transport/memory/Segment.hpp"
 
@@ -14,20 +14,20 @@ namespace bluefog {
 
 // What a Bridge carries to or from one peer, one stream each. Used by the driving thread alone.
 
-// What has been given to the courier and still lies here.
-struct Parting {
-  Courier::Errand errand;       // null for a frame that nobody there makes use of
+// What has been given to the transport and still lies here.
+struct Transfer {
+  RemoteTransport::Request request;       // null for a frame that nobody there makes use of
   std::vector<std::byte> copy;  // unless it is sent from where it was written
 };
-using Partings = std::deque<Parting>;
+using Transfers = std::deque<Transfer>;
 
 // Those of a flow that is given up.
-using Errands = std::vector<Courier::Errand>;
+using RequestList = std::vector<RemoteTransport::Request>;
 template <class UnderWay>
-void collect(const UnderWay& under_way, Errands& errands) {
+void collect(const UnderWay& under_way, RequestList& requests) {
   for (const auto& each : under_way) {
-    if (each.errand != nullptr) {
-      errands.push_back(each.errand);
+    if (each.request != nullptr) {
+      requests.push_back(each.request);
     }
   }
 }
@@ -39,20 +39,20 @@ class FrameOutflow {
   FrameOutflow(RingReader ring, int to, int stream, const Board* board = nullptr)
       : ring_(ring), to_(to), stream_(stream), board_(board) {}
 
-  bool move(Courier& courier);
+  bool move(RemoteTransport& transport);
   bool isIdle() { return under_way_.empty() && ring_.front() == nullptr; }
-  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+  void giveUp(RequestList& requests) const { collect(under_way_, requests); }
 
  private:
   bool mayGoUnseen(size_t bytes);
-  Parting sendOff(Courier& courier, const Frame& frame, uint64_t number);
+  Transfer sendOff(RemoteTransport& transport, const Frame& frame, uint64_t number);
 
   RingReader ring_;
   int to_;
   int stream_;
   const Board* board_;
   uint64_t small_n_ = 0;  // small frames so far
-  Partings under_way_;
+  Transfers under_way_;
 };
 
 // The other end: the image.
@@ -60,16 +60,16 @@ class FrameInflow {
  public:
   explicit FrameInflow(RingWriter ring, bool is_board) : ring_(ring), is_board_(is_board) {}
 
-  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
+  void add(const RemoteTransport::Incoming& incoming) { waiting_.push_back(incoming); }
   // Throws std::runtime_error where the peer has sent something else than a frame.
-  bool move(Courier& courier);
+  bool move(RemoteTransport& transport);
   bool isIdle() const { return (waiting_.empty() || is_cut_) && coming_.empty(); }
   // Takes also what nobody wants any more: its sender keeps it until then.
-  void giveUp(Courier& courier, Errands& errands);
+  void giveUp(RemoteTransport& transport, RequestList& requests);
 
  private:
   struct Coming {
-    Courier::Errand errand;
+    RemoteTransport::Request request;
     size_t bytes;
   };
 
@@ -77,26 +77,26 @@ class FrameInflow {
 
   RingWriter ring_;
   bool is_board_;
-  std::deque<Courier::Letter> waiting_;
+  std::deque<RemoteTransport::Incoming> waiting_;
   std::deque<Coming> coming_;
   std::deque<std::vector<std::byte>> unwanted_;
   bool is_cut_ = false;  // its sender is dead: nothing comes after what has failed
 };
 
 // The answers in a ring, several in a message.
-class AnswerOutflow {
+class ControlOutflow {
  public:
-  AnswerOutflow(ControlRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
+  ControlOutflow(ControlRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
 
-  bool move(Courier& courier);
+  bool move(RemoteTransport& transport);
   bool isIdle() const;
-  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+  void giveUp(RequestList& requests) const { collect(under_way_, requests); }
 
  private:
   ControlRing* ring_;
   int to_;
   int stream_;
-  Partings under_way_;
+  Transfers under_way_;
 };
 
 // Whole messages, in the order sent.
@@ -104,34 +104,34 @@ class MessageInflow {
  public:
   using Bytes = std::vector<std::byte>;
 
-  void add(const Courier::Letter& letter) { waiting_.push_back(letter); }
-  bool move(Courier& courier);
+  void add(const RemoteTransport::Incoming& incoming) { waiting_.push_back(incoming); }
+  bool move(RemoteTransport& transport);
   bool isIdle() const { return waiting_.empty() && coming_.empty() && here_.empty(); }
-  void giveUp(Errands& errands) const { collect(coming_, errands); }
+  void giveUp(RequestList& requests) const { collect(coming_, requests); }
   bool hasAny() const { return !here_.empty(); }
   Bytes take();
 
  private:
   struct Coming {
-    Courier::Errand errand;
+    RemoteTransport::Request request;
     Bytes bytes;
   };
 
-  std::deque<Courier::Letter> waiting_;
+  std::deque<RemoteTransport::Incoming> waiting_;
   std::deque<Coming> coming_;
   std::deque<Bytes> here_;
   bool is_cut_ = false;  // as FrameInflow's
 };
 
-class AnswerInflow {
+class ControlInflow {
  public:
-  explicit AnswerInflow(ControlRing& ring) : ring_(&ring) {}
+  explicit ControlInflow(ControlRing& ring) : ring_(&ring) {}
 
-  void add(const Courier::Letter& letter) { messages_.add(letter); }
+  void add(const RemoteTransport::Incoming& incoming) { messages_.add(incoming); }
   // Throws std::runtime_error where the peer has sent something else than answers.
-  bool move(Courier& courier);
+  bool move(RemoteTransport& transport);
   bool isIdle() const { return messages_.isIdle() && left_.empty(); }
-  void giveUp(Errands& errands) const { messages_.giveUp(errands); }
+  void giveUp(RequestList& requests) const { messages_.giveUp(requests); }
 
  private:
   ControlRing* ring_;
@@ -144,15 +144,15 @@ class TextOutflow {
  public:
   TextOutflow(int to, int stream) : to_(to), stream_(stream) {}
 
-  void send(Courier& courier, const std::string& text);
-  bool move(Courier& courier);
+  void send(RemoteTransport& transport, const std::string& text);
+  bool move(RemoteTransport& transport);
   bool isIdle() const { return under_way_.empty(); }
-  void giveUp(Errands& errands) const { collect(under_way_, errands); }
+  void giveUp(RequestList& requests) const { collect(under_way_, requests); }
 
  private:
   int to_;
   int stream_;
-  Partings under_way_;
+  Transfers under_way_;
 };
 
 }  // namespace bluefog

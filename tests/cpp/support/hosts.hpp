@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/memory/Segments.hpp"
 
 namespace bluefog::testing {
@@ -81,32 +81,32 @@ class Switchboard {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-class SwitchedCourier final : public Courier {
+class SwitchedCourier final : public RemoteTransport {
  public:
   SwitchedCourier(std::shared_ptr<Switchboard> board, int rank)
       : board_(std::move(board)), rank_(rank) {}
 
   std::string greeting() const override { return "hello"; }
   void hearGreeting(const std::string& greeting) override { EXPECT_EQ(greeting, "hello"); }
-  Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override {
+  Request send(int to, int stream, const void* data, size_t bytes, Ends ends) override {
     return keep(board_->send(rank_, to, stream, data, bytes, ends == Ends::kSoon));
   }
-  void gather() override {}
-  std::optional<Letter> next() override {
+  void poll() override {}
+  std::optional<Incoming> next() override {
     std::shared_ptr<Switchboard::Parcel> parcel = board_->next(rank_);
     if (!parcel) {
       return std::nullopt;
     }
-    return Letter{parcel->from, parcel->stream, parcel->bytes, keep(std::move(parcel))};
+    return Incoming{parcel->from, parcel->stream, parcel->bytes, keep(std::move(parcel))};
   }
-  Errand take(const Letter& letter, void* into) override {
-    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(letter.message);
+  Request take(const Incoming& incoming, void* into) override {
+    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(incoming.message);
     std::memcpy(into, parcel->data, parcel->bytes);
     parcel->is_taken.store(true, std::memory_order_release);
-    return letter.message;
+    return incoming.message;
   }
-  State look(Errand errand) override {
-    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(errand);
+  State test(Request request) override {
+    const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(request);
     return parcel->is_taken.load(std::memory_order_acquire) ? State::kDone : State::kUnderWay;
   }
   std::vector<int> takeDead() override {
@@ -115,9 +115,9 @@ class SwitchedCourier final : public Courier {
     return dead;
   }
   // A large one is taken from where it is, so that must stay.
-  void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) override {
-    for (Errand errand : errands) {
-      if (look(errand) == State::kUnderWay) {
+  void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override {
+    for (Request request : requests) {
+      if (look(request) == State::kUnderWay) {
         board_->keep(memory);
       }
     }
@@ -155,7 +155,7 @@ class Hosts {
     }
     return {std::move(shared), Segment(Segment::create(ranks_), ranks_), map(rank)};
   }
-  std::unique_ptr<Courier> courier(int rank) const {
+  std::unique_ptr<RemoteTransport> transport(int rank) const {
     return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedCourier>(board_, rank);
   }
   void die(int rank) const { board_->die(rank); }

@@ -130,7 +130,7 @@ class Rank {
   Rank(const Hosts& hosts, Membership members)
       : self(members.rank),
         size(members.size),
-        engine(hosts.segments(self), members, linksOf(hosts, members), hosts.courier(self),
+        engine(hosts.segments(self), members, linksOf(hosts, members), hosts.transport(self),
                nullptr) {}
 
   OpPtr collective(const Signature& signature) {

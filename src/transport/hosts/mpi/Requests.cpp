@@ -2,7 +2,7 @@
 
 namespace bluefog::mpi {
 
-using State = Courier::State;
+using State = RemoteTransport::State;
 
 Requests::Entry* Requests::add(Request request, bool is_short) {
   Entry& entry = entries_.emplace_back(Entry{request, State::kUnderWay, nullptr, {}});
@@ -16,7 +16,7 @@ Requests::Entry* Requests::add(Request request, bool is_short) {
   return &entry;
 }
 
-State Requests::look(Entry* entry) {
+State Requests::test(Entry* entry) {
   const State state = entry->state;
   if (state != State::kUnderWay) {
     entries_.erase(entry->self);

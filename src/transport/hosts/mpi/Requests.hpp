@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bootstrap/mpi/Library.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 
 namespace bluefog::mpi {
 
@@ -15,7 +15,7 @@ class Requests {
  public:
   struct Entry {
     Request request;
-    Courier::State state;
+    RemoteTransport::State state;
     std::shared_ptr<void> buried;  // when nobody looks any more
     std::list<Entry>::iterator self;
   };
@@ -25,13 +25,13 @@ class Requests {
   // One that was just made, or null where MPI refused to. `is_short`: it may have ended already.
   Entry* add(Request request, bool is_short);
   // Knows of ends until the last askForAll(). Forgets one that has ended.
-  Courier::State look(Entry* entry);
+  RemoteTransport::State test(Entry* entry);
   void askForAll();
   // Keeps that memory until those have ended.
-  void bury(const std::vector<Entry*>& entries, const std::shared_ptr<void>& memory);
+  void detach(const std::vector<Entry*>& entries, const std::shared_ptr<void>& memory);
 
  private:
-  void noteEnded(Entry& entry, Courier::State state);
+  void noteEnded(Entry& entry, RemoteTransport::State state);
 
   const Library& mpi_;
   std::list<Entry> entries_;

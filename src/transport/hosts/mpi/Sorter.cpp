@@ -181,7 +181,7 @@ void Sorter::discard(const Arrival& arrival) {
 }
 
 Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
-                              Courier::Ends ends) {
+                              RemoteTransport::Ends ends) {
   const std::lock_guard lock(mutex_);
   const Library& mpi = world_.mpi();
   Request request = nullptr;
@@ -189,13 +189,13 @@ Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size
   if (hasDied(to)) {
     return requests_.add(nullptr, false);
   }
-  const auto isend = ends == Courier::Ends::kSoon ? mpi.isend : mpi.issend;
+  const auto isend = ends == RemoteTransport::Ends::kSoon ? mpi.isend : mpi.issend;
   const int code = isend(data, static_cast<int>(bytes), mpi.byte, to, group * kTagsOfGroup + tag,
                          mpi.world, &request);
   if (code != 0 && !hasDied(to)) {
     broken_ = "MPI could not send to another host: " + world_.describe(code);
   }
-  const bool may_have_ended = ends == Courier::Ends::kSoon && bytes <= kShort;
+  const bool may_have_ended = ends == RemoteTransport::Ends::kSoon && bytes <= kShort;
   return requests_.add(code == 0 ? request : nullptr, may_have_ended);
 }
 
@@ -211,9 +211,9 @@ Requests::Entry* Sorter::begin(Message message, void* into, size_t bytes) {
   return requests_.add(code == 0 ? request : nullptr, bytes <= kShort);
 }
 
-Courier::State Sorter::look(Requests::Entry* request) {
+RemoteTransport::State Sorter::test(Requests::Entry* request) {
   const std::lock_guard lock(mutex_);
-  return requests_.look(request);
+  return requests_.test(request);
 }
 
 std::vector<int> Sorter::dead() {

@@ -14,7 +14,7 @@
 
 #include "bootstrap/mpi/World.hpp"
 #include "core/Deadline.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/hosts/mpi/Requests.hpp"
 
 namespace bluefog::mpi {
@@ -47,14 +47,14 @@ class Sorter {
   void close(int group);
   // Has MPI move, and takes in what has come and what has ended, of all groups. Throws
   // std::runtime_error where MPI does not work any more.
-  void gather();
+  void poll();
   std::optional<Arrival> next(int group);
   Requests::Entry* send(int to, int group, int tag, const void* data, size_t bytes,
-                        Courier::Ends ends);
+                        RemoteTransport::Ends ends);
   Requests::Entry* receive(Message message, void* into, size_t bytes);
-  Courier::State look(Requests::Entry* request);
+  RemoteTransport::State test(Requests::Entry* request);
   // Keeps that memory until those have ended.
-  void bury(const std::vector<Requests::Entry*>& requests, const std::shared_ptr<void>& memory);
+  void detach(const std::vector<Requests::Entry*>& requests, const std::shared_ptr<void>& memory);
   // Ranks of the world that have died.
   std::vector<int> dead();
 

@@ -6,20 +6,20 @@
 #include <vector>
 
 #include "bootstrap/mpi/World.hpp"
-#include "transport/hosts/Courier.hpp"
+#include "transport/hosts/RemoteTransport.hpp"
 #include "transport/hosts/mpi/Sorter.hpp"
 
 namespace bluefog::mpi {
 
 // Messages of one group over MPI.
-class MpiCourier final : public Courier {
+class MpiTransport final : public RemoteTransport {
  public:
   // `number` is the group's, unlike that of any other group of the world. `places` are its ranks in
   // the world.
-  MpiCourier(World& world, int number, std::vector<int> places);
-  ~MpiCourier() override;
-  MpiCourier(const MpiCourier&) = delete;
-  MpiCourier& operator=(const MpiCourier&) = delete;
+  MpiTransport(World& world, int number, std::vector<int> places);
+  ~MpiTransport() override;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
 
   // As many groups as a rank can lead before a number comes again.
   static constexpr int kNumbersOfLeader = 1 << 14;
@@ -29,13 +29,13 @@ class MpiCourier final : public Courier {
 
   std::string greeting() const override;
   void hearGreeting(const std::string& greeting) override;
-  Errand send(int to, int stream, const void* data, size_t bytes, Ends ends) override;
-  void gather() override;
-  std::optional<Letter> next() override;
-  Errand take(const Letter& letter, void* into) override;
-  State look(Errand errand) override;
+  Request send(int to, int stream, const void* data, size_t bytes, Ends ends) override;
+  void poll() override;
+  std::optional<Incoming> next() override;
+  Request take(const Incoming& incoming, void* into) override;
+  State test(Request request) override;
   std::vector<int> takeDead() override;
-  void bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) override;
+  void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override;
   bool hasLeftHost() const override;
 
  private:

@@ -1,4 +1,4 @@
-#include "transport/hosts/mpi/MpiCourier.hpp"
+#include "transport/hosts/mpi/MpiTransport.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -8,42 +8,42 @@
 
 namespace bluefog::mpi {
 
-static_assert(Courier::kStreams <= Sorter::kTagsOfGroup);
+static_assert(RemoteTransport::kStreams <= Sorter::kTagsOfGroup);
 
-MpiCourier::MpiCourier(World& world, int number, std::vector<int> places)
+MpiTransport::MpiTransport(World& world, int number, std::vector<int> places)
     : sorter_(Sorter::of(world)), number_(number), places_(std::move(places)) {
   sorter_.open(number_);
 }
 
-MpiCourier::~MpiCourier() {
+MpiTransport::~MpiTransport() {
   sorter_.close(number_);
 }
 
-std::string MpiCourier::greeting() const {
+std::string MpiTransport::greeting() const {
   return sorter_.greeting();
 }
 
-void MpiCourier::hearGreeting(const std::string& greeting) {
+void MpiTransport::hearGreeting(const std::string& greeting) {
   sorter_.hearGreeting(greeting);
 }
 
-void MpiCourier::bury(const std::vector<Errand>& errands, const std::shared_ptr<void>& memory) {
+void MpiTransport::detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) {
   std::vector<Requests::Entry*> requests;
-  for (Errand errand : errands) {
-    requests.push_back(static_cast<Requests::Entry*>(errand));
+  for (Request request : requests) {
+    requests.push_back(static_cast<Requests::Entry*>(request));
   }
   sorter_.bury(requests, memory);
 }
 
-bool MpiCourier::hasLeftHost() const {
+bool MpiTransport::hasLeftHost() const {
   return sorter_.hasLeftHost();
 }
 
-Courier::Errand MpiCourier::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
+RemoteTransport::Request MpiTransport::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
   return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
 }
 
-void MpiCourier::gather() {
+void MpiTransport::poll() {
   try {
     sorter_.gather();
   } catch (const std::runtime_error& error) {  // of MPI
@@ -51,24 +51,24 @@ void MpiCourier::gather() {
   }
 }
 
-std::optional<Courier::Letter> MpiCourier::next() {
+std::optional<RemoteTransport::Incoming> MpiTransport::next() {
   while (const std::optional<Sorter::Arrival> arrival = sorter_.next(number_)) {
     if (const std::optional<int> rank = rankAt(arrival->source)) {
-      return Letter{*rank, arrival->tag, arrival->bytes, arrival->message};
+      return Incoming{*rank, arrival->tag, arrival->bytes, arrival->message};
     }
   }
   return std::nullopt;
 }
 
-Courier::Errand MpiCourier::take(const Letter& letter, void* into) {
-  return sorter_.receive(letter.message, into, letter.bytes);
+RemoteTransport::Request MpiTransport::take(const Incoming& incoming, void* into) {
+  return sorter_.receive(incoming.message, into, incoming.bytes);
 }
 
-Courier::State MpiCourier::look(Errand errand) {
-  return sorter_.look(static_cast<Requests::Entry*>(errand));
+RemoteTransport::State MpiTransport::test(Request request) {
+  return sorter_.test(static_cast<Requests::Entry*>(request));
 }
 
-std::vector<int> MpiCourier::takeDead() {
+std::vector<int> MpiTransport::takeDead() {
   const std::vector<int> dead = sorter_.dead();
   if (dead.size() == dead_seen_) {
     return {};
@@ -83,7 +83,7 @@ std::vector<int> MpiCourier::takeDead() {
   return ranks;
 }
 
-std::optional<int> MpiCourier::rankAt(int place) const {
+std::optional<int> MpiTransport::rankAt(int place) const {
   const auto found = std::find(places_.begin(), places_.end(), place);
   return found == places_.end() ? std::nullopt
                                 : std::optional<int>(static_cast<int>(found - places_.begin()));
