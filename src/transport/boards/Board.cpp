@@ -95,7 +95,7 @@ void Board::sendOff(const Op& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
   frame = Frame();
   frame.type = FrameType::kCollective;
-  frame.written = passage_.sendOff(readers);
+  frame.written = store_policy_.sendOff(readers);
   frame.bytes = static_cast<uint32_t>(bytes);
   frame.id = op.sequence;
   frame.weight = op.factor;

@@ -12,7 +12,7 @@
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
 #include "transport/operations/Task.hpp"
-#include "transport/tuning/Passage.hpp"
+#include "transport/tuning/StorePolicy.hpp"
 
 namespace bluefog {
 
@@ -82,7 +82,7 @@ class Board {
   std::byte* slot() { return payloadOf(writer_.slot()); }
   // Copies to that place of it what peers will read.
   void write(std::byte* place, const std::byte* from, size_t bytes) {
-    passage_.write(place, from, bytes);
+    store_policy_.write(place, from, bytes);
   }
   void publish(const Op& op, size_t bytes, int takers);
   // For the ranks of this host, all of it.
@@ -117,7 +117,7 @@ class Board {
   // The payload of a peer's frame that has arrived, from there on: so many bytes will be read.
   const std::byte* from(int peer, size_t bytes, size_t offset = 0) {
     const Frame* frame = reader(peer).front();
-    passage_.look(frame->written, payloadOf(frame) + offset, bytes);
+    store_policy_.observe(frame->written, payloadOf(frame) + offset, bytes);
     return payloadOf(frame) + offset;
   }
   // The factor of that peer's Op.
@@ -156,7 +156,7 @@ class Board {
   std::vector<RingReader> readers_;
   const HostMap& hosts_;
   std::vector<std::vector<MaybeCut>> cuts_;  // by slot and peer
-  Passage passage_;
+  StorePolicy store_policy_;
   std::atomic<uint64_t> sent_{0};
 };
 

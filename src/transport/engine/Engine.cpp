@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/Cores.hpp"
-#include "transport/tuning/Patience.hpp"
+#include "transport/tuning/Backoff.hpp"
 
 namespace bluefog {
 namespace {
@@ -33,7 +33,7 @@ Engine::Engine(Segments segments, Membership members, Links links, std::unique_p
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
       scheduler_(segments_, members_, std::move(links), std::move(transport)),
-      seat_(segment_.coreMap(), members_.rank, members_.size, ranksHere()),
+      core_balancer_(segment_.coreMap(), members_.rank, members_.size, ranksHere()),
       interrupt_(std::move(interrupt)),
       own_core_(Cores::usable().count() >= ranksHere()) {
   if (scheduler_.spansHosts()) {
@@ -180,7 +180,7 @@ bool Engine::runFastPath(FastPath& exchange, const Attempt& attempt) {
 bool Engine::awaitFastPath(FastPath& exchange) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kFastPathLimit;
-  Patience patience(own_core_, now);
+  Backoff backoff(own_core_, now);
   EventCount& event_count = segment_.eventCount(members_.rank);
   bool is_tired = false;
   while (true) {
@@ -195,7 +195,7 @@ bool Engine::awaitFastPath(FastPath& exchange) {
       event_count.wait(ticket, enough - now);
     }
     now = Clock::now();
-    is_tired = !patience.wait(now);
+    is_tired = !backoff.pause(now);
   }
 }
 
@@ -394,7 +394,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
 Engine::Ops Engine::drive(Who who) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kSlice;
-  Patience patience(own_core_, now);
+  Backoff backoff(own_core_, now);
   if (who == Who::kEngine) {
     scheduler_.lookIntoLanes();
   }
@@ -408,7 +408,7 @@ Engine::Ops Engine::drive(Who who) {
     }
     now = Clock::now();
     if (who == Who::kCaller) {
-      seat_.look(now);
+      core_balancer_.look(now);
     }
     // The engine's own thread comes here from its sleep.
     if (now >= scheduler_.nextTick() ||
@@ -416,10 +416,10 @@ Engine::Ops Engine::drive(Who who) {
       scheduler_.tick(now);
     }
     if (moved) {
-      patience.renew(now);
+      backoff.reset(now);
     } else if (who == Who::kEngine) {
       break;
-    } else if (!patience.wait(now)) {
+    } else if (!backoff.pause(now)) {
       sleepUnlessMoved();
     }
     if (who == Who::kCaller && now >= enough) {

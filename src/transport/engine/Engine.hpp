@@ -18,7 +18,7 @@
 #include "transport/messages/FastPath.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
-#include "transport/tuning/Seat.hpp"
+#include "transport/tuning/CoreBalancer.hpp"
 
 namespace bluefog {
 
@@ -140,7 +140,7 @@ class Engine {
   const std::shared_ptr<const Segments> segments_;
   const Segment& segment_;  // of this host
   Scheduler scheduler_;     // the driving thread's
-  Seat seat_;               // of a caller that drives
+  CoreBalancer core_balancer_;               // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of this host
   const OwnProcess process_;

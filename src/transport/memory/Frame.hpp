@@ -87,7 +87,7 @@ std::string details(const Signature& signature, int root);
 
 enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 
-// In which way, for readers to time it: see Passage.
+// In which way, for readers to time it: see StorePolicy.
 enum class StoreSample : uint8_t { kNone, kCached, kStreamed };
 
 // Which of its operation's messages to one rank a message is. A second one has its first one's id

@@ -153,7 +153,7 @@ void Mailbox::take(const PostedReceive& message, std::byte* place) {
 
 const std::byte* Mailbox::head(const ReceiveState& message) {
   const Frame* frame = lane(message.source).in.front();
-  passage_.look(frame->written, payloadOf(frame), payload());
+  store_policy_.observe(frame->written, payloadOf(frame), payload());
   return payloadOf(frame);
 }
 
@@ -255,7 +255,7 @@ void Mailbox::fill(const std::shared_ptr<ReceiveState>& receive, int peer, const
     message.bytes = frame.offset;
     if (frame.bytes == sizeof(uint64_t)) {
       std::memcpy(&message.offer.emplace(), payload, sizeof(uint64_t));
-      passage_.look(frame.written, payload + kSampleAt, Passage::kTimed);
+      store_policy_.observe(frame.written, payload + kSampleAt, StorePolicy::kTimed);
     }
     // The map shares ownership with the task: frames may still come after the task has ended.
     from_peer.coming.emplace(message.id, receive);
@@ -289,7 +289,7 @@ bool Mailbox::takeData(int peer, const Frame& frame, const std::byte* payload) {
       frame.bytes > whole - frame.offset) {
     throw damaged(members_, peer, "a message");
   }
-  passage_.look(frame.written, payload, frame.bytes);
+  store_policy_.observe(frame.written, payload, frame.bytes);
   copyBytes(message.sink + frame.offset, payload, frame.bytes, storesFor(whole));
   noteTouched(frame.bytes, frame.bytes);
   message.received += frame.bytes;

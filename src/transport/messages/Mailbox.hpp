@@ -21,7 +21,7 @@
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Op.hpp"
 #include "transport/operations/Task.hpp"
-#include "transport/tuning/Passage.hpp"
+#include "transport/tuning/StorePolicy.hpp"
 
 namespace bluefog {
 
@@ -357,7 +357,7 @@ class Mailbox {
   // Bytes that may wait unmatched from one sender before its lane is left full: nobody who keeps to
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
-  // Behind an offer in its frame: the first bytes of what is offered, now and then, see Passage.
+  // Behind an offer in its frame: the first bytes of what is offered, now and then, see StorePolicy.
   static constexpr size_t kSampleAt = RingShape::kLine;
   static constexpr size_t kRemembered = 512;
   static constexpr size_t kMostLateMismatches = 64;
@@ -446,7 +446,7 @@ class Mailbox {
   bool is_interleaving_ = false;
   CancelReason why_;
   bool is_silent_ = false;
-  Passage passage_;
+  StorePolicy store_policy_;
   CallCounts calls_;
   uint64_t aligned_ = 0;
   std::atomic<uint64_t> sent_{0};

@@ -20,7 +20,7 @@ void Mailbox::send(int destination, const Frame& frame, ConstSpan data) {
   Lane& to = lane(destination);
   Frame& slot = *to.out.slot();
   slot = frame;
-  passage_.write(payloadOf(&slot), data.data, data.bytes);
+  store_policy_.write(payloadOf(&slot), data.data, data.bytes);
   sendOff(destination, slot);
 }
 
@@ -38,7 +38,7 @@ const Frame* Mailbox::next(int source, const Signature& signature, const MatchKe
   }
   lane(source).deadlock_notice.reset();
   lane(source).unseen_from = frame.id + 1;
-  passage_.look(frame.written, payloadOf(front), frame.bytes);
+  store_policy_.observe(frame.written, payloadOf(front), frame.bytes);
   return front;
 }
 

@@ -17,7 +17,7 @@ constexpr size_t kStaysShared = size_t{8} << 20;
 // Between cores that share no cache, a reader waits for each line that lies in its writer's.
 Stores Mailbox::storesForOffer(size_t bytes) const {
   const size_t all = bytes * segments_.hosts().here().size();
-  return all <= kStaysShared ? passage_.better() : Stores::kStreamed;
+  return all <= kStaysShared ? store_policy_.preferred() : Stores::kStreamed;
 }
 
 const std::byte* Mailbox::offered(const ReceiveState& message) {

@@ -61,8 +61,8 @@ void Mailbox::announce(PostedSend& message, const Outgoing& from) {
     frame.bytes = sizeof *from.offer;
     std::byte* payload = payloadOf(lane(from.destination).out.slot());
     std::memcpy(payload, &*from.offer, frame.bytes);
-    if (passage_.isTrial()) {
-      write(payload + kSampleAt, from, 0, Passage::kTimed);
+    if (store_policy_.isTrial()) {
+      write(payload + kSampleAt, from, 0, StorePolicy::kTimed);
     }
     // What was streamed into that memory must be there first.
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -82,7 +82,7 @@ size_t Mailbox::sendPart(PostedSend& message, const Outgoing& from, size_t at) {
 
 void Mailbox::write(std::byte* to, const Outgoing& from, size_t at, size_t bytes) {
   from.data.forEach(at, bytes, [&](const ConstSpan& span, size_t place) {
-    passage_.write(to + place, span.data, span.bytes);
+    store_policy_.write(to + place, span.data, span.bytes);
   });
 }
 
@@ -100,7 +100,7 @@ void Mailbox::publish(PostedSend& message, const Frame& frame) {
 
 void Mailbox::sendOff(int peer, Frame& slot) {
   Lane& to = lane(peer);
-  slot.written = passage_.sendOff(1);
+  slot.written = store_policy_.sendOff(1);
   if (slot.type == FrameType::kEager) {
     to.outstanding += charge(slot.bytes);
   }

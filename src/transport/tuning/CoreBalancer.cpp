@@ -1,15 +1,15 @@
-#include "transport/tuning/Seat.hpp"
+#include "transport/tuning/CoreBalancer.hpp"
 
 #include <array>
 
 namespace bluefog {
 
-Seat::Seat(CoreMap& map, int rank, int size, int here) : map_(map), rank_(rank), size_(size) {
+CoreBalancer::CoreBalancer(CoreMap& map, int rank, int size, int here) : map_(map), rank_(rank), size_(size) {
   const int cores = Cores::usable().count();
   crowded_ = cores > 1 && here >= cores;
 }
 
-void Seat::takeOrMove(Time now) {
+void CoreBalancer::takeOrMove(Time now) {
   const int core = Cores::current();
   if (core < 0 || core >= Cores::kMost) {
     return;
@@ -27,7 +27,7 @@ void Seat::takeOrMove(Time now) {
 }
 
 // The core with the fewest ranks, if it stays emptier than this one would be.
-int Seat::emptierThan(int core, const Cores& usable) const {
+int CoreBalancer::emptierThan(int core, const Cores& usable) const {
   std::array<int, Cores::kMost> ranks{};
   for (int rank = 0; rank < size_; ++rank) {
     const int seat = map_.of(rank);

@@ -1,4 +1,4 @@
-#include "transport/tuning/Seat.hpp"
+#include "transport/tuning/CoreBalancer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using std::chrono::microseconds;
 
 // This thread may use two cores, and a group has `size` ranks there, of which it is rank 0.
-class SeatTest : public ::testing::Test {
+class CoreBalancerTest : public ::testing::Test {
  protected:
   static constexpr int kMostRanks = 8;
 
@@ -38,7 +38,7 @@ class SeatTest : public ::testing::Test {
 
   CoreMap& coreMap() { return *reinterpret_cast<CoreMap*>(memory_); }
   // Looks until the seat is this thread's core: the kernel may move it meanwhile.
-  int settle(Seat& seat) {
+  int settle(CoreBalancer& seat) {
     do {
       seat.look(now_ += microseconds(200));
     } while (coreMap().of(0) != Cores::current());
@@ -54,11 +54,11 @@ class SeatTest : public ::testing::Test {
   std::vector<int> cores_;
   cpu_set_t both_;
   cpu_set_t before_;
-  Seat::Time now_{std::chrono::seconds(1)};
+  CoreBalancer::Time now_{std::chrono::seconds(1)};
 };
 
-TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
-  Seat seat(coreMap(), 0, 2, 2);
+TEST_F(CoreBalancerTest, LeavesAFullCoreForAnEmptyOne) {
+  CoreBalancer seat(coreMap(), 0, 2, 2);
   const int core = settle(seat);
   coreMap().take(1, core);
   seat.look(now_ += microseconds(500));
@@ -67,8 +67,8 @@ TEST_F(SeatTest, LeavesAFullCoreForAnEmptyOne) {
   EXPECT_TRUE(mayUseBoth());
 }
 
-TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
-  Seat seat(coreMap(), 0, 4, 4);
+TEST_F(CoreBalancerTest, OneOfThreeOnACoreJoinsTheFourth) {
+  CoreBalancer seat(coreMap(), 0, 4, 4);
   const int core = settle(seat);
   coreMap().take(1, core);
   coreMap().take(2, core);
@@ -77,8 +77,8 @@ TEST_F(SeatTest, OneOfThreeOnACoreJoinsTheFourth) {
   EXPECT_EQ(coreMap().of(0), other(core));
 }
 
-TEST_F(SeatTest, StaysWhereNothingIsGained) {
-  Seat seat(coreMap(), 0, 3, 3);
+TEST_F(CoreBalancerTest, StaysWhereNothingIsGained) {
+  CoreBalancer seat(coreMap(), 0, 3, 3);
   const int core = settle(seat);
   coreMap().take(1, core);
   coreMap().take(2, other(core));
@@ -89,8 +89,8 @@ TEST_F(SeatTest, StaysWhereNothingIsGained) {
   EXPECT_TRUE(coreMap().mayMove(now_)) << "somebody moved";
 }
 
-TEST_F(SeatTest, OneMovesAtATime) {
-  Seat seat(coreMap(), 0, 2, 2);
+TEST_F(CoreBalancerTest, OneMovesAtATime) {
+  CoreBalancer seat(coreMap(), 0, 2, 2);
   const int core = settle(seat);
   coreMap().take(1, core);
   now_ += microseconds(500);
@@ -100,14 +100,14 @@ TEST_F(SeatTest, OneMovesAtATime) {
   EXPECT_FALSE(coreMap().mayMove(now_));
 }
 
-TEST_F(SeatTest, WithACoreForEachTheKernelKnowsBest) {
-  Seat seat(coreMap(), 0, 1, 1);
+TEST_F(CoreBalancerTest, WithACoreForEachTheKernelKnowsBest) {
+  CoreBalancer seat(coreMap(), 0, 1, 1);
   seat.look(now_);
   EXPECT_EQ(coreMap().of(0), CoreMap::kNone);
 }
 
-TEST_F(SeatTest, NonsenseInSharedMemoryIsNotBelieved) {
-  Seat seat(coreMap(), 0, 3, 3);
+TEST_F(CoreBalancerTest, NonsenseInSharedMemoryIsNotBelieved) {
+  CoreBalancer seat(coreMap(), 0, 3, 3);
   settle(seat);
   coreMap().take(1, 1'000'000);
   coreMap().take(2, -7);

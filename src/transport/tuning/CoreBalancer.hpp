@@ -12,12 +12,12 @@ namespace bluefog {
 // sleeps often, but too shortly for the kernel to fetch it company. So the waiting threads look at
 // each other's seats, and one moves from the fullest core to the emptiest. The set of cores that it
 // may use stays as it was.
-class Seat {
+class CoreBalancer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // `here`: as many of the group's `size` ranks are on this host.
-  Seat(CoreMap& map, int rank, int size, int here);
+  CoreBalancer(CoreMap& map, int rank, int size, int here);
 
   // By the waiting thread, as often as it likes.
   void look(Time now) {

@@ -12,19 +12,19 @@ namespace bluefog {
 // cores it does so a few times only: the kernel goes on choosing among those that wait, so as to be
 // fair, while one that could go on has had more time than they (16 ranks on 2 cores: 5 looks for
 // each small message).
-class Patience {
+class Backoff {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  Patience(bool own_core, Time now) : own_core_(own_core), since_(now) {}
+  Backoff(bool own_core, Time now) : own_core_(own_core), since_(now) {}
 
   // Something moved.
-  void renew(Time now) {
+  void reset(Time now) {
     since_ = now;
     yields_ = 0;
   }
   // Passes a moment. False when it is time to sleep.
-  bool wait(Time now) {
+  bool pause(Time now) {
     if (own_core_ && now < since_ + kAlone) {
       relax();
       return true;

@@ -16,17 +16,17 @@ namespace bluefog {
 // and in a virtual machine it changes from one moment to the next: so a writer times what it does,
 // now and then a frame goes the other way, and of the frames around that one readers time their
 // part. What a rank finds so, writing its own and reading its peers', it does with its own.
-class Passage {
+class StorePolicy {
  public:
   using Clock = std::chrono::steady_clock;
 
   // What is timed of a frame, at its begin.
   static constexpr size_t kTimed = 8 * 1024;
 
-  explicit Passage(Clock::time_point (*now)() = Clock::now) : now_(now) {}
+  explicit StorePolicy(Clock::time_point (*now)() = Clock::now) : now_(now) {}
 
   // What has proved better. Readable from any thread.
-  Stores better() const { return better_.load(std::memory_order_relaxed); }
+  Stores preferred() const { return preferred_.load(std::memory_order_relaxed); }
   // Whether the frame that is being filled is timed, and how it is written.
   bool isTrial() const;
   Stores stores() const;
@@ -35,7 +35,7 @@ class Passage {
   // It is sent off, to so many peers that read it: what its header says of it. The next one begins.
   StoreSample sendOff(int readers);
   // Before a peer's frame is read, from there.
-  void look(StoreSample written, const std::byte* at, size_t bytes) {
+  void observe(StoreSample written, const std::byte* at, size_t bytes) {
     if (written != StoreSample::kNone && bytes >= kTimed) {
       read(written, at);
     }
@@ -69,7 +69,7 @@ class Passage {
   void choose();
 
   Clock::time_point (*now_)();
-  std::atomic<Stores> better_ = Stores::kCached;
+  std::atomic<Stores> preferred_ = Stores::kCached;
   unsigned sent_ = 0;
   bool is_timed_ = false;  // the frame that is being filled
   int readers_ = 1;

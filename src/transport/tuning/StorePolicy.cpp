@@ -1,4 +1,4 @@
-#include "transport/tuning/Passage.hpp"
+#include "transport/tuning/StorePolicy.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -28,20 +28,20 @@ Stores other(Stores stores) {
 
 }  // namespace
 
-Passage::Duration Passage::Times::sum() const {
+StorePolicy::Duration StorePolicy::Times::sum() const {
   return std::accumulate(taken_.begin(), taken_.end(), Duration()) -
          *std::max_element(taken_.begin(), taken_.end());
 }
 
-bool Passage::isTrial() const {
+bool StorePolicy::isTrial() const {
   return sent_ % kPeriod < kTrials;
 }
 
-Stores Passage::stores() const {
-  return isTrial() && goesTheOtherWay(sent_) ? other(better()) : better();
+Stores StorePolicy::stores() const {
+  return isTrial() && goesTheOtherWay(sent_) ? other(preferred()) : preferred();
 }
 
-void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
+void StorePolicy::write(std::byte* to, const std::byte* from, size_t bytes) {
   const Stores stores = this->stores();
   if (bytes < kTimed || !isTrial()) {
     copyBytes(to, from, bytes, stores);
@@ -54,7 +54,7 @@ void Passage::write(std::byte* to, const std::byte* from, size_t bytes) {
   choose();
 }
 
-StoreSample Passage::sendOff(int readers) {
+StoreSample StorePolicy::sendOff(int readers) {
   const Stores stores = this->stores();
   ++sent_;
   if (!std::exchange(is_timed_, false)) {
@@ -65,7 +65,7 @@ StoreSample Passage::sendOff(int readers) {
 }
 
 // Reads what is to be read anyway: it is in this core's cache then.
-void Passage::read(StoreSample written, const std::byte* at) {
+void StorePolicy::read(StoreSample written, const std::byte* at) {
   const Clock::time_point begin = now_();
   for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
     static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
@@ -75,13 +75,13 @@ void Passage::read(StoreSample written, const std::byte* at) {
   choose();
 }
 
-void Passage::choose() {
+void StorePolicy::choose() {
   if (!cached_.isKnown() || !streamed_.isKnown()) {
     return;
   }
-  const Stores now = better();
+  const Stores now = preferred();
   if (way(other(now)).whole(readers_) * kClearly < way(now).whole(readers_)) {
-    better_.store(other(now), std::memory_order_relaxed);
+    preferred_.store(other(now), std::memory_order_relaxed);
   }
 }
 
