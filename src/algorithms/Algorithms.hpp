@@ -40,18 +40,19 @@ Task reduceScatter(Board& board, Board& returns, const Op& op, std::vector<const
 Task reduce(Board& board, const Op& op, const std::byte* input, std::byte* output);
 
 // What one rank has for another, or wants from it.
-struct Parcel {
+struct SendBlock {
   const std::byte* data;
   size_t bytes;
 };
-struct Place {
+struct RecvBlock {
   std::byte* data;
   size_t bytes;
 };
-// Every rank sends parcels[r] to rank r, and gets into places[r] what rank r sends to it. Throws a
-// mismatch where one sends another size than the other expects. The own parcel may lie at the own
-// place.
-Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places);
+// Every rank sends blocks[r] to rank r, and gets into places[r] what rank r sends to it.
+// Throws a mismatch where one sends another size than the other expects. The own block may lie
+// at the own place.
+Task exchange(Board& board, const Op& op, std::vector<SendBlock> blocks,
+              std::vector<RecvBlock> places);
 
 Task barrier(Board& board, const Op& op);
 
@@ -72,14 +73,14 @@ struct WeightedRank {
 std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted);
 
 // What a rank adds to a sum, and where the sum goes.
-struct Mix {
+struct SumPiece {
   const std::byte* input;
   std::byte* output;
   size_t bytes;
   Dtype dtype;
 
-  Mix part(size_t at, size_t length) const { return {input + at, output + at, length, dtype}; }
-  bool goesOnIn(const Mix& other) const {
+  SumPiece part(size_t at, size_t length) const { return {input + at, output + at, length, dtype}; }
+  bool isFollowedBy(const SumPiece& other) const {
     return dtype == other.dtype && input + bytes == other.input && output + bytes == other.output;
   }
 };
@@ -92,7 +93,7 @@ struct NeighborSum {
   double self_weight = 1.0;
   std::vector<WeightedRank> sources;
   double divisor = 1.0;
-  InARow<Mix> mixes;
+  SegmentList<SumPiece> pieces;
   // Whether large messages are added as they stream. Not where they are announced before they are
   // made: others, of other operations, would wait behind them, and these perhaps for those.
   bool streams = true;
@@ -131,7 +132,7 @@ struct Hierarchy {
   std::vector<int> locals;  // the ranks of the machine, ascending
   int local_rank = 0;
   double divisor = 1.0;               // of the sum over the machine
-  NeighborSum between;                // of which `mixes` are left out
+  NeighborSum between;                // of which `pieces` are left out
   std::vector<WeightedRank> outward;  // counterparts that get this machine's sum
 };
 

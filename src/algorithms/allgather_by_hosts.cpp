@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "algorithms/ByHosts.hpp"
+#include "algorithms/FrameReader.hpp"
 #include "algorithms/HostGrid.hpp"
 #include "algorithms/InFrames.hpp"
-#include "algorithms/Intake.hpp"
-#include "algorithms/Moves.hpp"
+#include "algorithms/overlap.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -152,7 +152,7 @@ class Relayed {
   HostGrid grid_;
   size_t frames_;
   size_t given_ = 0;
-  Intake taken_;  // of the ranks here
+  FrameReader taken_;  // of the ranks here
   size_t relayed_ = 0;
   size_t collected_ = 0;
 };

@@ -4,9 +4,9 @@
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
-#include "algorithms/Contributions.hpp"
 #include "algorithms/HostGrid.hpp"
-#include "algorithms/Moves.hpp"
+#include "algorithms/ReduceInputs.hpp"
+#include "algorithms/overlap.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -133,7 +133,7 @@ class InBlocks {
   size_t scattered_ = 0;
   size_t reduced_ = 0;
   size_t collected_ = 0;
-  Contributions inputs_;
+  ReduceInputs inputs_;
 };
 
 Task allreduceWhole(Board& board, const Op& op, Spans data) {
@@ -144,7 +144,7 @@ Task allreduceWhole(Board& board, const Op& op, Spans data) {
   });
   board.publish(op, bytes, board.size() - 1);
   co_await board.arrivals(op);
-  Contributions inputs;
+  ReduceInputs inputs;
   data.forEach(0, bytes, [&](const Span& span, size_t at) {
     inputs.collect(board, op, span.data, span.bytes, at);
     inputs.reduce(op.signature, span.data, span.bytes / width(op.signature.dtype));

@@ -4,10 +4,10 @@
 
 #include "algorithms/Blocks.hpp"
 #include "algorithms/ByHosts.hpp"
-#include "algorithms/Contributions.hpp"
+#include "algorithms/FrameReader.hpp"
 #include "algorithms/HostGrid.hpp"
-#include "algorithms/Intake.hpp"
-#include "algorithms/Moves.hpp"
+#include "algorithms/ReduceInputs.hpp"
+#include "algorithms/overlap.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -202,9 +202,9 @@ class InTurns {
   Blocks blocks_;
   std::vector<Turn> turns_;  // of both boards
   size_t given_ = 0;         // on the first board; on the second as many as were taken on the first
-  Intake taken_;             // from the first
+  FrameReader taken_;        // from the first
   size_t collected_ = 0;
-  Contributions inputs_;
+  ReduceInputs inputs_;
 };
 
 }  // namespace

@@ -18,8 +18,8 @@ struct Sizes {
 };
 
 // What a rank publishes: in the first frame the sizes for each rank, and in every frame the next
-// piece of each parcel that has not ended, all as long as fits. So no rank's parcel stands behind
-// another's. Its own is not there.
+// piece of each block that has not ended, all as long as fits. So no rank's block stands
+// behind another's. Its own is not there.
 class Stream {
  public:
   Stream(int rank, int size, size_t payload)
@@ -46,13 +46,13 @@ class Stream {
   }
   bool isAtTable() const { return first_place_ > 0; }
   bool hasEnded() const { return !isAtTable() && piece_ == 0; }
-  // Whether this frame has the last of that rank's parcel, and how many come after it.
+  // Whether this frame has the last of that rank's block, and how many come after it.
   bool isLastFor(int rank) const { return leftAt(at_ + piece_, rank) == 0; }
   size_t framesAfter() const {
     size_t frames = 0;
     size_t at = at_ + piece_;
-    // Until the next parcel ends, all frames are alike.
-    for (Unended left = unendedAt(at); left.parcels > 0; left = unendedAt(at)) {
+    // Until the next block ends, all frames are alike.
+    for (Unended left = unendedAt(at); left.blocks > 0; left = unendedAt(at)) {
       const size_t piece = pieceOf(left, payload_);
       const size_t alike = (left.shortest + piece - 1) / piece;
       frames += alike;
@@ -63,7 +63,7 @@ class Stream {
 
   struct Piece {
     size_t in_frame;
-    size_t in_parcel;
+    size_t in_block;
     size_t bytes;
   };
   // visit(rank, piece) for each piece of this frame.
@@ -80,7 +80,7 @@ class Stream {
 
  private:
   struct Unended {
-    size_t parcels = 0;
+    size_t blocks = 0;
     size_t shortest = std::numeric_limits<size_t>::max();  // bytes left of one
     size_t longest = 0;
   };
@@ -90,9 +90,9 @@ class Stream {
   }
   // A frame has room for a line of each rank: kMostRanks.
   static size_t pieceOf(const Unended& left, size_t room) {
-    return left.parcels == 0 ? 0
-                             : std::min(room / left.parcels / RingShape::kLine * RingShape::kLine,
-                                        inLines(left.longest));
+    return left.blocks == 0 ? 0
+                            : std::min(room / left.blocks / RingShape::kLine * RingShape::kLine,
+                                       inLines(left.longest));
   }
   int size() const { return static_cast<int>(table_.size()); }
   size_t leftAt(size_t at, int rank) const {
@@ -103,7 +103,7 @@ class Stream {
     Unended unended;
     for (int rank = 0; rank < size(); ++rank) {
       if (const size_t left = leftAt(at, rank); left > 0) {
-        ++unended.parcels;
+        ++unended.blocks;
         unended.shortest = std::min(unended.shortest, left);
         unended.longest = std::max(unended.longest, left);
       }
@@ -114,22 +114,22 @@ class Stream {
   int rank_;
   size_t payload_;
   std::vector<Sizes> table_;
-  size_t at_ = 0;           // where this frame's pieces begin in their parcels
+  size_t at_ = 0;           // where this frame's pieces begin in their blocks
   size_t piece_ = 0;        // bytes from one of them to the next
   size_t first_place_ = 0;  // of them in the frame
 };
 
 class Traffic {
  public:
-  Traffic(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places)
+  Traffic(Board& board, const Op& op, std::vector<SendBlock> blocks, std::vector<RecvBlock> places)
       : board_(board),
         op_(op),
-        parcels_(std::move(parcels)),
+        blocks_(std::move(blocks)),
         places_(std::move(places)),
         own_(board.rank(), board.size(), board.payload()),
         keeps_(keptBytes()) {
     for (int rank = 0; rank < board.size(); ++rank) {
-      own_.table(rank) = {parcel(rank).bytes, place(rank).bytes};
+      own_.table(rank) = {block(rank).bytes, place(rank).bytes};
       if (rank > 0) {
         peers_.push_back((board.rank() + rank) % board.size());  // not all begin with the same one
       }
@@ -158,13 +158,13 @@ class Traffic {
     }
     return moved;
   }
-  // What nobody waits for: a piece of its own parcel. No peer has touched that memory: memcpy is
-  // faster there.
+  // What nobody waits for: a piece of its own block. No peer has touched that memory: memcpy
+  // is faster there.
   bool hasOwn() const { return kept_ < keeps_; }
   void keep() {
     const int self = board_.rank();
     const size_t bytes = std::min(board_.payload(), keeps_ - kept_);
-    std::memcpy(place(self).data + kept_, parcel(self).data + kept_, bytes);
+    std::memcpy(place(self).data + kept_, block(self).data + kept_, bytes);
     kept_ += bytes;
   }
   std::vector<int> missing() const {
@@ -183,11 +183,11 @@ class Traffic {
   }
 
  private:
-  const Parcel& parcel(int rank) const { return parcels_[static_cast<size_t>(rank)]; }
-  const Place& place(int rank) const { return places_[static_cast<size_t>(rank)]; }
+  const SendBlock& block(int rank) const { return blocks_[static_cast<size_t>(rank)]; }
+  const RecvBlock& place(int rank) const { return places_[static_cast<size_t>(rank)]; }
   size_t keptBytes() const {
     const int self = board_.rank();
-    return place(self).data == parcel(self).data ? 0 : place(self).bytes;
+    return place(self).data == block(self).data ? 0 : place(self).bytes;
   }
 
   struct Arrival {
@@ -223,7 +223,7 @@ class Traffic {
       takers_ = peers_;
     }
     own_.forEachPiece([&](int rank, const Stream::Piece& piece) {
-      board_.write(slot + piece.in_frame, parcel(rank).data + piece.in_parcel, piece.bytes);
+      board_.write(slot + piece.in_frame, block(rank).data + piece.in_block, piece.bytes);
       given += piece.bytes;
       Board::Cut& cut = cuts_[static_cast<size_t>(rank)];
       if (own_.isAtTable()) {
@@ -253,8 +253,8 @@ class Traffic {
     }
     stream.forEachPiece([&](int rank, const Stream::Piece& piece) {
       if (rank == board_.rank()) {
-        copyBytes(place(peer).data + piece.in_parcel,
-                  board_.from(peer, piece.bytes, piece.in_frame), piece.bytes);
+        copyBytes(place(peer).data + piece.in_block, board_.from(peer, piece.bytes, piece.in_frame),
+                  piece.bytes);
       }
     });
     arrival.is_complete = stream.isLastFor(board_.rank());
@@ -272,15 +272,15 @@ class Traffic {
     if (theirs.sent != place(peer).bytes) {
       throw sizesDiffer(board_.members(), op_, peer, self, theirs.sent, place(peer).bytes);
     }
-    if (theirs.expected != parcel(peer).bytes) {
-      throw sizesDiffer(board_.members(), op_, self, peer, parcel(peer).bytes, theirs.expected);
+    if (theirs.expected != block(peer).bytes) {
+      throw sizesDiffer(board_.members(), op_, self, peer, block(peer).bytes, theirs.expected);
     }
   }
 
   Board& board_;
   const Op& op_;
-  std::vector<Parcel> parcels_;
-  std::vector<Place> places_;
+  std::vector<SendBlock> blocks_;
+  std::vector<RecvBlock> places_;
   Stream own_;
   std::vector<int> peers_;
   std::vector<int> takers_;
@@ -292,8 +292,9 @@ class Traffic {
 
 }  // namespace
 
-Task exchange(Board& board, const Op& op, std::vector<Parcel> parcels, std::vector<Place> places) {
-  Traffic traffic(board, op, std::move(parcels), std::move(places));
+Task exchange(Board& board, const Op& op, std::vector<SendBlock> blocks,
+              std::vector<RecvBlock> places) {
+  Traffic traffic(board, op, std::move(blocks), std::move(places));
   while (!traffic.done()) {
     if (!traffic.hasOwn()) {
       co_await WaitUntil([&] { return traffic.move(); }, [&] { return traffic.missing(); },

@@ -53,7 +53,7 @@ Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byt
   const size_t bytes = shares.bytes(self);
   NeighborSum within;
   within.divisor = machine.divisor;
-  within.mixes.add({input + at, part, bytes, dtype});
+  within.pieces.add({input + at, part, bytes, dtype});
   for (const int other : others) {
     within.sources.push_back({other, 1.0});
   }
@@ -61,7 +61,7 @@ Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byt
   makeReady(op, kBetween);
 
   machine.between.streams = false;
-  machine.between.mixes.add({part, output + at, bytes, dtype});
+  machine.between.pieces.add({part, output + at, bytes, dtype});
   co_await Join(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
   makeReady(op, kHandOut);
 

@@ -16,7 +16,7 @@ class Adder {
   // Of `bytes` from `at` on; bytesOf(i) is where those lie of message i.
   template <class BytesOf>
   void add(size_t at, size_t bytes, const BytesOf& bytesOf) {
-    sum_.mixes.forEach(at, bytes, [&](const Mix& mix, size_t place) {
+    sum_.pieces.forEach(at, bytes, [&](const SumPiece& piece, size_t place) {
       inputs_.clear();
       weights_.clear();
       const auto take = [this](const void* input, double weight) {
@@ -26,11 +26,11 @@ class Adder {
       forEachTerm(
           sum_.sources, sum_.self_weight, mailbox_.rank(),
           [this](size_t i) { return messages_[i]->weight; },
-          [&](double weight) { take(mix.input, weight); },
+          [&](double weight) { take(piece.input, weight); },
           [&](size_t i, double weight) { take(bytesOf(i) + place, weight); });
-      weightedSum(mix.dtype, mix.output, inputs_, weights_, sum_.divisor,
-                  mix.bytes / width(mix.dtype), stores_);
-      mailbox_.noteTouched(messages_.size() * mix.bytes, mix.bytes);
+      weightedSum(piece.dtype, piece.output, inputs_, weights_, sum_.divisor,
+                  piece.bytes / width(piece.dtype), stores_);
+      mailbox_.noteTouched(messages_.size() * piece.bytes, piece.bytes);
     });
   }
 
@@ -80,7 +80,7 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
 Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag, Expectations early) {
   const Expectations messages =
       early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
-  const size_t bytes = sum.mixes.bytes();
+  const size_t bytes = sum.pieces.bytes();
   co_await mailbox.arrived(messages);
   for (const Mailbox::PostedReceive& message : messages) {
     mailbox.requireSame(*message, op, bytes);

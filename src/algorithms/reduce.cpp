@@ -1,7 +1,7 @@
 #include "core/Reduce.hpp"
 #include "algorithms/Algorithms.hpp"
-#include "algorithms/Contributions.hpp"
 #include "algorithms/InFrames.hpp"
+#include "algorithms/ReduceInputs.hpp"
 
 namespace bluefog {
 
@@ -22,7 +22,7 @@ Task reduce(Board& board, const Op& op, const std::byte* input, std::byte* outpu
     });
   };
   const auto take = [&board, &op, input, output, is_root, length,
-                     contributions = Contributions()](size_t frame) mutable {
+                     contributions = ReduceInputs()](size_t frame) mutable {
     if (!is_root) {
       return;
     }

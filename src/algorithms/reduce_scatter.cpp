@@ -3,10 +3,10 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/ByHosts.hpp"
-#include "algorithms/Contributions.hpp"
 #include "algorithms/HostGrid.hpp"
 #include "algorithms/InFrames.hpp"
 #include "algorithms/Parts.hpp"
+#include "algorithms/ReduceInputs.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -31,7 +31,7 @@ Task reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*>
     });
   };
   const auto take = [&board, &op, self, parts, own = inputs[self], output,
-                     contributions = Contributions()](size_t frame) mutable {
+                     contributions = ReduceInputs()](size_t frame) mutable {
     const size_t at = parts.begin(frame);
     const size_t bytes = parts.bytes(self, frame);
     contributions.collect(board, op, own + at, bytes, parts.place(self));

@@ -2,11 +2,11 @@
 #include <vector>
 
 #include "algorithms/ByHosts.hpp"
-#include "algorithms/Contributions.hpp"
+#include "algorithms/FrameReader.hpp"
 #include "algorithms/HostGrid.hpp"
-#include "algorithms/Intake.hpp"
-#include "algorithms/Moves.hpp"
 #include "algorithms/Parts.hpp"
+#include "algorithms/ReduceInputs.hpp"
+#include "algorithms/overlap.hpp"
 
 namespace bluefog {
 namespace {
@@ -131,10 +131,10 @@ class InStages {
   HostGrid grid_;
   Parts parts_;
   size_t given_ = 0;
-  Intake taken_;
+  FrameReader taken_;
   size_t collected_ = 0;
   std::vector<std::byte> reduced_;  // for one counterpart
-  Contributions contributions_;
+  ReduceInputs contributions_;
 };
 
 }  // namespace

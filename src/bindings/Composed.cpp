@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "bindings/Ungiled.hpp"
+#include "bindings/GilReleasingHolder.hpp"
 #include "process_group/device/AcceleratorWork.hpp"
 #include "process_group/device/ProcessGroupComposed.hpp"
 #include "process_group/work/BatchWork.hpp"
@@ -13,7 +13,7 @@ namespace bluefog {
 
 namespace py = pybind11;
 
-void addComposed(py::module_& module, const Frontend& frontend) {
+void addComposed(py::module_& module, const LanguageHooks& hooks) {
   // As WorkBluefog: c10d deprecates result().
   py::class_<AcceleratorWork, c10d::Work, c10::intrusive_ptr<AcceleratorWork>>(module,
                                                                                "AcceleratorWork")
@@ -26,13 +26,13 @@ void addComposed(py::module_& module, const Frontend& frontend) {
            py::arg("works"))
       .def("result", &BatchWork::result);
 
-  py::class_<ProcessGroupComposed, ProcessGroupBluefog, Ungiled<ProcessGroupComposed>>(
+  py::class_<ProcessGroupComposed, ProcessGroupBluefog, GilReleasingHolder<ProcessGroupComposed>>(
       module, "ProcessGroupComposed")
-      .def(py::init([frontend](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                               c10::intrusive_ptr<Options> options) {
+      .def(py::init([hooks](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                            c10::intrusive_ptr<Options> options) {
              const py::gil_scoped_release release;
              return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
-                                                              frontend);
+                                                              hooks);
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))

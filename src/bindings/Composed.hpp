@@ -2,10 +2,10 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "process_group/Frontend.hpp"
+#include "process_group/LanguageHooks.hpp"
 
 namespace bluefog {
 
-void addComposed(pybind11::module_& module, const Frontend& frontend);
+void addComposed(pybind11::module_& module, const LanguageHooks& hooks);
 
 }  // namespace bluefog

@@ -13,8 +13,8 @@
 #include "bindings/Averages.hpp"
 #include "bindings/Composed.hpp"
 #include "bindings/Exceptions.hpp"
+#include "bindings/GilReleasingHolder.hpp"
 #include "bindings/MessageKernels.hpp"
-#include "bindings/Ungiled.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
 #include "bindings/WriteWatch.hpp"
@@ -66,7 +66,7 @@ bluefog::mpi::Home findMpi() {
   }
 }
 
-const bluefog::Frontend kPython{checkSignals, bluefog::raisedByTorch, findMpi};
+const bluefog::LanguageHooks kPython{checkSignals, bluefog::raisedByTorch, findMpi};
 
 py::list described(const FlightLog::Shapes& shapes, bool as_types) {
   py::list list;
@@ -172,8 +172,8 @@ PYBIND11_MODULE(_C, module) {
   py::class_<WorkBluefog, c10d::Work, c10::intrusive_ptr<WorkBluefog>>(module, "WorkBluefog")
       .def("result", &WorkBluefog::result);
 
-  py::class_<ProcessGroupBluefog, c10d::Backend, bluefog::Ungiled<ProcessGroupBluefog>> group(
-      module, "ProcessGroupBluefog");
+  py::class_<ProcessGroupBluefog, c10d::Backend, bluefog::GilReleasingHolder<ProcessGroupBluefog>>
+      group(module, "ProcessGroupBluefog");
 
   py::class_<Match>(module, "Match")
       .def(py::init([](int64_t tag, uint64_t number) { return Match{tag, number}; }),

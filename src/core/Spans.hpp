@@ -8,13 +8,13 @@
 namespace bluefog {
 
 // Memory in one or several places, seen as one after the other. A Piece has `bytes`, a whole number
-// of elements, part(at, length), a stretch of itself, and goesOnIn(another): the two are one.
+// of elements, part(at, length), a stretch of itself, and isFollowedBy(another): the two are one.
 template <class Piece>
-class InARow {
+class SegmentList {
  public:
-  InARow() = default;
-  explicit InARow(Piece piece) { add(std::move(piece)); }
-  explicit InARow(std::vector<Piece> pieces) {
+  SegmentList() = default;
+  explicit SegmentList(Piece piece) { add(std::move(piece)); }
+  explicit SegmentList(std::vector<Piece> pieces) {
     placed_.reserve(pieces.size());
     for (Piece& piece : pieces) {
       add(std::move(piece));
@@ -23,7 +23,7 @@ class InARow {
 
   void add(Piece piece) {
     const size_t end = bytes() + piece.bytes;
-    if (!placed_.empty() && placed_.back().piece.goesOnIn(piece)) {
+    if (!placed_.empty() && placed_.back().piece.isFollowedBy(piece)) {
       placed_.back().piece.bytes += piece.bytes;
       placed_.back().end = end;
     } else {
@@ -33,7 +33,7 @@ class InARow {
   // Null unless there is exactly one.
   const Piece* single() const { return placed_.size() == 1 ? &placed_.front().piece : nullptr; }
   size_t bytes() const { return placed_.empty() ? 0 : placed_.back().end; }
-  bool operator==(const InARow& other) const = default;
+  bool operator==(const SegmentList& other) const = default;
 
   // visit(part, at) for each stretch of [begin, begin + bytes), which is `at` bytes after its
   // begin.
@@ -66,9 +66,9 @@ struct Span {
   size_t bytes;
 
   Span part(size_t at, size_t length) const { return {data + at, length}; }
-  bool goesOnIn(const Span& other) const { return data + bytes == other.data; }
+  bool isFollowedBy(const Span& other) const { return data + bytes == other.data; }
 };
-using Spans = InARow<Span>;
+using Spans = SegmentList<Span>;
 
 struct ConstSpan {
   const std::byte* data;
@@ -76,8 +76,8 @@ struct ConstSpan {
 
   bool operator==(const ConstSpan& other) const = default;
   ConstSpan part(size_t at, size_t length) const { return {data + at, length}; }
-  bool goesOnIn(const ConstSpan& other) const { return data + bytes == other.data; }
+  bool isFollowedBy(const ConstSpan& other) const { return data + bytes == other.data; }
 };
-using ConstSpans = InARow<ConstSpan>;
+using ConstSpans = SegmentList<ConstSpan>;
 
 }  // namespace bluefog

@@ -52,7 +52,8 @@ std::vector<int> hostsOf(const Rendezvous& rendezvous) {
 }
 
 // How they reach each other. Collective over them.
-std::unique_ptr<RemoteTransport> courierOf(Rendezvous& rendezvous, const mpi::World::FindHome& find_mpi) {
+std::unique_ptr<RemoteTransport> remoteTransportOf(Rendezvous& rendezvous,
+                                                   const mpi::World::FindHome& find_mpi) {
   mpi::World& world = mpi::World::join(rendezvous, find_mpi);
   std::vector<int> places = world.placesOf(rendezvous);
   const int number = mpi::MpiTransport::numberOf(places.front(), rendezvous.record(0).number);
@@ -77,13 +78,13 @@ void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::
 }
 
 std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
-                             Deadline deadline, const Frontend& frontend,
+                             Deadline deadline, const LanguageHooks& hooks,
                              const std::string& accelerator) {
   // Survivors that meet again are fewer, and must not take the others' records for their own.
   const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
-  TorchStore texts(store, prefix, deadline, frontend.interrupt);
+  TorchStore texts(store, prefix, deadline, hooks.interrupt);
   Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
-                        deadline, frontend.interrupt);
+                        deadline, hooks.interrupt);
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
@@ -94,9 +95,9 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
     if (!rendezvous.spansHosts()) {
       Segments segments(std::move(shared), members.rank);
       return Engine::make(std::move(segments), std::move(members), rendezvous.takeLinks(), nullptr,
-                          frontend.interrupt);
+                          hooks.interrupt);
     }
-    std::unique_ptr<RemoteTransport> transport = courierOf(rendezvous, frontend.find_mpi);
+    std::unique_ptr<RemoteTransport> transport = remoteTransportOf(rendezvous, hooks.find_mpi);
     Segment own(Segment::create(members.size), members.size);
     Links links = rendezvous.takeLinks();
     HostMap hosts(members.rank, hostsOf(rendezvous));
@@ -105,7 +106,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
     }
     return Engine::make(Segments(std::move(shared), std::move(own), std::move(hosts)),
                         std::move(members), std::move(links), std::move(transport),
-                        frontend.interrupt);
+                        hooks.interrupt);
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // the store's
@@ -118,12 +119,12 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
 }
 
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
-                             const Membership& members, Deadline deadline, const Frontend& frontend,
-                             const std::string& accelerator) {
+                             const Membership& members, Deadline deadline,
+                             const LanguageHooks& hooks, const std::string& accelerator) {
   const std::string who =
       members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
   try {
-    return meet(store, members, deadline, frontend, accelerator);
+    return meet(store, members, deadline, hooks, accelerator);
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const c10::Error&) {
@@ -143,12 +144,12 @@ int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
 
 ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, c10::intrusive_ptr<bluefog::Options> options,
-                                         Frontend frontend)
+                                         LanguageHooks hooks)
     : c10d::Backend(rank, size),
       store_(store),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
-      frontend_(std::move(frontend)) {
+      hooks_(std::move(hooks)) {
   TORCH_CHECK_VALUE(size >= 1 && size <= static_cast<int>(kMostRanks),
                     "[bluefog] init_process_group: ", size, " ranks; a group has 1 to ",
                     kMostRanks);
@@ -156,7 +157,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
-  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), frontend_,
+  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
                  options_->accelerator);
   heap_ = engine_->makeHeap();
   outputs_ = OutputPool(heap_);
@@ -229,7 +230,7 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  auto work = c10::make_intrusive<WorkBluefog>(engine_, frontend_.raised, call.op, call.type,
+  auto work = c10::make_intrusive<WorkBluefog>(engine_, hooks_.raised, call.op, call.type,
                                                call.profiling_title, call.inputs,
                                                std::move(call.outputs), call.source);
   if (!waits) {
@@ -291,7 +292,7 @@ WindowBluefog::Means ProcessGroupBluefog::windowMeans(const at::Tensor& tensor) 
           lives_,
           is_on_device || !hosts.elsewhere().empty() ? reception_ : nullptr,
           device,
-          frontend_.interrupt,
+          hooks_.interrupt,
           groupsTimeout()};
 }
 

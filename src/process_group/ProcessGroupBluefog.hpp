@@ -16,7 +16,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "process_group/FlightLog.hpp"
-#include "process_group/Frontend.hpp"
+#include "process_group/LanguageHooks.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/device/Accelerator.hpp"
 #include "process_group/device/DeviceCalls.hpp"
@@ -39,7 +39,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Meets the other ranks through the store; throws Error naming those who do not come within the
   // timeout, or die meanwhile.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                      c10::intrusive_ptr<bluefog::Options> options, Frontend frontend);
+                      c10::intrusive_ptr<bluefog::Options> options, LanguageHooks hooks);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }
@@ -99,7 +99,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
     accelerator_ = std::move(accelerator);
     device_calls_ =
-        std::make_unique<DeviceCalls>(*engine_, frontend_, log_, accelerator_->type() == c10::kCPU,
+        std::make_unique<DeviceCalls>(*engine_, hooks_, log_, accelerator_->type() == c10::kCPU,
                                       [of = accelerator_] { of->abort(); });
   }
   const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
@@ -188,7 +188,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   virtual c10::intrusive_ptr<c10d::Backend> splitIn(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts);
-  const Frontend& frontend() const { return frontend_; }
+  const LanguageHooks& hooks() const { return hooks_; }
   // A forked child has no part in what its backend has under way.
   bool reachesAccelerator() const { return accelerator_ != nullptr && !engine_->isForked(); }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
@@ -200,7 +200,7 @@ class ProcessGroupBluefog : public c10d::Backend {
 
  private:
   struct Call;
-  class Parcels;
+  class ExchangeBlocks;
   using Milliseconds = std::chrono::milliseconds;
 
   c10::intrusive_ptr<ProcessGroupBluefog> part() const;
@@ -216,8 +216,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   Call reduceScatterBaseCall(const Validate& validate, const at::Tensor& input,
                              const at::Tensor& output, const c10d::ReduceOp& reduction,
                              Milliseconds timeout);
-  WorkPtr postExchange(OpKind kind, int root, Parcels&& parcels, Call&& call, Milliseconds timeout,
-                       bool async_op);
+  WorkPtr postExchange(OpKind kind, int root, ExchangeBlocks&& parcels, Call&& call,
+                       Milliseconds timeout, bool async_op);
 
   bool isAccelerators(const at::Tensor& tensor) const {
     return accelerator_ != nullptr && accelerator_->carries(tensor);
@@ -305,7 +305,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::unique_ptr<DeviceCalls> device_calls_;
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
-  const Frontend frontend_;
+  const LanguageHooks hooks_;
   std::shared_ptr<Engine> engine_;
 
   // torch splits a group once for each of its devices, with one store, and keeps what comes first.

@@ -28,7 +28,7 @@ class DeviceCalls::Turn {
                                ": called inside of another such call");
     }
     while (!lock_.try_lock_for(kBetweenInterrupts)) {
-      calls.frontend_.lookForInterruption();
+      calls.hooks_.lookForInterruption();
     }
     calls.owner_ = self;
   }
@@ -41,10 +41,10 @@ class DeviceCalls::Turn {
   std::unique_lock<std::timed_mutex> lock_;
 };
 
-DeviceCalls::DeviceCalls(Engine& engine, const Frontend& frontend, FlightLog& log,
+DeviceCalls::DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& log,
                          bool returns_when_done, std::function<void()> abort)
     : engine_(engine),
-      frontend_(frontend),
+      hooks_(hooks),
       log_(log),
       failure_(std::make_shared<DeviceFailure>(engine, std::move(abort))),
       returns_when_done_(returns_when_done),
@@ -56,12 +56,11 @@ DeviceCalls::WorkPtr DeviceCalls::run(const DeviceCall& call, std::chrono::milli
   check(call.name());
   const Notices::Waits waits{.before = call.needs_rows || checks_before_ || returns_when_done_,
                              .after = checks_before_};
-  Notices notices(engine_, frontend_, log_, failure_, exchanges_, call, waits,
-                  Deadline::in(timeout));
+  Notices notices(engine_, hooks_, log_, failure_, exchanges_, call, waits, Deadline::in(timeout));
   try {
     return exchange(notices);
   } catch (const Error&) {
-    std::rethrow_exception(frontend_.raised(std::current_exception()));
+    std::rethrow_exception(hooks_.raised(std::current_exception()));
   } catch (...) {
     if (!notices.areTold()) {
       throw;
@@ -74,7 +73,7 @@ void DeviceCalls::check(std::string_view call) const {
   try {
     failure_->first()->check(call);
   } catch (const Error&) {
-    std::rethrow_exception(frontend_.raised(std::current_exception()));
+    std::rethrow_exception(hooks_.raised(std::current_exception()));
   }
 }
 

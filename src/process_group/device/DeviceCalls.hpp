@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-#include "process_group/Frontend.hpp"
+#include "process_group/LanguageHooks.hpp"
 #include "process_group/device/Notices.hpp"
 
 namespace bluefog {
@@ -22,9 +22,9 @@ class DeviceCalls {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // The engine, the frontend and the log live longer than this. `returns_when_done`: the backend
+  // The engine, the hooks and the log live longer than this. `returns_when_done`: the backend
   // has no streams, so that calls wait anyway. `abort`: see DeviceFailure.
-  DeviceCalls(Engine& engine, const Frontend& frontend, FlightLog& log, bool returns_when_done,
+  DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& log, bool returns_when_done,
               std::function<void()> abort);
 
   // Returns what `exchange` gives, which is to have its notices told. The call's time begins with
@@ -40,7 +40,7 @@ class DeviceCalls {
   [[noreturn]] void breakOff(const Notices& notices);
 
   Engine& engine_;
-  const Frontend& frontend_;
+  const LanguageHooks& hooks_;
   FlightLog& log_;
   const std::shared_ptr<DeviceFailure> failure_;
   const bool returns_when_done_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "process_group/FlightLog.hpp"
-#include "process_group/Frontend.hpp"
+#include "process_group/LanguageHooks.hpp"
 #include "process_group/device/DeviceFailure.hpp"
 #include "process_group/host/Edges.hpp"
 #include "process_group/host/Match.hpp"
@@ -47,11 +47,11 @@ class Notices {
   };
 
   // All arguments live longer than this.
-  Notices(Engine& engine, const Frontend& frontend, FlightLog& log,
+  Notices(Engine& engine, const LanguageHooks& hooks, FlightLog& log,
           const std::shared_ptr<DeviceFailure>& failure, Exchanges& exchanges,
           const DeviceCall& call, Waits waits, Deadline deadline)
       : engine_(engine),
-        frontend_(frontend),
+        hooks_(hooks),
         log_(log),
         failure_(failure),
         exchanges_(exchanges),
@@ -71,7 +71,7 @@ class Notices {
   // Whether what comes of the exchange is to be known before the call returns.
   bool isWaitedFor() const { return waits_.after; }
   // Throws where the program is interrupted, by Ctrl-C.
-  void lookForInterruption() const { frontend_.lookForInterruption(); }
+  void lookForInterruption() const { hooks_.lookForInterruption(); }
   // Returns a function that throws, any time later, if the exchange may have come to nothing.
   std::function<void()> check() const;
 
@@ -81,7 +81,7 @@ class Notices {
   void await();
 
   Engine& engine_;
-  const Frontend& frontend_;
+  const LanguageHooks& hooks_;
   FlightLog& log_;
   const std::shared_ptr<DeviceFailure>& failure_;
   Exchanges& exchanges_;

@@ -235,8 +235,7 @@ WorkPtr ProcessGroupComposed::endCoalescing() {
 c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     c10::intrusive_ptr<bluefog::Options> options) const {
-  return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
-                                                   frontend());
+  return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options), hooks());
 }
 
 // Of the ranks that are left out the accelerator's backend may want something, too.

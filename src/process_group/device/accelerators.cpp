@@ -67,7 +67,7 @@ WorkPtr ProcessGroupBluefog::exchanged(const DeviceCall& call, bool async_op,
     if (!async_op || call.match.op == nullptr) {
       throw;
     }
-    return c10::make_intrusive<FailedWork>(rank_, frontend_.raised(std::current_exception()));
+    return c10::make_intrusive<FailedWork>(rank_, hooks_.raised(std::current_exception()));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "process_group/host/Parcels.hpp"
+#include "process_group/host/ExchangeBlocks.hpp"
 
 namespace bluefog {
 
@@ -9,7 +9,7 @@ WorkPtr ProcessGroupBluefog::alltoall(std::vector<at::Tensor>& outputs,
   const Validate validate(engine_->members(), "alltoall");
   validate.listLength(outputs.size(), "the output list");
   validate.listLength(inputs.size(), "the input list");
-  Parcels parcels(size_);
+  ExchangeBlocks blocks(size_);
   for (int rank = 0; rank < size_; ++rank) {
     const at::Tensor& input = inputs[static_cast<size_t>(rank)];
     const at::Tensor& output = outputs[static_cast<size_t>(rank)];
@@ -18,13 +18,13 @@ WorkPtr ProcessGroupBluefog::alltoall(std::vector<at::Tensor>& outputs,
     validate.writable(output, "an output");
     validate.sameType(input, inputs.front(), "an input");
     validate.sameType(output, inputs.front(), "an output");
-    parcels.send(rank, input);
-    parcels.receive(rank, output);
+    blocks.send(rank, input);
+    blocks.receive(rank, output);
   }
   const auto self = static_cast<size_t>(rank_);
   validate.elements(outputs[self].numel(), inputs[self].numel(),
                     "the output for this rank's own input");
-  return postExchange(OpKind::kAllToAll, -1, std::move(parcels),
+  return postExchange(OpKind::kAllToAll, -1, std::move(blocks),
                       {nullptr, c10d::OpType::ALLTOALL, "bluefog:all_to_all", inputs, outputs},
                       opts.timeout, opts.asyncOp);
 }
@@ -45,11 +45,11 @@ WorkPtr ProcessGroupBluefog::alltoall_base(at::Tensor& output, at::Tensor& input
   validate.elements(static_cast<int64_t>(got[self] / output.itemsize()),
                     static_cast<int64_t>(sent[self] / input.itemsize()),
                     "the output's split for this rank's own input");
-  Parcels parcels(size_);
-  parcels.sendSplit(input, sent);
-  parcels.receiveSplit(output, got);
+  ExchangeBlocks blocks(size_);
+  blocks.sendSplit(input, sent);
+  blocks.receiveSplit(output, got);
   return postExchange(
-      OpKind::kAllToAll, -1, std::move(parcels),
+      OpKind::kAllToAll, -1, std::move(blocks),
       {nullptr, c10d::OpType::ALLTOALL_BASE, "bluefog:all_to_all", {input}, {output}}, opts.timeout,
       opts.asyncOp);
 }

@@ -1,17 +1,17 @@
-#include "process_group/host/Parcels.hpp"
+#include "process_group/host/ExchangeBlocks.hpp"
 
 namespace bluefog {
 
 // What gather, scatter and all_to_all have in common.
-WorkPtr ProcessGroupBluefog::postExchange(OpKind kind, int root, Parcels&& parcels, Call&& call,
-                                          Milliseconds timeout, bool async_op) {
+WorkPtr ProcessGroupBluefog::postExchange(OpKind kind, int root, ExchangeBlocks&& blocks,
+                                          Call&& call, Milliseconds timeout, bool async_op) {
   Signature signature;
   signature.kind = kind;
   signature.root = static_cast<int16_t>(root);
   // No count: ranks may send each other different sizes, which the algorithm compares.
   signature.dtype = dtypeOf((call.inputs.empty() ? call.outputs : call.inputs).front());
   call.op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
-  parcels.giveTo(*call.op, engine_->board());
+  blocks.giveTo(*call.op, engine_->board());
   return post(std::move(call), async_op);
 }
 

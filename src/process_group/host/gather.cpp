@@ -1,4 +1,4 @@
-#include "process_group/host/Parcels.hpp"
+#include "process_group/host/ExchangeBlocks.hpp"
 
 namespace bluefog {
 
@@ -12,19 +12,19 @@ WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>& output
   const auto root = static_cast<int>(opts.rootRank);
   const std::vector<at::Tensor>& list = validate.rootsList(outputs, root, "output");
 
-  Parcels parcels(size_);
-  parcels.send(root, input);
+  ExchangeBlocks blocks(size_);
+  blocks.send(root, input);
   for (size_t rank = 0; rank < list.size(); ++rank) {
     validate.tensor(list[rank], "an output");
     validate.writable(list[rank], "an output");
     validate.sameType(list[rank], input, "an output");
-    parcels.receive(static_cast<int>(rank), list[rank]);
+    blocks.receive(static_cast<int>(rank), list[rank]);
   }
   if (rank_ == root) {
     validate.elements(list[static_cast<size_t>(root)].numel(), input.numel(),
                       "the output for this rank's own input");
   }
-  return postExchange(OpKind::kGather, root, std::move(parcels),
+  return postExchange(OpKind::kGather, root, std::move(blocks),
                       {nullptr, c10d::OpType::GATHER, "bluefog:gather", inputs, list}, opts.timeout,
                       opts.asyncOp);
 }

@@ -112,7 +112,7 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
     const std::byte* input = kept->elementsOf(inputs[i]);
     data.add({input, bytes});
     auto* output = static_cast<std::byte*>(outputs[i].mutable_data_ptr());
-    sum.mixes.add({input, output, bytes, dtypeOf(inputs[i])});
+    sum.pieces.add({input, output, bytes, dtypeOf(inputs[i])});
   }
   for (const at::Tensor& output : outputs) {
     kept->keep(output);
@@ -261,7 +261,7 @@ void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<Op>& op, co
   log_.add(profilingTitle(kind), op, inputs, outputs);
   engine_->wait(*op, Deadline::never());
   if (op->error) {
-    std::rethrow_exception(frontend_.raised(op->error));
+    std::rethrow_exception(hooks_.raised(op->error));
   }
 }
 

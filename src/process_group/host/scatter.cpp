@@ -1,4 +1,4 @@
-#include "process_group/host/Parcels.hpp"
+#include "process_group/host/ExchangeBlocks.hpp"
 
 namespace bluefog {
 
@@ -13,17 +13,17 @@ WorkPtr ProcessGroupBluefog::scatter(std::vector<at::Tensor>& outputs,
   const auto root = static_cast<int>(opts.rootRank);
   const std::vector<at::Tensor>& list = validate.rootsList(inputs, root, "input");
 
-  Parcels parcels(size_);
-  parcels.receive(root, output);
+  ExchangeBlocks blocks(size_);
+  blocks.receive(root, output);
   for (size_t rank = 0; rank < list.size(); ++rank) {
     validate.tensor(list[rank], "an input");
     validate.sameType(list[rank], output, "an input");
-    parcels.send(static_cast<int>(rank), list[rank]);
+    blocks.send(static_cast<int>(rank), list[rank]);
   }
   if (rank_ == root) {
     validate.elements(output.numel(), list[static_cast<size_t>(root)].numel(), "the output");
   }
-  return postExchange(OpKind::kScatter, root, std::move(parcels),
+  return postExchange(OpKind::kScatter, root, std::move(blocks),
                       {nullptr, c10d::OpType::SCATTER, "bluefog:scatter", list, outputs},
                       opts.timeout, opts.asyncOp);
 }

@@ -66,7 +66,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
 c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::sibling(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     c10::intrusive_ptr<bluefog::Options> options) const {
-  return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options), frontend_);
+  return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options), hooks_);
 }
 
 }  // namespace bluefog

@@ -9,7 +9,7 @@
 
 namespace bluefog {
 
-WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Frontend::Raised raised,
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised raised,
                          std::shared_ptr<Op> op, c10d::OpType type, const char* profiling_title,
                          const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                          std::shared_ptr<int> source)

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "process_group/Frontend.hpp"
+#include "process_group/LanguageHooks.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
 
@@ -16,7 +16,7 @@ namespace bluefog {
 // c10d's handle on a posted operation. Any thread may wait; a waiting thread helps.
 class WorkBluefog : public c10d::Work {
  public:
-  WorkBluefog(std::shared_ptr<Engine> engine, Frontend::Raised raised, std::shared_ptr<Op> op,
+  WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised raised, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
               std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
@@ -48,7 +48,7 @@ class WorkBluefog : public c10d::Work {
   bool done() const { return op_->hasEnded(); }
 
   std::shared_ptr<Engine> engine_;
-  const Frontend::Raised raised_;
+  const LanguageHooks::Raised raised_;
   std::shared_ptr<Op> op_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<int> source_;

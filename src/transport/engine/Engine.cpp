@@ -27,8 +27,8 @@ constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
 
-Engine::Engine(Segments segments, Membership members, Links links, std::unique_ptr<RemoteTransport> transport,
-               Interrupt interrupt)
+Engine::Engine(Segments segments, Membership members, Links links,
+               std::unique_ptr<RemoteTransport> transport, Interrupt interrupt)
     : members_(std::move(members)),
       segments_(std::make_shared<const Segments>(std::move(segments))),
       segment_(segments_->shared()),
@@ -64,7 +64,8 @@ bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
 }
 
 std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
-                                     std::unique_ptr<RemoteTransport> transport, Interrupt interrupt) {
+                                     std::unique_ptr<RemoteTransport> transport,
+                                     Interrupt interrupt) {
   auto made = std::make_unique<Engine>(std::move(segments), std::move(members), std::move(links),
                                        std::move(transport), std::move(interrupt));
   return {made.release(), [](Engine* engine) {

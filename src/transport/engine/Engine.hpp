@@ -37,11 +37,12 @@ class Engine {
   using Interrupt = std::function<bool()>;
 
   // By make(): a forked child must not destroy it.
-  Engine(Segments segments, Membership members, Links links, std::unique_ptr<RemoteTransport> transport,
-         Interrupt interrupt);
+  Engine(Segments segments, Membership members, Links links,
+         std::unique_ptr<RemoteTransport> transport, Interrupt interrupt);
   // `transport`: where ranks are on other hosts.
   static std::shared_ptr<Engine> make(Segments segments, Membership members, Links links,
-                                      std::unique_ptr<RemoteTransport> transport, Interrupt interrupt);
+                                      std::unique_ptr<RemoteTransport> transport,
+                                      Interrupt interrupt);
   ~Engine();
   // Whether this process is a child, forked later: it has the object, but not the memory nor the
   // threads, and no method may be called.
@@ -138,9 +139,9 @@ class Engine {
 
   const Membership members_;
   const std::shared_ptr<const Segments> segments_;
-  const Segment& segment_;  // of this host
-  Scheduler scheduler_;     // the driving thread's
-  CoreBalancer core_balancer_;               // of a caller that drives
+  const Segment& segment_;      // of this host
+  Scheduler scheduler_;         // the driving thread's
+  CoreBalancer core_balancer_;  // of a caller that drives
   const Interrupt interrupt_;
   const bool own_core_;  // for each rank of this host
   const OwnProcess process_;

@@ -20,7 +20,8 @@ class Bridge {
  public:
   // `boards` are those of Segment, in their order. Says hello to all peers.
   Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
-         const std::vector<const Board*>& boards, Links& links, std::unique_ptr<RemoteTransport> transport);
+         const std::vector<const Board*>& boards, Links& links,
+         std::unique_ptr<RemoteTransport> transport);
   // What is still under way keeps the memory.
   ~Bridge();
   Bridge(const Bridge&) = delete;

@@ -9,7 +9,8 @@ namespace bluefog {
 namespace {
 
 bool hasEnded(RemoteTransport& transport, const Transfer& transfer) {
-  return transfer.request == nullptr || transport.test(transfer.request) != RemoteTransport::State::kUnderWay;
+  return transfer.request == nullptr ||
+         transport.test(transfer.request) != RemoteTransport::State::kUnderWay;
 }
 
 // Forgets those that have ended, in their order; how many.
@@ -23,7 +24,7 @@ size_t sweep(RemoteTransport& transport, Transfers& partings) {
 }
 
 Transfer sendCopy(RemoteTransport& transport, int to, int stream, std::vector<std::byte> bytes,
-                 RemoteTransport::Ends ends = RemoteTransport::Ends::kSoon) {
+                  RemoteTransport::Ends ends = RemoteTransport::Ends::kSoon) {
   Transfer transfer{nullptr, std::move(bytes)};
   transfer.request = transport.send(to, stream, transfer.copy.data(), transfer.copy.size(), ends);
   return transfer;
@@ -59,7 +60,8 @@ Transfer FrameOutflow::sendOff(RemoteTransport& transport, const Frame& frame, u
   if (!cut) {
     return {nullptr, {}};
   }
-  const auto ends = mayGoUnseen(cut->bytes) ? RemoteTransport::Ends::kSoon : RemoteTransport::Ends::kWhenSeen;
+  const auto ends =
+      mayGoUnseen(cut->bytes) ? RemoteTransport::Ends::kSoon : RemoteTransport::Ends::kWhenSeen;
   if (cut->offset == 0 || cut->bytes == 0) {
     return {transport.send(to_, stream_, &frame, sizeof frame + cut->bytes, ends), {}};
   }

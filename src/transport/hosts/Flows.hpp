@@ -16,8 +16,8 @@ namespace bluefog {
 
 // What has been given to the transport and still lies here.
 struct Transfer {
-  RemoteTransport::Request request;       // null for a frame that nobody there makes use of
-  std::vector<std::byte> copy;  // unless it is sent from where it was written
+  RemoteTransport::Request request;  // null for a frame that nobody there makes use of
+  std::vector<std::byte> copy;       // unless it is sent from where it was written
 };
 using Transfers = std::deque<Transfer>;
 

@@ -43,7 +43,8 @@ class RemoteTransport {
   // The ranks that were found dead since the last time.
   virtual std::vector<int> takeDead() = 0;
   // Of requests that nobody looks after any more: the memory goes when they have ended.
-  virtual void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) = 0;
+  virtual void detach(const std::vector<Request>& requests,
+                      const std::shared_ptr<void>& memory) = 0;
   // Whether what was sent would arrive if this process ended now.
   virtual bool hasLeftHost() const = 0;
 };

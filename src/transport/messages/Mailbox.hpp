@@ -357,7 +357,8 @@ class Mailbox {
   // Bytes that may wait unmatched from one sender before its lane is left full: nobody who keeps to
   // his credit comes to that.
   static constexpr size_t kMostUnexpected = size_t{64} << 20;
-  // Behind an offer in its frame: the first bytes of what is offered, now and then, see StorePolicy.
+  // Behind an offer in its frame: the first bytes of what is offered, now and then, see
+  // StorePolicy.
   static constexpr size_t kSampleAt = RingShape::kLine;
   static constexpr size_t kRemembered = 512;
   static constexpr size_t kMostLateMismatches = 64;
@@ -427,7 +428,7 @@ class Mailbox {
   void answer(int peer, const ControlMessage& control);
   StageReached reached(const std::vector<PostedReceive>& messages, ReceiveState::Stage stage);
   // Says that this rank's operation with the message of this id has ended too early.
-  void breakOff(int peer, uint64_t id, ControlMessage::Kind how, const CancelReason& why);
+  void breakOff(int peer, uint64_t id, ControlMessage::ControlKind how, const CancelReason& why);
   CancelReason cancelReasonFor(const Failure& failure) const;
   // Of an operation whose message that peer has broken off.
   Failure failureOf(int peer, const CancelReason& theirs) const;

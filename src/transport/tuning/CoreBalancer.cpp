@@ -4,7 +4,8 @@
 
 namespace bluefog {
 
-CoreBalancer::CoreBalancer(CoreMap& map, int rank, int size, int here) : map_(map), rank_(rank), size_(size) {
+CoreBalancer::CoreBalancer(CoreMap& map, int rank, int size, int here)
+    : map_(map), rank_(rank), size_(size) {
   const int cores = Cores::usable().count();
   crowded_ = cores > 1 && here >= cores;
 }

@@ -11,7 +11,7 @@ namespace {
 using Sizes = Lists<size_t>;  // of what rank i sends to rank j
 
 // Tells who sent it, to whom, and where in it.
-std::vector<int32_t> parcel(int from, int to, size_t count) {
+std::vector<int32_t> block(int from, int to, size_t count) {
   std::vector<int32_t> data(count);
   for (size_t i = 0; i < count; ++i) {
     data[i] = static_cast<int32_t>(i * 64) + from * 8 + to;
@@ -25,13 +25,13 @@ void tryExchange(Rank& me, const Sizes& sizes) {
   Lists<int32_t> outputs;
   for (int peer = 0; peer < me.size; ++peer) {
     const auto at = static_cast<size_t>(peer);
-    inputs.push_back(parcel(me.self, peer, sizes[self][at]));
+    inputs.push_back(block(me.self, peer, sizes[self][at]));
     outputs.emplace_back(sizes[at][self]);
   }
   me.run(me.exchange(inputs, outputs));
   for (int peer = 0; peer < me.size; ++peer) {
     const auto at = static_cast<size_t>(peer);
-    ASSERT_EQ(outputs[at], parcel(peer, me.self, sizes[at][self])) << "from rank " << peer;
+    ASSERT_EQ(outputs[at], block(peer, me.self, sizes[at][self])) << "from rank " << peer;
   }
 }
 
@@ -58,7 +58,7 @@ TEST(ExchangeTest, SizesMayDiffer) {
   });
 }
 
-// Pieces grow when another parcel ends: at the end of a piece, before it, in the last frame.
+// Pieces grow when another block ends: at the end of a piece, before it, in the last frame.
 TEST(ExchangeTest, ParcelsEndOneAfterTheOther) {
   constexpr size_t kFirst = 10'912;  // elements of a piece in the first frame, of three
   constexpr size_t kPiece = 10'912;  // in the second
@@ -96,10 +96,10 @@ TEST(ExchangeTest, ManyInARow) {
 
 TEST(ExchangeTest, TheOwnParcelMayLieAtItsPlace) {
   runRanks(2, [](Rank& me) {
-    Lists<int32_t> data{parcel(me.self, 0, 40'000), parcel(me.self, 1, 40'000)};
+    Lists<int32_t> data{block(me.self, 0, 40'000), block(me.self, 1, 40'000)};
     me.run(me.exchange(data, data));
     const int peer = 1 - me.self;
-    EXPECT_EQ(data[static_cast<size_t>(me.self)], parcel(me.self, me.self, 40'000));
+    EXPECT_EQ(data[static_cast<size_t>(me.self)], block(me.self, me.self, 40'000));
     EXPECT_EQ(data[static_cast<size_t>(peer)].size(), 40'000u);
   });
 }

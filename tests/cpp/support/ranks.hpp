@@ -104,8 +104,9 @@ ConstSpans spansOf(const std::vector<T>& data) {
   return ConstSpans(ConstSpan{bytesOf(data), data.size() * sizeof(T)});
 }
 template <class T>
-InARow<Mix> mixesOf(const std::vector<T>& input, std::vector<T>& output) {
-  return InARow<Mix>(Mix{bytesOf(input), bytesOf(output), input.size() * sizeof(T), kDtype<T>});
+SegmentList<SumPiece> mixesOf(const std::vector<T>& input, std::vector<T>& output) {
+  return SegmentList<SumPiece>(
+      SumPiece{bytesOf(input), bytesOf(output), input.size() * sizeof(T), kDtype<T>});
 }
 
 template <class T>

@@ -59,9 +59,9 @@ class SteppedRank {
     for (int rank : sources) {
       weighted.push_back({rank, 1});
     }
-    const Mix mix{input.data, output.data, input.bytes, Dtype::kFloat32};
+    const SumPiece mix{input.data, output.data, input.bytes, Dtype::kFloat32};
     op->tasks.push_back(
-        neighborSum(scheduler.mailbox(), *op, {0, weighted, 1, InARow<Mix>(mix)}, 0));
+        neighborSum(scheduler.mailbox(), *op, {0, weighted, 1, SegmentList<SumPiece>(piece)}, 0));
     scheduler.add(op);
     return op;
   }

@@ -27,7 +27,8 @@ void MpiTransport::hearGreeting(const std::string& greeting) {
   sorter_.hearGreeting(greeting);
 }
 
-void MpiTransport::detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) {
+void MpiTransport::detach(const std::vector<Request>& requests,
+                          const std::shared_ptr<void>& memory) {
   std::vector<Requests::Entry*> requests;
   for (Request request : requests) {
     requests.push_back(static_cast<Requests::Entry*>(request));
@@ -39,7 +40,8 @@ bool MpiTransport::hasLeftHost() const {
   return sorter_.hasLeftHost();
 }
 
-RemoteTransport::Request MpiTransport::send(int to, int stream, const void* data, size_t bytes, Ends ends) {
+RemoteTransport::Request MpiTransport::send(int to, int stream, const void* data, size_t bytes,
+                                            Ends ends) {
   return sorter_.send(places_[static_cast<size_t>(to)], number_, stream, data, bytes, ends);
 }
 

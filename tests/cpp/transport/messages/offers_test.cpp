@@ -188,9 +188,10 @@ TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
         addSend(me.engine.mailbox(), *op, std::move(message));
       }
       op->partners = {left, right};
-      const Mix mix{bytes, bytesOf(output), kBytes, Dtype::kFloat32};
+      const SumPiece mix{bytes, bytesOf(output), kBytes, Dtype::kFloat32};
       op->tasks.push_back(neighborSum(me.engine.mailbox(), *op,
-                                      {0, {{left, 1}, {right, 1}}, 1, InARow<Mix>(mix)}, 0));
+                                      {0, {{left, 1}, {right, 1}}, 1, SegmentList<SumPiece>(piece)},
+                                      0));
       me.run(op);
       const auto expected = static_cast<float>(8 * round + left + right);
       ASSERT_TRUE(holds(output, [&](size_t) { return expected; })) << round;

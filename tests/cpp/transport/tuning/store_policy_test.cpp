@@ -93,7 +93,8 @@ class PassageTimes : public ::testing::Test {
   void go(StoreSample slow, StorePolicy::Clock::duration extra = {}) {
     for (int frame = 0; frame < 2 * kPeriod; ++frame) {
       SteppingClock::step =
-          kShort + (store_policy_.stores() == Stores::kStreamed ? extra : StorePolicy::Clock::duration());
+          kShort +
+          (store_policy_.stores() == Stores::kStreamed ? extra : StorePolicy::Clock::duration());
       store_policy_.write(frame_.data(), input_.data(), kFrame);
       const StoreSample written = store_policy_.sendOff(kReaders);
       SteppingClock::step = slow == written ? 2 * kShort : kShort;

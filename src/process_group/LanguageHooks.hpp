@@ -8,7 +8,7 @@
 namespace bluefog {
 
 // What the backend asks of the language that calls it.
-struct Frontend {
+struct LanguageHooks {
   // What to throw for an operation's error.
   using Raised = std::exception_ptr (*)(const std::exception_ptr& error);
 

@@ -12,9 +12,9 @@
 namespace bluefog {
 
 // What each rank is sent and what is expected from it, for exchange(): nothing, until it is said.
-class ProcessGroupBluefog::Parcels {
+class ProcessGroupBluefog::ExchangeBlocks {
  public:
-  explicit Parcels(int ranks)
+  explicit ExchangeBlocks(int ranks)
       : out_(static_cast<size_t>(ranks), {nullptr, 0}),
         in_(static_cast<size_t>(ranks), {nullptr, 0}) {}
 
@@ -48,8 +48,8 @@ class ProcessGroupBluefog::Parcels {
   }
 
  private:
-  // An input may share memory with the outputs: a parcel that could be overwritten before it has
-  // left is copied. The own one may lie where it goes to.
+  // An input may share memory with the outputs: a block that could be overwritten before it
+  // has left is copied. The own one may lie where it goes to.
   void keepFromOutputs(int self) {
     const auto own = static_cast<size_t>(self);
     for (size_t rank = 0; rank < out_.size(); ++rank) {
@@ -62,15 +62,16 @@ class ProcessGroupBluefog::Parcels {
       }
     }
   }
-  bool isOverwritten(const Parcel& parcel) const {
-    const Bytes sent{parcel.data, parcel.bytes};
-    return std::any_of(in_.begin(), in_.end(),
-                       [&](const Place& place) { return sent.overlap({place.data, place.bytes}); });
+  bool isOverwritten(const SendBlock& block) const {
+    const Bytes sent{block.data, block.bytes};
+    return std::any_of(in_.begin(), in_.end(), [&](const RecvBlock& place) {
+      return sent.overlap({place.data, place.bytes});
+    });
   }
 
   std::shared_ptr<Buffers> buffers_ = std::make_shared<Buffers>();
-  std::vector<Parcel> out_;
-  std::vector<Place> in_;
+  std::vector<SendBlock> out_;
+  std::vector<RecvBlock> in_;
 };
 
 }  // namespace bluefog

@@ -11,16 +11,17 @@ namespace bluefog {
 // How Python holds a group: its end joins threads, which may want the GIL to let go of a tensor.
 // (torch's own groups are held so, by a class that is in none of its headers.)
 template <class T>
-class Ungiled {
+class GilReleasingHolder {
  public:
-  Ungiled() = default;
-  Ungiled(c10::intrusive_ptr<T> held) : held_(std::move(held)) {}
-  explicit Ungiled(T* held) : held_(c10::intrusive_ptr<T>::unsafe_steal_from_new(held)) {}
-  Ungiled(const Ungiled&) = default;
-  Ungiled(Ungiled&&) noexcept = default;
-  Ungiled& operator=(const Ungiled&) = default;
-  Ungiled& operator=(Ungiled&&) noexcept = default;
-  ~Ungiled() {
+  GilReleasingHolder() = default;
+  GilReleasingHolder(c10::intrusive_ptr<T> held) : held_(std::move(held)) {}
+  explicit GilReleasingHolder(T* held)
+      : held_(c10::intrusive_ptr<T>::unsafe_steal_from_new(held)) {}
+  GilReleasingHolder(const GilReleasingHolder&) = default;
+  GilReleasingHolder(GilReleasingHolder&&) noexcept = default;
+  GilReleasingHolder& operator=(const GilReleasingHolder&) = default;
+  GilReleasingHolder& operator=(GilReleasingHolder&&) noexcept = default;
+  ~GilReleasingHolder() {
     if (held_ && PyGILState_Check() != 0) {
       const pybind11::gil_scoped_release release;
       held_.reset();
@@ -39,4 +40,4 @@ class Ungiled {
 
 }  // namespace bluefog
 
-PYBIND11_DECLARE_HOLDER_TYPE(T, bluefog::Ungiled<T>, true)
+PYBIND11_DECLARE_HOLDER_TYPE(T, bluefog::GilReleasingHolder<T>, true)

@@ -11,10 +11,10 @@ namespace bluefog {
 
 // The frames that a rank takes from a board turn by turn, of some ranks each time. The first turn
 // waits for all, which shows what they called.
-class Intake {
+class FrameReader {
  public:
   // `only_heads`: whose first frames have nothing else for this rank.
-  Intake(Board& board, const Op& op, std::vector<int> only_heads)
+  FrameReader(Board& board, const Op& op, std::vector<int> only_heads)
       : board_(board), op_(op), only_heads_(std::move(only_heads)) {}
 
   size_t turn() const { return turn_; }

@@ -18,7 +18,7 @@ inline Signature withoutFactors(Signature signature) {
 }
 
 // What the ranks bring to a reduction, in the order of the ranks.
-class Contributions {
+class ReduceInputs {
  public:
   // Of this rank so many bytes, and of each other one what its frame has at that offset.
   void collect(Board& board, const Op& op, const std::byte* own, size_t bytes, size_t offset) {
