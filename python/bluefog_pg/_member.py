@@ -17,7 +17,7 @@ from bluefog_pg._machines import Machines
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._C import ProcessGroupBluefog, WindowBluefog
+    from bluefog_pg._C import ProcessGroupBluefog, TensorWindow
     from bluefog_pg._known import Known
     from bluefog_pg._topology import Topology
 
@@ -50,7 +50,7 @@ class Member:
         # pair_gossip's by three.
         self.known: Known = {}
         self.windows: dict[str, Any] = {}  # each Window, by its name
-        self.unfreed: list[WindowBluefog] = []  # others may still write there
+        self.unfreed: list[TensorWindow] = []  # others may still write there
 
     @property
     def group(self) -> dist.ProcessGroup:

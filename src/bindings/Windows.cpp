@@ -12,7 +12,7 @@
 
 #include "bindings/Weights.hpp"
 #include "process_group/ProcessGroupBluefog.hpp"
-#include "process_group/window/WindowBluefog.hpp"
+#include "process_group/window/TensorWindow.hpp"
 
 namespace bluefog {
 namespace {
@@ -25,25 +25,25 @@ using Places = std::vector<std::pair<uint64_t, int64_t>>;
 
 // A window's end waits for a thread of its own, and its device.
 struct EndWithoutGil {
-  void operator()(WindowBluefog* window) const {
+  void operator()(TensorWindow* window) const {
     const py::gil_scoped_release release;
-    std::default_delete<WindowBluefog>()(window);
+    std::default_delete<TensorWindow>()(window);
   }
 };
-using HeldWindow = std::unique_ptr<WindowBluefog, EndWithoutGil>;
+using HeldWindow = std::unique_ptr<TensorWindow, EndWithoutGil>;
 
 // Of edges, while a with statement runs.
 class Exclusion {
  public:
-  Exclusion(WindowBluefog& window, std::vector<WindowBluefog::Edge> edges)
+  Exclusion(TensorWindow& window, std::vector<TensorWindow::Edge> edges)
       : window_(window), edges_(std::move(edges)) {}
 
   void enter() { window_.take(edges_); }
   void exit(const py::args& /*error*/) { window_.letGo(edges_); }
 
  private:
-  WindowBluefog& window_;
-  const std::vector<WindowBluefog::Edge> edges_;
+  TensorWindow& window_;
+  const std::vector<TensorWindow::Edge> edges_;
 };
 
 std::vector<WindowPlace> placesOf(const Places& given) {
@@ -54,7 +54,7 @@ std::vector<WindowPlace> placesOf(const Places& given) {
   return places;
 }
 
-using Ticket = DeviceGrounds::Ticket;
+using Ticket = DeviceWindowMemory::Ticket;
 
 // One that is not shared, where there is none.
 std::string bytesOf(const std::optional<Ticket>& ticket) {
@@ -75,8 +75,8 @@ std::vector<Ticket> ticketsOf(const std::vector<std::string>& given) {
 
 void addWindows(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
-  using State = WindowBluefog::State;
-  using Sent = WindowBluefog::Sent;
+  using State = TensorWindow::State;
+  using Sent = TensorWindow::Sent;
 
   py::class_<State>(module, "SlotState")
       .def_readonly("version", &State::version)
@@ -94,39 +94,39 @@ void addWindows(py::module_& module) {
       .def("is_completed", &WindowWork::isCompleted)
       .def("wait", &WindowWork::wait, Release());
 
-  py::class_<WindowBluefog, HeldWindow>(module, "WindowBluefog")
+  py::class_<TensorWindow, HeldWindow>(module, "TensorWindow")
       .def(
           py::init([](ProcessGroupBluefog& group, const std::string& name, const at::Tensor& tensor,
                       bool is_fresh, bool drops, const std::vector<int>& sources) {
             const py::gil_scoped_release release;  // it copies the tensor
-            auto made = std::make_unique<WindowBluefog>(
-                group.windowMeans(tensor), name,
-                WindowBluefog::Plan{tensor, is_fresh, drops, sources});
+            auto made = std::make_unique<TensorWindow>(
+                group.windowResources(tensor), name,
+                TensorWindow::Plan{tensor, is_fresh, drops, sources});
             return made.release();  // Python holds it
           }),
           py::arg("group"), py::arg("name"), py::arg("tensor"), py::arg("is_fresh"),
           py::arg("drops"), py::arg("sources"))
       .def_property_readonly("place",
-                             [](const WindowBluefog& self) {
+                             [](const TensorWindow& self) {
                                const WindowPlace place = self.place();
                                return std::pair(
                                    place.room,
                                    place.tensor ? static_cast<int64_t>(*place.tensor) : kNoPlace);
                              })
-      .def_property_readonly("tensor", &WindowBluefog::tensor)
-      .def_property_readonly("p", &WindowBluefog::p)
-      .def("ticket", [](WindowBluefog& self) { return py::bytes(bytesOf(self.ticket())); })
+      .def_property_readonly("tensor", &TensorWindow::tensor)
+      .def_property_readonly("p", &TensorWindow::p)
+      .def("ticket", [](TensorWindow& self) { return py::bytes(bytesOf(self.ticket())); })
       .def(
           "reach_out",
-          [](WindowBluefog& self, const std::vector<std::string>& tickets,
+          [](TensorWindow& self, const std::vector<std::string>& tickets,
              const std::vector<std::vector<int>>& sources) {
-            WindowBluefog::Reached reached = self.reachOut(ticketsOf(tickets), sources);
-            return std::tuple(reached.slots, reached.tensors, reached.reason);
+            TensorWindow::OpenedPeers opened = self.openPeers(ticketsOf(tickets), sources);
+            return std::tuple(opened.slots, opened.tensors, opened.reason);
           },
           py::arg("tickets"), py::arg("sources"), Release())
       .def(
           "open",
-          [](WindowBluefog& self, uint64_t number, const Places& places, bool zero_init,
+          [](TensorWindow& self, uint64_t number, const Places& places, bool zero_init,
              const std::vector<int>& writers, const std::vector<int>& owners) {
             self.open(number, placesOf(places), zero_init, {writers, owners});
           },
@@ -134,9 +134,10 @@ void addWindows(py::module_& module) {
           py::arg("owners"), Release())
       .def(
           "put",
-          [](WindowBluefog& self, const at::Tensor& tensor, const Weights& destinations,
+          [](TensorWindow& self, const at::Tensor& tensor, const Weights& destinations,
              bool accumulate, bool require_mutex, bool with_p, bool async_op) {
-            const Reach::Into into = accumulate ? Reach::Into::kAdd : Reach::Into::kReplace;
+            const PeerWindow::Into into =
+                accumulate ? PeerWindow::Into::kAdd : PeerWindow::Into::kReplace;
             return self.put(tensor, weighted(destinations),
                             {into, require_mutex, with_p, async_op});
           },
@@ -144,39 +145,39 @@ void addWindows(py::module_& module) {
           py::arg("require_mutex"), py::arg("with_p"), py::arg("async_op"), Release())
       .def(
           "get",
-          [](WindowBluefog& self, const Weights& sources, bool require_mutex, bool with_p,
+          [](TensorWindow& self, const Weights& sources, bool require_mutex, bool with_p,
              bool async_op) {
             return self.get(weighted(sources), require_mutex, with_p, async_op);
           },
           py::arg("sources"), py::arg("require_mutex"), py::arg("with_p"), py::arg("async_op"),
           Release())
       .def(
-          "flush", [](WindowBluefog& self, const std::string& op) { self.flush(op.c_str()); },
+          "flush", [](TensorWindow& self, const std::string& op) { self.flush(op.c_str()); },
           py::arg("op"), Release())
       .def(
           "update",
-          [](WindowBluefog& self, double self_weight, const Weights& sources, bool reset,
-             bool clone, bool require_mutex, bool with_p) {
+          [](TensorWindow& self, double self_weight, const Weights& sources, bool reset, bool clone,
+             bool require_mutex, bool with_p) {
             return self.update(self_weight, weighted(sources), reset, clone, require_mutex, with_p);
           },
           py::arg("self_weight"), py::arg("sources"), py::arg("reset"), py::arg("clone"),
           py::arg("require_mutex"), py::arg("with_p"), Release())
-      .def("await_news", &WindowBluefog::awaitNews, py::arg("sources"), Release())
-      .def("read", &WindowBluefog::read, py::arg("writer"), py::arg("require_mutex"), Release())
-      .def("multiply_p", &WindowBluefog::multiplyP, py::arg("factor"))
-      .def("sent", &WindowBluefog::sent)
-      .def("states", &WindowBluefog::states, py::arg("writers"))
+      .def("await_news", &TensorWindow::awaitNews, py::arg("sources"), Release())
+      .def("read", &TensorWindow::read, py::arg("writer"), py::arg("require_mutex"), Release())
+      .def("multiply_p", &TensorWindow::multiplyP, py::arg("factor"))
+      .def("sent", &TensorWindow::sent)
+      .def("states", &TensorWindow::states, py::arg("writers"))
       .def(
-          "close", [](WindowBluefog& self, const std::string& op) { self.close(op.c_str()); },
+          "close", [](TensorWindow& self, const std::string& op) { self.close(op.c_str()); },
           py::arg("op"), Release())
-      .def("reopen", &WindowBluefog::reopen, Release())
-      .def("note_opened", &WindowBluefog::noteOpened, Release())
-      .def("note_freed", &WindowBluefog::noteFreed)
-      .def("abandon", &WindowBluefog::abandon, Release());
+      .def("reopen", &TensorWindow::reopen, Release())
+      .def("note_opened", &TensorWindow::noteOpened, Release())
+      .def("note_freed", &TensorWindow::noteFreed)
+      .def("abandon", &TensorWindow::abandon, Release());
 
   // In C++, since Ctrl-C may come between any two lines of Python.
   py::class_<Exclusion>(module, "Exclusion")
-      .def(py::init<WindowBluefog&, std::vector<WindowBluefog::Edge>>(), py::arg("window"),
+      .def(py::init<TensorWindow&, std::vector<TensorWindow::Edge>>(), py::arg("window"),
            py::arg("edges"), py::keep_alive<1, 2>())
       .def("__enter__", &Exclusion::enter, Release())
       .def("__exit__", &Exclusion::exit, Release());

@@ -267,7 +267,7 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
   return post(std::move(all), async_op);
 }
 
-WindowBluefog::Means ProcessGroupBluefog::windowMeans(const at::Tensor& tensor) {
+WindowResources ProcessGroupBluefog::windowResources(const at::Tensor& tensor) {
   checkProcess("win_create");
   const std::string who = engine_->members().who() + " win_create: ";
   const HostMap& hosts = engine_->hosts();
@@ -276,21 +276,21 @@ WindowBluefog::Means ProcessGroupBluefog::windowMeans(const at::Tensor& tensor) 
               "files (ulimit -v, -f)?");
   const bool is_on_device = !tensor.is_cpu() && isAccelerators(tensor);
   std::call_once(grounds_made_, [&] {
-    grounds_ = std::make_shared<Grounds>(engine_->segments(), engine_->members().rank);
-    lives_ = std::make_shared<Lives>(engine_->processes());
-    reception_ = std::make_shared<Reception>(*engine_, lives_);
-    reception_->open(hosts.elsewhere());
+    window_memory_ = std::make_shared<WindowMemory>(engine_->segments(), engine_->members().rank);
+    liveness_ = std::make_shared<PeerLiveness>(engine_->processes());
+    window_server_ = std::make_shared<WindowServer>(*engine_, liveness_);
+    window_server_->open(hosts.elsewhere());
   });
   if (is_on_device) {
-    std::call_once(hears_here_, [&] { reception_->open(othersHere()); });
+    std::call_once(hears_here_, [&] { window_server_->open(othersHere()); });
   }
   const std::shared_ptr<DeviceHeap> device =
       is_on_device ? accelerator_->heapOn(tensor.device()) : nullptr;
   return {engine_,
           device ? std::shared_ptr<Heap>(device) : heap_,
-          grounds_,
-          lives_,
-          is_on_device || !hosts.elsewhere().empty() ? reception_ : nullptr,
+          window_memory_,
+          liveness_,
+          is_on_device || !hosts.elsewhere().empty() ? window_server_ : nullptr,
           device,
           hooks_.interrupt,
           groupsTimeout()};
@@ -331,8 +331,8 @@ void ProcessGroupBluefog::shutdown() {
 
 void ProcessGroupBluefog::leave() {
   if (engine_) {
-    if (grounds_) {
-      grounds_->leave();
+    if (window_memory_) {
+      window_memory_->leave();
     }
     engine_->shutdown();
     outputs_.close();

@@ -25,7 +25,7 @@
 #include "process_group/host/Match.hpp"
 #include "process_group/host/OutputPool.hpp"
 #include "process_group/host/Validate.hpp"
-#include "process_group/window/WindowBluefog.hpp"
+#include "process_group/window/TensorWindow.hpp"
 #include "transport/engine/Engine.hpp"
 
 namespace bluefog {
@@ -163,7 +163,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
 
   // What windows of this group lie on.
-  WindowBluefog::Means windowMeans(const at::Tensor& tensor);
+  WindowResources windowResources(const at::Tensor& tensor);
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
@@ -297,9 +297,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   OutputPool outputs_;
   std::once_flag grounds_made_;
   std::once_flag hears_here_;  // of windows on an accelerator
-  std::shared_ptr<Grounds> grounds_;
-  std::shared_ptr<Lives> lives_;
-  std::shared_ptr<Reception> reception_;
+  std::shared_ptr<WindowMemory> window_memory_;
+  std::shared_ptr<PeerLiveness> liveness_;
+  std::shared_ptr<WindowServer> window_server_;
   Coalescing coalescing_;
   std::shared_ptr<Accelerator> accelerator_;
   std::unique_ptr<DeviceCalls> device_calls_;

@@ -49,24 +49,24 @@ void Slot::awaitChange(Clock::time_point until) const {
   }
 }
 
-void Slot::put(const Contribution& what) {
+void Slot::put(const SlotUpdate& what) {
   const SlotState now = state();
   replace(what, now, now.writable(), 0);
   noteChange();
 }
 
-void Slot::fill(const Contribution& what) {
+void Slot::fill(const SlotUpdate& what) {
   begin(what);
   noteChange();
 }
 
-void Slot::begin(const Contribution& what) {
+void Slot::begin(const SlotUpdate& what) {
   const SlotState now = state();
   replace(what, now, now.fillable(), 1);
 }
 
 // By that buffer, of the owner's where `filled` is 1.
-void Slot::replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled) {
+void Slot::replace(const SlotUpdate& what, SlotState now, unsigned written, uint32_t filled) {
   space_->combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;
   do {
@@ -79,7 +79,7 @@ void Slot::replace(const Contribution& what, SlotState now, unsigned written, ui
   } while (!become(now, next));
 }
 
-void Slot::accumulate(const Contribution& what) {
+void Slot::accumulate(const SlotUpdate& what) {
   SlotState now = state();
   while (true) {
     const SlotState base = now;

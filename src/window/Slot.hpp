@@ -15,7 +15,7 @@ namespace bluefog {
 
 // Elements that go into a slot, times a weight, and lie where its buffers do; with the push-sum
 // weight that belongs to them, where it counts. Otherwise the slot's stays.
-struct Contribution {
+struct SlotUpdate {
   Dtype dtype;
   size_t count;
   const void* data;
@@ -49,8 +49,8 @@ class Slot {
   Space& space() const { return *space_; }
 
   // --- by its writer, one thread at a time
-  void put(const Contribution& what);
-  void accumulate(const Contribution& what);
+  void put(const SlotUpdate& what);
+  void accumulate(const SlotUpdate& what);
 
   // --- by its owner, one thread at a time
   struct Held {
@@ -65,9 +65,9 @@ class Slot {
   // Sleeps while the version is 0, at most until then.
   void awaitChange(Clock::time_point until) const;
   // As a put by the owner.
-  void fill(const Contribution& what);
+  void fill(const SlotUpdate& what);
   // What is there before anybody has changed anything.
-  void begin(const Contribution& what);
+  void begin(const SlotUpdate& what);
 
   // --- by anyone
   uint32_t version() const { return state().version; }
@@ -85,7 +85,7 @@ class Slot {
     return state.is_empty ? 0 : header().p[state.current].load(std::memory_order_relaxed);
   }
   bool become(SlotState& expected, const SlotState& next);
-  void replace(const Contribution& what, SlotState now, unsigned written, uint32_t filled);
+  void replace(const SlotUpdate& what, SlotState now, unsigned written, uint32_t filled);
   void noteChange() const;
 
   std::byte* header_;

@@ -5,7 +5,7 @@
 namespace bluefog {
 
 Window::Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
-               std::unique_ptr<Room> room, WindowSpace where)
+               std::unique_ptr<WindowBlock> room, WindowSpace where)
     : rank_(rank),
       number_(number),
       shape_(shape),
@@ -45,7 +45,7 @@ const void* Window::brought(const Slot& slot, int writer, const std::byte* data)
   return copy;
 }
 
-void Window::fill(int writer, const Contribution& what) {
+void Window::fill(int writer, const SlotUpdate& what) {
   const std::lock_guard lock(owning_);
   slotOf(writer).fill(what);
 }

@@ -8,7 +8,7 @@
 #include "algorithms/Algorithms.hpp"
 #include "window/Slot.hpp"
 #include "window/WindowPart.hpp"
-#include "window/memory/Grounds.hpp"
+#include "window/memory/WindowMemory.hpp"
 
 namespace bluefog {
 
@@ -19,12 +19,12 @@ struct WindowSpace {
 };
 
 // This rank's part of a window: a tensor that the others read, and a slot for each of them to write
-// to. Any thread may use it. Reach is the others' parts.
+// to. Any thread may use it. PeerWindow is the others' parts.
 class Window {
  public:
   // For so many ranks, which give it the same number. In that room, zeroed.
   Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
-         std::unique_ptr<Room> room, WindowSpace where = {});
+         std::unique_ptr<WindowBlock> room, WindowSpace where = {});
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
@@ -51,7 +51,7 @@ class Window {
   // A copy of a slot.
   void read(int writer, void* out);
   // As a put by that writer. Of what lies where that slot's buffers do.
-  void fill(int writer, const Contribution& what);
+  void fill(int writer, const SlotUpdate& what);
   // With this rank's own values, as if its owner had seen them. Before anybody reaches it.
   void begin(int writer);
   double p() const { return part_.p().load(std::memory_order_relaxed); }
@@ -70,7 +70,7 @@ class Window {
   const WindowShape shape_;
   const WindowLayout layout_;
   std::byte* const tensor_;
-  const std::unique_ptr<Room> room_;
+  const std::unique_ptr<WindowBlock> room_;
   const WindowPart part_;
   const WindowSpace where_;
   std::mutex owning_;

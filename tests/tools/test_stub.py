@@ -25,7 +25,7 @@ bluefog_pg._C.SlotState
 bluefog_pg._C.SlotState.__init__
 bluefog_pg._C.MessageKernels
 bluefog_pg._C.WriteWatch
-bluefog_pg._C.WindowBluefog
+bluefog_pg._C.TensorWindow
 bluefog_pg._C.WindowWork
 bluefog_pg._C.WindowWork.__init__
 bluefog_pg._C.WorkBluefog

@@ -18,7 +18,7 @@ from bluefog_pg._errors import NAMED
 from bluefog_pg._loader import load
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import WindowBluefog
+    from bluefog_pg._C import TensorWindow
     from bluefog_pg._member import Member
 
 
@@ -56,11 +56,11 @@ class Plan:
     drops: bool
 
 
-def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> WindowBluefog:
+def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> TensorWindow:
     """Collective: two all_gathers of some bytes; of a tensor on an accelerator, five.
 
     Raises:
-        ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
+        ValueError: ranks give other names, types or shapes (on every rank); or as TensorWindow.
         RuntimeError: another rank could not make its part.
         DistError: as the collectives that they meet in, of win_create.
         Exception: what `plan` raises, which the others hear of.
@@ -70,13 +70,13 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Window
         return _opened(member, name, plan, where)
 
 
-def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> WindowBluefog:
+def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> TensorWindow:
     error, place, told = None, (0, 0), f"{name!r}"
-    made: WindowBluefog | None = None
+    made: TensorWindow | None = None
     try:
         mine = plan()
         told = f"'{name}' of {described(mine.tensor)} on {mine.tensor.device.type}"
-        made = load().WindowBluefog(
+        made = load().TensorWindow(
             member.backend, name, mine.tensor, mine.is_fresh, mine.drops, mine.sources
         )
         place = made.place
@@ -111,7 +111,7 @@ def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> 
     return made
 
 
-def is_on_accelerator(window: WindowBluefog) -> bool:
+def is_on_accelerator(window: TensorWindow) -> bool:
     """Whether that is so of its tensor, on every rank."""
     return not window.tensor.is_cpu
 
@@ -125,7 +125,7 @@ class _Direct:
 
 
 def _reach_out(
-    member: Member, made: WindowBluefog, mine: Plan, where: str
+    member: Member, made: TensorWindow, mine: Plan, where: str
 ) -> tuple[_Direct, Exception | None]:
     """Collective. Both sides of an edge must have opened the other's memory."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i

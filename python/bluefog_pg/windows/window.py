@@ -19,7 +19,7 @@ from bluefog_pg.windows._making import Plan, is_on_accelerator, joined, meet, op
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import SentTo, SlotState, WindowBluefog, WindowWork
+    from bluefog_pg._C import SentTo, SlotState, TensorWindow, WindowWork
 
 _log = logging.getLogger("bluefog_pg")
 _LEAST_P = 1e-30  # float32 ends at 1e-38
@@ -85,7 +85,7 @@ class Window:
             flat = self._flattened(tensor)
             return Plan(flat, flat is not tensor, self.sources, zero_init, self._drops)
 
-        self._window: WindowBluefog | None = open_together(member, name, plan)
+        self._window: TensorWindow | None = open_together(member, name, plan)
         member.windows[name] = self
 
     def _check_name(self) -> None:
@@ -382,7 +382,7 @@ class Window:
         return work
 
     def _keep(
-        self, window: WindowBluefog, tensor: Tensors | None, own: float, with_p: bool
+        self, window: TensorWindow, tensor: Tensors | None, own: float, with_p: bool
     ) -> None:
         """What stays with this rank of a tensor that it has put."""
         if own == 1.0:
@@ -419,7 +419,7 @@ class Window:
         alike = 1.0 / (len(self.sources) + 1)
         return alike, [(rank, alike) for rank in self.sources]
 
-    def _opened(self, op: str) -> WindowBluefog:
+    def _opened(self, op: str) -> TensorWindow:
         if self._window is None:
             self.call(op).fail("the window was freed")
         return self._window

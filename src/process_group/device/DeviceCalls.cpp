@@ -12,7 +12,7 @@
 namespace bluefog {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenInterrupts{20};
+constexpr std::chrono::milliseconds kBetweenLooks{20};
 // When the backend has failed, its reason may be a rank's death, which is heard of soon after.
 constexpr std::chrono::milliseconds kUntilTheReason{1000};
 
@@ -27,7 +27,7 @@ class DeviceCalls::Turn {
       throw std::runtime_error(calls.engine_.members().who() + " " + call.name() +
                                ": called inside of another such call");
     }
-    while (!lock_.try_lock_for(kBetweenInterrupts)) {
+    while (!lock_.try_lock_for(kBetweenLooks)) {
       calls.hooks_.lookForInterruption();
     }
     calls.owner_ = self;

@@ -6,7 +6,7 @@
 
 #include "core/Error.hpp"
 #include "process_group/window/WindowSlice.hpp"
-#include "window/peer/Reach.hpp"
+#include "window/peer/PeerWindow.hpp"
 
 namespace bluefog {
 void WindowMutexes::take(const char* op, std::vector<Edge> edges) {
@@ -23,68 +23,68 @@ void WindowMutexes::take(const char* op, std::vector<Edge> edges) {
 }
 
 void WindowMutexes::take(const char* op, const Edge& edge) {
-  const Deadline deadline = Deadline::in(means_.timeout);
+  const Deadline deadline = Deadline::in(hooks_.timeout);
   reserve(op, edge, deadline);
   try {
     takeReserved(op, edge, deadline);
   } catch (const Error& error) {
-    held_.release(edge);
-    const int owner = means_.label.members.global(edge.first);
+    owners_.release(edge);
+    const int owner = hooks_.label.members.global(edge.first);
     const std::vector<int>& ranks = error.ranks();
     if (error.cause() != Cause::kPeerFailed ||
         std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
       throw;  // of one that is dead there is nothing to exclude
     }
   } catch (...) {
-    held_.release(edge);
+    owners_.release(edge);
     throw;
   }
 }
 
 void WindowMutexes::reserve(const char* op, const Edge& edge, Deadline deadline) {
-  while (!held_.reserve(edge, kSlice)) {
+  while (!owners_.reserve(edge, kSlice)) {
     if (deadline.passed()) {
-      failLate(op, means_.label.members.rank);
+      failLate(op, hooks_.label.members.rank);
     }
-    means_.proceed(op);
+    hooks_.proceed(op);
   }
 }
 
 void WindowMutexes::takeReserved(const char* op, const Edge& edge, Deadline deadline) {
-  SlotMutex* mutex = means_.find(edge);
+  SlotMutex* mutex = hooks_.find(edge);
   if (mutex == nullptr) {
-    throw noSuchWindow(means_.label.who(op), means_.label.members.global(edge.first));
+    throw noSuchWindow(hooks_.label.who(op), hooks_.label.members.global(edge.first));
   }
   while (const std::optional<int> holder = mutex->take()) {
     if (deadline.passed()) {
       failLate(op, *holder);
     }
-    means_.proceed(op);
+    hooks_.proceed(op);
     mutex->await(*holder, kSlice);
   }
 }
 
 void WindowMutexes::failLate(const char* op, int holder) const {
-  const int rank = means_.label.members.global(holder);
+  const int rank = hooks_.label.members.global(holder);
   throw Error(Cause::kTimeout, {rank},
-              means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; rank " +
+              hooks_.label.who(op) + "timeout after " + inSeconds(hooks_.timeout) + "; rank " +
                   std::to_string(rank) + " holds the mutex");
 }
 
 void WindowMutexes::letGo(const std::vector<Edge>& edges) {
   for (const Edge& edge : edges) {
-    if (!held_.isMine(edge)) {
+    if (!owners_.isMine(edge)) {
       continue;  // a dead rank's
     }
-    if (SlotMutex* mutex = means_.find(edge)) {
+    if (SlotMutex* mutex = hooks_.find(edge)) {
       mutex->letGo();
     }
-    held_.release(edge);
+    owners_.release(edge);
   }
 }
 
-WindowMutexes::Taken::Taken(WindowMutexes& mutexes, const char* op, std::vector<Edge> edges,
-                            bool wanted)
+WindowMutexes::ScopedLock::ScopedLock(WindowMutexes& mutexes, const char* op,
+                                      std::vector<Edge> edges, bool wanted)
     : mutexes_(mutexes) {
   if (wanted) {
     std::erase_if(edges, [&](const Edge& edge) { return mutexes.isMine(edge); });

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/Deadline.hpp"
-#include "process_group/window/HeldEdges.hpp"
+#include "process_group/window/LocalMutexOwners.hpp"
 #include "process_group/window/WindowLabel.hpp"
 #include "window/SlotMutex.hpp"
 
@@ -15,25 +15,25 @@ namespace bluefog {
 // The mutexes of a window's edges, as threads of this rank take them. Any thread may use it.
 class WindowMutexes {
  public:
-  using Edge = HeldEdges::Edge;
-  struct Means {
+  using Edge = LocalMutexOwners::Edge;
+  struct MutexHooks {
     WindowLabel label;
     std::chrono::milliseconds timeout;
     std::function<SlotMutex*(const Edge&)> find;  // null where its owner has freed the window
     std::function<void(const char* op)> proceed;  // throws what ends a wait
   };
 
-  explicit WindowMutexes(Means means) : means_(std::move(means)) {}
+  explicit WindowMutexes(MutexHooks hooks) : hooks_(std::move(hooks)) {}
 
   // All of them, or none where one cannot be had; but those whose owner is dead. This thread must
   // hold none of them, and has to let them go.
   void take(const char* op, std::vector<Edge> edges);
   // Those that this thread has taken.
   void letGo(const std::vector<Edge>& edges);
-  bool isMine(const Edge& edge) const { return held_.isMine(edge); }
+  bool isMine(const Edge& edge) const { return owners_.isMine(edge); }
 
   // Edges that are this thread's for so long.
-  class Taken;
+  class ScopedLock;
 
  private:
   void take(const char* op, const Edge& edge);
@@ -41,16 +41,16 @@ class WindowMutexes {
   void takeReserved(const char* op, const Edge& edge, Deadline deadline);
   [[noreturn]] void failLate(const char* op, int holder) const;
 
-  const Means means_;
-  HeldEdges held_;
+  const MutexHooks hooks_;
+  LocalMutexOwners owners_;
 };
 
-class WindowMutexes::Taken {
+class WindowMutexes::ScopedLock {
  public:
-  Taken(WindowMutexes& mutexes, const char* op, std::vector<Edge> edges, bool wanted);
-  ~Taken() { mutexes_.letGo(edges_); }
-  Taken(const Taken&) = delete;
-  Taken& operator=(const Taken&) = delete;
+  ScopedLock(WindowMutexes& mutexes, const char* op, std::vector<Edge> edges, bool wanted);
+  ~ScopedLock() { mutexes_.letGo(edges_); }
+  ScopedLock(const ScopedLock&) = delete;
+  Taken& operator=(const ScopedLock&) = delete;
 
  private:
   WindowMutexes& mutexes_;

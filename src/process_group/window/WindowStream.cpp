@@ -16,15 +16,16 @@ WindowStream::~WindowStream() {
 }
 
 void WindowStream::checkCapture(const char* op) const {
-  const c10::impl::VirtualGuardImpl impl(means_.device.type());
-  TORCH_CHECK(!means_.memory->isCapturing(impl.getStream(means_.device).native_handle()),
-              means_.label.who(op),
+  const c10::impl::VirtualGuardImpl impl(context_.device.type());
+  TORCH_CHECK(!context_.memory->isCapturing(impl.getStream(context_.device).native_handle()),
+              context_.label.who(op),
               "calls of windows cannot be captured in a graph, since the host takes part in them");
 }
 
 void WindowStream::failLate(const char* op, const char* what) const {
-  throw Error(Cause::kTimeout, {means_.label.members.global(means_.label.members.rank)},
-              means_.label.who(op) + "timeout after " + inSeconds(means_.timeout) + "; " + what);
+  throw Error(
+      Cause::kTimeout, {context_.label.members.global(context_.label.members.rank)},
+      context_.label.who(op) + "timeout after " + inSeconds(context_.timeout) + "; " + what);
 }
 
 void WindowStream::await(const char* op, const StreamPoint& point, Deadline deadline,
@@ -36,10 +37,10 @@ void WindowStream::await(const char* op, const StreamPoint& point, Deadline dead
 
 void WindowStream::catchUp(const char* op) {
   checkCapture(op);
-  sayingWhoseCall(means_.label, op, [&] {
-    if (!StreamPoint::isReached(means_.device)) {
-      await(op, StreamPoint(means_.device), Deadline::in(means_.timeout),
-            [&] { means_.proceed(op); });
+  sayingWhoseCall(context_.label, op, [&] {
+    if (!StreamPoint::isReached(context_.device)) {
+      await(op, StreamPoint(context_.device), Deadline::in(context_.timeout),
+            [&] { context_.proceed(op); });
     }
   });
   drain(op);
@@ -48,16 +49,16 @@ void WindowStream::catchUp(const char* op) {
 void WindowStream::begin(const char* op, std::function<void()> call,
                          std::function<void(std::exception_ptr)> fail) {
   checkCapture(op);
-  const auto before = sayingWhoseCall(means_.label, op,
-                                      [&] { return std::make_shared<StreamPoint>(means_.device); });
-  const Deadline deadline = Deadline::in(means_.timeout);  // of the call, whatever is before it
+  const auto before = sayingWhoseCall(
+      context_.label, op, [&] { return std::make_shared<StreamPoint>(context_.device); });
+  const Deadline deadline = Deadline::in(context_.timeout);  // of the call, whatever is before it
   worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {
-      const c10::DeviceGuard guard(means_.device);  // or it would come to the first one's context
-      means_.memory->ignoreCaptures();
-      sayingWhoseCall(means_.label, op, [&] {
+      const c10::DeviceGuard guard(context_.device);  // or it would come to the first one's context
+      context_.memory->ignoreCaptures();
+      sayingWhoseCall(context_.label, op, [&] {
         await(op, *before, deadline, [&] {
-          TORCH_CHECK(!ends_, means_.label.who(op),
+          TORCH_CHECK(!ends_, context_.label.who(op),
                       "the window has ended before the device came to it");
         });
       });
@@ -69,13 +70,13 @@ void WindowStream::begin(const char* op, std::function<void()> call,
 }
 
 void WindowStream::drain(const char* op) {
-  const Deadline deadline = Deadline::in(means_.timeout);
+  const Deadline deadline = Deadline::in(context_.timeout);
   const uint64_t given = worker_->given();
   while (!worker_->await(given, kSlice)) {
     if (deadline.passed()) {
       failLate(op, "calls that were begun before have not ended");
     }
-    means_.proceed(op);
+    context_.proceed(op);
   }
 }
 

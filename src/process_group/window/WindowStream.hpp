@@ -18,7 +18,7 @@ namespace bluefog {
 // current stream before, for which the host waits; in the caller's thread, or in one of its own.
 class WindowStream {
  public:
-  struct Means {
+  struct StreamContext {
     WindowLabel label;
     c10::Device device;
     std::shared_ptr<Device> memory;
@@ -26,8 +26,8 @@ class WindowStream {
     // Called now and then by a waiting caller; throws what ends the wait.
     std::function<void(const char* op)> proceed;
   };
-  explicit WindowStream(Means means)
-      : means_(std::move(means)), worker_(std::make_unique<Worker>()) {}
+  explicit WindowStream(StreamContext context)
+      : context_(std::move(context)), worker_(std::make_unique<Worker>()) {}
   ~WindowStream();
 
   // Until what the current stream and begin() have been given so far is done.
@@ -45,7 +45,7 @@ class WindowStream {
              const std::function<void()>& proceed) const;
   [[noreturn]] void failLate(const char* op, const char* what) const;
 
-  const Means means_;
+  const StreamContext context_;
   const OwnProcess process_;
   std::atomic<bool> ends_{false};
   std::unique_ptr<Worker> worker_;

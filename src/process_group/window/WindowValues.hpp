@@ -5,7 +5,7 @@
 
 #include "process_group/host/Flat.hpp"
 #include "window/memory/Space.hpp"
-#include "window/peer/Reach.hpp"
+#include "window/peer/PeerWindow.hpp"
 
 namespace bluefog {
 
@@ -20,8 +20,8 @@ class WindowValues {
     const void* data;
     std::shared_ptr<void> owner;
   };
-  View viewFor(const Reach& reach) {
-    if (flat_->tensor().is_cpu() || reach.takesFromDevice()) {
+  View viewFor(const PeerWindow& window) {
+    if (flat_->tensor().is_cpu() || window.takesFromDevice()) {
       return {flat_->readable(), flat_};
     }
     if (staged_ == nullptr) {

@@ -14,49 +14,50 @@ void throwForked(const std::string& who) {
 }
 
 bool WindowWork::isCompleted() const {
-  if (begun_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+  if (issued_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     return false;
   }
-  const std::vector<Rest>& rests = begun_.get().rests;
-  return std::all_of(rests.begin(), rests.end(), [](const Rest& rest) { return rest->hasEnded(); });
+  const std::vector<PendingOp>& pending = issued_.get().pending;
+  return std::all_of(pending.begin(), pending.end(),
+                     [](const PendingOp& op) { return op->hasEnded(); });
 }
 
 void WindowWork::wait() {
-  if (means_.engine->isForked()) {
-    throwForked(means_.who);
+  if (context_.engine->isForked()) {
+    throwForked(context_.who);
   }
-  while (begun_.wait_for(kSlice) != std::future_status::ready) {
-    TORCH_CHECK(!means_.engine->hasStopped(), means_.who, "the group has ended");
-    if (means_.interrupt) {
-      means_.interrupt();
+  while (issued_.wait_for(kSlice) != std::future_status::ready) {
+    TORCH_CHECK(!context_.engine->hasStopped(), context_.who, "the group has ended");
+    if (context_.interrupt) {
+      context_.interrupt();
     }
   }
-  const WindowBegun& begun = begun_.get();
-  for (const Rest& rest : begun.rests) {
-    means_.engine->wait(*rest, Deadline::never());
+  const WindowIssued& issued = issued_.get();
+  for (const PendingOp& op : issued.pending) {
+    context_.engine->wait(*op, Deadline::never());
   }
-  std::vector<int> dead = begun.dead;
+  std::vector<int> dead = issued.dead;
   std::exception_ptr other;
-  for (const Rest& rest : begun.rests) {
-    const std::optional<Error> error = errorIn(rest->error);
+  for (const PendingOp& op : issued.pending) {
+    const std::optional<Error> error = errorIn(op->error);
     if (error && error->cause() == Cause::kPeerFailed && !error->ranks().empty()) {
       dead.insert(dead.end(), error->ranks().begin(), error->ranks().end());
-    } else if (rest->error && !other) {
-      other = rest->error;
+    } else if (op->error && !other) {
+      other = op->error;
     }
   }
   if (other) {
     std::rethrow_exception(other);
   }
-  if (!dead.empty() && !means_.drops) {
+  if (!dead.empty() && !context_.drops) {
     std::sort(dead.begin(), dead.end());
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
     throw Error(Cause::kPeerFailed, dead,
-                means_.who + rankList(dead) +
+                context_.who + rankList(dead) +
                     " died, left the group or freed the window; with the others it is done");
   }
-  if (begun.failure) {
-    std::rethrow_exception(begun.failure);
+  if (issued.failure) {
+    std::rethrow_exception(issued.failure);
   }
 }
 

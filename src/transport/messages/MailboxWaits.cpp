@@ -114,7 +114,7 @@ Mailbox::StageReached Mailbox::reached(const std::vector<PostedReceive>& message
   for (const PostedReceive& message : messages) {
     all.push_back(&*message);
   }
-  return {*this, std::move(all), state};
+  return {*this, std::move(all), stage};
 }
 
 }  // namespace bluefog

@@ -11,7 +11,7 @@ namespace bluefog {
 struct alignas(64) Request {
   enum class What : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
 
-  What what{};
+  PeerCall call{};
   uint32_t has_p = 0;
   uint64_t window = 0;
   int64_t answer = 0;  // the tag of that

@@ -117,7 +117,7 @@ class SwitchedCourier final : public RemoteTransport {
   // A large one is taken from where it is, so that must stay.
   void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override {
     for (Request request : requests) {
-      if (look(request) == State::kUnderWay) {
+      if (test(request) == State::kUnderWay) {
         board_->keep(memory);
       }
     }

@@ -41,7 +41,7 @@ int64_t valueOf(const Slot::Held& held) {
   return words == wordsOf(words[0]) ? words[0] : -1;
 }
 
-Contribution times(const Words& words) {
+SlotUpdate times(const Words& words) {
   return {Dtype::kInt64, kWords, words.data(), 1, static_cast<double>(words[0])};
 }
 

@@ -31,7 +31,7 @@ Mapping sharedMemory(size_t bytes) {
 
 class SlotTest : public ::testing::Test {
  protected:
-  static Contribution times(double weight, const Values& values, double p = 0) {
+  static SlotUpdate times(double weight, const Values& values, double p = 0) {
     return {Dtype::kFloat64, kCount, values.data(), weight, p};
   }
   static Values all(double value) { return Values(kCount, value); }

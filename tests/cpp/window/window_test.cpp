@@ -11,9 +11,9 @@
 
 #include "core/Reduce.hpp"
 #include "support/ranks.hpp"
-#include "window/peer/FarReach.hpp"
-#include "window/peer/NearReach.hpp"
-#include "window/peer/Reception.hpp"
+#include "window/peer/MappedPeerWindow.hpp"
+#include "window/peer/MessagePeerWindow.hpp"
+#include "window/peer/WindowServer.hpp"
 
 namespace bluefog::testing {
 namespace {
@@ -31,35 +31,37 @@ class Member {
       : me(rank),
         engine_(std::shared_ptr<void>(), &rank.engine),
         heap_(rank.engine.makeHeap()),
-        grounds_(std::make_shared<Grounds>(rank.engine.segments(), rank.self)),
-        lives_(std::make_shared<Lives>(rank.engine.processes())),
-        reception_(std::make_shared<Reception>(rank.engine, lives_)),
+        memory_(std::make_shared<WindowMemory>(rank.engine.segments(), rank.self)),
+        liveness_(std::make_shared<PeerLiveness>(rank.engine.processes())),
+        server_(std::make_shared<WindowServer>(rank.engine, liveness_)),
         own_(kCount),
         data_(heap_ ? heap_->take(kBytes) : bytesOf(own_)) {
-    auto room = grounds_->take(WindowLayout(kRanks, kBytes).bytes());
+    auto room = memory_->take(WindowLayout(kRanks, kBytes).bytes());
     places[static_cast<size_t>(me.self)] = {room->at(),
                                             heap_ ? heap_->placeOf(data_, kBytes) : std::nullopt};
     window = std::make_shared<Window>(me.self, kRanks, kNumber,
                                       WindowShape{Dtype::kFloat64, kCount}, data_, std::move(room));
     me.synchronize();
     for (int peer = 0; peer < kRanks; ++peer) {
-      reaches_.push_back(reachOf(peer, places[static_cast<size_t>(peer)]));
+      peer_windows_.push_back(makePeerWindow(peer, places[static_cast<size_t>(peer)]));
     }
-    reception_->open(rank.engine.hosts().elsewhere());
-    reception_->add(kNumber, *window);
+    server_->open(rank.engine.hosts().elsewhere());
+    server_->add(kNumber, *window);
     me.synchronize();
   }
   ~Member() {
     me.synchronize();
-    reception_->remove(kNumber);
+    server_->remove(kNumber);
   }
 
-  void put(int peer, double value, Reach::Into into) {
+  void put(int peer, double value, PeerWindow::Into into) {
     const Values values(kCount, value);
-    wait(reach(peer).put({Dtype::kFloat64, kCount, values.data(), 1, value}, into,
-                         {Engine::Who::kCaller, {}}));
+    wait(peerWindow(peer).put({Dtype::kFloat64, kCount, values.data(), 1, value}, into,
+                              {Engine::Who::kCaller, {}}));
   }
-  void get(int peer, double weight) { wait(reach(peer).get(weight, true, Engine::Who::kCaller)); }
+  void get(int peer, double weight) {
+    wait(peerWindow(peer).get(weight, true, Engine::Who::kCaller));
+  }
   void set(double value) {
     const Values values(kCount, value);
     copyBytes(data_, values.data(), kBytes);
@@ -73,7 +75,7 @@ class Member {
     window->setP(before);
     return holds(out, [&](size_t) { return p; }) ? p : -1;
   }
-  Reach& reach(int peer) { return *reaches_[static_cast<size_t>(peer)]; }
+  PeerWindow& peerWindow(int peer) { return *peer_windows_[static_cast<size_t>(peer)]; }
 
   Rank& me;
   std::shared_ptr<Window> window;
@@ -81,31 +83,32 @@ class Member {
  private:
   static constexpr size_t kBytes = kCount * sizeof(double);
 
-  std::unique_ptr<Reach> reachOf(int peer, const WindowPlace& place) {
+  std::unique_ptr<PeerWindow> makePeerWindow(int peer, const WindowPlace& place) {
     if (peer == me.self) {
       return nullptr;
     }
     if (me.engine.hosts().isHere(peer)) {
-      return std::make_unique<NearReach>(window, peer, place, *grounds_, *lives_);
+      return std::make_unique<MappedPeerWindow>(window, peer, place, *memory_, *liveness_);
     }
-    return std::make_unique<FarReach>(
+    return std::make_unique<MessagePeerWindow>(
         window, peer,
-        std::make_shared<Asking>(engine_, peer, kNumber, "w", me.limit, Cause::kMismatch, [] {}));
+        std::make_shared<WindowClient>(engine_, peer, kNumber, "w", me.limit, Cause::kMismatch,
+                                       [] {}));
   }
-  void wait(const Rest& rest) {
-    if (rest) {
-      me.finish(rest);
+  void wait(const PendingOp& pending) {
+    if (pending) {
+      me.finish(pending);
     }
   }
 
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<SharedHeap> heap_;
-  const std::shared_ptr<Grounds> grounds_;
-  const std::shared_ptr<Lives> lives_;
-  const std::shared_ptr<Reception> reception_;
+  const std::shared_ptr<WindowMemory> memory_;
+  const std::shared_ptr<PeerLiveness> liveness_;
+  const std::shared_ptr<WindowServer> server_;
   Values own_;
   std::byte* const data_;
-  std::vector<std::unique_ptr<Reach>> reaches_;
+  std::vector<std::unique_ptr<PeerWindow>> peer_windows_;
 };
 
 class WindowTest : public ::testing::TestWithParam<int> {
@@ -130,9 +133,9 @@ TEST_P(WindowTest, WhatIsPutAndAddedIsThere) {
   run([](Member& member) {
     const int self = member.me.self;
     forPeers(member, [&](int peer) {
-      member.put(peer, 100, Reach::Into::kReplace);
-      member.put(peer, 10 * self + peer, Reach::Into::kReplace);
-      member.put(peer, 1000, Reach::Into::kAdd);
+      member.put(peer, 100, PeerWindow::Into::kReplace);
+      member.put(peer, 10 * self + peer, PeerWindow::Into::kReplace);
+      member.put(peer, 1000, PeerWindow::Into::kAdd);
     });
     member.me.synchronize();
     forPeers(member, [&](int peer) {
@@ -157,8 +160,8 @@ TEST_P(WindowTest, AGetFetchesTheTensorAndItsP) {
 TEST_P(WindowTest, AMutexNamesItsHolder) {
   run([](Member& member) {
     if (member.me.self == 1) {
-      EXPECT_EQ(member.reach(0).mutex().take(), std::nullopt);
-      EXPECT_EQ(member.reach(0).mutex().take(), 1);
+      EXPECT_EQ(member.peerWindow(0).mutex().take(), std::nullopt);
+      EXPECT_EQ(member.peerWindow(0).mutex().take(), 1);
     }
     member.me.synchronize();
     if (member.me.self == 0) {
@@ -166,9 +169,9 @@ TEST_P(WindowTest, AMutexNamesItsHolder) {
     }
     member.me.synchronize();
     if (member.me.self == 1) {
-      member.reach(0).mutex().letGo();
-      EXPECT_EQ(member.reach(0).mutex().take(), std::nullopt);
-      member.reach(0).mutex().letGo();
+      member.peerWindow(0).mutex().letGo();
+      EXPECT_EQ(member.peerWindow(0).mutex().take(), std::nullopt);
+      member.peerWindow(0).mutex().letGo();
     }
   });
 }
@@ -188,7 +191,7 @@ TEST_P(WindowTest, NothingIsLostThoughNobodyWaits) {
       const int peer = (member.me.self + 1 + static_cast<int>(random() % (kRanks - 1))) % kRanks;
       if (random() % 2 == 0) {
         const auto amount = static_cast<int>(random() % 100 + 1);
-        member.put(peer, amount, Reach::Into::kAdd);
+        member.put(peer, amount, PeerWindow::Into::kAdd);
         sent += amount;
       } else {
         take(peer);
@@ -205,10 +208,10 @@ TEST_P(WindowTest, WhoAsksForNoWindowHearsSo) {
   run([](Member& member) {
     const std::shared_ptr<Engine> engine(std::shared_ptr<void>(), &member.me.engine);
     for (const int peer : engine->hosts().elsewhere()) {
-      const auto asking =
-          std::make_shared<Asking>(engine, peer, 99, "gone", 10s, Cause::kMismatch, [] {});
+      const auto client =
+          std::make_shared<WindowClient>(engine, peer, 99, "gone", 10s, Cause::kMismatch, [] {});
       const Error error =
-          failureOf([&] { asking->await(asking->ask({}, {}, {Engine::Who::kCaller, {}})); });
+          failureOf([&] { client->await(client->ask({}, {}, {Engine::Who::kCaller, {}})); });
       EXPECT_EQ(error.cause(), Cause::kMismatch);
       EXPECT_NE(std::string(error.what())
                     .find("win_put 'gone': rank " + std::to_string(peer) + " has no such window"),

@@ -12,7 +12,7 @@
 namespace bluefog {
 
 // What is still under way of a call; null where nothing is.
-using Rest = std::shared_ptr<Op>;
+using PendingOp = std::shared_ptr<Op>;
 
 inline constexpr const char* kNoSuchWindow = "has no such window any more";
 
@@ -23,12 +23,12 @@ inline Error noSuchWindow(const std::string& who, int rank) {
 
 // How a rank reaches another one's part of a window. What has ended is in its place, and the other
 // rank's program had nothing to do for it. Any thread may use it.
-class Reach {
+class PeerWindow {
  public:
-  virtual ~Reach() = default;
+  virtual ~PeerWindow() = default;
 
   enum class Into : uint8_t { kReplace, kAdd };
-  struct Manner {
+  struct Issue {
     Engine::Who who;             // waits for what is under way
     std::shared_ptr<void> kept;  // owns the data until that ends
   };
@@ -37,9 +37,9 @@ class Reach {
   // Whether what is put lies where the window's tensor does; otherwise in the host's memory.
   virtual bool takesFromDevice() const = 0;
   // Into this rank's slot there. `what` is of the window's shape.
-  virtual Rest put(const Contribution& what, Into into, const Manner& manner) = 0;
+  virtual PendingOp put(const SlotUpdate& what, Into into, const Issue& issue) = 0;
   // That rank's tensor, and p where it counts, times `weight`, into this rank's own slot for it.
-  virtual Rest get(double weight, bool with_p, Engine::Who who) = 0;
+  virtual PendingOp get(double weight, bool with_p, Engine::Who who) = 0;
   // Of this rank's slot there.
   virtual SlotMutex& mutex() = 0;
 };

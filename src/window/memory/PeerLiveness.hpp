@@ -10,10 +10,10 @@ namespace bluefog {
 
 // Whether the ranks of a group are there. Of the death of those of this host it is some
 // milliseconds old at most. Any thread may ask.
-class Lives {
+class PeerLiveness {
  public:
   // `processes`, by rank: none for this one and for those on other hosts.
-  explicit Lives(std::vector<Process> processes)
+  explicit PeerLiveness(std::vector<Process> processes)
       : processes_(std::move(processes)), ended_(processes_.size()), left_(processes_.size()) {}
 
   bool hasEnded(int rank) const;

@@ -10,7 +10,7 @@
 namespace bluefog {
 
 // A message with a header, as it has come: of any length.
-class Delivery {
+class MessageBuffer {
  public:
   // Where to put one of that length. Keeps its memory from one to the next.
   std::byte* make(size_t bytes) {

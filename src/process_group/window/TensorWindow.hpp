@@ -17,36 +17,26 @@
 
 #include "process_group/host/SharedStorage.hpp"
 #include "process_group/host/Validate.hpp"
+#include "process_group/window/WindowCounters.hpp"
 #include "process_group/window/WindowLabel.hpp"
-#include "process_group/window/WindowLedger.hpp"
 #include "process_group/window/WindowMutexes.hpp"
+#include "process_group/window/WindowResources.hpp"
 #include "process_group/window/WindowStream.hpp"
 #include "process_group/window/WindowWork.hpp"
 #include "transport/engine/Engine.hpp"
 #include "window/Window.hpp"
-#include "window/memory/DeviceGrounds.hpp"
-#include "window/memory/Lives.hpp"
-#include "window/peer/NearReach.hpp"
-#include "window/peer/Reach.hpp"
-#include "window/peer/Reception.hpp"
+#include "window/memory/DeviceWindowMemory.hpp"
+#include "window/memory/PeerLiveness.hpp"
+#include "window/peer/MappedPeerWindow.hpp"
+#include "window/peer/PeerWindow.hpp"
+#include "window/peer/WindowServer.hpp"
 
 namespace bluefog {
 
 // A window over a tensor, as Python has it. What it raises names this rank, the call and the
 // window. Any thread may use it.
-class WindowBluefog {
+class TensorWindow {
  public:
-  // What it takes of its group, which it outlives.
-  struct Means {
-    std::shared_ptr<Engine> engine;
-    std::shared_ptr<Heap> heap;  // of the tensor's kind of memory
-    std::shared_ptr<Grounds> grounds;
-    std::shared_ptr<Lives> lives;
-    std::shared_ptr<Reception> reception;  // null where nobody sends messages
-    std::shared_ptr<DeviceHeap> device;    // null of a tensor of the CPU's
-    Engine::Interrupt interrupt;
-    std::chrono::milliseconds timeout;
-  };
   using Ranks = std::vector<WeightedRank>;
 
   // Moves what the tensor, and all that shares its storage, refers to into memory that the others
@@ -58,25 +48,25 @@ class WindowBluefog {
     bool drops;
     std::vector<int> sources;
   };
-  WindowBluefog(Means means, std::string name, Plan plan);
-  ~WindowBluefog();
-  WindowBluefog(const WindowBluefog&) = delete;
-  WindowBluefog& operator=(const WindowBluefog&) = delete;
+  TensorWindow(WindowResources resources, std::string name, Plan plan);
+  ~TensorWindow();
+  TensorWindow(const TensorWindow&) = delete;
+  TensorWindow& operator=(const TensorWindow&) = delete;
 
   // For the others' open().
   WindowPlace place() const { return place_; }
-  // Of a tensor on a device: for the others' reachOut(); nothing of another one, or where no other
+  // Of a tensor on a device: for the others' openPeers(); nothing of another one, or where no other
   // rank is here.
-  std::optional<DeviceGrounds::Ticket> ticket();
+  std::optional<DeviceWindowMemory::Ticket> ticket();
   // Opens what ranks of this host have on the device: with all ranks' tickets and sources. The
   // ranks whose slots it has opened, those whose tensors, and why not the others.
-  struct Reached {
+  struct OpenedPeers {
     std::vector<int> slots;
     std::vector<int> tensors;
     std::string reason;
   };
-  Reached reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
-                   const std::vector<std::vector<int>>& sources);
+  OpenedPeers openPeers(const std::vector<DeviceWindowMemory::Ticket>& tickets,
+                        const std::vector<std::vector<int>>& sources);
   // The ranks that both sides have opened the device's memory of: to write to this one's slots; for
   // this one to write to theirs.
   struct Direct {
@@ -92,13 +82,13 @@ class WindowBluefog {
   const at::Tensor& tensor() const { return tensor_; }
   using WorkPtr = std::shared_ptr<WindowWork>;
   struct PutOptions {
-    Reach::Into into;
+    PeerWindow::Into into;
     bool require_mutex;
     bool with_p;
     bool async_op;
   };
-  // Where it is asynchronous: what may still be under way, with a copy of what is to be sent; ended
-  // where a mutex is required, or this thread holds one. Otherwise null.
+  // Where it is asynchronous: what may still be under way, with a copy of what is to be sent;
+  // ended where a mutex is required, or this thread holds one. Otherwise null.
   WorkPtr put(const at::Tensor& tensor, const Ranks& destinations, const PutOptions& opts);
   WorkPtr get(const Ranks& sources, bool require_mutex, bool with_p, bool async_op);
   // Until all that was begun has ended, well or not.
@@ -130,7 +120,7 @@ class WindowBluefog {
   };
   std::map<int, State> states(const std::vector<int>& writers) const;
 
-  using Sent = WindowLedger::Sent;
+  using Sent = WindowCounters::Sent;
   // Of the ranks to which there was anything.
   std::map<int, Sent> sent() const;
 
@@ -141,8 +131,8 @@ class WindowBluefog {
   void letGo(const std::vector<Edge>& edges);
 
  private:
-  using Taken = WindowMutexes::Taken;
-  using Call = std::shared_lock<std::shared_timed_mutex>;
+  using ScopedLock = WindowMutexes::ScopedLock;
+  using CallLock = std::shared_lock<std::shared_timed_mutex>;
 
   void stopHearing();
   void checkProcess(const char* op) const;
@@ -150,30 +140,30 @@ class WindowBluefog {
   void interrupt() const;
   void checkOpen(const char* op) const;
   Window& opened(const char* op) const;  // where there are other ranks
-  Reach& reach(int rank) const { return *reaches_[static_cast<size_t>(rank)]; }
+  PeerWindow& peerWindow(int rank) const { return *peer_windows_[static_cast<size_t>(rank)]; }
   void settle(bool is_fresh, const std::string& who);
   std::vector<int> here(const std::vector<int>& ranks) const;
   WindowSpace spaceFor(const std::vector<int>& writers) const;
   c10::OptionalDeviceGuard onDevice() const;
-  std::unique_ptr<Reach> reachOf(int rank, const WindowPlace& place);
+  std::unique_ptr<PeerWindow> makePeerWindow(int rank, const WindowPlace& place);
   std::optional<Slot> slotAt(int rank, const WindowPart& part) const;
   const std::byte* tensorAt(int rank) const;
-  std::unique_ptr<Reach> messagesTo(int rank);
-  struct Way {
+  std::unique_ptr<PeerWindow> messagesTo(int rank);
+  struct IssueMode {
     bool is_async;
     bool is_guarded;  // each part ends before the next one begins, or the call returns
 
     bool goesOn() const { return is_async && !is_guarded; }
     Engine::Who whoWaits() const { return goesOn() ? Engine::Who::kEngine : Engine::Who::kCaller; }
   };
-  Way wayOf(const Ranks& others, bool async_op, bool require_mutex) const;
+  IssueMode issueModeOf(const Ranks& others, bool async_op, bool require_mutex) const;
   // Begins `what` with each of the ranks that live.
-  using What = std::function<Rest(const WeightedRank&)>;
-  WorkPtr with(const char* op, const Ranks& ranks, const Way& way, What what);
-  WorkPtr withLater(const char* op, const Ranks& ranks, What what);
-  WindowBegun begin(const char* op, const Ranks& ranks, const What& what);
-  WindowWork::Means worksMeans(const char* op) const;
-  Rest begun(Rest rest, const Way& way);
+  using PeerCall = std::function<PendingOp(const WeightedRank&)>;
+  WorkPtr forEachPeer(const char* op, const Ranks& ranks, const IssueMode& mode, PeerCall call);
+  WorkPtr forEachPeerLater(const char* op, const Ranks& ranks, PeerCall call);
+  WindowIssued issue(const char* op, const Ranks& ranks, const PeerCall& call);
+  WindowWork::CallContext callContext(const char* op) const;
+  PendingOp track(PendingOp pending, const IssueMode& mode);
   SlotMutex* mutexOf(const Edge& edge) const;
   void check(const char* op, const at::Tensor& tensor) const;
   Validate validate(const char* op) const;
@@ -182,7 +172,7 @@ class WindowBluefog {
   enum class News { kOfEach, kOfAny };
   void keepPace(const std::vector<Slot>& slots, News news);
 
-  const Means means_;
+  const WindowResources resources_;
   const WindowLabel label_;
   const at::Tensor tensor_;
   const bool drops_;
@@ -192,24 +182,24 @@ class WindowBluefog {
   std::optional<SharedStorage> shared_;
   WindowPlace place_{};
   Direct direct_;
-  std::map<int, std::pair<NearReach*, WindowPart>> opened_;  // of a tensor on a device
-  std::unique_ptr<Room> room_;
+  std::map<int, std::pair<MappedPeerWindow*, WindowPart>> opened_;  // of a tensor on a device
+  std::unique_ptr<WindowBlock> room_;
   std::shared_ptr<Space> space_;
-  std::unique_ptr<DeviceGrounds> on_device_;             // null where no other rank is here
-  std::vector<std::vector<int>> all_sources_;            // of each rank; of a tensor on a device
-  std::shared_ptr<Window> window_;                       // null where there is no other rank
-  std::vector<std::unique_ptr<Reach>> reaches_;          // by rank; null for this one
-  std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;  // by writer
+  std::unique_ptr<DeviceWindowMemory> on_device_;          // null where no other rank is here
+  std::vector<std::vector<int>> all_sources_;              // of each rank; of a tensor on a device
+  std::shared_ptr<Window> window_;                         // null where there is no other rank
+  std::vector<std::unique_ptr<PeerWindow>> peer_windows_;  // by rank; null for this one
+  std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;    // by writer
   double alone_p_ = 1;
   std::shared_timed_mutex calls_;  // shared: by each call of a thread
   std::atomic<bool> is_closed_{false};
   bool is_open_elsewhere_ = false;  // its device's memory, or it may be
   std::mutex mutex_;
-  std::vector<Rest> under_way_;
+  std::vector<PendingOp> under_way_;
   std::optional<Slot::Clock::time_point> paced_at_;
   size_t most_under_way_ = 0;  // before those that have ended are looked for
   WindowMutexes mutexes_;
-  const std::shared_ptr<WindowLedger> ledger_;
+  const std::shared_ptr<WindowCounters> counters_;
   std::unique_ptr<WindowStream> stream_;  // null of a tensor of the CPU's
 };
 

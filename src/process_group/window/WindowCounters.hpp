@@ -8,7 +8,7 @@
 namespace bluefog {
 
 // Counts what goes into the others' slots. May outlive the window, by what is under way.
-class WindowLedger {
+class WindowCounters {
  public:
   // What this rank has written to another, and what it has not since that was dead.
   struct Sent {

@@ -8,7 +8,7 @@
 #include "core/Deadline.hpp"
 #include "core/Interruption.hpp"
 #include "process_group/host/Flat.hpp"
-#include "process_group/window/WindowBluefog.hpp"
+#include "process_group/window/TensorWindow.hpp"
 #include "process_group/window/WindowValues.hpp"
 #include "window/Combine.hpp"
 
@@ -34,24 +34,25 @@ void noteWritten(const at::Tensor& tensor) {
 
 }  // namespace
 
-WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What& what) {
-  WindowBegun begun;
+WindowIssued TensorWindow::issue(const char* op, const Ranks& ranks, const PeerCall& call) {
+  WindowIssued issued;
   const auto fail = [&](const std::exception_ptr& failure) {
-    if (!begun.failure) {
-      begun.failure = failure;
+    if (!issued.failure) {
+      issued.failure = failure;
     }
   };
-  const auto begin_one = [&](const WeightedRank& peer) {
-    const bool is_there = reach(peer.rank).isThere();
-    if (means_.lives->hasEnded(peer.rank) || (drops_ && !is_there)) {  // since another has died
+  const auto issue_one = [&](const WeightedRank& peer) {
+    const bool is_there = peerWindow(peer.rank).isThere();
+    if (resources_.liveness->hasEnded(peer.rank) ||
+        (drops_ && !is_there)) {  // since another has died
       return false;
     }
     try {
       if (!is_there) {
         throw noSuchWindow(label_.who(op), label_.members.global(peer.rank));
       }
-      if (Rest rest = sayingWhoseCall(label_, op, [&] { return what(peer); })) {
-        begun.rests.push_back(std::move(rest));
+      if (PendingOp pending = sayingWhoseCall(label_, op, [&] { return call(peer); })) {
+        issued.pending.push_back(std::move(pending));
       }
     } catch (const Error& error) {  // the others get theirs all the same
       if (drops_ && error.cause() == Cause::kPeerFailed) {
@@ -66,22 +67,22 @@ WindowBegun WindowBluefog::begin(const char* op, const Ranks& ranks, const What&
     return true;
   };
   for (const WeightedRank& peer : ranks) {
-    if (!begin_one(peer)) {
-      begun.dead.push_back(label_.members.global(peer.rank));
-      ledger_->noteDropped(peer.rank);
+    if (!issue_one(peer)) {
+      issued.dead.push_back(label_.members.global(peer.rank));
+      counters_->noteDropped(peer.rank);
     }
   }
-  return begun;
+  return issued;
 }
 
-WindowWork::Means WindowBluefog::worksMeans(const char* op) const {
-  return {means_.engine, means_.interrupt, label_.who(op), drops_};
+WindowWork::CallContext TensorWindow::callContext(const char* op) const {
+  return {resources_.engine, resources_.interrupt, label_.who(op), drops_};
 }
 
 // What is under way when this thread lets a mutex go would not be guarded by it. (A call that is
 // waited for has ended then.)
-WindowBluefog::Way WindowBluefog::wayOf(const Ranks& others, bool async_op,
-                                        bool require_mutex) const {
+TensorWindow::IssueMode TensorWindow::issueModeOf(const Ranks& others, bool async_op,
+                                                  bool require_mutex) const {
   const auto is_held = [this, self = label_.members.rank](const WeightedRank& other) {
     return mutexes_.isMine({other.rank, self}) || mutexes_.isMine({self, other.rank});
   };
@@ -89,116 +90,117 @@ WindowBluefog::Way WindowBluefog::wayOf(const Ranks& others, bool async_op,
           require_mutex || (async_op && std::any_of(others.begin(), others.end(), is_held))};
 }
 
-WindowBluefog::WorkPtr WindowBluefog::with(const char* op, const Ranks& ranks, const Way& way,
-                                           What what) {
+TensorWindow::WorkPtr TensorWindow::forEachPeer(const char* op, const Ranks& ranks,
+                                                const IssueMode& mode, PeerCall call) {
   const c10::OptionalDeviceGuard guard = onDevice();
-  if (way.goesOn() && stream_) {
-    return withLater(op, ranks, std::move(what));
+  if (mode.goesOn() && stream_) {
+    return forEachPeerLater(op, ranks, std::move(call));
   }
   if (stream_) {
     stream_->catchUp(op);
   }
-  WindowBegun begun = begin(op, ranks, what);
-  if (!way.is_async && begun.dead.empty() && begun.rests.empty() && !begun.failure) {
+  WindowIssued issued = issue(op, ranks, call);
+  if (!mode.is_async && issued.dead.empty() && issued.pending.empty() && !issued.failure) {
     return nullptr;
   }
-  if (way.is_async && begun.failure) {
-    std::rethrow_exception(begun.failure);
+  if (mode.is_async && issued.failure) {
+    std::rethrow_exception(issued.failure);
   }
-  auto work = std::make_shared<WindowWork>(worksMeans(op), std::move(begun));
-  if (way.is_async) {
+  auto work = std::make_shared<WindowWork>(callContext(op), std::move(issued));
+  if (mode.is_async) {
     return work;
   }
   work->wait();
   return nullptr;
 }
 
-WindowBluefog::WorkPtr WindowBluefog::withLater(const char* op, const Ranks& ranks, What what) {
-  const auto promise = std::make_shared<std::promise<WindowBegun>>();
-  auto work = std::make_shared<WindowWork>(worksMeans(op), promise->get_future());
+TensorWindow::WorkPtr TensorWindow::forEachPeerLater(const char* op, const Ranks& ranks,
+                                                     PeerCall call) {
+  const auto promise = std::make_shared<std::promise<WindowIssued>>();
+  auto work = std::make_shared<WindowWork>(callContext(op), promise->get_future());
   stream_->begin(
       op,
-      [this, op, ranks, promise, what = std::move(what)] {
-        promise->set_value(begin(op, ranks, what));
+      [this, op, ranks, promise, call = std::move(call)] {
+        promise->set_value(issue(op, ranks, call));
       },
       [promise](const std::exception_ptr& error) { promise->set_value({.failure = error}); });
   return work;
 }
 
 // What flush() waits for, also where Ctrl-C ends a wait.
-Rest WindowBluefog::begun(Rest rest, const Way& way) {
-  if (rest) {
+PendingOp TensorWindow::track(PendingOp pending, const IssueMode& mode) {
+  if (pending) {
     const std::lock_guard lock(mutex_);
     if (under_way_.size() >= most_under_way_) {
-      std::erase_if(under_way_, [](const Rest& before) { return before->hasEnded(); });
+      std::erase_if(under_way_, [](const PendingOp& before) { return before->hasEnded(); });
       most_under_way_ = kMostUnderWay + 2 * under_way_.size();
     }
-    under_way_.push_back(rest);
+    under_way_.push_back(pending);
   }
-  if (rest && way.is_guarded) {
-    means_.engine->wait(*rest, Deadline::never());
+  if (pending && mode.is_guarded) {
+    resources_.engine->wait(*pending, Deadline::never());
   }
-  return rest;
+  return pending;
 }
 
-void WindowBluefog::flush(const char* op) {
+void TensorWindow::flush(const char* op) {
   checkProcess(op);
   checkGroup(op);
   if (stream_) {
     stream_->drain(op);
   }
-  std::vector<Rest> rests;
+  std::vector<PendingOp> pending;
   {
     const std::lock_guard lock(mutex_);
-    rests = under_way_;
+    pending = under_way_;
   }
-  for (const Rest& rest : rests) {
-    means_.engine->wait(*rest, Deadline::never());
+  for (const PendingOp& op : pending) {
+    resources_.engine->wait(*pending, Deadline::never());
   }
 }
 
-WindowBluefog::WorkPtr WindowBluefog::put(const at::Tensor& tensor, const Ranks& destinations,
-                                          const PutOptions& opts) {
-  const Call call(calls_);
-  const char* op = opts.into == Reach::Into::kAdd ? "win_accumulate" : "win_put";
+TensorWindow::WorkPtr TensorWindow::put(const at::Tensor& tensor, const Ranks& destinations,
+                                        const PutOptions& opts) {
+  const CallLock lock(calls_);
+  const char* op = opts.into == PeerWindow::Into::kAdd ? "win_accumulate" : "win_put";
   check(op, tensor);
   checkOpen(op);
-  const Way way = wayOf(destinations, opts.async_op, opts.require_mutex);
+  const IssueMode mode = issueModeOf(destinations, opts.async_op, opts.require_mutex);
   const auto is_far = [this](const WeightedRank& to) {
-    return !means_.engine->hosts().isHere(to.rank);
+    return !resources_.engine->hosts().isHere(to.rank);
   };
   const bool copies =
-      way.goesOn() && (stream_ || std::any_of(destinations.begin(), destinations.end(), is_far));
+      mode.goesOn() && (stream_ || std::any_of(destinations.begin(), destinations.end(), is_far));
   const at::NoGradGuard no_grad;
   const at::Tensor sent = copies ? Flat::copy(tensor).tensor() : tensor;
   const auto values = std::make_shared<WindowValues>(Flat::input(sent), space_);
-  const auto what = [this, op, opts, way, values, p = this->p()](const WeightedRank& to) {
-    const Taken taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
+  const auto call = [this, op, opts, mode, values, p = this->p()](const WeightedRank& to) {
+    const ScopedLock taken(mutexes_, op, {{to.rank, label_.members.rank}}, opts.require_mutex);
     const WindowShape& shape = window_->shape();
-    const auto [data, owner] = values->viewFor(reach(to.rank));
-    const Contribution contribution{shape.dtype, shape.count, data, to.weight,
-                                    opts.with_p ? std::optional(to.weight * p) : std::nullopt};
-    ledger_->notePut(to.rank, tensor_.nbytes());
-    return begun(reach(to.rank).put(contribution, opts.into, {way.whoWaits(), owner}), way);
+    const auto [data, owner] = values->viewFor(peerWindow(to.rank));
+    const SlotUpdate update{shape.dtype, shape.count, data, to.weight,
+                            opts.with_p ? std::optional(to.weight * p) : std::nullopt};
+    counters_->notePut(to.rank, tensor_.nbytes());
+    return track(peerWindow(to.rank).put(update, opts.into, {mode.whoWaits(), owner}), mode);
   };
-  return with(op, destinations, way, what);
+  return forEachPeer(op, destinations, mode, call);
 }
 
-WindowBluefog::WorkPtr WindowBluefog::get(const Ranks& sources, bool require_mutex, bool with_p,
-                                          bool async_op) {
-  const Call call(calls_);
+TensorWindow::WorkPtr TensorWindow::get(const Ranks& sources, bool require_mutex, bool with_p,
+                                        bool async_op) {
+  const CallLock lock(calls_);
   checkOpen("win_get");
-  const Way way = wayOf(sources, async_op, require_mutex);
-  const auto what = [=, this](const WeightedRank& from) {
-    const Taken taken(mutexes_, "win_get", {{from.rank, label_.members.rank}}, require_mutex);
-    return begun(reach(from.rank).get(from.weight, with_p, way.whoWaits()), way);
+  const IssueMode mode = issueModeOf(sources, async_op, require_mutex);
+  const auto call = [=, this](const WeightedRank& from) {
+    const ScopedLock taken(mutexes_, "win_get", {{from.rank, label_.members.rank}}, require_mutex);
+    return track(peerWindow(from.rank).get(from.weight, with_p, mode.whoWaits()), mode);
   };
-  return with("win_get", sources, way, what);
+  return forEachPeer("win_get", sources, mode, call);
 }
 
 // Where there is no other rank.
-void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
-  if (!means_.device) {
+void TensorWindow::scaleAlone(const at::Tensor& out, double weight) const {
+  if (!resources_.device) {
     combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {weight},
             static_cast<size_t>(tensor_.numel()));
   } else if (weight == 1) {
@@ -210,10 +212,10 @@ void WindowBluefog::scaleAlone(const at::Tensor& out, double weight) const {
 }
 
 // Those of sources that live, and that this thread does not exclude by a mutex.
-std::vector<Slot> WindowBluefog::slotsOfLiving(const std::vector<int>& sources) const {
+std::vector<Slot> TensorWindow::slotsOfLiving(const std::vector<int>& sources) const {
   std::vector<Slot> slots;
   for (const int source : sources) {
-    if (!means_.lives->hasEnded(source) && !mutexes_.isMine({label_.members.rank, source})) {
+    if (!resources_.liveness->hasEnded(source) && !mutexes_.isMine({label_.members.rank, source})) {
       slots.push_back(window_->slotOf(source));
     }
   }
@@ -222,7 +224,7 @@ std::vector<Slot> WindowBluefog::slotsOfLiving(const std::vector<int>& sources) 
 
 // In a loop of microseconds a step, ranks that share cores would find nothing new for many steps,
 // or what others sent many steps ago.
-void WindowBluefog::keepPace(const std::vector<Slot>& slots, News news) {
+void TensorWindow::keepPace(const std::vector<Slot>& slots, News news) {
   using Clock = Slot::Clock;
   const Clock::time_point until = [this] {
     const std::lock_guard lock(mutex_);
@@ -246,17 +248,17 @@ void WindowBluefog::keepPace(const std::vector<Slot>& slots, News news) {
   paced_at_ = Clock::now();
 }
 
-void WindowBluefog::awaitNews(const std::vector<int>& sources) {
-  const Call call(calls_);
+void TensorWindow::awaitNews(const std::vector<int>& sources) {
+  const CallLock lock(calls_);
   if (window_ != nullptr) {
     checkOpen("win_update");
     keepPace(slotsOfLiving(sources), News::kOfAny);
   }
 }
 
-at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool reset, bool clone,
-                                 bool require_mutex, bool with_p) {
-  const Call call(calls_);
+at::Tensor TensorWindow::update(double self_weight, const Ranks& sources, bool reset, bool clone,
+                                bool require_mutex, bool with_p) {
+  const CallLock lock(calls_);
   const at::NoGradGuard no_grad;
   const at::Tensor out = clone ? at::empty_like(tensor_) : tensor_;
   if (window_ == nullptr) {
@@ -278,7 +280,7 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   if (reset) {
     keepPace(slotsOfLiving(ranksOf(sources)), News::kOfEach);
   }
-  const Taken taken(mutexes_, "win_update", std::move(edges), require_mutex);
+  const ScopedLock taken(mutexes_, "win_update", std::move(edges), require_mutex);
   sayingWhoseCall(label_, "win_update", [&] {
     window.update({self_weight, sources, reset, with_p}, out.mutable_data_ptr());
   });
@@ -286,22 +288,23 @@ at::Tensor WindowBluefog::update(double self_weight, const Ranks& sources, bool 
   return out;
 }
 
-at::Tensor WindowBluefog::read(int writer, bool require_mutex) {
-  const Call call(calls_);
+at::Tensor TensorWindow::read(int writer, bool require_mutex) {
+  const CallLock lock(calls_);
   Window& window = opened("win_read_neighbor");
   const c10::OptionalDeviceGuard guard = onDevice();
   const at::Tensor out = at::empty_like(tensor_);
   if (stream_) {
     stream_->catchUp("win_read_neighbor");
   }
-  const Taken taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}}, require_mutex);
+  const ScopedLock taken(mutexes_, "win_read_neighbor", {{label_.members.rank, writer}},
+                         require_mutex);
   sayingWhoseCall(label_, "win_read_neighbor",
                   [&] { window.read(writer, out.mutable_data_ptr()); });
   return out;
 }
 
-void WindowBluefog::multiplyP(double factor) {
-  const Call call(calls_);
+void TensorWindow::multiplyP(double factor) {
+  const CallLock lock(calls_);
   if (window_ == nullptr) {
     alone_p_ *= factor;
   } else {
@@ -309,7 +312,7 @@ void WindowBluefog::multiplyP(double factor) {
   }
 }
 
-std::map<int, WindowBluefog::State> WindowBluefog::states(const std::vector<int>& writers) const {
+std::map<int, TensorWindow::State> TensorWindow::states(const std::vector<int>& writers) const {
   std::map<int, State> states;
   for (const int writer : writers) {
     const Slot slot = opened("get_win_version").slotOf(writer);
@@ -317,17 +320,17 @@ std::map<int, WindowBluefog::State> WindowBluefog::states(const std::vector<int>
     states[writer] = {
         slot.version(), slot.changesInAll(),
         slot.changesInAll() == 0 ? std::numeric_limits<double>::infinity() : age.count(), slot.p(),
-        means_.lives->hasEnded(writer)};
+        resources_.liveness->hasEnded(writer)};
   }
   return states;
 }
 
-std::map<int, WindowBluefog::Sent> WindowBluefog::sent() const {
-  return ledger_->all();
+std::map<int, TensorWindow::Sent> TensorWindow::sent() const {
+  return counters_->all();
 }
 
-void WindowBluefog::take(const std::vector<Edge>& edges) {
-  const Call call(calls_);
+void TensorWindow::take(const std::vector<Edge>& edges) {
+  const CallLock lock(calls_);
   checkOpen("win_mutex");
   for (const Edge& edge : edges) {
     TORCH_CHECK(!mutexes_.isMine(edge), label_.who("win_mutex"),
@@ -336,18 +339,18 @@ void WindowBluefog::take(const std::vector<Edge>& edges) {
   mutexes_.take("win_mutex", edges);
 }
 
-void WindowBluefog::letGo(const std::vector<Edge>& edges) {
-  if (!means_.engine->isForked()) {  // a child has none of them
+void TensorWindow::letGo(const std::vector<Edge>& edges) {
+  if (!resources_.engine->isForked()) {  // a child has none of them
     mutexes_.letGo(edges);
   }
 }
 
-SlotMutex* WindowBluefog::mutexOf(const Edge& edge) const {
+SlotMutex* TensorWindow::mutexOf(const Edge& edge) const {
   const auto& [owner, writer] = edge;
   if (owner == window_->rank()) {
     return own_mutexes_[static_cast<size_t>(writer)].get();
   }
-  return reach(owner).isThere() ? &reach(owner).mutex() : nullptr;
+  return peerWindow(owner).isThere() ? &peerWindow(owner).mutex() : nullptr;
 }
 
 }  // namespace bluefog

@@ -11,7 +11,7 @@ namespace bluefog {
 
 // Which thread of this process holds, or asks for, the mutex of an edge: to the other rank all of
 // them are one. Any thread may use it.
-class HeldEdges {
+class LocalMutexOwners {
  public:
   using Edge = std::pair<int, int>;  // (owner, writer) of a slot
 

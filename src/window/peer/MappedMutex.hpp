@@ -5,19 +5,19 @@
 
 #include "window/EdgeMutex.hpp"
 #include "window/SlotMutex.hpp"
-#include "window/memory/Lives.hpp"
+#include "window/memory/PeerLiveness.hpp"
 
 namespace bluefog {
 
 // In memory of this host.
-class NearMutex final : public SlotMutex {
+class MappedMutex final : public SlotMutex {
  public:
-  NearMutex(EdgeMutex& mutex, int rank, const Lives& lives)
-      : mutex_(mutex), rank_(rank), lives_(lives) {}
+  MappedMutex(EdgeMutex& mutex, int rank, const PeerLiveness& liveness)
+      : mutex_(mutex), rank_(rank), liveness_(liveness) {}
 
   std::optional<int> take() override {
     const std::optional<int> holder = mutex_.take(rank_);
-    const bool is_left = holder && *holder != rank_ && lives_.hasEnded(*holder);
+    const bool is_left = holder && *holder != rank_ && liveness_.hasEnded(*holder);
     return is_left && mutex_.takeFrom(*holder, rank_) ? std::nullopt : holder;
   }
   void await(int holder, std::chrono::nanoseconds limit) override { mutex_.await(holder, limit); }
@@ -26,7 +26,7 @@ class NearMutex final : public SlotMutex {
  private:
   EdgeMutex& mutex_;
   const int rank_;
-  const Lives& lives_;
+  const PeerLiveness& liveness_;
 };
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-#include "window/memory/Grounds.hpp"
+#include "window/memory/WindowMemory.hpp"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include "core/Pages.hpp"
 
 namespace bluefog {
-Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
+WindowMemory::WindowMemory(std::shared_ptr<const Segments> segments, int rank)
     : segments_(std::move(segments)),
       rank_(rank),
       find_room_(segments_->shared().roomIn(Segment::Area::kRoom, rank)),
@@ -19,7 +19,7 @@ Grounds::Grounds(std::shared_ptr<const Segments> segments, int rank)
   free_.take(kPage);
 }
 
-std::unique_ptr<Room> Grounds::take(size_t bytes) {
+std::unique_ptr<WindowBlock> WindowMemory::take(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::optional<Range> range = free_.take(roundUp(bytes));
   if (!range) {
@@ -29,10 +29,10 @@ std::unique_ptr<Room> Grounds::take(size_t bytes) {
     free_.add(*range);
     return nullptr;
   }
-  return std::make_unique<Room>(shared_from_this(), range->begin, bytes);
+  return std::make_unique<WindowBlock>(shared_from_this(), range->begin, bytes);
 }
 
-void Grounds::giveBack(uint64_t at, size_t bytes) {
+void WindowMemory::giveBack(uint64_t at, size_t bytes) {
   if (process_.isForked()) {
     return;  // it is the parent's
   }
@@ -43,7 +43,7 @@ void Grounds::giveBack(uint64_t at, size_t bytes) {
   free_.add({at, at + roundUp(bytes)});
 }
 
-void Grounds::leave() {
+void WindowMemory::leave() {
   if (process_.isForked()) {
     return;
   }
@@ -54,21 +54,21 @@ void Grounds::leave() {
   }
 }
 
-std::byte* Grounds::mappedOwn() {
+std::byte* WindowMemory::mappedOwn() {
   const std::lock_guard lock(mutex_);
   const Mapping& own = rooms_[static_cast<size_t>(rank_)];
   return own.size() > 0 ? own.data() : nullptr;
 }
 
-Room::~Room() {
-  grounds_->giveBack(at_, bytes_);
+WindowBlock::~WindowBlock() {
+  memory_->giveBack(at_, bytes_);
 }
 
-std::byte* Room::data() const {
-  return grounds_->own() + at_;
+std::byte* WindowBlock::data() const {
+  return memory_->own() + at_;
 }
 
-std::byte* Grounds::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {
+std::byte* WindowMemory::mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank) {
   const std::lock_guard lock(mutex_);
   Mapping& mapping = mappings[static_cast<size_t>(rank)];
   if (mapping.size() == 0) {

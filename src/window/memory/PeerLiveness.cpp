@@ -1,4 +1,4 @@
-#include "window/memory/Lives.hpp"
+#include "window/memory/PeerLiveness.hpp"
 
 namespace bluefog {
 namespace {
@@ -9,7 +9,7 @@ constexpr steady_clock::duration kBetweenLooks = std::chrono::milliseconds(5);
 
 }  // namespace
 
-bool Lives::hasEnded(int rank) const {
+bool PeerLiveness::hasEnded(int rank) const {
   const auto now = steady_clock::now().time_since_epoch().count();
   auto before = looked_.load(std::memory_order_relaxed);
   if (now - before > kBetweenLooks.count() &&
@@ -22,7 +22,7 @@ bool Lives::hasEnded(int rank) const {
          (left != nullptr && left->load(std::memory_order_relaxed) != 0);
 }
 
-void Lives::look() const {
+void PeerLiveness::look() const {
   for (size_t rank = 0; rank < processes_.size(); ++rank) {
     if (!processes_[rank].isNone() && processes_[rank].hasEnded()) {
       ended_[rank].store(true, std::memory_order_relaxed);

@@ -1,9 +1,9 @@
 // How a window reaches the other ranks' parts of it.
 #include <algorithm>
 
-#include "process_group/window/WindowBluefog.hpp"
-#include "window/peer/FarReach.hpp"
-#include "window/peer/NearReach.hpp"
+#include "process_group/window/TensorWindow.hpp"
+#include "window/peer/MappedPeerWindow.hpp"
+#include "window/peer/MessagePeerWindow.hpp"
 
 namespace bluefog {
 namespace {
@@ -14,7 +14,7 @@ bool has(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() {
+std::optional<DeviceWindowMemory::Ticket> TensorWindow::ticket() {
   if (!on_device_) {
     return std::nullopt;
   }
@@ -22,26 +22,27 @@ std::optional<DeviceGrounds::Ticket> WindowBluefog::ticket() {
   return on_device_->ticket();
 }
 
-WindowBluefog::Reached WindowBluefog::reachOut(const std::vector<DeviceGrounds::Ticket>& tickets,
-                                               const std::vector<std::vector<int>>& sources) {
+TensorWindow::OpenedPeers TensorWindow::openPeers(
+    const std::vector<DeviceWindowMemory::Ticket>& tickets,
+    const std::vector<std::vector<int>>& sources) {
   all_sources_ = sources;
   const int self = label_.members.rank;
-  Reached reached;
-  for (const int rank : means_.engine->hosts().here()) {
+  OpenedPeers opened;
+  for (const int rank : resources_.engine->hosts().here()) {
     const auto at = static_cast<size_t>(rank);
     if (on_device_ && has(sources[at], self) && on_device_->openSlots(rank, tickets[at])) {
-      reached.slots.push_back(rank);
+      opened.slots.push_back(rank);
     }
     if (on_device_ && has(sources_, rank) && on_device_->openTensor(rank, tickets[at])) {
-      reached.tensors.push_back(rank);
+      opened.tensors.push_back(rank);
     }
   }
-  reached.reason = on_device_ ? on_device_->reason() : "";
-  return reached;
+  opened.reason = on_device_ ? on_device_->reason() : "";
+  return opened;
 }
 
-void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
-                         Direct direct) {
+void TensorWindow::open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init,
+                        Direct direct) {
   if (room_ == nullptr) {
     return;
   }
@@ -56,29 +57,29 @@ void WindowBluefog::open(uint64_t number, const std::vector<WindowPlace>& places
     on_device_->closeOthersThan(direct_.writers, direct_.owners);
   }
   for (int rank = 0; rank < members.size; ++rank) {
-    own_mutexes_.push_back(
-        std::make_unique<NearMutex>(window_->mutexWith(rank), members.rank, *means_.lives));
-    reaches_.push_back(rank == members.rank ? nullptr
-                                            : reachOf(rank, places[static_cast<size_t>(rank)]));
+    own_mutexes_.push_back(std::make_unique<MappedMutex>(window_->mutexWith(rank), members.rank,
+                                                         *resources_.liveness));
+    peer_windows_.push_back(
+        rank == members.rank ? nullptr : makePeerWindow(rank, places[static_cast<size_t>(rank)]));
   }
   if (!zero_init) {
     for (const int source : sources_) {
       window_->begin(source);
     }
   }
-  if (means_.reception) {
-    means_.reception->add(number, *window_);
+  if (resources_.server) {
+    resources_.server->add(number, *window_);
   }
 }
 
-void WindowBluefog::noteOpened() {
+void TensorWindow::noteOpened() {
   is_open_elsewhere_ = !(direct_.writers.empty() && direct_.owners.empty());
   if (on_device_ && direct_.writers.empty()) {
     on_device_->giveSlotsBack();
   }
 }
 
-WindowSpace WindowBluefog::spaceFor(const std::vector<int>& writers) const {
+WindowSpace TensorWindow::spaceFor(const std::vector<int>& writers) const {
   if (writers.empty()) {
     return {space_, {}};
   }
@@ -89,32 +90,34 @@ WindowSpace WindowBluefog::spaceFor(const std::vector<int>& writers) const {
   return where;
 }
 
-std::unique_ptr<Reach> WindowBluefog::messagesTo(int rank) {
+std::unique_ptr<PeerWindow> TensorWindow::messagesTo(int rank) {
   const Cause freed = drops_ ? Cause::kPeerFailed : Cause::kMismatch;  // since another has died
-  const auto asking =
-      std::make_shared<Asking>(means_.engine, rank, window_->number(), label_.name, means_.timeout,
-                               freed, [ledger = ledger_, rank] { ledger->noteDropped(rank); });
-  return std::make_unique<FarReach>(window_, rank, asking);
+  const auto client = std::make_shared<WindowClient>(
+      resources_.engine, rank, window_->number(), label_.name, resources_.timeout, freed,
+      [counters = counters_, rank] { counters->noteDropped(rank); });
+  return std::make_unique<MessagePeerWindow>(window_, rank, client);
 }
 
-std::unique_ptr<Reach> WindowBluefog::reachOf(int rank, const WindowPlace& place) {
-  if (!means_.engine->hosts().isHere(rank)) {
+std::unique_ptr<PeerWindow> TensorWindow::makePeerWindow(int rank, const WindowPlace& place) {
+  if (!resources_.engine->hosts().isHere(rank)) {
     return messagesTo(rank);
   }
-  means_.lives->watch(rank, means_.grounds->hasLeft(rank));
-  if (!means_.device) {
-    return std::make_unique<NearReach>(window_, rank, place, *means_.grounds, *means_.lives);
+  resources_.liveness->watch(rank, resources_.memory->hasLeft(rank));
+  if (!resources_.device) {
+    return std::make_unique<MappedPeerWindow>(window_, rank, place, *resources_.memory,
+                                              *resources_.liveness);
   }
-  const WindowPart part(means_.grounds->room(rank) + place.room, window_->layout());
-  auto reach = std::make_unique<NearReach>(
+  const WindowPart part(resources_.memory->room(rank) + place.room, window_->layout());
+  auto window = std::make_unique<MappedPeerWindow>(
       window_, rank, part,
-      NearReach::OnDevice{slotAt(rank, part), tensorAt(rank), messagesTo(rank)}, *means_.lives);
-  opened_.emplace(rank, std::pair(reach.get(), part));
-  return reach;
+      MappedPeerWindow::OnDevice{slotAt(rank, part), tensorAt(rank), messagesTo(rank)},
+      *resources_.liveness);
+  opened_.emplace(rank, std::pair(window.get(), part));
+  return window;
 }
 
 // This rank's there, if it lies on the device.
-std::optional<Slot> WindowBluefog::slotAt(int rank, const WindowPart& part) const {
+std::optional<Slot> TensorWindow::slotAt(int rank, const WindowPart& part) const {
   if (!has(direct_.owners, rank)) {
     return std::nullopt;
   }
@@ -124,7 +127,7 @@ std::optional<Slot> WindowBluefog::slotAt(int rank, const WindowPart& part) cons
   return part.slot(self, on_device_->buffersAt(rank, static_cast<size_t>(at)), *space_);
 }
 
-const std::byte* WindowBluefog::tensorAt(int rank) const {
+const std::byte* TensorWindow::tensorAt(int rank) const {
   return has(direct_.writers, rank) ? on_device_->tensorAt(rank) : nullptr;
 }
 

@@ -10,34 +10,34 @@
 #include <utility>
 
 #include "window/Window.hpp"
-#include "window/peer/Delivery.hpp"
-#include "window/peer/Reach.hpp"
+#include "window/peer/MessageBuffer.hpp"
+#include "window/peer/PeerWindow.hpp"
 #include "window/peer/Request.hpp"
 
 namespace bluefog {
 
-// How a window's part on another host is asked for something. What is under way keeps it.
-class Asking : public std::enable_shared_from_this<Asking> {
+// How a window's part on another host is asked for something. What is under mode keeps it.
+class WindowClient : public std::enable_shared_from_this<WindowClient> {
  public:
   // `window`: its number, alike on all ranks. `dropped` is called for what was asked of a rank
   // that turns out to be dead, but for its mutex. `freed` is what it means that it has freed the
   // window.
-  Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-         std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped);
+  WindowClient(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
+               std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped);
 
   // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
   // drives; it may throw Failure.
-  using Then = std::function<void(const Answer&, const Delivery&)>;
-  Rest ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then = {});
+  using Then = std::function<void(const Answer&, const MessageBuffer&)>;
+  PendingOp ask(Request request, ConstSpan data, const PeerWindow::Issue& issue, Then then = {});
   // Waits for it; throws its error.
-  void await(const Rest& rest);
+  void await(const PendingOp& pending);
   Failure failure(Cause cause, const std::string& what) const;
 
  private:
   struct Talk;
 
   static Task hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
-  Deadline deadlineOf(Request::What what) const;
+  Deadline deadlineOf(Request::PeerCall call) const;
   void check(const Answer& answer) const;
 
   const std::shared_ptr<Engine> engine_;
@@ -50,37 +50,37 @@ class Asking : public std::enable_shared_from_this<Asking> {
   std::atomic<uint32_t> asked_{0};
 };
 
-class FarMutex final : public SlotMutex {
+class MessageMutex final : public SlotMutex {
  public:
-  explicit FarMutex(std::shared_ptr<Asking> asking) : asking_(std::move(asking)) {}
+  explicit MessageMutex(std::shared_ptr<WindowClient> client) : client_(std::move(client)) {}
 
   std::optional<int> take() override;
   void await(int holder, std::chrono::nanoseconds limit) override;
   void letGo() noexcept override;
 
  private:
-  const std::shared_ptr<Asking> asking_;
+  const std::shared_ptr<WindowClient> client_;
 };
 
 // Of a rank whose engine does what this one asks: one on another host, or whose device's memory
 // this one cannot open.
-class FarReach final : public Reach {
+class MessagePeerWindow final : public PeerWindow {
  public:
-  FarReach(std::shared_ptr<Window> own, int owner, std::shared_ptr<Asking> asking)
-      : own_(std::move(own)), owner_(owner), asking_(std::move(asking)), mutex_(asking_) {}
+  MessagePeerWindow(std::shared_ptr<Window> own, int owner, std::shared_ptr<WindowClient> client)
+      : own_(std::move(own)), owner_(owner), client_(std::move(client)), mutex_(client_) {}
 
   // The answer tells.
   bool isThere() const override { return true; }
   bool takesFromDevice() const override { return false; }
-  Rest put(const Contribution& what, Into into, const Manner& manner) override;
-  Rest get(double weight, bool with_p, Engine::Who who) override;
+  PendingOp put(const SlotUpdate& what, Into into, const Issue& issue) override;
+  PendingOp get(double weight, bool with_p, Engine::Who who) override;
   SlotMutex& mutex() override { return mutex_; }
 
  private:
   const std::shared_ptr<Window> own_;
   const int owner_;
-  const std::shared_ptr<Asking> asking_;
-  FarMutex mutex_;
+  const std::shared_ptr<WindowClient> client_;
+  MessageMutex mutex_;
 };
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-#include "window/peer/Reception.hpp"
+#include "window/peer/WindowServer.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,24 +9,24 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "core/Reduce.hpp"
-#include "window/peer/NearMutex.hpp"
+#include "window/peer/MappedMutex.hpp"
 
 namespace bluefog {
 namespace {
 
-std::shared_ptr<Delivery> deliveryOf(const Answer& answer) {
-  auto delivery = std::make_shared<Delivery>();
-  std::memcpy(delivery->make(sizeof answer), &answer, sizeof answer);
-  return delivery;
+std::shared_ptr<MessageBuffer> deliveryOf(const Answer& answer) {
+  auto message = std::make_shared<MessageBuffer>();
+  std::memcpy(message->make(sizeof answer), &answer, sizeof answer);
+  return message;
 }
 
-std::shared_ptr<Delivery> tensorOf(const Window& window) {
+std::shared_ptr<MessageBuffer> tensorOf(const Window& window) {
   const Answer answer{.p = window.p()};
-  auto delivery = std::make_shared<Delivery>();
-  std::byte* data = delivery->make(sizeof answer + window.shape().bytes());
+  auto message = std::make_shared<MessageBuffer>();
+  std::byte* data = message->make(sizeof answer + window.shape().bytes());
   std::memcpy(data, &answer, sizeof answer);
   window.copyTensor(data + sizeof answer);
-  return delivery;
+  return message;
 }
 
 Answer take(SlotMutex& mutex) {
@@ -45,89 +45,89 @@ std::shared_ptr<Op> serviceOp() {
 
 }  // namespace
 
-Reception::Reception(Engine& engine, std::shared_ptr<Lives> lives)
+WindowServer::WindowServer(Engine& engine, std::shared_ptr<PeerLiveness> liveness)
     : engine_(engine),
-      lives_(std::move(lives)),
+      liveness_(std::move(liveness)),
       spares_(static_cast<size_t>(engine.members().size)),
       failures_(spares_.size()) {}
 
-void Reception::open(const std::vector<int>& peers) {
+void WindowServer::open(const std::vector<int>& peers) {
   for (const int peer : peers) {
     await(peer);
   }
 }
 
-void Reception::add(uint64_t number, Window& window) {
+void WindowServer::add(uint64_t number, Window& window) {
   const std::lock_guard lock(mutex_);
   windows_[number] = &window;
 }
 
-void Reception::remove(uint64_t number) {
+void WindowServer::remove(uint64_t number) {
   const std::lock_guard lock(mutex_);
   windows_.erase(number);
   if (windows_.empty()) {
-    spares_ = std::vector<Delivery>(spares_.size());
+    spares_ = std::vector<MessageBuffer>(spares_.size());
   }
 }
 
-void Reception::await(int peer) {
+void WindowServer::await(int peer) {
   auto op = serviceOp();
-  const auto delivery = std::make_shared<Delivery>();
-  op->tasks.push_back(neighborGather(
-      engine_.mailbox(), *op, {peer}, kRequests, [this, peer, delivery](const auto& bytes) {
-        swapSpare(peer, *delivery);
-        return std::vector<std::byte*>{delivery->make(bytes.front())};
-      }));
-  op->finished = [self = shared_from_this(), peer, delivery](const Op& ended) {
-    self->receive(peer, ended, *delivery);
+  const auto message = std::make_shared<MessageBuffer>();
+  op->tasks.push_back(neighborGather(engine_.mailbox(), *op, {peer}, kRequests,
+                                     [this, peer, message](const auto& bytes) {
+                                       swapSpare(peer, *message);
+                                       return std::vector<std::byte*>{message->make(bytes.front())};
+                                     }));
+  op->finished = [self = shared_from_this(), peer, message](const Op& ended) {
+    self->receive(peer, ended, *message);
   };
   engine_.post(op, Engine::Who::kEngine);
 }
 
 // The memory of the last one: pages that are new to it would cost a large one more than the copy.
-void Reception::swapSpare(int peer, Delivery& delivery) {
+void WindowServer::swapSpare(int peer, MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
-  std::swap(delivery, spares_[static_cast<size_t>(peer)]);
+  std::swap(message, spares_[static_cast<size_t>(peer)]);
 }
 
 // Not another one, for whose death all operations fail.
-bool Reception::hasGone(int peer, const Op& op) const {
+bool WindowServer::hasGone(int peer, const Op& op) const {
   const std::optional<Error> error = errorIn(op.error);
   return error && error->cause() == Cause::kPeerFailed &&
          std::count(error->ranks().begin(), error->ranks().end(), engine_.members().global(peer)) >
              0;
 }
 
-void Reception::receive(int peer, const Op& op, Delivery& delivery) {
+void WindowServer::receive(int peer, const Op& op, MessageBuffer& message) {
   int& failures = failures_[static_cast<size_t>(peer)];
   failures = op.error ? failures + 1 : 0;
   if (hasGone(peer, op) || failures > kMostFailures) {
-    lives_->note(peer);
+    liveness_->note(peer);
     return;
   }
   try {
     // Of a message that its sender has broken off there is nothing to do.
-    if (const auto request = op.error ? std::nullopt : delivery.header<Request>()) {
-      answer(peer, request->answer, serve(peer, *request, delivery));
+    if (const auto request = op.error ? std::nullopt : message.header<Request>()) {
+      answer(peer, request->answer, serve(peer, *request, message));
     }
-    swapSpare(peer, delivery);
+    swapSpare(peer, message);
     await(peer);
   } catch (const std::exception&) {
-    lives_->note(peer);  // the group has ended, or this process has no memory for anything
+    liveness_->note(peer);  // the group has ended, or this process has no memory for anything
   }
 }
 
-void Reception::answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery) {
+void WindowServer::answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> message) {
   auto op = serviceOp();
-  addSend(engine_.mailbox(), *op, {peer, tag, ConstSpans(delivery->whole())});
-  op->memory = std::move(delivery);
+  addSend(engine_.mailbox(), *op, {peer, tag, ConstSpans(message->whole())});
+  op->memory = std::move(message);
   engine_.post(op, Engine::Who::kEngine);
 }
 
-std::shared_ptr<Delivery> Reception::serve(int peer, const Request& request,
-                                           const Delivery& delivery) {
+std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const Request& request,
+                                                   const MessageBuffer& message) {
   try {
-    return done(peer, request, delivery);
+    return done(peer, request, message);
   } catch (const std::bad_alloc&) {
     return deliveryOf({.how = Answer::How::kNoMemory});
   } catch (const std::exception&) {  // of its device
@@ -135,8 +135,8 @@ std::shared_ptr<Delivery> Reception::serve(int peer, const Request& request,
   }
 }
 
-std::shared_ptr<Delivery> Reception::done(int peer, const Request& request,
-                                          const Delivery& delivery) {
+std::shared_ptr<MessageBuffer> WindowServer::done(int peer, const Request& request,
+                                                  const MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {
@@ -144,7 +144,7 @@ std::shared_ptr<Delivery> Reception::done(int peer, const Request& request,
   }
   Window& window = *found->second;
   const WindowShape& shape = window.shape();
-  NearMutex mutex(window.mutexWith(peer), peer, *lives_);
+  MappedMutex mutex(window.mutexWith(peer), peer, *liveness_);
   switch (request.what) {
     case Request::What::kTakeMutex:
       return deliveryOf(take(mutex));
@@ -158,11 +158,11 @@ std::shared_ptr<Delivery> Reception::done(int peer, const Request& request,
     default:
       break;
   }
-  if (delivery.bytesOfBody<Request>() != shape.bytes()) {
+  if (message.bytesOfBody<Request>() != shape.bytes()) {
     return deliveryOf({.how = Answer::How::kWrongSize});
   }
-  const Contribution what{shape.dtype, shape.count, delivery.body<Request>(), request.weight,
-                          request.has_p != 0 ? std::optional(request.p) : std::nullopt};
+  const SlotUpdate what{shape.dtype, shape.count, message.body<Request>(), request.weight,
+                        request.has_p != 0 ? std::optional(request.p) : std::nullopt};
   Slot slot = window.slotOf(peer);
   request.what == Request::What::kAccumulate ? slot.accumulate(what) : slot.put(what);
   return deliveryOf({});

@@ -8,8 +8,8 @@
 
 #include "transport/engine/Engine.hpp"
 #include "window/Window.hpp"
-#include "window/memory/Lives.hpp"
-#include "window/peer/Delivery.hpp"
+#include "window/memory/PeerLiveness.hpp"
+#include "window/peer/MessageBuffer.hpp"
 #include "window/peer/Request.hpp"
 
 namespace bluefog {
@@ -17,9 +17,9 @@ namespace bluefog {
 // Does what ranks on other hosts, and those that cannot open its device's memory, ask of this
 // rank's windows, while its program computes: in the thread that drives, one rank's requests one
 // after the other.
-class Reception : public std::enable_shared_from_this<Reception> {
+class WindowServer : public std::enable_shared_from_this<WindowServer> {
  public:
-  Reception(Engine& engine, std::shared_ptr<Lives> lives);
+  WindowServer(Engine& engine, std::shared_ptr<PeerLiveness> liveness);
 
   // To those ranks, from now on until the group ends.
   void open(const std::vector<int>& peers);
@@ -29,20 +29,22 @@ class Reception : public std::enable_shared_from_this<Reception> {
 
  private:
   void await(int peer);
-  void swapSpare(int peer, Delivery& delivery);
-  void receive(int peer, const Op& op, Delivery& delivery);
+  void swapSpare(int peer, MessageBuffer& message);
+  void receive(int peer, const Op& op, MessageBuffer& message);
   bool hasGone(int peer, const Op& op) const;
-  void answer(int peer, int64_t tag, std::shared_ptr<Delivery> delivery);
+  void answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> message);
   // Does it. The answer, with what follows it.
-  std::shared_ptr<Delivery> serve(int peer, const Request& request, const Delivery& delivery);
-  std::shared_ptr<Delivery> done(int peer, const Request& request, const Delivery& delivery);
+  std::shared_ptr<MessageBuffer> serve(int peer, const Request& request,
+                                       const MessageBuffer& message);
+  std::shared_ptr<MessageBuffer> done(int peer, const Request& request,
+                                      const MessageBuffer& message);
 
   Engine& engine_;  // has what this one posts, and lives as long as that
-  const std::shared_ptr<Lives> lives_;
+  const std::shared_ptr<PeerLiveness> liveness_;
   std::mutex mutex_;
   std::map<uint64_t, Window*> windows_;
-  std::vector<Delivery> spares_;  // by rank: of its last message
-  std::vector<int> failures_;     // by rank: of its messages, in a row
+  std::vector<MessageBuffer> spares_;  // by rank: of its last message
+  std::vector<int> failures_;          // by rank: of its messages, in a row
 };
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-#include "window/peer/FarReach.hpp"
+#include "window/peer/MessagePeerWindow.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -13,11 +13,11 @@ namespace {
 // Between two times that a rank asks for a mutex that another one holds.
 constexpr std::chrono::milliseconds kAskAgain{1};
 
-bool isOfMutex(Request::What what) {
+bool isOfMutex(Request::PeerCall call) {
   return what == Request::What::kTakeMutex || what == Request::What::kLetMutexGo;
 }
 
-const char* nameOf(Request::What what) {
+const char* nameOf(Request::PeerCall call) {
   switch (what) {
     case Request::What::kPut:
       return "win_put";
@@ -32,15 +32,16 @@ const char* nameOf(Request::What what) {
 
 }  // namespace
 
-// Lives as long as its operation.
-struct Asking::Talk {
+// PeerLiveness as long as its operation.
+struct WindowClient::Talk {
   Request request;
-  Delivery answer;
+  MessageBuffer answer;
   std::shared_ptr<void> kept;
 };
 
-Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
-               std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped)
+WindowClient::WindowClient(std::shared_ptr<Engine> engine, int peer, uint64_t window,
+                           std::string name, std::chrono::milliseconds timeout, Cause freed,
+                           std::function<void()> dropped)
     : engine_(std::move(engine)),
       peer_(peer),
       window_(window),
@@ -49,8 +50,9 @@ Asking::Asking(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::s
       freed_(freed),
       dropped_(std::move(dropped)) {}
 
-Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, Then then) {
-  auto talk = std::make_shared<Talk>(Talk{request, {}, manner.kept});
+PendingOp WindowClient::ask(Request request, ConstSpan data, const PeerWindow::Issue& issue,
+                            Then then) {
+  auto talk = std::make_shared<Talk>(Talk{request, {}, issue.kept});
   talk->request.window = window_;
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
   auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.what));
@@ -81,7 +83,7 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
     };
   }
   try {
-    engine_->post(op, manner.who);
+    engine_->post(op, issue.who);
   } catch (...) {
     op->release();
     throw;
@@ -90,7 +92,7 @@ Rest Asking::ask(Request request, ConstSpan data, const Reach::Manner& manner, T
 }
 
 // The answer comes to what was sent as a whole, and to nothing else.
-Task Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
+Task WindowClient::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
   const std::vector<int> source(1, peer);
   co_await WaitUntil([&op] { return op.tasks.front().done(); }, [&source] { return source; });
   Allocate make = [talk](const std::vector<size_t>& bytes) {
@@ -100,11 +102,11 @@ Task Asking::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk
 }
 
 // A mutex that is not let go would be lost.
-Deadline Asking::deadlineOf(Request::What what) const {
+Deadline WindowClient::deadlineOf(Request::PeerCall call) const {
   return what == Request::What::kLetMutexGo ? Deadline::never() : Deadline::in(timeout_);
 }
 
-void Asking::check(const Answer& answer) const {
+void WindowClient::check(const Answer& answer) const {
   switch (answer.how) {
     case Answer::How::kNoMemory:
       throw failure(Cause::kAborted, "has no memory for it");
@@ -119,28 +121,28 @@ void Asking::check(const Answer& answer) const {
   }
 }
 
-Failure Asking::failure(Cause cause, const std::string& what) const {
+Failure WindowClient::failure(Cause cause, const std::string& what) const {
   const int rank = engine_->members().global(peer_);
   return {cause, {rank}, "rank " + std::to_string(rank) + " " + what};
 }
 
-void Asking::await(const Rest& rest) {
-  engine_->wait(*rest, Deadline::never());
-  if (rest->error) {
-    std::rethrow_exception(rest->error);
+void WindowClient::await(const PendingOp& pending) {
+  engine_->wait(*pending, Deadline::never());
+  if (pending->error) {
+    std::rethrow_exception(pending->error);
   }
 }
 
-std::optional<int> FarMutex::take() {
+std::optional<int> MessageMutex::take() {
   const auto holder = std::make_shared<std::optional<int>>();
-  const auto hear = [holder](const Answer& answer, const Delivery&) {
+  const auto hear = [holder](const Answer& answer, const MessageBuffer&) {
     if (answer.how == Answer::How::kHeld) {
       *holder = answer.holder;
     }
   };
   try {
-    asking_->await(
-        asking_->ask({.what = Request::What::kTakeMutex}, {}, {Engine::Who::kCaller, {}}, hear));
+    client_->await(
+        client_->ask({.what = Request::What::kTakeMutex}, {}, {Engine::Who::kCaller, {}}, hear));
   } catch (...) {
     letGo();  // the answer may have been that it is this rank's
     throw;
@@ -148,40 +150,40 @@ std::optional<int> FarMutex::take() {
   return *holder;
 }
 
-void FarMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
+void MessageMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
   std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, kAskAgain));
 }
 
 // Nobody waits for it: what this rank asks next comes after it.
-void FarMutex::letGo() noexcept {
+void MessageMutex::letGo() noexcept {
   try {
-    asking_->ask({.what = Request::What::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
+    client_->ask({.what = Request::What::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
   } catch (const std::exception&) {
     // The group has ended, and the mutex with it.
   }
 }
 
-Rest FarReach::put(const Contribution& what, Into into, const Manner& manner) {
+PendingOp MessagePeerWindow::put(const SlotUpdate& what, Into into, const Issue& issue) {
   const Request request{
       .what = into == Into::kAdd ? Request::What::kAccumulate : Request::What::kPut,
       .has_p = what.p.has_value(),
       .weight = what.weight,
       .p = what.p.value_or(0)};
-  return asking_->ask(
-      request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, manner);
+  return client_->ask(
+      request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, issue);
 }
 
-Rest FarReach::get(double weight, bool with_p, Engine::Who who) {
-  const auto fill = [own = own_, owner = owner_, asking = asking_, weight, with_p](
-                        const Answer& answer, const Delivery& delivery) {
+PendingOp MessagePeerWindow::get(double weight, bool with_p, Engine::Who who) {
+  const auto fill = [own = own_, owner = owner_, client = client_, weight, with_p](
+                        const Answer& answer, const MessageBuffer& message) {
     const WindowShape& shape = own->shape();
-    if (delivery.bytesOfBody<Answer>() != shape.bytes()) {
-      throw asking->failure(Cause::kMismatch, "has a window of another size");
+    if (message.bytesOfBody<Answer>() != shape.bytes()) {
+      throw client->failure(Cause::kMismatch, "has a window of another size");
     }
-    own->fill(owner, {shape.dtype, shape.count, delivery.body<Answer>(), weight,
+    own->fill(owner, {shape.dtype, shape.count, message.body<Answer>(), weight,
                       with_p ? std::optional(weight * answer.p) : std::nullopt});
   };
-  return asking_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
+  return client_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
 }
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-#include "window/memory/DeviceGrounds.hpp"
+#include "window/memory/DeviceWindowMemory.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -10,10 +10,10 @@
 #include "window/memory/DeviceSpace.hpp"
 
 namespace bluefog {
-static_assert(std::is_trivially_copyable_v<DeviceGrounds::Ticket>);
+static_assert(std::is_trivially_copyable_v<DeviceWindowMemory::Ticket>);
 
-DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* tensor,
-                             size_t bytes, std::vector<int> writers)
+DeviceWindowMemory::DeviceWindowMemory(std::shared_ptr<DeviceHeap> heap, const std::byte* tensor,
+                                       size_t bytes, std::vector<int> writers)
     : heap_(std::move(heap)), bytes_(Slot::bytesOfBuffers(bytes)), writers_(std::move(writers)) {
   const std::optional<bluefog_handle> own = heap_->share(tensor, reason_);
   if (!own) {
@@ -33,16 +33,16 @@ DeviceGrounds::DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* 
   ticket_.tensor_at = heap_->placeOf(tensor, 0).value_or(0);
 }
 
-DeviceGrounds::~DeviceGrounds() {
+DeviceWindowMemory::~DeviceWindowMemory() {
   closeAll();
 }
 
-void DeviceGrounds::forsakeSlots() {
+void DeviceWindowMemory::forsakeSlots() {
   (void)std::make_unique<std::shared_ptr<std::byte>>(std::move(slots_)).release();
 }
 
-bool DeviceGrounds::open(OpenedOf& all, int rank, const Ticket& ticket,
-                         const bluefog_handle& handle, uint64_t at) {
+bool DeviceWindowMemory::open(OpenedOf& all, int rank, const Ticket& ticket,
+                              const bluefog_handle& handle, uint64_t at) {
   if (!ticket.is_shared) {
     return false;
   }
@@ -56,16 +56,16 @@ bool DeviceGrounds::open(OpenedOf& all, int rank, const Ticket& ticket,
   return true;
 }
 
-bool DeviceGrounds::openTensor(int rank, const Ticket& ticket) {
+bool DeviceWindowMemory::openTensor(int rank, const Ticket& ticket) {
   return open(tensors_, rank, ticket, ticket.tensor, ticket.tensor_at);
 }
 
-bool DeviceGrounds::openSlots(int rank, const Ticket& ticket) {
+bool DeviceWindowMemory::openSlots(int rank, const Ticket& ticket) {
   return open(slots_of_, rank, ticket, ticket.slots, 0);
 }
 
-void DeviceGrounds::closeOthersThan(const std::vector<int>& tensors,
-                                    const std::vector<int>& slots) {
+void DeviceWindowMemory::closeOthersThan(const std::vector<int>& tensors,
+                                         const std::vector<int>& slots) {
   for (const auto& [all, kept] : {std::pair(&tensors_, &tensors), std::pair(&slots_of_, &slots)}) {
     std::erase_if(*all, [&, &ranks = *kept](const auto& entry) {
       const auto& [rank, opened] = entry;
@@ -78,7 +78,7 @@ void DeviceGrounds::closeOthersThan(const std::vector<int>& tensors,
   }
 }
 
-void DeviceGrounds::closeAll() {
+void DeviceWindowMemory::closeAll() {
   for (OpenedOf* all : {&tensors_, &slots_of_}) {
     for (auto& [rank, opened] : *all) {
       if (std::byte* block = std::exchange(opened.block, nullptr)) {
@@ -88,7 +88,7 @@ void DeviceGrounds::closeAll() {
   }
 }
 
-void DeviceGrounds::openAgain() {
+void DeviceWindowMemory::openAgain() {
   for (OpenedOf* all : {&tensors_, &slots_of_}) {
     for (auto& [rank, opened] : *all) {
       std::string why;
@@ -100,16 +100,16 @@ void DeviceGrounds::openAgain() {
   }
 }
 
-std::byte* DeviceGrounds::buffers(int writer) const {
+std::byte* DeviceWindowMemory::buffers(int writer) const {
   const auto place = std::find(writers_.begin(), writers_.end(), writer) - writers_.begin();
   return slots_.get() + bytes_ * static_cast<size_t>(place);
 }
 
-std::byte* DeviceGrounds::buffersAt(int rank, size_t place) const {
+std::byte* DeviceWindowMemory::buffersAt(int rank, size_t place) const {
   return slots_of_.at(rank).data() + bytes_ * place;
 }
 
-const std::byte* DeviceGrounds::tensorAt(int rank) const {
+const std::byte* DeviceWindowMemory::tensorAt(int rank) const {
   return tensors_.at(rank).data();
 }
 

@@ -16,22 +16,22 @@
 
 namespace bluefog {
 
-class Grounds;
+class WindowMemory;
 
 // Memory in which the ranks of a host write. Given back when it ends.
-class Room {
+class WindowBlock {
  public:
-  Room(std::shared_ptr<Grounds> grounds, uint64_t at, size_t bytes)
-      : grounds_(std::move(grounds)), at_(at), bytes_(bytes) {}
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  ~Room();
+  WindowBlock(std::shared_ptr<WindowMemory> memory, uint64_t at, size_t bytes)
+      : memory_(std::move(memory)), at_(at), bytes_(bytes) {}
+  WindowBlock(const WindowBlock&) = delete;
+  WindowBlock& operator=(const WindowBlock&) = delete;
+  ~WindowBlock();
 
   uint64_t at() const { return at_; }
   std::byte* data() const;
 
  private:
-  const std::shared_ptr<Grounds> grounds_;
+  const std::shared_ptr<WindowMemory> memory_;
   const uint64_t at_;
   const size_t bytes_;
 };
@@ -39,13 +39,13 @@ class Room {
 // Where the windows of a group lie on this host: each rank's room, in which its peers write, and
 // its heap, which they read. A room begins with a page that says whether its rank has left. Any
 // thread may use it.
-class Grounds : public std::enable_shared_from_this<Grounds> {
+class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
  public:
-  Grounds(std::shared_ptr<const Segments> segments, int rank);
+  WindowMemory(std::shared_ptr<const Segments> segments, int rank);
 
   // Of this rank's room, in pages of its own: zeroed, and without memory until it is written to.
   // Null where there is no place.
-  std::unique_ptr<Room> take(size_t bytes);
+  std::unique_ptr<WindowBlock> take(size_t bytes);
   // This rank leaves the group: nobody needs to write in its room any more.
   void leave();
   const std::atomic<uint32_t>& hasLeft(int rank) {
@@ -56,7 +56,7 @@ class Grounds : public std::enable_shared_from_this<Grounds> {
   const std::byte* heap(int rank) { return mapped(heaps_, Segment::Area::kHeap, rank); }
 
  private:
-  friend class Room;
+  friend class WindowBlock;
 
   void giveBack(uint64_t at, size_t bytes);
   std::byte* own() { return room(rank_); }

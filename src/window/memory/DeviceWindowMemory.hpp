@@ -14,7 +14,7 @@ namespace bluefog {
 // What of a window lies on a device: the buffers of slots that ranks of this host write to; and
 // what this rank has opened of those, their tensors and such buffers. All else goes through the
 // host.
-class DeviceGrounds {
+class DeviceWindowMemory {
  public:
   // What others open this rank's part by. Trivially copyable, as it is sent.
   struct Ticket {
@@ -25,11 +25,11 @@ class DeviceGrounds {
   };
 
   // Of a tensor in that heap, of so many bytes. `writers`: the ranks that shall have slots there.
-  DeviceGrounds(std::shared_ptr<DeviceHeap> heap, const std::byte* tensor, size_t bytes,
-                std::vector<int> writers);
-  ~DeviceGrounds();
-  DeviceGrounds(const DeviceGrounds&) = delete;
-  DeviceGrounds& operator=(const DeviceGrounds&) = delete;
+  DeviceWindowMemory(std::shared_ptr<DeviceHeap> heap, const std::byte* tensor, size_t bytes,
+                     std::vector<int> writers);
+  ~DeviceWindowMemory();
+  DeviceWindowMemory(const DeviceWindowMemory&) = delete;
+  DeviceWindowMemory& operator=(const DeviceWindowMemory&) = delete;
 
   const Ticket& ticket() const { return ticket_; }
   // Of another rank. False where that cannot be opened.
