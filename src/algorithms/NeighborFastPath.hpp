@@ -16,7 +16,7 @@ class NeighborFastPath final : public FastPath {
   // Also its most sources.
   static constexpr size_t kMost = 8;
 
-  struct Call {
+  struct SmallExchange {
     Signature signature;
     Counter counter;
     double self_weight;
@@ -28,8 +28,9 @@ class NeighborFastPath final : public FastPath {
   };
   using MakeOp = std::function<std::shared_ptr<Op>()>;  // see makeOp()
 
-  NeighborFastPath(const Call& call, MakeOp make_op) : call_(call), make_op_(std::move(make_op)) {}
-  static bool isPossible(const Call& call) {
+  NeighborFastPath(const SmallExchange& call, MakeOp make_op)
+      : call_(call), make_op_(std::move(make_op)) {}
+  static bool isPossible(const SmallExchange& call) {
     return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
   }
 
@@ -40,7 +41,7 @@ class NeighborFastPath final : public FastPath {
   std::shared_ptr<Op> makeOp() override { return make_op_(); }
 
  private:
-  const Call& call_;
+  const SmallExchange& call_;
   MakeOp make_op_;
   uint64_t number_ = 0;
   std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come

@@ -20,9 +20,9 @@ struct Sizes {
 // What a rank publishes: in the first frame the sizes for each rank, and in every frame the next
 // piece of each block that has not ended, all as long as fits. So no rank's block stands
 // behind another's. Its own is not there.
-class Stream {
+class FrameLayout {
  public:
-  Stream(int rank, int size, size_t payload)
+  FrameLayout(int rank, int size, size_t payload)
       : rank_(rank), payload_(payload), table_(static_cast<size_t>(size)) {}
 
   std::span<std::byte> tableBytes() { return std::as_writable_bytes(std::span(table_)); }
@@ -133,7 +133,7 @@ class Traffic {
       if (rank > 0) {
         peers_.push_back((board.rank() + rank) % board.size());  // not all begin with the same one
       }
-      arrivals_.push_back({Stream(rank, board.size(), board.payload())});
+      arrivals_.push_back({FrameLayout(rank, board.size(), board.payload())});
     }
     own_.begin();
   }
@@ -168,7 +168,7 @@ class Traffic {
     kept_ += bytes;
   }
   std::vector<int> missing() const {
-    std::vector<int> ranks = silent([](const Arrival&) { return true; });
+    std::vector<int> ranks = silent([](const PeerArrival&) { return true; });
     if (!own_.hasEnded()) {
       const std::vector<int> slow = board_.room().missing();
       ranks.insert(ranks.end(), slow.begin(), slow.end());
@@ -178,7 +178,7 @@ class Traffic {
   // Who has begun may only lack room that another one does not make.
   std::vector<int> late() const {
     const std::vector<int> absent =
-        silent([](const Arrival& arrival) { return !arrival.has_begun; });
+        silent([](const PeerArrival& arrival) { return !arrival.has_begun; });
     return absent.empty() ? missing() : absent;
   }
 
@@ -190,13 +190,13 @@ class Traffic {
     return place(self).data == block(self).data ? 0 : place(self).bytes;
   }
 
-  struct Arrival {
-    Stream stream;
+  struct PeerArrival {
+    FrameLayout stream;
     bool has_begun = false;
     bool is_complete = false;
   };
-  Arrival& arrival(int peer) { return arrivals_[static_cast<size_t>(peer)]; }
-  const Arrival& arrival(int peer) const { return arrivals_[static_cast<size_t>(peer)]; }
+  PeerArrival& arrival(int peer) { return arrivals_[static_cast<size_t>(peer)]; }
+  const PeerArrival& arrival(int peer) const { return arrivals_[static_cast<size_t>(peer)]; }
 
   // Those whose next frame is not there.
   template <class Predicate>
@@ -222,7 +222,7 @@ class Traffic {
       std::memcpy(slot, own_.tableBytes().data(), given);
       takers_ = peers_;
     }
-    own_.forEachPiece([&](int rank, const Stream::Piece& piece) {
+    own_.forEachPiece([&](int rank, const FrameLayout::Piece& piece) {
       board_.write(slot + piece.in_frame, block(rank).data + piece.in_block, piece.bytes);
       given += piece.bytes;
       Board::Cut& cut = cuts_[static_cast<size_t>(rank)];
@@ -239,8 +239,8 @@ class Traffic {
   }
 
   void take(int peer) {
-    Arrival& arrival = this->arrival(peer);
-    Stream& stream = arrival.stream;
+    PeerArrival& arrival = this->arrival(peer);
+    FrameLayout& stream = arrival.stream;
     if (!arrival.has_begun) {
       arrival.has_begun = true;
       const std::span<std::byte> table = stream.tableBytes();
@@ -251,7 +251,7 @@ class Traffic {
       requireAgreed(peer, stream.table(board_.rank()));
       stream.begin();
     }
-    stream.forEachPiece([&](int rank, const Stream::Piece& piece) {
+    stream.forEachPiece([&](int rank, const FrameLayout::Piece& piece) {
       if (rank == board_.rank()) {
         copyBytes(place(peer).data + piece.in_block, board_.from(peer, piece.bytes, piece.in_frame),
                   piece.bytes);
@@ -281,13 +281,13 @@ class Traffic {
   const Op& op_;
   std::vector<SendBlock> blocks_;
   std::vector<RecvBlock> places_;
-  Stream own_;
+  FrameLayout own_;
   std::vector<int> peers_;
   std::vector<int> takers_;
   std::vector<Board::Cut> cuts_;
   size_t keeps_;
   size_t kept_ = 0;  // bytes of it
-  std::vector<Arrival> arrivals_;
+  std::vector<PeerArrival> arrivals_;
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ using Tensors = std::vector<at::Tensor>;
 
 PyTypeObject* edges_type = nullptr;
 
-struct Call {
+struct AverageCall {
   ProcessGroupBluefog& group;
   OpKind kind;
   const Edges& edges;
@@ -30,18 +30,18 @@ PyObject* none() {
   return py::none().release().ptr();
 }
 
-bool keepsGraph(const Call& call) {
+bool keepsGraph(const AverageCall& call) {
   return !call.async_op && at::GradMode::is_enabled();
 }
 
 // Of an argument, which holds it.
-const at::Tensor& tensorOf(const Call& call, PyObject* given) {
+const at::Tensor& tensorOf(const AverageCall& call, PyObject* given) {
   TORCH_CHECK_TYPE(THPVariable_Check(given), call.group.who(call.kind),
                    "expected a torch.Tensor or a list of them, got ", Py_TYPE(given)->tp_name);
   return THPVariable_Unpack(given);
 }
 
-PyObject* begun(const Call& call, const Tensors& inputs) {
+PyObject* begun(const AverageCall& call, const Tensors& inputs) {
   WorkPtr work;
   {
     const py::gil_scoped_release release;
@@ -50,7 +50,7 @@ PyObject* begun(const Call& call, const Tensors& inputs) {
   return py::cast(std::move(work)).release().ptr();
 }
 
-PyObject* ofOne(const Call& call, const at::Tensor& input) {
+PyObject* ofOne(const AverageCall& call, const at::Tensor& input) {
   if (keepsGraph(call) && input.requires_grad()) {
     return none();
   }
@@ -73,7 +73,7 @@ PyObject* listOf(Tensors&& tensors) {
   return list;
 }
 
-PyObject* ofMany(const Call& call, PyObject* list) {
+PyObject* ofMany(const AverageCall& call, PyObject* list) {
   // Another thread may change the list meanwhile.
   const auto held = py::reinterpret_steal<py::tuple>(PyList_AsTuple(list));
   Borrowed inputs;
@@ -121,8 +121,9 @@ PyObject* average(PyObject* self, PyObject* const* args, Py_ssize_t n) {
                      Py_TYPE(args[1])->tp_name);
     const bool is_tag = PyLong_Check(args[2]);
     Match plain{is_tag ? py::cast<int64_t>(py::handle(args[2])) : 0};
-    const Call call{held<ProcessGroupBluefog>(self), kind, held<Edges>(args[1]),
-                    is_tag ? plain : py::cast<Match&>(py::handle(args[2])), args[3] == Py_True};
+    const AverageCall call{held<ProcessGroupBluefog>(self), kind, held<Edges>(args[1]),
+                           is_tag ? plain : py::cast<Match&>(py::handle(args[2])),
+                           args[3] == Py_True};
     return PyList_Check(args[0]) ? ofMany(call, args[0]) : ofOne(call, tensorOf(call, args[0]));
   } catch (...) {
     py::detail::try_translate_exceptions();

@@ -75,15 +75,15 @@ std::vector<Ticket> ticketsOf(const std::vector<std::string>& given) {
 
 void addWindows(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
-  using State = TensorWindow::State;
+  using SlotReport = TensorWindow::SlotReport;
   using Sent = TensorWindow::Sent;
 
-  py::class_<State>(module, "SlotState")
-      .def_readonly("version", &State::version)
-      .def_readonly("changes", &State::changes)
-      .def_readonly("age", &State::age)
-      .def_readonly("p", &State::p)
-      .def_readonly("has_ended", &State::has_ended);
+  py::class_<SlotReport>(module, "SlotState")
+      .def_readonly("version", &SlotReport::version)
+      .def_readonly("changes", &SlotReport::changes)
+      .def_readonly("age", &SlotReport::age)
+      .def_readonly("p", &SlotReport::p)
+      .def_readonly("has_ended", &SlotReport::has_ended);
 
   py::class_<Sent>(module, "SentTo")
       .def_readonly("puts", &Sent::puts)

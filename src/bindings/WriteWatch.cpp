@@ -49,7 +49,7 @@ class WriteWatch {
   }
 
  private:
-  struct State {
+  struct Watched {
     int64_t version;
     const void* memory;
     uint64_t print;
@@ -61,7 +61,7 @@ class WriteWatch {
   }
 
   std::vector<at::Tensor> tensors_;
-  std::vector<State> before_;
+  std::vector<Watched> before_;
 };
 
 }  // namespace

@@ -68,9 +68,9 @@ bluefog::mpi::Home findMpi() {
 
 const bluefog::LanguageHooks kPython{checkSignals, bluefog::raisedByTorch, findMpi};
 
-py::list described(const FlightLog::Shapes& shapes, bool as_types) {
+py::list described(const FlightLog::TensorShapes& shapes, bool as_types) {
   py::list list;
-  for (const FlightLog::Shape& shape : shapes) {
+  for (const FlightLog::TensorShape& shape : shapes) {
     if (as_types) {
       list.append(c10::toString(shape.dtype));
     } else {

@@ -153,7 +153,7 @@ void Rendezvous::link() {
     }
   }
   while (true) {
-    std::erase_if(to_call_, [this](int rank) { return call(rank) != Answer::kBusy; });
+    std::erase_if(to_call_, [this](int rank) { return call(rank) != CallResult::kBusy; });
     answerCalls();
     watch();
     if (unlinked().empty()) {
@@ -276,25 +276,25 @@ void Rendezvous::checkIsAlike(int rank) {
   }
 }
 
-Rendezvous::Answer Rendezvous::connect(const Fd& socket, const RankRecord& record) const {
+Rendezvous::CallResult Rendezvous::connect(const Fd& socket, const RankRecord& record) const {
   const Address address(record.name());
   if (::connect(socket.get(), address.get(), address.length) == 0) {
-    return Answer::kFinished;
+    return CallResult::kTaken;
   }
   if (errno == EPERM || errno == EACCES) {
     throwErrno("calling a rank on this host by its abstract unix socket");
   }
-  return errno == ECONNREFUSED ? Answer::kRefused : Answer::kBusy;
+  return errno == ECONNREFUSED ? CallResult::kRefused : CallResult::kBusy;
 }
 
-Rendezvous::Answer Rendezvous::call(int rank) {
+Rendezvous::CallResult Rendezvous::call(int rank) {
   Fd socket = unixSocket();
-  const Answer answer = connect(socket, record(rank));
-  if (answer == Answer::kRefused) {
+  const CallResult result = connect(socket, record(rank));
+  if (result == CallResult::kRefused) {
     next_probe_ = Deadline::in(milliseconds(0));  // finds out why
   }
-  if (answer != Answer::kFinished) {
-    return answer;
+  if (result != CallResult::kTaken) {
+    return result;
   }
   const ucred peer = credentials(socket);
   if (!isMine(peer)) {
@@ -306,7 +306,7 @@ Rendezvous::Answer Rendezvous::call(int rank) {
   if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) >= 0) {
     links_.add(rank, std::move(socket), peer.pid);
   }
-  return answer;
+  return result;
 }
 
 void Rendezvous::answerCalls() {
@@ -447,7 +447,7 @@ bool Rendezvous::isOfThisLife(const RankRecord& record) const {
 // A rank listens until it is linked with all, so a refused call means that it is gone, or that it
 // has called this rank before.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
-  if (connect(unixSocket(), record) != Answer::kRefused) {
+  if (connect(unixSocket(), record) != CallResult::kRefused) {
     return;
   }
   answerCalls();

@@ -62,7 +62,7 @@ class Rendezvous {
   void abandon(const std::string& why);
 
  private:
-  enum class Answer { kFinished, kBusy, kRefused };
+  enum class CallResult { kTaken, kBusy, kRefused };
   struct Caller {
     Fd socket;
     pid_t pid;
@@ -82,7 +82,7 @@ class Rendezvous {
   // Why that record of a rank is of another group than this one; nothing where it is not.
   std::optional<Reason> otherMembers(const RankRecord& other, int rank) const;
   void checkIsAlike(int rank);
-  Answer call(int rank);
+  CallResult call(int rank);
   void answerCalls();
   bool answer(Caller& caller);
   // Throws what others have left for this process: why the group comes to nothing.
@@ -109,7 +109,7 @@ class Rendezvous {
   void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
   // kBusy: its queue is full of callers, so it lives.
-  Answer connect(const Fd& socket, const RankRecord& record) const;
+  CallResult connect(const Fd& socket, const RankRecord& record) const;
   int global(int rank) const { return roster_.me().members[static_cast<size_t>(rank)]; }
   std::string name(int rank) const { return "rank " + std::to_string(global(rank)); }
 

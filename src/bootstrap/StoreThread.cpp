@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenInterrupts{100};
 // Also past the deadline: the others are to be told why.
-constexpr std::chrono::milliseconds kLeastPatience{1000};
+constexpr std::chrono::milliseconds kLeastTimeout{1000};
 
 }  // namespace
 
@@ -67,7 +67,7 @@ void StoreThread::serve(const std::shared_ptr<Shared>& shared) {
 
 void StoreThread::run(const Call& call) {
   const Deadline limit = Deadline::in(
-      std::max(kLeastPatience, std::chrono::ceil<std::chrono::milliseconds>(deadline_.left())));
+      std::max(kLeastTimeout, std::chrono::ceil<std::chrono::milliseconds>(deadline_.left())));
   const auto ended = std::make_shared<Ended>();
   std::unique_lock lock(shared_->mutex);
   await(lock, limit, [&] { return !shared_->call; });  // another thread's

@@ -32,11 +32,11 @@ const Kernels& kernels() {
 }
 
 // Complex elements are summed as two real ones each.
-struct Numbers {
+struct RealCount {
   Dtype dtype;
   size_t count;
 
-  Numbers(Dtype type, size_t elements)
+  RealCount(Dtype type, size_t elements)
       : dtype(partOf(type)), count(dtype == type ? elements : 2 * elements) {}
 };
 
@@ -73,7 +73,7 @@ void copyBytes(void* to, const void* from, size_t bytes, Stores stores) {
 
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count) {
-  const Numbers real(dtype, count);
+  const RealCount real(dtype, count);
   kernels().fold(real.dtype, kind, out, inputs.data(), inputs.size(), real.count);
 }
 
@@ -83,7 +83,7 @@ void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
     std::memset(out, 0, count * width(dtype));
     return;
   }
-  const Numbers real(dtype, count);
+  const RealCount real(dtype, count);
   kernels().weightedSum(real.dtype, out, inputs.data(), weights.data(), inputs.size(), divisor,
                         real.count, stores);
 }

@@ -6,7 +6,7 @@
 namespace bluefog {
 namespace {
 
-void assign(FlightLog::Shapes& shapes, const std::vector<at::Tensor>& tensors) {
+void assign(FlightLog::TensorShapes& shapes, const std::vector<at::Tensor>& tensors) {
   shapes.resize(std::min(tensors.size(), FlightLog::kMostShapes));
   for (size_t i = 0; i < shapes.size(); ++i) {
     shapes[i].sizes = tensors[i].sizes();
@@ -59,8 +59,8 @@ void FlightLog::addEnded(const char* title, uint64_t sequence, const std::vector
   entry.state = Entry::State::kCompleted;
   entry.duration = took;
   entry.created = created;
-  entry.inputs.assign(1, Shape{c10::DimVector(input.sizes()), input.scalar_type()});
-  entry.outputs.assign(1, Shape{c10::DimVector(output.sizes()), output.scalar_type()});
+  entry.inputs.assign(1, TensorShape{c10::DimVector(input.sizes()), input.scalar_type()});
+  entry.outputs.assign(1, TensorShape{c10::DimVector(output.sizes()), output.scalar_type()});
 }
 
 void FlightLog::settle(size_t looks) {

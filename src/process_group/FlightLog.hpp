@@ -24,11 +24,11 @@ class FlightLog {
   // Of an operation on more tensors, the first so many are written down.
   static constexpr size_t kMostShapes = 16;
 
-  struct Shape {
+  struct TensorShape {
     c10::DimVector sizes;
     at::ScalarType dtype;
   };
-  using Shapes = c10::SmallVector<Shape, 1>;
+  using TensorShapes = c10::SmallVector<TensorShape, 1>;
   // Without memory of its own where it can be, and without its operation once that has ended: what
   // stays between the tensors that come and go keeps the heap from using their places again.
   struct Entry {
@@ -41,8 +41,8 @@ class FlightLog {
     c10::SmallVector<int, 4> partners;
     std::chrono::milliseconds timeout{0};
     Op::Time created{};
-    Shapes inputs;
-    Shapes outputs;
+    TensorShapes inputs;
+    TensorShapes outputs;
     std::shared_ptr<Op> op;  // until it has ended
     State state = State::kScheduled;
     Op::Time::duration duration{0};  // when it has ended

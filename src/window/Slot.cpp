@@ -3,7 +3,7 @@
 #include "core/Pages.hpp"
 
 namespace bluefog {
-static_assert(sizeof(Slot::Header) <= kPage);
+static_assert(sizeof(Slot::SlotHeader) <= kPage);
 
 size_t Slot::bytesFor(size_t bytes) {
   return kPage + bytesOfBuffers(bytes);

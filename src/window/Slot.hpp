@@ -31,7 +31,7 @@ class Slot {
  public:
   using Clock = std::chrono::steady_clock;
 
-  struct Header {
+  struct SlotHeader {
     std::atomic<uint64_t> state;
     std::atomic<int64_t> changed;  // when, by the clock of this host; 0: never
     std::atomic<uint64_t> total;   // changes since the window was made
@@ -76,7 +76,7 @@ class Slot {
   Clock::time_point lastChange() const;
 
  private:
-  Header& header() const { return *reinterpret_cast<Header*>(header_); }
+  SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(header_); }
   std::byte* buffer(unsigned which) const { return buffers_ + which * stride_; }
   SlotState state() const {
     return SlotState::decode(header().state.load(std::memory_order_acquire));

@@ -68,12 +68,12 @@ class WindowPart {
   }
 
  private:
-  struct Header {
+  struct PartHeader {
     std::atomic<double> p;
     std::atomic<uint64_t> number;
   };
 
-  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
+  PartHeader& header() const { return *reinterpret_cast<PartHeader*>(memory_); }
 
   std::byte* memory_;
   WindowLayout layout_;

@@ -20,7 +20,7 @@ SharedLibrary load(const std::string& path) {
 
 }  // namespace
 
-Library::Library(const std::string& path) : library_(load(path)) {
+MpiLibrary::MpiLibrary(const std::string& path) : library_(load(path)) {
   library_.find("MPI_Init_thread", init_thread);
   library_.find("MPI_Initialized", initialized);
   library_.find("MPI_Get_library_version", get_library_version);
@@ -44,7 +44,7 @@ Library::Library(const std::string& path) : library_(load(path)) {
   library_.find("ompi_mpi_errors_return", errors_return);
 }
 
-std::string Library::version() const {
+std::string MpiLibrary::version() const {
   std::array<char, kMostText + 1> text{};
   int length = 0;
   get_library_version(text.data(), &length);

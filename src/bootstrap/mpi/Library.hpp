@@ -29,10 +29,10 @@ void leaveMmapAlone(env::Variables& variables);
 
 // The functions of Open MPI that are called, whose binary interface 4.1 and 5 share. Loaded, not
 // linked: only a job that spans hosts needs them.
-class Library {
+class MpiLibrary {
  public:
   // Throws std::runtime_error that says what is missing.
-  explicit Library(const std::string& path);
+  explicit MpiLibrary(const std::string& path);
 
   int (*init_thread)(int* argc, char*** argv, int required, int* provided);
   int (*initialized)(int* flag);

@@ -178,7 +178,7 @@ World& World::join(Rendezvous& rendezvous, const FindHome& find) {
     return *world;
   }
   const Home home = find();
-  requireSameLibrary(rendezvous, Library(home.library).version());
+  requireSameLibrary(rendezvous, MpiLibrary(home.library).version());
   std::optional<Launch> launch;
   const auto meanwhile = [&] {
     rendezvous.watch();
@@ -239,10 +239,10 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
         "another communicator than MPI_COMM_WORLD");
   }
   int level = 0;
-  if (const int code = mpi_.init_thread(nullptr, nullptr, Library::kThreadMultiple, &level)) {
+  if (const int code = mpi_.init_thread(nullptr, nullptr, MpiLibrary::kThreadMultiple, &level)) {
     throw std::runtime_error("MPI_Init_thread: " + describe(code));
   }
-  if (level != Library::kThreadMultiple) {
+  if (level != MpiLibrary::kThreadMultiple) {
     throw std::runtime_error(home.library + " gives no MPI_THREAD_MULTIPLE");
   }
   mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return);
@@ -262,7 +262,7 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
 }
 
 std::string World::describe(int code) const {
-  std::array<char, Library::kMostText + 1> text{};
+  std::array<char, MpiLibrary::kMostText + 1> text{};
   int length = 0;
   mpi_.error_string(code, text.data(), &length);
   return text.data();

@@ -45,7 +45,7 @@ class World {
 
   // By start(). `rank` is what this process must be in it. `is_launched`: by mpirun or srun.
   World(const Home& home, std::string name, int rank, bool is_launched);
-  const Library& mpi() const { return mpi_; }
+  const MpiLibrary& mpi() const { return mpi_; }
   Connections& connections() { return *connections_; }
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
@@ -59,7 +59,7 @@ class World {
                     const std::shared_ptr<env::Variables>& variables,
                     const std::function<void()>& meanwhile);
 
-  Library mpi_;
+  MpiLibrary mpi_;
   std::optional<Connections> connections_;
   std::string name_;
   int rank_;

@@ -2,7 +2,8 @@
 
 namespace bluefog::pmix {
 
-Library::Library(const std::string& path) : library_(path, SharedLibrary::Symbols::kForAll) {
+PmixLibrary::PmixLibrary(const std::string& path)
+    : library_(path, SharedLibrary::Symbols::kForAll) {
   library_.find("PMIx_server_init", server_init);
   library_.find("PMIx_server_finalize", server_finalize);
   library_.find("PMIx_generate_regex", generate_regex);

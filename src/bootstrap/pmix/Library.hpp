@@ -10,10 +10,10 @@
 namespace bluefog::pmix {
 
 // The functions of libpmix that a server calls.
-class Library {
+class PmixLibrary {
  public:
   // Throws std::runtime_error where it cannot be loaded.
-  explicit Library(const std::string& path);
+  explicit PmixLibrary(const std::string& path);
 
   Status (*server_init)(ServerModule* module, Info* info, size_t count);
   Status (*server_finalize)();

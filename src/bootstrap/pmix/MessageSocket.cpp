@@ -10,9 +10,9 @@
 namespace bluefog::pmix {
 namespace {
 
-struct Header {
+struct WireHeader {
   uint64_t size;
-  MessageSocket::Kind kind;
+  MessageSocket::SocketKind kind;
 };
 
 }  // namespace
@@ -49,25 +49,25 @@ bool MessageSocket::receiveAll(void* data, size_t size) {
   return true;
 }
 
-bool MessageSocket::send(Kind kind, const std::string& text) {
-  Header header{text.size(), kind};
+bool MessageSocket::send(SocketKind kind, const std::string& text) {
+  WireHeader header{text.size(), kind};
   return sendAll(&header, sizeof header) && sendAll(text.data(), text.size());
 }
 
-std::optional<MessageSocket::Message> MessageSocket::receive() {
-  Header header{};
+std::optional<MessageSocket::SocketMessage> MessageSocket::receive() {
+  WireHeader header{};
   if (!receiveAll(&header, sizeof header)) {
     return std::nullopt;
   }
-  Message message{header.kind, std::string(header.size, '\0')};
+  SocketMessage message{header.kind, std::string(header.size, '\0')};
   if (!receiveAll(message.text.data(), message.text.size())) {
     return std::nullopt;
   }
   return message;
 }
 
-void MessageSocket::setPatience(std::chrono::nanoseconds patience) {
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience);
+void MessageSocket::setTimeout(std::chrono::nanoseconds timeout) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(timeout);
   // 0 would be without limit.
   const timeval limit{std::clamp<time_t>(seconds.count(), 1, INT_MAX), 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

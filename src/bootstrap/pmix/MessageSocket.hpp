@@ -12,25 +12,25 @@ namespace bluefog::pmix {
 // One thread may send while another receives.
 class MessageSocket {
  public:
-  enum class Kind : char {
+  enum class SocketKind : char {
     kJob = 'j',          // Job::encode()
     kEnvironment = 'e',  // of one rank, a variable a line
     kFailed = 'x',       // why there is no server
     kFence = 'f',        // this host's blob, or all hosts'
     kMpiIsUp = 'u',      // in all ranks of this host
   };
-  struct Message {
-    Kind kind;
+  struct SocketMessage {
+    SocketKind kind;
     std::string text;
   };
 
   explicit MessageSocket(Fd socket) : socket_(std::move(socket)) {}
 
   // False where the other side is gone.
-  bool send(Kind kind, const std::string& text);
+  bool send(SocketKind kind, const std::string& text);
   // Waits; nothing where the other side is gone, or has sent nothing for as long as its patience.
-  std::optional<Message> receive();
-  void setPatience(std::chrono::nanoseconds patience);
+  std::optional<SocketMessage> receive();
+  void setTimeout(std::chrono::nanoseconds timeout);
   // Ends a receive() in another thread.
   void shutDown();
   int fd() const { return socket_.get(); }

@@ -164,7 +164,7 @@ class RankInfos {
 
 }  // namespace
 
-Server::Server(const Library& library, const Job& job, const std::string& folder, Fence fence_)
+Server::Server(const PmixLibrary& library, const Job& job, const std::string& folder, Fence fence_)
     : library_(library), job_(job) {
   fenceOfServer() = std::move(fence_);
   static ServerModule module;

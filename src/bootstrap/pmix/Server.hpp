@@ -19,7 +19,7 @@ class Server {
   using Fence = std::function<void(std::string blob, Answer answer)>;
 
   // Keeps its files in `folder`. Throws std::runtime_error.
-  Server(const Library& library, const Job& job, const std::string& folder, Fence fence);
+  Server(const PmixLibrary& library, const Job& job, const std::string& folder, Fence fence);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -33,7 +33,7 @@ class Server {
   void registerJob(const std::string& folder) const;
   void check(Status status, const char* call) const;
 
-  const Library& library_;
+  const PmixLibrary& library_;
   const Job& job_;
 };
 

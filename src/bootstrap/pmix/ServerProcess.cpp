@@ -102,19 +102,19 @@ Fd start(const std::string& program) {
 
 ServerProcess::ServerProcess(const std::string& program, const Job& job, Deadline limit)
     : socket_(start(program)) {
-  socket_.setPatience(limit.left());
-  socket_.send(MessageSocket::Kind::kJob, job.encode());
+  socket_.setTimeout(limit.left());
+  socket_.send(MessageSocket::SocketKind::kJob, job.encode());
   while (environments_.size() < job.host().ranks.size()) {
     const auto message = socket_.receive();
     if (!message) {
       throw std::runtime_error(program + (limit.passed() ? " does not answer" : " died"));
     }
-    if (message->kind != MessageSocket::Kind::kEnvironment) {
+    if (message->kind != MessageSocket::SocketKind::kEnvironment) {
       throw std::runtime_error(program + ": " + message->text);
     }
     environments_.push_back(message->text);
   }
-  socket_.setPatience(Deadline::never().left());
+  socket_.setTimeout(Deadline::never().left());
 }
 
 ServerProcess::~ServerProcess() {
@@ -127,11 +127,11 @@ ServerProcess::~ServerProcess() {
 void ServerProcess::serveFences(Swap swap) {
   thread_ = std::thread([this, swap = std::move(swap)] {
     while (const auto message = socket_.receive()) {
-      if (message->kind != MessageSocket::Kind::kFence) {
+      if (message->kind != MessageSocket::SocketKind::kFence) {
         break;
       }
       try {
-        socket_.send(MessageSocket::Kind::kFence, swap(message->text));
+        socket_.send(MessageSocket::SocketKind::kFence, swap(message->text));
       } catch (const std::exception&) {
         break;  // no answer: at a failed fence MPI_Init would end the process
       }

@@ -31,7 +31,7 @@ class ServerProcess {
   // From now on, in a thread of its own, until this object goes.
   void serveFences(Swap swap);
   // Later fences fail. (Where this object goes before, they are never over.)
-  void noteMpiIsUp() { socket_.send(MessageSocket::Kind::kMpiIsUp, ""); }
+  void noteMpiIsUp() { socket_.send(MessageSocket::SocketKind::kMpiIsUp, ""); }
 
  private:
   MessageSocket socket_;

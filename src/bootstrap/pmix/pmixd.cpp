@@ -58,7 +58,7 @@ class Fences {
   void ask(const std::string& blob, Server::Answer answer) {
     const std::lock_guard lock(mutex_);
     if (!mpi_is_up_) {
-      starter_.send(MessageSocket::Kind::kFence, blob);
+      starter_.send(MessageSocket::SocketKind::kFence, blob);
       pending_.push_back(std::move(answer));
     } else {
       answer(nullptr);
@@ -146,7 +146,7 @@ void serve(const Job& job, const Server& server, MessageSocket& starter, Fences&
     if (!message) {
       fd = -1;
       folder.remove();  // no rank needs it any more, and nothing is left if this is killed
-    } else if (message->kind == MessageSocket::Kind::kFence) {
+    } else if (message->kind == MessageSocket::SocketKind::kFence) {
       fences.answer(message->text);
     } else {
       fences.noteMpiIsUp();
@@ -160,7 +160,7 @@ void run(MessageSocket& starter) {
     return;
   }
   const Job job = Job::decode(first->text);
-  const Library library(job.library);
+  const PmixLibrary library(job.library);
   Folder folder;
   Fences fences(starter);
   const Server server(library, job, folder.path(),
@@ -172,7 +172,7 @@ void run(MessageSocket& starter) {
     for (const std::string& variable : server.environment(rank)) {
       lines += variable + '\n';
     }
-    starter.send(MessageSocket::Kind::kEnvironment, lines);
+    starter.send(MessageSocket::SocketKind::kEnvironment, lines);
   }
   serve(job, server, starter, fences, folder);
 }
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
   try {
     run(starter);
   } catch (const std::exception& error) {
-    starter.send(MessageSocket::Kind::kFailed, error.what());
+    starter.send(MessageSocket::SocketKind::kFailed, error.what());
     return 1;
   }
   return 0;

@@ -18,19 +18,19 @@ constexpr float kLeastScale = 1e-38f;
 constexpr int kWarp = 32;
 constexpr size_t kOfOneWarp = 4096;  // numbers in a block; larger ones are all threads'
 
-struct Shape {
+struct BlockShape {
   size_t numel;
   size_t block;
 
   __host__ __device__ size_t blocks() const { return (numel + block - 1) / block; }
 };
 
-struct Message {
+struct QuantizedMessage {
   float* scales;
   int8_t* numbers;
 };
 
-Message messageAt(void* memory, const Shape& shape) {
+QuantizedMessage messageAt(void* memory, const BlockShape& shape) {
   const auto scales = static_cast<float*>(memory);
   return {scales, reinterpret_cast<int8_t*>(scales + shape.blocks())};
 }
@@ -79,7 +79,7 @@ __device__ int8_t rounded(float number, float scale) {
 
 // Threads of a group have one block after the other; `each` gets it and the thread's place.
 template <int group, class Each>
-__device__ void forEachBlock(const Shape& shape, const Each& each) {
+__device__ void forEachBlock(const BlockShape& shape, const Each& each) {
   constexpr unsigned kGroups = kThreads / group;
   const size_t first = size_t(blockIdx.x) * kGroups + threadIdx.x / group;
   for (size_t i = first; i < shape.blocks(); i += size_t(gridDim.x) * kGroups) {
@@ -88,7 +88,7 @@ __device__ void forEachBlock(const Shape& shape, const Each& each) {
 }
 
 template <class T, int width, int group>
-__global__ void quantizeAll(Message message, const T* in, Shape shape) {
+__global__ void quantizeAll(QuantizedMessage message, const T* in, BlockShape shape) {
   constexpr size_t kStride = size_t(group) * width;
   forEachBlock<group>(shape, [&](size_t i, size_t thread) {
     const size_t begin = i * shape.block;
@@ -115,7 +115,7 @@ __global__ void quantizeAll(Message message, const T* in, Shape shape) {
 }
 
 template <class T, int width, int group>
-__global__ void dequantizeAll(T* out, Message message, Shape shape) {
+__global__ void dequantizeAll(T* out, QuantizedMessage message, BlockShape shape) {
   constexpr size_t kStride = size_t(group) * width;
   forEachBlock<group>(shape, [&](size_t i, size_t thread) {
     const float scale = message.scales[i];
@@ -154,7 +154,7 @@ int withLayout(const T* numbers, size_t block, const Launch& launch) {
              : withWidth(std::integral_constant<int, 1>());
 }
 
-bool isUsable(const void* message, const void* numbers, const Shape& shape) {
+bool isUsable(const void* message, const void* numbers, const BlockShape& shape) {
   return shape.block > 0 && shape.block < SIZE_MAX / 2 && message != nullptr &&
          numbers != nullptr && isAligned(message, sizeof(float));
 }
@@ -165,7 +165,7 @@ int quantize(void* message, const void* in, int type, size_t numel, size_t block
              bluefog_stream stream) {
   return withFloating(type, [&](auto numbers) -> int {
     using T = typename decltype(numbers)::Type;
-    const Shape shape{numel, block};
+    const BlockShape shape{numel, block};
     if (numel == 0) {
       return cudaSuccess;
     }
@@ -188,7 +188,7 @@ int dequantize(void* out, int type, const void* message, size_t numel, size_t bl
                bluefog_stream stream) {
   return withFloating(type, [&](auto numbers) -> int {
     using T = typename decltype(numbers)::Type;
-    const Shape shape{numel, block};
+    const BlockShape shape{numel, block};
     if (numel == 0) {
       return cudaSuccess;
     }
@@ -196,7 +196,7 @@ int dequantize(void* out, int type, const void* message, size_t numel, size_t bl
       return cudaErrorInvalidValue;
     }
     const auto to = static_cast<T*>(out);
-    const Message from = messageAt(const_cast<void*>(message), shape);
+    const QuantizedMessage from = messageAt(const_cast<void*>(message), shape);
     return withLayout(to, block, [&](auto width, auto group) {
       constexpr int kGroup = decltype(group)::value;
       const unsigned blocks = blocksFor(shape.blocks(), kThreads / kGroup);

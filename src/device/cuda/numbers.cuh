@@ -41,22 +41,22 @@ inline __device__ void narrow(float from, __nv_bfloat16& to) {
 }
 
 template <class T>
-struct Numbers {
+struct TypeTag {
   using Type = T;
 };
 
-// use(Numbers<T>()) for a floating type; others are refused.
+// use(TypeTag<T>()) for a floating type; others are refused.
 template <class Use>
 int withFloating(int type, const Use& use) {
   switch (type) {
     case BLUEFOG_F16:
-      return use(Numbers<__half>());
+      return use(TypeTag<__half>());
     case BLUEFOG_BF16:
-      return use(Numbers<__nv_bfloat16>());
+      return use(TypeTag<__nv_bfloat16>());
     case BLUEFOG_F32:
-      return use(Numbers<float>());
+      return use(TypeTag<float>());
     case BLUEFOG_F64:
-      return use(Numbers<double>());
+      return use(TypeTag<double>());
     default:
       return cudaErrorInvalidValue;
   }

@@ -26,7 +26,7 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-struct Block {
+struct PoolBlock {
   std::shared_ptr<std::byte> data;  // gives it back to whence it came
   size_t bytes = 0;
 };
@@ -41,7 +41,7 @@ std::shared_ptr<std::byte> ownBlock(size_t bytes) {
   return {mapping, mapping->data()};
 }
 
-Block freshBlock(const std::shared_ptr<SharedHeap>& heap, size_t bytes) {
+PoolBlock freshBlock(const std::shared_ptr<SharedHeap>& heap, size_t bytes) {
   if (std::byte* data = heap ? heap->take(bytes) : nullptr) {
     return {{data, [heap, bytes](std::byte* block) { heap->giveBack(block, bytes); }}, bytes};
   }
@@ -59,13 +59,14 @@ class OutputPool::Blocks {
  public:
   explicit Blocks(std::shared_ptr<SharedHeap> heap) : heap_(std::move(heap)) {}
 
-  Block take(size_t bytes) {
+  PoolBlock take(size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      const auto found = std::find_if(idle_.begin(), idle_.end(),
-                                      [bytes](const Block& block) { return block.bytes == bytes; });
+      const auto found = std::find_if(idle_.begin(), idle_.end(), [bytes](const PoolBlock& block) {
+        return block.bytes == bytes;
+      });
       if (found != idle_.end()) {
-        Block block = std::move(*found);
+        PoolBlock block = std::move(*found);
         idle_.erase(found);
         idle_bytes_ -= bytes;
         return block;
@@ -75,11 +76,11 @@ class OutputPool::Blocks {
     return freshBlock(heap_, bytes);
   }
 
-  void giveBack(Block block) {
+  void giveBack(PoolBlock block) {
     if (process_.isForked()) {
       return;  // another thread of the parent may hold the lock for ever here
     }
-    std::deque<Block> gone;  // without the lock: to give memory back to the system takes long
+    std::deque<PoolBlock> gone;  // without the lock: to give memory back to the system takes long
     const std::lock_guard lock(mutex_);
     idle_bytes_ += block.bytes;
     idle_.push_back(std::move(block));
@@ -94,7 +95,7 @@ class OutputPool::Blocks {
     if (process_.isForked()) {
       return;
     }
-    std::deque<Block> gone;
+    std::deque<PoolBlock> gone;
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
     idle_bytes_ = 0;
@@ -105,7 +106,7 @@ class OutputPool::Blocks {
   const OwnProcess process_;
   const std::shared_ptr<SharedHeap> heap_;
   std::mutex mutex_;
-  std::deque<Block> idle_;  // the oldest first
+  std::deque<PoolBlock> idle_;  // the oldest first
   size_t idle_bytes_ = 0;
   size_t largest_ = 0;
   bool is_closed_ = false;
@@ -113,7 +114,7 @@ class OutputPool::Blocks {
 
 // To a tensor.
 struct OutputPool::Lent {
-  Lent(std::shared_ptr<Blocks> whose, Block what)
+  Lent(std::shared_ptr<Blocks> whose, PoolBlock what)
       : blocks(std::move(whose)), block(std::move(what)) {}
 
   static void end(void* lent) {
@@ -122,7 +123,7 @@ struct OutputPool::Lent {
   }
 
   std::shared_ptr<Blocks> blocks;
-  Block block;
+  PoolBlock block;
 };
 
 OutputPool::OutputPool(std::shared_ptr<SharedHeap> heap)

@@ -8,7 +8,7 @@ namespace bluefog {
 
 // Of a storage in the heap, which keeps that; and its memory before, to which something may still
 // point: an array, an operation under way.
-struct SharedStorage::Block {
+struct SharedStorage::HeapBlock {
   std::shared_ptr<Heap> heap;
   std::byte* data;
   size_t bytes;
@@ -16,7 +16,7 @@ struct SharedStorage::Block {
   std::atomic<int> windows = 0;
 
   static void end(void* block) {
-    const std::unique_ptr<Block> ended(static_cast<Block*>(block));
+    const std::unique_ptr<HeapBlock> ended(static_cast<HeapBlock*>(block));
     ended->heap->giveBack(ended->data, ended->bytes);
   }
 };
@@ -24,8 +24,8 @@ struct SharedStorage::Block {
 SharedStorage::SharedStorage(std::shared_ptr<Heap> heap, const at::Tensor& tensor, bool is_fresh,
                              const std::string& who)
     : storage_(tensor.storage()) {
-  if (storage_.data_ptr().get_deleter() == &Block::end) {
-    block_ = static_cast<Block*>(storage_.data_ptr().get_context());
+  if (storage_.data_ptr().get_deleter() == &HeapBlock::end) {
+    block_ = static_cast<HeapBlock*>(storage_.data_ptr().get_context());
   }
   const auto look = [&tensor, &there = *heap] {
     return there.placeOf(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
@@ -53,8 +53,8 @@ void SharedStorage::move(std::shared_ptr<Heap> heap, bool is_fresh, const std::s
   const size_t bytes = storage_.nbytes();
   std::byte* to = heap->take(bytes);
   TORCH_CHECK(to != nullptr, who, "no room for ", bytes, " bytes beside the other windows");
-  Block* block = std::make_unique<Block>(std::move(heap), to, bytes).release();
-  at::DataPtr moved(to, block, &Block::end, storage_.device());
+  HeapBlock* block = std::make_unique<HeapBlock>(std::move(heap), to, bytes).release();
+  at::DataPtr moved(to, block, &HeapBlock::end, storage_.device());
   block->heap->copy(to, static_cast<const std::byte*>(storage_.data()), bytes);
   at::DataPtr before = storage_.unsafeGetStorageImpl()->set_data_ptr(std::move(moved));
   block_ = block;

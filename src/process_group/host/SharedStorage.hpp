@@ -26,12 +26,12 @@ class SharedStorage {
   uint64_t place() const { return place_; }
 
  private:
-  struct Block;
+  struct HeapBlock;
 
   void move(std::shared_ptr<Heap> heap, bool is_fresh, const std::string& who);
 
   const c10::Storage storage_;
-  Block* block_ = nullptr;  // null where it is a result's memory
+  HeapBlock* block_ = nullptr;  // null where it is a result's memory
   uint64_t place_;
 };
 

@@ -199,14 +199,14 @@ at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tens
 bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
                                     const Edges& edges, Match& match) {
   const auto begin = Deadline::Clock::now();
-  const NeighborFastPath::Call call{signatureOf(kind, input),
-                                    counterOf(kind, edges, match.tag),
-                                    edges.self_weight,
-                                    edges.sources,
-                                    edges.destinations,
-                                    edges.divisor,
-                                    static_cast<const std::byte*>(input.const_data_ptr()),
-                                    static_cast<std::byte*>(output.mutable_data_ptr())};
+  const NeighborFastPath::SmallExchange call{signatureOf(kind, input),
+                                             counterOf(kind, edges, match.tag),
+                                             edges.self_weight,
+                                             edges.sources,
+                                             edges.destinations,
+                                             edges.divisor,
+                                             static_cast<const std::byte*>(input.const_data_ptr()),
+                                             static_cast<std::byte*>(output.mutable_data_ptr())};
   if (!NeighborFastPath::isPossible(call)) {
     return false;
   }

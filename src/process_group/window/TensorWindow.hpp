@@ -111,14 +111,14 @@ class TensorWindow {
   void multiplyP(double factor);
   // Of the slots of those ranks; changes since the last update, changes in all, and the seconds
   // since the last one (infinite where there was none); whether their writer has died.
-  struct State {
+  struct SlotReport {
     uint32_t version;
     uint64_t changes;
     double age;
     double p;
     bool has_ended;
   };
-  std::map<int, State> states(const std::vector<int>& writers) const;
+  std::map<int, SlotReport> states(const std::vector<int>& writers) const;
 
   using Sent = WindowCounters::Sent;
   // Of the ranks to which there was anything.

@@ -155,7 +155,7 @@ void TensorWindow::flush(const char* op) {
     pending = under_way_;
   }
   for (const PendingOp& op : pending) {
-    resources_.engine->wait(*pending, Deadline::never());
+    resources_.engine->wait(*op, Deadline::never());
   }
 }
 
@@ -312,8 +312,9 @@ void TensorWindow::multiplyP(double factor) {
   }
 }
 
-std::map<int, TensorWindow::State> TensorWindow::states(const std::vector<int>& writers) const {
-  std::map<int, State> states;
+std::map<int, TensorWindow::SlotReport> TensorWindow::states(
+    const std::vector<int>& writers) const {
+  std::map<int, SlotReport> states;
   for (const int writer : writers) {
     const Slot slot = opened("get_win_version").slotOf(writer);
     const std::chrono::duration<double> age = Slot::Clock::now() - slot.lastChange();

@@ -50,7 +50,7 @@ class WindowMutexes::ScopedLock {
   ScopedLock(WindowMutexes& mutexes, const char* op, std::vector<Edge> edges, bool wanted);
   ~ScopedLock() { mutexes_.letGo(edges_); }
   ScopedLock(const ScopedLock&) = delete;
-  Taken& operator=(const ScopedLock&) = delete;
+  ScopedLock& operator=(const ScopedLock&) = delete;
 
  private:
   WindowMutexes& mutexes_;

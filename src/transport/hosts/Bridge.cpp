@@ -10,7 +10,7 @@
 namespace bluefog {
 namespace {
 
-enum Stream { kBoards = 0, kLane = Segment::kBoards, kControl, kTexts };
+enum BridgeStream { kBoards = 0, kLane = Segment::kBoards, kControl, kTexts };
 static_assert(kTexts < RemoteTransport::kStreams);
 
 // The first byte of a text.

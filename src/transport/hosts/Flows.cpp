@@ -10,7 +10,7 @@ namespace {
 
 bool hasEnded(RemoteTransport& transport, const Transfer& transfer) {
   return transfer.request == nullptr ||
-         transport.test(transfer.request) != RemoteTransport::State::kUnderWay;
+         transport.test(transfer.request) != RemoteTransport::RequestState::kUnderWay;
 }
 
 // Forgets those that have ended, in their order; how many.
@@ -85,14 +85,14 @@ bool FrameInflow::move(RemoteTransport& transport) {
     moved = true;
   }
   while (!coming_.empty()) {
-    const RemoteTransport::State state = transport.test(coming_.front().request);
-    if (state == RemoteTransport::State::kUnderWay) {
+    const RemoteTransport::RequestState state = transport.test(coming_.front().request);
+    if (state == RemoteTransport::RequestState::kUnderWay) {
       break;
     }
     const size_t bytes = coming_.front().bytes;
     coming_.pop_front();
     moved = true;
-    is_cut_ |= state == RemoteTransport::State::kFailed;
+    is_cut_ |= state == RemoteTransport::RequestState::kFailed;
     if (!is_cut_) {
       place(*ring_.slot(), bytes - sizeof(Frame));
       ring_.publish();
@@ -152,11 +152,11 @@ bool MessageInflow::move(RemoteTransport& transport) {
     moved = true;
   }
   while (!coming_.empty()) {
-    const RemoteTransport::State state = transport.test(coming_.front().request);
-    if (state == RemoteTransport::State::kUnderWay) {
+    const RemoteTransport::RequestState state = transport.test(coming_.front().request);
+    if (state == RemoteTransport::RequestState::kUnderWay) {
       break;
     }
-    is_cut_ |= state == RemoteTransport::State::kFailed;
+    is_cut_ |= state == RemoteTransport::RequestState::kFailed;
     if (!is_cut_) {
       here_.push_back(std::move(coming_.front().bytes));
     }

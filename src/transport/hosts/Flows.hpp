@@ -68,7 +68,7 @@ class FrameInflow {
   void giveUp(RemoteTransport& transport, RequestList& requests);
 
  private:
-  struct Coming {
+  struct FrameInFlight {
     RemoteTransport::Request request;
     size_t bytes;
   };
@@ -78,7 +78,7 @@ class FrameInflow {
   RingWriter ring_;
   bool is_board_;
   std::deque<RemoteTransport::Incoming> waiting_;
-  std::deque<Coming> coming_;
+  std::deque<FrameInFlight> coming_;
   std::deque<std::vector<std::byte>> unwanted_;
   bool is_cut_ = false;  // its sender is dead: nothing comes after what has failed
 };
@@ -112,13 +112,13 @@ class MessageInflow {
   Bytes take();
 
  private:
-  struct Coming {
+  struct MessageInFlight {
     RemoteTransport::Request request;
     Bytes bytes;
   };
 
   std::deque<RemoteTransport::Incoming> waiting_;
-  std::deque<Coming> coming_;
+  std::deque<MessageInFlight> coming_;
   std::deque<Bytes> here_;
   bool is_cut_ = false;  // as FrameInflow's
 };

@@ -21,7 +21,7 @@ class RemoteTransport {
   };
   // One under way.
   using Request = void*;
-  enum class State { kUnderWay, kDone, kFailed };
+  enum class RequestState { kUnderWay, kDone, kFailed };
 
   static constexpr int kStreams = 8;
 
@@ -39,7 +39,7 @@ class RemoteTransport {
   // Into memory for all its bytes, until the request has ended.
   virtual Request take(const Incoming& incoming, void* into) = 0;
   // An request that has ended is not to be asked for again.
-  virtual State test(Request request) = 0;
+  virtual RequestState test(Request request) = 0;
   // The ranks that were found dead since the last time.
   virtual std::vector<int> takeDead() = 0;
   // Of requests that nobody looks after any more: the memory goes when they have ended.

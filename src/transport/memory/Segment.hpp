@@ -23,7 +23,7 @@ struct CancelReason {
 
 // What the receiver of a large message answers to its announcement.
 struct ControlMessage {
-  enum Kind : uint64_t {
+  enum ControlKind : uint64_t {
     kNone,
     kClearToSend,
     kRefused,      // the receiver called something else: `signature`
@@ -37,7 +37,7 @@ struct ControlMessage {
   };
 
   uint64_t id = 0;
-  Kind kind = kNone;
+  ControlKind kind = kNone;
   CancelReason cancel_reason = {};  // kWithdrawn, kBrokenOff
   // kRefused, kDeadlock: what the receiver called. kNotReceived: what the sender called.
   Signature signature = {};
@@ -65,7 +65,7 @@ struct alignas(64) CallsMade {
 // The first failure of the group's collectives, for all ranks to tell the same story.
 struct GroupFailureCell {
   static constexpr size_t kMostText = 2048;
-  enum State : uint32_t { kNone, kBeingWritten, kWritten };
+  enum CellState : uint32_t { kNone, kBeingWritten, kWritten };
 
   std::atomic<uint32_t> state;
   uint32_t cause;

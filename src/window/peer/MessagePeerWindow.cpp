@@ -13,17 +13,18 @@ namespace {
 // Between two times that a rank asks for a mutex that another one holds.
 constexpr std::chrono::milliseconds kAskAgain{1};
 
-bool isOfMutex(Request::PeerCall call) {
-  return what == Request::What::kTakeMutex || what == Request::What::kLetMutexGo;
+bool isOfMutex(WindowRequest::RequestKind kind) {
+  return kind == WindowRequest::RequestKind::kTakeMutex ||
+         kind == WindowRequest::RequestKind::kLetMutexGo;
 }
 
-const char* nameOf(Request::PeerCall call) {
-  switch (what) {
-    case Request::What::kPut:
+const char* nameOf(WindowRequest::RequestKind kind) {
+  switch (kind) {
+    case WindowRequest::RequestKind::kPut:
       return "win_put";
-    case Request::What::kAccumulate:
+    case WindowRequest::RequestKind::kAccumulate:
       return "win_accumulate";
-    case Request::What::kGet:
+    case WindowRequest::RequestKind::kGet:
       return "win_get";
     default:
       return "win_mutex";
@@ -34,7 +35,7 @@ const char* nameOf(Request::PeerCall call) {
 
 // PeerLiveness as long as its operation.
 struct WindowClient::Talk {
-  Request request;
+  WindowRequest request;
   MessageBuffer answer;
   std::shared_ptr<void> kept;
 };
@@ -50,21 +51,22 @@ WindowClient::WindowClient(std::shared_ptr<Engine> engine, int peer, uint64_t wi
       freed_(freed),
       dropped_(std::move(dropped)) {}
 
-PendingOp WindowClient::ask(Request request, ConstSpan data, const PeerWindow::Issue& issue,
+PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWindow::Issue& issue,
                             Then then) {
   auto talk = std::make_shared<Talk>(Talk{request, {}, issue.kept});
   talk->request.window = window_;
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.what));
-  op->is_service = request.what == Request::What::kLetMutexGo;  // of which no call hears
-  op->called = std::string(nameOf(request.what)) + " '" + name_ + "'";
+  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.kind));
+  op->is_service =
+      request.kind == WindowRequest::RequestKind::kLetMutexGo;  // of which no call hears
+  op->called = std::string(nameOf(request.kind)) + " '" + name_ + "'";
   ConstSpans message(
-      ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(Request)});
+      ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(WindowRequest)});
   message.add(data);
   addSend(engine_->mailbox(), *op, {peer_, kRequests, std::move(message)});
   op->tasks.push_back(hear(engine_->mailbox(), *op, peer_, talk));
   op->epilogue = [self = shared_from_this(), talk, then = std::move(then)] {
-    const std::optional<Answer> answer = talk->answer.header<Answer>();
+    const std::optional<WindowReply> answer = talk->answer.header<WindowReply>();
     if (!answer) {
       throw self->failure(Cause::kMismatch, "has damaged an answer");
     }
@@ -74,7 +76,7 @@ PendingOp WindowClient::ask(Request request, ConstSpan data, const PeerWindow::I
     }
   };
   op->memory = talk;
-  if (!isOfMutex(request.what)) {
+  if (!isOfMutex(request.kind)) {
     op->finished = [self = shared_from_this()](const Op& ended) {
       const std::optional<Error> error = errorIn(ended.error);
       if (error && error->cause() == Cause::kPeerFailed) {
@@ -102,19 +104,20 @@ Task WindowClient::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_pt
 }
 
 // A mutex that is not let go would be lost.
-Deadline WindowClient::deadlineOf(Request::PeerCall call) const {
-  return what == Request::What::kLetMutexGo ? Deadline::never() : Deadline::in(timeout_);
+Deadline WindowClient::deadlineOf(WindowRequest::RequestKind kind) const {
+  return kind == WindowRequest::RequestKind::kLetMutexGo ? Deadline::never()
+                                                         : Deadline::in(timeout_);
 }
 
-void WindowClient::check(const Answer& answer) const {
-  switch (answer.how) {
-    case Answer::How::kNoMemory:
+void WindowClient::check(const WindowReply& answer) const {
+  switch (answer.status) {
+    case WindowReply::ReplyStatus::kNoMemory:
       throw failure(Cause::kAborted, "has no memory for it");
-    case Answer::How::kFailed:
+    case WindowReply::ReplyStatus::kFailed:
       throw failure(Cause::kAborted, "could not do it: its device has failed");
-    case Answer::How::kNoSuchWindow:
+    case WindowReply::ReplyStatus::kNoSuchWindow:
       throw failure(freed_, kNoSuchWindow);
-    case Answer::How::kWrongSize:
+    case WindowReply::ReplyStatus::kWrongSize:
       throw failure(Cause::kMismatch, "has a window of another size");
     default:
       return;
@@ -135,14 +138,14 @@ void WindowClient::await(const PendingOp& pending) {
 
 std::optional<int> MessageMutex::take() {
   const auto holder = std::make_shared<std::optional<int>>();
-  const auto hear = [holder](const Answer& answer, const MessageBuffer&) {
-    if (answer.how == Answer::How::kHeld) {
+  const auto hear = [holder](const WindowReply& answer, const MessageBuffer&) {
+    if (answer.status == WindowReply::ReplyStatus::kHeld) {
       *holder = answer.holder;
     }
   };
   try {
-    client_->await(
-        client_->ask({.what = Request::What::kTakeMutex}, {}, {Engine::Who::kCaller, {}}, hear));
+    client_->await(client_->ask({.kind = WindowRequest::RequestKind::kTakeMutex}, {},
+                                {Engine::Who::kCaller, {}}, hear));
   } catch (...) {
     letGo();  // the answer may have been that it is this rank's
     throw;
@@ -157,33 +160,33 @@ void MessageMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
 // Nobody waits for it: what this rank asks next comes after it.
 void MessageMutex::letGo() noexcept {
   try {
-    client_->ask({.what = Request::What::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
+    client_->ask({.kind = WindowRequest::RequestKind::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});
   } catch (const std::exception&) {
     // The group has ended, and the mutex with it.
   }
 }
 
 PendingOp MessagePeerWindow::put(const SlotUpdate& what, Into into, const Issue& issue) {
-  const Request request{
-      .what = into == Into::kAdd ? Request::What::kAccumulate : Request::What::kPut,
-      .has_p = what.p.has_value(),
-      .weight = what.weight,
-      .p = what.p.value_or(0)};
+  const WindowRequest request{.kind = into == Into::kAdd ? WindowRequest::RequestKind::kAccumulate
+                                                         : WindowRequest::RequestKind::kPut,
+                              .has_p = what.p.has_value(),
+                              .weight = what.weight,
+                              .p = what.p.value_or(0)};
   return client_->ask(
       request, {static_cast<const std::byte*>(what.data), what.count * width(what.dtype)}, issue);
 }
 
 PendingOp MessagePeerWindow::get(double weight, bool with_p, Engine::Who who) {
   const auto fill = [own = own_, owner = owner_, client = client_, weight, with_p](
-                        const Answer& answer, const MessageBuffer& message) {
+                        const WindowReply& answer, const MessageBuffer& message) {
     const WindowShape& shape = own->shape();
-    if (message.bytesOfBody<Answer>() != shape.bytes()) {
+    if (message.bytesOfBody<WindowReply>() != shape.bytes()) {
       throw client->failure(Cause::kMismatch, "has a window of another size");
     }
-    own->fill(owner, {shape.dtype, shape.count, message.body<Answer>(), weight,
+    own->fill(owner, {shape.dtype, shape.count, message.body<WindowReply>(), weight,
                       with_p ? std::optional(weight * answer.p) : std::nullopt});
   };
-  return client_->ask({.what = Request::What::kGet}, {}, {who, {}}, fill);
+  return client_->ask({.kind = WindowRequest::RequestKind::kGet}, {}, {who, {}}, fill);
 }
 
 }  // namespace bluefog

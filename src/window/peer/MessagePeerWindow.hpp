@@ -12,11 +12,11 @@
 #include "window/Window.hpp"
 #include "window/peer/MessageBuffer.hpp"
 #include "window/peer/PeerWindow.hpp"
-#include "window/peer/Request.hpp"
+#include "window/peer/WindowRequest.hpp"
 
 namespace bluefog {
 
-// How a window's part on another host is asked for something. What is under mode keeps it.
+// How a window's part on another host is asked for something. What is under way keeps it.
 class WindowClient : public std::enable_shared_from_this<WindowClient> {
  public:
   // `window`: its number, alike on all ranks. `dropped` is called for what was asked of a rank
@@ -27,8 +27,9 @@ class WindowClient : public std::enable_shared_from_this<WindowClient> {
 
   // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
   // drives; it may throw Failure.
-  using Then = std::function<void(const Answer&, const MessageBuffer&)>;
-  PendingOp ask(Request request, ConstSpan data, const PeerWindow::Issue& issue, Then then = {});
+  using Then = std::function<void(const WindowReply&, const MessageBuffer&)>;
+  PendingOp ask(WindowRequest request, ConstSpan data, const PeerWindow::Issue& issue,
+                Then then = {});
   // Waits for it; throws its error.
   void await(const PendingOp& pending);
   Failure failure(Cause cause, const std::string& what) const;
@@ -37,8 +38,8 @@ class WindowClient : public std::enable_shared_from_this<WindowClient> {
   struct Talk;
 
   static Task hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
-  Deadline deadlineOf(Request::PeerCall call) const;
-  void check(const Answer& answer) const;
+  Deadline deadlineOf(WindowRequest::RequestKind kind) const;
+  void check(const WindowReply& answer) const;
 
   const std::shared_ptr<Engine> engine_;
   const int peer_;

@@ -14,14 +14,14 @@
 namespace bluefog {
 namespace {
 
-std::shared_ptr<MessageBuffer> deliveryOf(const Answer& answer) {
+std::shared_ptr<MessageBuffer> deliveryOf(const WindowReply& answer) {
   auto message = std::make_shared<MessageBuffer>();
   std::memcpy(message->make(sizeof answer), &answer, sizeof answer);
   return message;
 }
 
 std::shared_ptr<MessageBuffer> tensorOf(const Window& window) {
-  const Answer answer{.p = window.p()};
+  const WindowReply answer{.p = window.p()};
   auto message = std::make_shared<MessageBuffer>();
   std::byte* data = message->make(sizeof answer + window.shape().bytes());
   std::memcpy(data, &answer, sizeof answer);
@@ -29,9 +29,10 @@ std::shared_ptr<MessageBuffer> tensorOf(const Window& window) {
   return message;
 }
 
-Answer take(SlotMutex& mutex) {
+WindowReply take(SlotMutex& mutex) {
   const std::optional<int> holder = mutex.take();
-  return holder ? Answer{.how = Answer::How::kHeld, .holder = *holder} : Answer{};
+  return holder ? WindowReply{.status = WindowReply::ReplyStatus::kHeld, .holder = *holder}
+                : WindowReply{};
 }
 
 // A peer of which so many requests in a row have failed cannot be relied on.
@@ -107,7 +108,7 @@ void WindowServer::receive(int peer, const Op& op, MessageBuffer& message) {
   }
   try {
     // Of a message that its sender has broken off there is nothing to do.
-    if (const auto request = op.error ? std::nullopt : message.header<Request>()) {
+    if (const auto request = op.error ? std::nullopt : message.header<WindowRequest>()) {
       answer(peer, request->answer, serve(peer, *request, message));
     }
     swapSpare(peer, message);
@@ -124,47 +125,47 @@ void WindowServer::answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> 
   engine_.post(op, Engine::Who::kEngine);
 }
 
-std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const Request& request,
+std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const WindowRequest& request,
                                                    const MessageBuffer& message) {
   try {
     return done(peer, request, message);
   } catch (const std::bad_alloc&) {
-    return deliveryOf({.how = Answer::How::kNoMemory});
+    return deliveryOf({.status = WindowReply::ReplyStatus::kNoMemory});
   } catch (const std::exception&) {  // of its device
-    return deliveryOf({.how = Answer::How::kFailed});
+    return deliveryOf({.status = WindowReply::ReplyStatus::kFailed});
   }
 }
 
-std::shared_ptr<MessageBuffer> WindowServer::done(int peer, const Request& request,
+std::shared_ptr<MessageBuffer> WindowServer::done(int peer, const WindowRequest& request,
                                                   const MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {
-    return deliveryOf({.how = Answer::How::kNoSuchWindow});
+    return deliveryOf({.status = WindowReply::ReplyStatus::kNoSuchWindow});
   }
   Window& window = *found->second;
   const WindowShape& shape = window.shape();
   MappedMutex mutex(window.mutexWith(peer), peer, *liveness_);
-  switch (request.what) {
-    case Request::What::kTakeMutex:
+  switch (request.kind) {
+    case WindowRequest::RequestKind::kTakeMutex:
       return deliveryOf(take(mutex));
-    case Request::What::kLetMutexGo:
+    case WindowRequest::RequestKind::kLetMutexGo:
       if (window.mutexWith(peer).holder() == peer) {
         mutex.letGo();
       }
       return deliveryOf({});
-    case Request::What::kGet:
+    case WindowRequest::RequestKind::kGet:
       return tensorOf(window);
     default:
       break;
   }
-  if (message.bytesOfBody<Request>() != shape.bytes()) {
-    return deliveryOf({.how = Answer::How::kWrongSize});
+  if (message.bytesOfBody<WindowRequest>() != shape.bytes()) {
+    return deliveryOf({.status = WindowReply::ReplyStatus::kWrongSize});
   }
-  const SlotUpdate what{shape.dtype, shape.count, message.body<Request>(), request.weight,
+  const SlotUpdate what{shape.dtype, shape.count, message.body<WindowRequest>(), request.weight,
                         request.has_p != 0 ? std::optional(request.p) : std::nullopt};
   Slot slot = window.slotOf(peer);
-  request.what == Request::What::kAccumulate ? slot.accumulate(what) : slot.put(what);
+  request.kind == WindowRequest::RequestKind::kAccumulate ? slot.accumulate(what) : slot.put(what);
   return deliveryOf({});
 }
 

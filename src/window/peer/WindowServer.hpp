@@ -10,7 +10,7 @@
 #include "window/Window.hpp"
 #include "window/memory/PeerLiveness.hpp"
 #include "window/peer/MessageBuffer.hpp"
-#include "window/peer/Request.hpp"
+#include "window/peer/WindowRequest.hpp"
 
 namespace bluefog {
 
@@ -34,9 +34,9 @@ class WindowServer : public std::enable_shared_from_this<WindowServer> {
   bool hasGone(int peer, const Op& op) const;
   void answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> message);
   // Does it. The answer, with what follows it.
-  std::shared_ptr<MessageBuffer> serve(int peer, const Request& request,
+  std::shared_ptr<MessageBuffer> serve(int peer, const WindowRequest& request,
                                        const MessageBuffer& message);
-  std::shared_ptr<MessageBuffer> done(int peer, const Request& request,
+  std::shared_ptr<MessageBuffer> done(int peer, const WindowRequest& request,
                                       const MessageBuffer& message);
 
   Engine& engine_;  // has what this one posts, and lives as long as that

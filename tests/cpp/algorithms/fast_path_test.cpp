@@ -24,14 +24,15 @@ class Sum {
         output_(count, -1) {}
 
   Engine::Attempt tryFastPath() {
-    const NeighborFastPath::Call call{signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
-                                      Counter(),
-                                      1.0,
-                                      sources_,
-                                      destinations_,
-                                      1.0,
-                                      bytesOf(input_),
-                                      bytesOf(output_)};
+    const NeighborFastPath::SmallExchange call{
+        signatureOf<float>(OpKind::kNeighborAllReduce, input_.size()),
+        Counter(),
+        1.0,
+        sources_,
+        destinations_,
+        1.0,
+        bytesOf(input_),
+        bytesOf(output_)};
     NeighborFastPath exchange(call, [this] { return operation({}); });
     return NeighborFastPath::isPossible(call) ? me_.engine.tryFastPath(exchange)
                                               : Engine::Attempt();

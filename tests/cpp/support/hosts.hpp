@@ -81,9 +81,9 @@ class Switchboard {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-class SwitchedCourier final : public RemoteTransport {
+class SwitchedTransport final : public RemoteTransport {
  public:
-  SwitchedCourier(std::shared_ptr<Switchboard> board, int rank)
+  SwitchedTransport(std::shared_ptr<Switchboard> board, int rank)
       : board_(std::move(board)), rank_(rank) {}
 
   std::string greeting() const override { return "hello"; }
@@ -105,9 +105,10 @@ class SwitchedCourier final : public RemoteTransport {
     parcel->is_taken.store(true, std::memory_order_release);
     return incoming.message;
   }
-  State test(Request request) override {
+  RequestState test(Request request) override {
     const auto& parcel = *static_cast<std::shared_ptr<Switchboard::Parcel>*>(request);
-    return parcel->is_taken.load(std::memory_order_acquire) ? State::kDone : State::kUnderWay;
+    return parcel->is_taken.load(std::memory_order_acquire) ? RequestState::kDone
+                                                            : RequestState::kUnderWay;
   }
   std::vector<int> takeDead() override {
     const std::vector<int> dead = board_->deadFrom(dead_seen_);
@@ -117,7 +118,7 @@ class SwitchedCourier final : public RemoteTransport {
   // A large one is taken from where it is, so that must stay.
   void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override {
     for (Request request : requests) {
-      if (test(request) == State::kUnderWay) {
+      if (test(request) == RequestState::kUnderWay) {
         board_->keep(memory);
       }
     }
@@ -156,7 +157,7 @@ class Hosts {
     return {std::move(shared), Segment(Segment::create(ranks_), ranks_), map(rank)};
   }
   std::unique_ptr<RemoteTransport> transport(int rank) const {
-    return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedCourier>(board_, rank);
+    return elsewhere(rank).empty() ? nullptr : std::make_unique<SwitchedTransport>(board_, rank);
   }
   void die(int rank) const { board_->die(rank); }
 

@@ -210,17 +210,17 @@ class Rank {
 
   template <class T>
   OpPtr exchange(const Lists<T>& inputs, Lists<T>& outputs) {
-    std::vector<Parcel> parcels;
-    std::vector<Place> places;
+    std::vector<SendBlock> blocks;
+    std::vector<RecvBlock> places;
     for (const std::vector<T>& input : inputs) {
-      parcels.push_back({bytesOf(input), input.size() * sizeof(T)});
+      blocks.push_back({bytesOf(input), input.size() * sizeof(T)});
     }
     for (std::vector<T>& output : outputs) {
       places.push_back({bytesOf(output), output.size() * sizeof(T)});
     }
     OpPtr op = collective(signatureOf<T>(OpKind::kAllToAll, 0));
     op->tasks.push_back(
-        bluefog::exchange(engine.board(), *op, std::move(parcels), std::move(places)));
+        bluefog::exchange(engine.board(), *op, std::move(blocks), std::move(places)));
     return op;
   }
 

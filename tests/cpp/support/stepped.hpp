@@ -59,7 +59,7 @@ class SteppedRank {
     for (int rank : sources) {
       weighted.push_back({rank, 1});
     }
-    const SumPiece mix{input.data, output.data, input.bytes, Dtype::kFloat32};
+    const SumPiece piece{input.data, output.data, input.bytes, Dtype::kFloat32};
     op->tasks.push_back(
         neighborSum(scheduler.mailbox(), *op, {0, weighted, 1, SegmentList<SumPiece>(piece)}, 0));
     scheduler.add(op);

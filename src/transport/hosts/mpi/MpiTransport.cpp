@@ -29,11 +29,11 @@ void MpiTransport::hearGreeting(const std::string& greeting) {
 
 void MpiTransport::detach(const std::vector<Request>& requests,
                           const std::shared_ptr<void>& memory) {
-  std::vector<Requests::Entry*> requests;
+  std::vector<Requests::TrackedRequest*> entries;
   for (Request request : requests) {
-    requests.push_back(static_cast<Requests::Entry*>(request));
+    entries.push_back(static_cast<Requests::TrackedRequest*>(request));
   }
-  sorter_.bury(requests, memory);
+  sorter_.detach(entries, memory);
 }
 
 bool MpiTransport::hasLeftHost() const {
@@ -47,7 +47,7 @@ RemoteTransport::Request MpiTransport::send(int to, int stream, const void* data
 
 void MpiTransport::poll() {
   try {
-    sorter_.gather();
+    sorter_.poll();
   } catch (const std::runtime_error& error) {  // of MPI
     throw Failure{Cause::kPeerFailed, {}, error.what()};
   }
@@ -66,8 +66,8 @@ RemoteTransport::Request MpiTransport::take(const Incoming& incoming, void* into
   return sorter_.receive(incoming.message, into, incoming.bytes);
 }
 
-RemoteTransport::State MpiTransport::test(Request request) {
-  return sorter_.test(static_cast<Requests::Entry*>(request));
+RemoteTransport::RequestState MpiTransport::test(Request request) {
+  return sorter_.test(static_cast<Requests::TrackedRequest*>(request));
 }
 
 std::vector<int> MpiTransport::takeDead() {

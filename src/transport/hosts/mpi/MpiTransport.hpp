@@ -33,7 +33,7 @@ class MpiTransport final : public RemoteTransport {
   void poll() override;
   std::optional<Incoming> next() override;
   Request take(const Incoming& incoming, void* into) override;
-  State test(Request request) override;
+  RequestState test(Request request) override;
   std::vector<int> takeDead() override;
   void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override;
   bool hasLeftHost() const override;

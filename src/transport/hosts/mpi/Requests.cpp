@@ -2,23 +2,24 @@
 
 namespace bluefog::mpi {
 
-using State = RemoteTransport::State;
+using RequestState = RemoteTransport::RequestState;
 
-Requests::Entry* Requests::add(Request request, bool is_short) {
-  Entry& entry = entries_.emplace_back(Entry{request, State::kUnderWay, nullptr, {}});
+Requests::TrackedRequest* Requests::add(Request request, bool is_short) {
+  TrackedRequest& entry =
+      entries_.emplace_back(TrackedRequest{request, RequestState::kUnderWay, nullptr, {}});
   entry.self = std::prev(entries_.end());
   int done = 0;
   if (request == nullptr || (is_short && mpi_.test(&entry.request, &done, nullptr) != 0)) {
-    entry.state = State::kFailed;
+    entry.state = RequestState::kFailed;
   } else if (done != 0) {
-    entry.state = State::kDone;
+    entry.state = RequestState::kDone;
   }
   return &entry;
 }
 
-State Requests::test(Entry* entry) {
-  const State state = entry->state;
-  if (state != State::kUnderWay) {
+RequestState Requests::test(TrackedRequest* entry) {
+  const RequestState state = entry->state;
+  if (state != RequestState::kUnderWay) {
     entries_.erase(entry->self);
   }
   return state;
@@ -27,8 +28,8 @@ State Requests::test(Entry* entry) {
 void Requests::askForAll() {
   asked_.clear();
   requests_.clear();
-  for (Entry& entry : entries_) {
-    if (entry.state == State::kUnderWay) {
+  for (TrackedRequest& entry : entries_) {
+    if (entry.state == RequestState::kUnderWay) {
       asked_.push_back(&entry);
       requests_.push_back(entry.request);
     }
@@ -44,20 +45,22 @@ void Requests::askForAll() {
   for (int i = 0; i < ended_n; ++i) {
     const auto at = static_cast<size_t>(i);
     const bool has_failed = code != 0 && statuses_[at].error != 0;
-    noteEnded(*asked_[static_cast<size_t>(ended_[at])], has_failed ? State::kFailed : State::kDone);
+    noteEnded(*asked_[static_cast<size_t>(ended_[at])],
+              has_failed ? RequestState::kFailed : RequestState::kDone);
   }
 }
 
-void Requests::noteEnded(Entry& entry, State state) {
+void Requests::noteEnded(TrackedRequest& entry, RequestState state) {
   entry.state = state;
   if (entry.buried) {
     entries_.erase(entry.self);
   }
 }
 
-void Requests::bury(const std::vector<Entry*>& entries, const std::shared_ptr<void>& memory) {
-  for (Entry* entry : entries) {
-    if (entry->state != State::kUnderWay) {
+void Requests::detach(const std::vector<TrackedRequest*>& entries,
+                      const std::shared_ptr<void>& memory) {
+  for (TrackedRequest* entry : entries) {
+    if (entry->state != RequestState::kUnderWay) {
       entries_.erase(entry->self);
     } else {
       entry->buried = memory;

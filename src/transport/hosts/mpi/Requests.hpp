@@ -13,30 +13,30 @@ namespace bluefog::mpi {
 // sockets. Used by one thread at a time.
 class Requests {
  public:
-  struct Entry {
+  struct TrackedRequest {
     Request request;
-    RemoteTransport::State state;
+    RemoteTransport::RequestState state;
     std::shared_ptr<void> buried;  // when nobody looks any more
-    std::list<Entry>::iterator self;
+    std::list<TrackedRequest>::iterator self;
   };
 
-  explicit Requests(const Library& mpi) : mpi_(mpi) {}
+  explicit Requests(const MpiLibrary& mpi) : mpi_(mpi) {}
 
   // One that was just made, or null where MPI refused to. `is_short`: it may have ended already.
-  Entry* add(Request request, bool is_short);
+  TrackedRequest* add(Request request, bool is_short);
   // Knows of ends until the last askForAll(). Forgets one that has ended.
-  RemoteTransport::State test(Entry* entry);
+  RemoteTransport::RequestState test(TrackedRequest* entry);
   void askForAll();
   // Keeps that memory until those have ended.
-  void detach(const std::vector<Entry*>& entries, const std::shared_ptr<void>& memory);
+  void detach(const std::vector<TrackedRequest*>& entries, const std::shared_ptr<void>& memory);
 
  private:
-  void noteEnded(Entry& entry, RemoteTransport::State state);
+  void noteEnded(TrackedRequest& entry, RemoteTransport::RequestState state);
 
-  const Library& mpi_;
-  std::list<Entry> entries_;
+  const MpiLibrary& mpi_;
+  std::list<TrackedRequest> entries_;
   // Of those under way; kept for their memory.
-  std::vector<Entry*> asked_;
+  std::vector<TrackedRequest*> asked_;
   std::vector<Request> requests_;
   std::vector<int> ended_;
   std::vector<Status> statuses_;

@@ -42,7 +42,7 @@ void Sorter::watchStrangers() {
   uint64_t before = 0;
   while (true) {
     std::this_thread::sleep_for(kLookAtHosts);
-    const uint64_t now = gathered_;
+    const uint64_t now = polled_;
     if (mutex_.try_lock()) {
       mutex_.unlock();
     } else if (now == before) {
@@ -95,7 +95,7 @@ std::optional<Sorter::Arrival> Sorter::next(int group) {
   return first;
 }
 
-void Sorter::gather() {
+void Sorter::poll() {
   const std::lock_guard lock(mutex_);
   if (next_look_at_hosts_.passed()) {
     next_look_at_hosts_ = Deadline::in(kLookAtHosts);
@@ -103,21 +103,21 @@ void Sorter::gather() {
   }
   takeIn();
   requests_.askForAll();
-  ++gathered_;
+  ++polled_;
   if (!broken_.empty()) {
     throw std::runtime_error(broken_);
   }
 }
 
 void Sorter::takeIn() {
-  const Library& mpi = world_.mpi();
+  const MpiLibrary& mpi = world_.mpi();
   int failures = 0;
   while (true) {
     int found = 0;
     Message message = nullptr;
     Status status{};
     const int code =
-        mpi.improbe(Library::kAny, Library::kAny, mpi.world, &found, &message, &status);
+        mpi.improbe(MpiLibrary::kAny, MpiLibrary::kAny, mpi.world, &found, &message, &status);
     if (code != 0) {
       if (mpi.failure_ack == nullptr) {
         throw std::runtime_error("a rank on another host died; this Open MPI does not say which");
@@ -141,15 +141,15 @@ void Sorter::takeIn() {
   }
 }
 
-void Sorter::bury(const std::vector<Requests::Entry*>& requests,
-                  const std::shared_ptr<void>& memory) {
+void Sorter::detach(const std::vector<Requests::TrackedRequest*>& requests,
+                    const std::shared_ptr<void>& memory) {
   const std::lock_guard lock(mutex_);
-  requests_.bury(requests, memory);
+  requests_.detach(requests, memory);
 }
 
 // Until this is asked after a death, no message from any rank is found.
 void Sorter::learnWhoDied() {
-  const Library& mpi = world_.mpi();
+  const MpiLibrary& mpi = world_.mpi();
   if (mpi.failure_ack == nullptr) {
     return;
   }
@@ -177,13 +177,13 @@ bool Sorter::hasDied(int rank) {
 
 void Sorter::discard(const Arrival& arrival) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(arrival.bytes);
-  requests_.bury({begin(arrival.message, bytes->data(), bytes->size())}, bytes);
+  requests_.detach({begin(arrival.message, bytes->data(), bytes->size())}, bytes);
 }
 
-Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
-                              RemoteTransport::Ends ends) {
+Requests::TrackedRequest* Sorter::send(int to, int group, int tag, const void* data, size_t bytes,
+                                       RemoteTransport::Ends ends) {
   const std::lock_guard lock(mutex_);
-  const Library& mpi = world_.mpi();
+  const MpiLibrary& mpi = world_.mpi();
   Request request = nullptr;
   // Open MPI forgets the connection to one that has died, and crashes when it is to send there.
   if (hasDied(to)) {
@@ -199,19 +199,19 @@ Requests::Entry* Sorter::send(int to, int group, int tag, const void* data, size
   return requests_.add(code == 0 ? request : nullptr, may_have_ended);
 }
 
-Requests::Entry* Sorter::receive(Message message, void* into, size_t bytes) {
+Requests::TrackedRequest* Sorter::receive(Message message, void* into, size_t bytes) {
   const std::lock_guard lock(mutex_);
   return begin(message, into, bytes);
 }
 
-Requests::Entry* Sorter::begin(Message message, void* into, size_t bytes) {
-  const Library& mpi = world_.mpi();
+Requests::TrackedRequest* Sorter::begin(Message message, void* into, size_t bytes) {
+  const MpiLibrary& mpi = world_.mpi();
   Request request = nullptr;
   const int code = mpi.imrecv(into, static_cast<int>(bytes), mpi.byte, &message, &request);
   return requests_.add(code == 0 ? request : nullptr, bytes <= kShort);
 }
 
-RemoteTransport::State Sorter::test(Requests::Entry* request) {
+RemoteTransport::RequestState Sorter::test(Requests::TrackedRequest* request) {
   const std::lock_guard lock(mutex_);
   return requests_.test(request);
 }

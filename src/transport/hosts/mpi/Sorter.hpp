@@ -49,12 +49,13 @@ class Sorter {
   // std::runtime_error where MPI does not work any more.
   void poll();
   std::optional<Arrival> next(int group);
-  Requests::Entry* send(int to, int group, int tag, const void* data, size_t bytes,
-                        RemoteTransport::Ends ends);
-  Requests::Entry* receive(Message message, void* into, size_t bytes);
-  RemoteTransport::State test(Requests::Entry* request);
+  Requests::TrackedRequest* send(int to, int group, int tag, const void* data, size_t bytes,
+                                 RemoteTransport::Ends ends);
+  Requests::TrackedRequest* receive(Message message, void* into, size_t bytes);
+  RemoteTransport::RequestState test(Requests::TrackedRequest* request);
   // Keeps that memory until those have ended.
-  void detach(const std::vector<Requests::Entry*>& requests, const std::shared_ptr<void>& memory);
+  void detach(const std::vector<Requests::TrackedRequest*>& requests,
+              const std::shared_ptr<void>& memory);
   // Ranks of the world that have died.
   std::vector<int> dead();
 
@@ -63,7 +64,7 @@ class Sorter {
   void takeIn();
   void learnWhoDied();
   bool hasDied(int rank);
-  Requests::Entry* begin(Message message, void* into, size_t bytes);
+  Requests::TrackedRequest* begin(Message message, void* into, size_t bytes);
   void discard(const Arrival& arrival);
 
   World& world_;
@@ -73,7 +74,7 @@ class Sorter {
   std::set<int> closed_;
   std::vector<int> dead_;
   std::string broken_;  // why MPI cannot be used any more
-  std::atomic<uint64_t> gathered_{0};
+  std::atomic<uint64_t> polled_{0};
   Deadline next_look_at_hosts_ = Deadline::in(std::chrono::milliseconds(0));
 };
 

@@ -188,7 +188,7 @@ TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
         addSend(me.engine.mailbox(), *op, std::move(message));
       }
       op->partners = {left, right};
-      const SumPiece mix{bytes, bytesOf(output), kBytes, Dtype::kFloat32};
+      const SumPiece piece{bytes, bytesOf(output), kBytes, Dtype::kFloat32};
       op->tasks.push_back(neighborSum(me.engine.mailbox(), *op,
                                       {0, {{left, 1}, {right, 1}}, 1, SegmentList<SumPiece>(piece)},
                                       0));

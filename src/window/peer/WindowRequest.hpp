@@ -7,11 +7,11 @@
 namespace bluefog {
 
 // What a rank asks of another one's part of a window, on another host: one message, with what is to
-// be put behind it. One Answer comes back, with what was asked for behind that.
-struct alignas(64) Request {
-  enum class What : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
+// be put behind it. One WindowReply comes back, with what was asked for behind that.
+struct alignas(64) WindowRequest {
+  enum class RequestKind : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
 
-  PeerCall call{};
+  RequestKind kind{};
   uint32_t has_p = 0;
   uint64_t window = 0;
   int64_t answer = 0;  // the tag of that
@@ -19,15 +19,15 @@ struct alignas(64) Request {
   double p = 0;
 };
 
-struct alignas(64) Answer {
-  enum class How : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize, kNoMemory, kFailed };
+struct alignas(64) WindowReply {
+  enum class ReplyStatus : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize, kNoMemory, kFailed };
 
-  How how{};
+  ReplyStatus status{};
   int32_t holder = 0;  // kHeld
   double p = 0;        // kGet
 };
 
-static_assert(sizeof(Request) == 64 && sizeof(Answer) == 64);
+static_assert(sizeof(WindowRequest) == 64 && sizeof(WindowReply) == 64);
 
 // The messages of both: bytes, and of the tags the one that no answer has.
 inline constexpr Signature kWindowMessage{
