@@ -160,6 +160,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
   engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
                  options_->accelerator);
   heap_ = engine_->makeHeap();
+  windows_.setEngine(engine_, hooks_.interrupt);
   outputs_ = OutputPool(heap_);
   registry::enroll(engine_);
   init();
@@ -267,39 +268,9 @@ WorkPtr ProcessGroupBluefog::postAll(const Validate& validate, std::vector<Call>
   return post(std::move(all), async_op);
 }
 
-WindowResources ProcessGroupBluefog::windowResources(const at::Tensor& tensor) {
+WindowResources ProcessGroupBluefog::windowResources(const at::Tensor& /*tensor*/) {
   checkProcess("win_create");
-  const std::string who = engine_->members().who() + " win_create: ";
-  const HostMap& hosts = engine_->hosts();
-  TORCH_CHECK(heap_ != nullptr || hosts.here().size() == 1, who,
-              "ranks share no memory here; is the process limited in its addresses or the size of "
-              "files (ulimit -v, -f)?");
-  const bool is_on_device = !tensor.is_cpu() && isAccelerators(tensor);
-  std::call_once(grounds_made_, [&] {
-    window_memory_ = std::make_shared<WindowMemory>(engine_->segments(), engine_->members().rank);
-    liveness_ = std::make_shared<PeerLiveness>(engine_->processes());
-    window_server_ = std::make_shared<WindowServer>(*engine_, liveness_);
-    window_server_->open(hosts.elsewhere());
-  });
-  if (is_on_device) {
-    std::call_once(hears_here_, [&] { window_server_->open(othersHere()); });
-  }
-  const std::shared_ptr<DeviceHeap> device =
-      is_on_device ? accelerator_->heapOn(tensor.device()) : nullptr;
-  return {engine_,
-          device ? std::shared_ptr<Heap>(device) : heap_,
-          window_memory_,
-          liveness_,
-          is_on_device || !hosts.elsewhere().empty() ? window_server_ : nullptr,
-          device,
-          hooks_.interrupt,
-          groupsTimeout()};
-}
-
-std::vector<int> ProcessGroupBluefog::othersHere() const {
-  std::vector<int> others = engine_->hosts().here();
-  std::erase(others, engine_->members().rank);
-  return others;
+  return windows_.onHost(heap_, groupsTimeout());
 }
 
 void ProcessGroupBluefog::setPart(c10::intrusive_ptr<ProcessGroupBluefog> part) {
@@ -331,9 +302,7 @@ void ProcessGroupBluefog::shutdown() {
 
 void ProcessGroupBluefog::leave() {
   if (engine_) {
-    if (window_memory_) {
-      window_memory_->leave();
-    }
+    windows_.leave();
     engine_->shutdown();
     outputs_.close();
   }

@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,22 +16,25 @@
 #include "process_group/FlightLog.hpp"
 #include "process_group/LanguageHooks.hpp"
 #include "process_group/Options.hpp"
-#include "process_group/device/Accelerator.hpp"
-#include "process_group/device/DeviceCalls.hpp"
 #include "process_group/host/Coalescing.hpp"
 #include "process_group/host/Edges.hpp"
 #include "process_group/host/Match.hpp"
 #include "process_group/host/OutputPool.hpp"
+#include "process_group/host/Splits.hpp"
 #include "process_group/host/Validate.hpp"
-#include "process_group/window/TensorWindow.hpp"
+#include "process_group/window/GroupWindows.hpp"
+#include "process_group/window/WindowResources.hpp"
 #include "transport/engine/Engine.hpp"
 
 namespace bluefog {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The c10d backend: validates, makes an Op, posts it. No algorithm is here. CPU tensors; between
-// neighbours those of an accelerator, too. All methods may be called from any thread.
+// The c10d backend for tensors on the CPU. A call validates its arguments, makes an Op and posts it
+// to the group's Engine, which the backend owns; the algorithms are elsewhere. ProcessGroupComposed
+// overrides what an accelerator's tensors need.
+//
+// Thread safety: any thread may call any method.
 class ProcessGroupBluefog : public c10d::Backend {
  public:
   // Meets the other ranks through the store; throws Error naming those who do not come within the
@@ -95,14 +96,6 @@ class ProcessGroupBluefog : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  // Whose tensors go to it from now on, in operations between neighbours.
-  void setAccelerator(std::shared_ptr<Accelerator> accelerator) {
-    accelerator_ = std::move(accelerator);
-    device_calls_ =
-        std::make_unique<DeviceCalls>(*engine_, hooks_, log_, accelerator_->type() == c10::kCPU,
-                                      [of = accelerator_] { of->abort(); });
-  }
-  const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
   // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
   void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part);
 
@@ -114,25 +107,28 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::shared_ptr<Edges> edges(Edges&& edges) const;
   // The results are new tensors: the Work's result(). Here one for each input; all travel as one.
   // `kind`: neighbor_allreduce, or what is one by another name.
-  WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
-                            const MessageOptions& opts);
+  virtual WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                    const Edges& edges, const MessageOptions& opts);
   // Waited for. A small tensor, where nothing else is under way, takes a shorter way.
-  std::vector<at::Tensor> neighborAllreduceNow(OpKind kind, const std::vector<at::Tensor>& inputs,
-                                               const Edges& edges, Match& match);
-  at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
-                                  Match& match);
+  virtual std::vector<at::Tensor> neighborAllreduceNow(OpKind kind,
+                                                       const std::vector<at::Tensor>& inputs,
+                                                       const Edges& edges, Match& match);
+  virtual at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
+                                          Match& match);
   struct GatherOptions : MessageOptions {
     bool in_one = false;
     bool is_of_all = false;  // called as allgather
   };
   // An input for each destination, of the type and shape of `like` but for the first dimension. A
   // result for each source, or one that has their rows one after the other.
-  WorkPtr neighborGather(OpKind kind, const at::Tensor& like, const std::vector<at::Tensor>& inputs,
-                         const Edges& edges, const GatherOptions& opts);
+  virtual WorkPtr neighborGather(OpKind kind, const at::Tensor& like,
+                                 const std::vector<at::Tensor>& inputs, const Edges& edges,
+                                 const GatherOptions& opts);
   // Averages machines' means: `locals` are the ranks of this one, ascending, and `between` has the
   // ranks on other machines that have this rank's place there.
-  WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
-                                        const Edges& between, const MessageOptions& opts);
+  virtual WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input,
+                                                const std::vector<int>& locals,
+                                                const Edges& between, const MessageOptions& opts);
 
   // A group of those ranks of this one, in that order; null on the others. Collective over its
   // members only.
@@ -146,7 +142,7 @@ class ProcessGroupBluefog : public c10d::Backend {
                                           const int& rank, const int& size) override;
   // A call of neighbors that is refused counts all the same, as one that exchanges nothing: else
   // this rank's later calls would meet the others' earlier ones.
-  void countRefused(Counter counter);
+  virtual void countRefused(Counter counter);
   // The highest number of this rank's calls of neighbors, by any counter; and all of them go on
   // from there.
   uint64_t callsMade() { return engine_->callsMade(); }
@@ -162,15 +158,15 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Leaves the group. Waits for no peer; what is pending fails.
   void shutdown() override;
 
-  // What windows of this group lie on.
-  WindowResources windowResources(const at::Tensor& tensor);
+  // What a window over this tensor takes from the group.
+  virtual WindowResources windowResources(const at::Tensor& tensor);
 
   // Payload bytes handed to peers, and operations issued, since the group was made.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
   uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
-  uint64_t bytesSent() const {
+  virtual uint64_t bytesSent() const {
     return engine_->board().bytesSent() + engine_->returns().bytesSent() +
-           engine_->mailbox().bytesSent() + (accelerator_ ? accelerator_->bytesSent() : 0);
+           engine_->mailbox().bytesSent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
   // The ranks of each host; hosts in the order of their first ranks.
@@ -189,14 +185,36 @@ class ProcessGroupBluefog : public c10d::Backend {
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts);
   const LanguageHooks& hooks() const { return hooks_; }
-  // A forked child has no part in what its backend has under way.
-  bool reachesAccelerator() const { return accelerator_ != nullptr && !engine_->isForked(); }
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
-  // Throws where an earlier call there has failed.
-  void checkAccelerator(const char* op) const { device_calls_->check(op); }
   Coalescing& coalescing() { return coalescing_; }
   // The calling thread's.
   Coalescing::Batch endBatch();
+  GroupWindows& windows() { return windows_; }
+  void noteIssued() { ++issued_; }
+  std::chrono::milliseconds groupsTimeout() const {
+    return std::chrono::milliseconds(timeout_ms_.load());
+  }
+  // Leaves the group, if this rank has not left it yet.
+  void leave();
+  // Throws in a forked child, which has no part in the group.
+  void checkProcess(const char* op) const;
+  // Throws where these are not the ranks of this rank's machine.
+  void checkMachine(const Validate& validate, const std::vector<int>& locals) const;
+  static const char* profilingTitle(OpKind kind);
+  // Runs `post`. A call that it refuses is counted; see countRefused().
+  template <class Post>
+  auto countingRefusals(OpKind kind, const Edges& edges, const Match& match, int64_t tag,
+                        const Post& post) {
+    try {
+      return post();
+    } catch (...) {
+      if (match.numberOfCall() == 0) {
+        countRefused(counterOf(kind, edges, tag));
+      }
+      throw;
+    }
+  }
 
  private:
   struct Call;
@@ -219,41 +237,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr postExchange(OpKind kind, int root, ExchangeBlocks&& parcels, Call&& call,
                        Milliseconds timeout, bool async_op);
 
-  bool isAccelerators(const at::Tensor& tensor) const {
-    return accelerator_ != nullptr && accelerator_->carries(tensor);
-  }
-  bool areAccelerators(const std::vector<at::Tensor>& tensors) const;
-  std::vector<int> othersHere() const;
-  Validate validateThere(const char* op, const std::vector<at::Tensor>& tensors) const;
-  WorkPtr exchanged(const DeviceCall& call, bool async_op,
-                    const std::function<WorkPtr(Notices&)>& exchange);
-  WorkPtr neighborAllreduceThere(OpKind kind, const std::vector<at::Tensor>& inputs,
-                                 const Edges& edges, const MessageOptions& opts);
-  WorkPtr averageMachines(const at::Tensor& input, const std::vector<int>& locals,
-                          const Edges& between, const MessageOptions& opts);
-  WorkPtr hierarchicalNeighborAllreduceThere(const at::Tensor& input,
-                                             const std::vector<int>& locals, const Edges& between,
-                                             const MessageOptions& opts);
-  WorkPtr neighborGatherHere(OpKind kind, const at::Tensor& like,
-                             const std::vector<at::Tensor>& inputs, const Edges& edges,
-                             const GatherOptions& opts);
-  WorkPtr neighborGatherThere(OpKind kind, const at::Tensor& like,
+  WorkPtr gatherFromNeighbors(OpKind kind, const at::Tensor& like,
                               const std::vector<at::Tensor>& inputs, const Edges& edges,
                               const GatherOptions& opts);
-
-  template <class Post>
-  auto countingRefusals(OpKind kind, const Edges& edges, const Match& match, bool is_there,
-                        const Post& post) {
-    try {
-      return post();
-    } catch (...) {
-      if (match.numberOfCall() == 0) {
-        countRefused(counterOf(kind, edges, is_there ? 0 : match.tag));
-      }
-      throw;
-    }
-  }
-
+  WorkPtr averageMachines(const at::Tensor& input, const std::vector<int>& locals,
+                          const Edges& between, const MessageOptions& opts);
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
   // Of CPU tensors, still without tasks.
@@ -279,13 +267,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,
                   const char* profiling_title);
-  void leave();
-  static const char* profilingTitle(OpKind kind);
-  std::chrono::milliseconds groupsTimeout() const {
-    return std::chrono::milliseconds(timeout_ms_.load());
-  }
   Deadline deadline(std::chrono::milliseconds timeout) const;
-  void checkProcess(const char* op) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;  // where parts of the group meet
   const c10::intrusive_ptr<bluefog::Options> options_;
@@ -295,27 +277,13 @@ class ProcessGroupBluefog : public c10d::Backend {
   FlightLog log_;
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
-  std::once_flag grounds_made_;
-  std::once_flag hears_here_;  // of windows on an accelerator
-  std::shared_ptr<WindowMemory> window_memory_;
-  std::shared_ptr<PeerLiveness> liveness_;
-  std::shared_ptr<WindowServer> window_server_;
+  GroupWindows windows_;
   Coalescing coalescing_;
-  std::shared_ptr<Accelerator> accelerator_;
-  std::unique_ptr<DeviceCalls> device_calls_;
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const LanguageHooks hooks_;
+  Splits splits_;
   std::shared_ptr<Engine> engine_;
-
-  // torch splits a group once for each of its devices, with one store, and keeps what comes first.
-  struct Split {
-    c10::intrusive_ptr<c10d::Store> store;
-    c10::weak_intrusive_ptr<c10d::Backend> part;  // null of a rank that is left out
-  };
-  std::mutex splits_mutex_;
-  std::optional<Split> last_split_;
-  std::map<std::vector<int>, int> splits_;  // how many parts of these ranks there were
 };
 
 }  // namespace bluefog

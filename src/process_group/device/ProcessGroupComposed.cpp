@@ -49,7 +49,7 @@ c10::intrusive_ptr<c10d::Backend::Options> optionsFor(
 }  // namespace
 
 template <class... Lists>
-bool ProcessGroupComposed::goesThere(const char* op, const Lists&... tensors) const {
+bool ProcessGroupComposed::isForDevice(const char* op, const Lists&... tensors) const {
   if (accelerator() == nullptr) {
     return false;
   }
@@ -60,21 +60,28 @@ bool ProcessGroupComposed::goesThere(const char* op, const Lists&... tensors) co
                     " and some on ", *devices.other);
   const bool goes = devices.first && devices.first->type() == accelerator()->type();
   if (goes) {
-    checkAccelerator(op);
+    device_calls_->check(op);
   }
   return goes;
 }
 
-c10d::Backend& ProcessGroupComposed::there() {
+c10d::Backend& ProcessGroupComposed::deviceBackend() {
   c10d::Backend& backend = *this->backend();
   std::call_once(told_, [&] {
     backend.setGroupDesc(getGroupDesc());
     backend.setBoundDeviceId(getBoundDeviceId());
   });
-  if (coalescing().opensThere()) {
+  if (coalescing().opensOnDevice()) {
     backend.startCoalescing();
   }
   return backend;
+}
+
+void ProcessGroupComposed::setAccelerator(std::shared_ptr<Accelerator> accelerator) {
+  accelerator_ = std::move(accelerator);
+  device_calls_ = std::make_unique<DeviceCalls>(*engine(), hooks(), flightLog(),
+                                                accelerator_->type() == c10::kCPU,
+                                                [of = accelerator_] { of->abort(); });
 }
 
 void ProcessGroupComposed::setTimeout(std::chrono::milliseconds timeout) {
@@ -88,100 +95,101 @@ void ProcessGroupComposed::setGroupUid(const std::string& uid) {
 }
 
 WorkPtr ProcessGroupComposed::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  return goesThere("allreduce", tensors) ? there().allreduce(tensors, opts)
-                                         : ProcessGroupBluefog::allreduce(tensors, opts);
+  return isForDevice("allreduce", tensors) ? deviceBackend().allreduce(tensors, opts)
+                                           : ProcessGroupBluefog::allreduce(tensors, opts);
 }
 
 WorkPtr ProcessGroupComposed::allreduce_sparse(Tensors& tensors,
                                                const c10d::AllreduceOptions& opts) {
-  return goesThere("allreduce_sparse", tensors)
-             ? there().allreduce_sparse(tensors, opts)
+  return isForDevice("allreduce_sparse", tensors)
+             ? deviceBackend().allreduce_sparse(tensors, opts)
              : ProcessGroupBluefog::allreduce_sparse(tensors, opts);
 }
 
 WorkPtr ProcessGroupComposed::allreduce_coalesced(Tensors& tensors,
                                                   const c10d::AllreduceCoalescedOptions& opts) {
-  return goesThere("allreduce_coalesced", tensors)
-             ? there().allreduce_coalesced(tensors, opts)
+  return isForDevice("allreduce_coalesced", tensors)
+             ? deviceBackend().allreduce_coalesced(tensors, opts)
              : ProcessGroupBluefog::allreduce_coalesced(tensors, opts);
 }
 
 WorkPtr ProcessGroupComposed::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  return goesThere("broadcast", tensors) ? there().broadcast(tensors, opts)
-                                         : ProcessGroupBluefog::broadcast(tensors, opts);
+  return isForDevice("broadcast", tensors) ? deviceBackend().broadcast(tensors, opts)
+                                           : ProcessGroupBluefog::broadcast(tensors, opts);
 }
 
 WorkPtr ProcessGroupComposed::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  return goesThere("reduce", tensors) ? there().reduce(tensors, opts)
-                                      : ProcessGroupBluefog::reduce(tensors, opts);
+  return isForDevice("reduce", tensors) ? deviceBackend().reduce(tensors, opts)
+                                        : ProcessGroupBluefog::reduce(tensors, opts);
 }
 
 WorkPtr ProcessGroupComposed::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& opts) {
-  return goesThere("allgather", outputs, inputs)
-             ? there().allgather(outputs, inputs, opts)
+  return isForDevice("allgather", outputs, inputs)
+             ? deviceBackend().allgather(outputs, inputs, opts)
              : ProcessGroupBluefog::allgather(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
-  return goesThere("all_gather_into_tensor", output, input)
-             ? there()._allgather_base(output, input, opts)
+  return isForDevice("all_gather_into_tensor", output, input)
+             ? deviceBackend()._allgather_base(output, input, opts)
              : ProcessGroupBluefog::_allgather_base(output, input, opts);
 }
 
 WorkPtr ProcessGroupComposed::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::AllgatherOptions& opts) {
-  return goesThere("allgather_coalesced", outputs, inputs)
-             ? there().allgather_coalesced(outputs, inputs, opts)
+  return isForDevice("allgather_coalesced", outputs, inputs)
+             ? deviceBackend().allgather_coalesced(outputs, inputs, opts)
              : ProcessGroupBluefog::allgather_coalesced(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                               const c10d::AllgatherOptions& opts) {
-  return goesThere("allgather_into_tensor_coalesced", outputs, inputs)
-             ? there().allgather_into_tensor_coalesced(outputs, inputs, opts)
+  return isForDevice("allgather_into_tensor_coalesced", outputs, inputs)
+             ? deviceBackend().allgather_into_tensor_coalesced(outputs, inputs, opts)
              : ProcessGroupBluefog::allgather_into_tensor_coalesced(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::GatherOptions& opts) {
-  return goesThere("gather", outputs, inputs) ? there().gather(outputs, inputs, opts)
-                                              : ProcessGroupBluefog::gather(outputs, inputs, opts);
+  return isForDevice("gather", outputs, inputs)
+             ? deviceBackend().gather(outputs, inputs, opts)
+             : ProcessGroupBluefog::gather(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {
-  return goesThere("scatter", outputs, inputs)
-             ? there().scatter(outputs, inputs, opts)
+  return isForDevice("scatter", outputs, inputs)
+             ? deviceBackend().scatter(outputs, inputs, opts)
              : ProcessGroupBluefog::scatter(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                              const c10d::ReduceScatterOptions& opts) {
-  return goesThere("reduce_scatter", outputs, inputs)
-             ? there().reduce_scatter(outputs, inputs, opts)
+  return isForDevice("reduce_scatter", outputs, inputs)
+             ? deviceBackend().reduce_scatter(outputs, inputs, opts)
              : ProcessGroupBluefog::reduce_scatter(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                    const c10d::ReduceScatterOptions& opts) {
-  return goesThere("reduce_scatter_tensor", output, input)
-             ? there()._reduce_scatter_base(output, input, opts)
+  return isForDevice("reduce_scatter_tensor", output, input)
+             ? deviceBackend()._reduce_scatter_base(output, input, opts)
              : ProcessGroupBluefog::_reduce_scatter_base(output, input, opts);
 }
 
 WorkPtr ProcessGroupComposed::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
-  return goesThere("reduce_scatter_tensor_coalesced", outputs, inputs)
-             ? there().reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+  return isForDevice("reduce_scatter_tensor_coalesced", outputs, inputs)
+             ? deviceBackend().reduce_scatter_tensor_coalesced(outputs, inputs, opts)
              : ProcessGroupBluefog::reduce_scatter_tensor_coalesced(outputs, inputs, opts);
 }
 
 WorkPtr ProcessGroupComposed::alltoall(Tensors& outputs, Tensors& inputs,
                                        const c10d::AllToAllOptions& opts) {
-  return goesThere("alltoall", outputs, inputs)
-             ? there().alltoall(outputs, inputs, opts)
+  return isForDevice("alltoall", outputs, inputs)
+             ? deviceBackend().alltoall(outputs, inputs, opts)
              : ProcessGroupBluefog::alltoall(outputs, inputs, opts);
 }
 
@@ -189,37 +197,37 @@ WorkPtr ProcessGroupComposed::alltoall_base(at::Tensor& output, at::Tensor& inpu
                                             std::vector<int64_t>& output_splits,
                                             std::vector<int64_t>& input_splits,
                                             const c10d::AllToAllOptions& opts) {
-  return goesThere("alltoall_base", output, input)
-             ? there().alltoall_base(output, input, output_splits, input_splits, opts)
+  return isForDevice("alltoall_base", output, input)
+             ? deviceBackend().alltoall_base(output, input, output_splits, input_splits, opts)
              : ProcessGroupBluefog::alltoall_base(output, input, output_splits, input_splits, opts);
 }
 
 WorkPtr ProcessGroupComposed::barrier(const c10d::BarrierOptions& opts) {
   return accelerator() != nullptr && opts.device && opts.device->type() == accelerator()->type()
-             ? there().barrier(opts)
+             ? deviceBackend().barrier(opts)
              : ProcessGroupBluefog::barrier(opts);
 }
 
 WorkPtr ProcessGroupComposed::send(Tensors& tensors, int destination, int tag) {
-  return goesThere("send", tensors) ? there().send(tensors, destination, tag)
-                                    : ProcessGroupBluefog::send(tensors, destination, tag);
+  return isForDevice("send", tensors) ? deviceBackend().send(tensors, destination, tag)
+                                      : ProcessGroupBluefog::send(tensors, destination, tag);
 }
 
 WorkPtr ProcessGroupComposed::recv(Tensors& tensors, int source, int tag) {
-  return goesThere("recv", tensors) ? there().recv(tensors, source, tag)
-                                    : ProcessGroupBluefog::recv(tensors, source, tag);
+  return isForDevice("recv", tensors) ? deviceBackend().recv(tensors, source, tag)
+                                      : ProcessGroupBluefog::recv(tensors, source, tag);
 }
 
 WorkPtr ProcessGroupComposed::recvAnysource(Tensors& tensors, int tag) {
-  return goesThere("recv from any source", tensors)
-             ? there().recvAnysource(tensors, tag)
+  return isForDevice("recv from any source", tensors)
+             ? deviceBackend().recvAnysource(tensors, tag)
              : ProcessGroupBluefog::recvAnysource(tensors, tag);
 }
 
-// Of a batch that went there alone the Work is that backend's.
+// A batch that went to the device alone has the Work of the device's backend.
 WorkPtr ProcessGroupComposed::endCoalescing() {
   Coalescing::Batch batch = endBatch();
-  if (!batch.is_open_there) {
+  if (!batch.is_open_on_device) {
     return c10::make_intrusive<BatchWork>(rank_, std::move(batch.works));
   }
   WorkPtr work = backend()->endCoalescing();
@@ -238,13 +246,13 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
   return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options), hooks());
 }
 
-// Of the ranks that are left out the accelerator's backend may want something, too.
+// The device's backend may need the ranks that are left out, too.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::splitIn(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   auto part = ProcessGroupBluefog::splitIn(store, ranks, opts);
-  auto inner = there().split(c10::make_intrusive<c10d::PrefixStore>("accelerator", store), ranks,
-                             optionsFor(there(), opts));
+  auto inner = deviceBackend().split(c10::make_intrusive<c10d::PrefixStore>("accelerator", store),
+                                     ranks, optionsFor(deviceBackend(), opts));
   return composed(std::move(part), std::move(inner));
 }
 
@@ -252,8 +260,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::merge(
     const c10::intrusive_ptr<c10d::Store>& store,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts, const int& rank, const int& size) {
   auto whole = ProcessGroupBluefog::merge(store, opts, rank, size);
-  auto inner = there().merge(c10::make_intrusive<c10d::PrefixStore>("accelerator", store),
-                             optionsFor(there(), opts), rank, size);
+  auto inner = deviceBackend().merge(c10::make_intrusive<c10d::PrefixStore>("accelerator", store),
+                                     optionsFor(deviceBackend(), opts), rank, size);
   return composed(std::move(whole), std::move(inner));
 }
 
@@ -267,10 +275,10 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::composed(
 }
 
 void ProcessGroupComposed::eagerConnectSingleDevice(at::Device device) {
-  there().eagerConnectSingleDevice(device);
+  deviceBackend().eagerConnectSingleDevice(device);
 }
 
-// Kept here, too: whether there is one is asked of this object.
+// The hook is kept here, too, because torch asks this object whether there is one.
 void ProcessGroupComposed::registerOnCompletionHook(
     std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
   onCompletionHook_ = hook;
@@ -282,14 +290,14 @@ void ProcessGroupComposed::enableCollectivesTiming() {
 }
 
 void ProcessGroupComposed::abort() {
-  if (reachesAccelerator()) {
+  if (reachesDevice()) {
     backend()->abort();
   }
   ProcessGroupBluefog::abort();
 }
 
 void ProcessGroupComposed::shutdown() {
-  if (reachesAccelerator()) {
+  if (reachesDevice()) {
     backend()->shutdown();
   }
   ProcessGroupBluefog::shutdown();

@@ -2,20 +2,32 @@
 
 #include <torch/headeronly/version.h>
 
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "process_group/ProcessGroupBluefog.hpp"
+#include "process_group/device/Accelerator.hpp"
+#include "process_group/device/DeviceCalls.hpp"
 
 namespace bluefog {
 
-// With an accelerator: what is called with its tensors goes to its backend, and Work, Future,
-// streams and errors come back untouched. All else is ProcessGroupBluefog's.
+// The backend of a group that has an accelerator. A collective that is called with the
+// accelerator's tensors goes to torch's own backend for that device, whose Work, Future, streams
+// and errors come back untouched; an operation between neighbors is made of that backend's
+// messages. A call with tensors on the CPU is ProcessGroupBluefog's.
+//
+// Thread safety: any thread may call any method, after setAccelerator().
 class ProcessGroupComposed : public ProcessGroupBluefog {
  public:
   // An accelerator has to be set before anything is called with its tensors, or about it.
   using ProcessGroupBluefog::ProcessGroupBluefog;
+  ~ProcessGroupComposed() override { leave(); }
+  void setAccelerator(std::shared_ptr<Accelerator> accelerator);
+  const std::shared_ptr<Accelerator>& accelerator() const { return accelerator_; }
   const c10::intrusive_ptr<c10d::Backend>& backend() const {
     TORCH_CHECK(accelerator() != nullptr, who("backend"), "it has no accelerator yet");
     return accelerator()->backend();
@@ -64,6 +76,22 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
   WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
 
+  WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
+                            const MessageOptions& opts) override;
+  std::vector<at::Tensor> neighborAllreduceNow(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                               const Edges& edges, Match& match) override;
+  at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
+                                  Match& match) override;
+  WorkPtr neighborGather(OpKind kind, const at::Tensor& like, const std::vector<at::Tensor>& inputs,
+                         const Edges& edges, const GatherOptions& opts) override;
+  WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input, const std::vector<int>& locals,
+                                        const Edges& between, const MessageOptions& opts) override;
+  void countRefused(Counter counter) override;
+  WindowResources windowResources(const at::Tensor& tensor) override;
+  uint64_t bytesSent() const override {
+    return ProcessGroupBluefog::bytesSent() + (accelerator_ ? accelerator_->bytesSent() : 0);
+  }
+
   // torch asks without saying for which device. NCCL needs it; then a batch of a CPU's messages has
   // one Work, too.
   bool supportsCoalescing() const override { return backend()->supportsCoalescing(); }
@@ -108,17 +136,35 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
       c10::intrusive_ptr<bluefog::Options> options) const override;
 
  private:
-  // Where its operations are called: this thread's batch begins there, too, and it has been told
-  // what torch tells this object alone.
-  c10d::Backend& there();
-  // Whether a call with these tensors goes there. Throws where some would and some would not, and
-  // where no call can go there any more.
+  // The device's backend, ready to be called: this thread's batch is begun on it, too, and it has
+  // been told what torch tells this object alone.
+  c10d::Backend& deviceBackend();
+  // Returns whether a call with these tensors goes to the device's backend. Throws where some of
+  // them would and some would not, and where an earlier call on the device has failed.
   template <class... Tensors>
-  bool goesThere(const char* op, const Tensors&... tensors) const;
+  bool isForDevice(const char* op, const Tensors&... tensors) const;
+  bool isOnDevice(const at::Tensor& tensor) const {
+    return accelerator_ != nullptr && accelerator_->carries(tensor);
+  }
+  // Returns whether any is: then all of them have to be, as the call checks.
+  bool isAnyOnDevice(const std::vector<at::Tensor>& tensors) const;
+  Validate validateOnDevice(const char* op, const std::vector<at::Tensor>& tensors);
+  WorkPtr exchange(const DeviceCall& call, bool async_op,
+                   const std::function<WorkPtr(Notices&)>& exchange);
+  WorkPtr averageOnDevice(OpKind kind, const std::vector<at::Tensor>& inputs, const Edges& edges,
+                          const MessageOptions& opts);
+  WorkPtr gatherOnDevice(OpKind kind, const at::Tensor& like, const std::vector<at::Tensor>& inputs,
+                         const Edges& edges, const GatherOptions& opts);
+  WorkPtr averageMachinesOnDevice(const at::Tensor& input, const std::vector<int>& locals,
+                                  const Edges& between, const MessageOptions& opts);
+  // A forked child has no part in what its parent's backend has under way.
+  bool reachesDevice() const { return accelerator_ != nullptr && !engine()->isForked(); }
 
   c10::intrusive_ptr<c10d::Backend> composed(c10::intrusive_ptr<c10d::Backend> group,
                                              c10::intrusive_ptr<c10d::Backend> inner) const;
 
+  std::shared_ptr<Accelerator> accelerator_;
+  std::unique_ptr<DeviceCalls> device_calls_;
   std::once_flag told_;
 };
 

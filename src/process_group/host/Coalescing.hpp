@@ -20,7 +20,7 @@ class Coalescing {
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
   struct Batch {
     Works works;
-    bool is_open_there = false;  // also in an accelerator's backend
+    bool is_open_on_device = false;  // also in an accelerator's backend
   };
 
   // What is begun already is given up: an exception inside of torch's context manager ends no
@@ -50,12 +50,12 @@ class Coalescing {
     batches_.at(thread()).works.push_back(std::move(work));
   }
   // Whether this thread has a batch that is not open there yet; then it counts as open.
-  bool opensThere() {
+  bool opensOnDevice() {
     if (!isOn()) {
       return false;
     }
     const std::lock_guard lock(mutex_);
-    return !std::exchange(batches_.at(thread()).is_open_there, true);
+    return !std::exchange(batches_.at(thread()).is_open_on_device, true);
   }
   Batch end() {
     const std::lock_guard lock(mutex_);

@@ -12,8 +12,17 @@ WorkPtr ProcessGroupBluefog::hierarchicalNeighborAllreduce(const at::Tensor& inp
                                                            const Edges& between,
                                                            const MessageOptions& opts) {
   return countingRefusals(OpKind::kHierarchicalNeighborAllReduce, between, opts.match,
-                          isAccelerators(input),
+                          opts.match.tag,
                           [&] { return averageMachines(input, locals, between, opts); });
+}
+
+void ProcessGroupBluefog::checkMachine(const Validate& validate,
+                                       const std::vector<int>& locals) const {
+  TORCH_CHECK_VALUE(std::find(locals.begin(), locals.end(), rank_) != locals.end(), validate.who(),
+                    "this rank is not on its own machine");
+  for (const int local : locals) {
+    validate.rank(local, "local");
+  }
 }
 
 WorkPtr ProcessGroupBluefog::averageMachines(const at::Tensor& input,
@@ -21,18 +30,10 @@ WorkPtr ProcessGroupBluefog::averageMachines(const at::Tensor& input,
                                              const MessageOptions& opts) {
   const OpKind kind = OpKind::kHierarchicalNeighborAllReduce;
   checkProcess(name(kind));
-  const bool goes_there = isAccelerators(input);
-  const Validate validate =
-      goes_there ? validateThere(name(kind), {input}) : Validate(engine_->members(), name(kind));
+  const Validate validate(engine_->members(), name(kind));
   validate.summable(input);
+  checkMachine(validate, locals);
   const auto self = std::find(locals.begin(), locals.end(), rank_);
-  TORCH_CHECK_VALUE(self != locals.end(), validate.who(), "this rank is not on its own machine");
-  for (const int local : locals) {
-    validate.rank(local, "local");
-  }
-  if (goes_there) {
-    return hierarchicalNeighborAllreduceThere(input, locals, between, opts);
-  }
   struct Memory {
     Buffers buffers;
     std::vector<std::byte> part;

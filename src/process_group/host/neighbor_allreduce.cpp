@@ -151,11 +151,7 @@ Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
 
 WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& inputs,
                                                const Edges& edges, const MessageOptions& opts) {
-  const bool is_there = areAccelerators(inputs);
-  return countingRefusals(kind, edges, opts.match, is_there, [&] {
-    if (is_there) {
-      return neighborAllreduceThere(kind, inputs, edges, opts);
-    }
+  return countingRefusals(kind, edges, opts.match, opts.match.tag, [&] {
     Tensors outputs = sumsOf(kind, inputs);
     const auto op = neighborSumOp(kind, inputs, outputs, edges, opts.match, Sends::kAll);
     return post({op, c10d::OpType::UNKNOWN, profilingTitle(kind), inputs, std::move(outputs)},
@@ -165,12 +161,12 @@ WorkPtr ProcessGroupBluefog::neighborAllreduce(OpKind kind, const Tensors& input
 
 Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& inputs,
                                                   const Edges& edges, Match& match) {
-  if (!mayRunUnseen() || areAccelerators(inputs)) {
+  if (!mayRunUnseen()) {
     const WorkPtr work = neighborAllreduce(kind, inputs, edges, {match, false});
     work->wait();  // between startCoalescing and endCoalescing nothing else does
     return work->result();
   }
-  return countingRefusals(kind, edges, match, false, [&] {
+  return countingRefusals(kind, edges, match, match.tag, [&] {
     Tensors outputs = sumsOf(kind, inputs);
     const auto op = neighborSumOp(kind, inputs, outputs, edges, match, Sends::kAll);
     engine_->post(op, Engine::Who::kCaller);
@@ -181,8 +177,8 @@ Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& in
 
 at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tensor& input,
                                                      const Edges& edges, Match& match) {
-  if (match.number == 0 && mayRunUnseen() && !isAccelerators(input) && Flat::isPlain(input)) {
-    const at::Tensor output = countingRefusals(kind, edges, match, false, [&] {
+  if (match.number == 0 && mayRunUnseen() && Flat::isPlain(input)) {
+    const at::Tensor output = countingRefusals(kind, edges, match, match.tag, [&] {
       checkProcess(name(kind));
       Validate(engine_->members(), name(kind)).summable(input);
       const at::Tensor sum = outputs_.emptyLike(input);
@@ -234,9 +230,6 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
 void ProcessGroupBluefog::countRefused(Counter counter) {
   if (engine_->isForked()) {
     return;  // the group is the parent's
-  }
-  if (accelerator_ != nullptr && accelerator_->type() == c10::kCPU) {
-    counter.tag = 0;  // as Notices do
   }
   const auto op =
       std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.kind}, Deadline::never());

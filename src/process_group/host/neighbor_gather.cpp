@@ -54,16 +54,13 @@ std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t
 WorkPtr ProcessGroupBluefog::neighborGather(OpKind kind, const at::Tensor& like,
                                             const Tensors& inputs, const Edges& edges,
                                             const GatherOptions& opts) {
-  const bool is_there = isAccelerators(like) || areAccelerators(inputs);
-  return countingRefusals(kind, edges, opts.match, is_there, [&] {
-    return is_there ? neighborGatherThere(kind, like, inputs, edges, opts)
-                    : neighborGatherHere(kind, like, inputs, edges, opts);
-  });
+  return countingRefusals(kind, edges, opts.match, opts.match.tag,
+                          [&] { return gatherFromNeighbors(kind, like, inputs, edges, opts); });
 }
 
-WorkPtr ProcessGroupBluefog::neighborGatherHere(OpKind kind, const at::Tensor& like,
-                                                const Tensors& inputs, const Edges& edges,
-                                                const GatherOptions& opts) {
+WorkPtr ProcessGroupBluefog::gatherFromNeighbors(OpKind kind, const at::Tensor& like,
+                                                 const Tensors& inputs, const Edges& edges,
+                                                 const GatherOptions& opts) {
   const char* called = opts.is_of_all ? "allgather" : name(kind);
   checkProcess(called);
   const Validate validate(engine_->members(), called);

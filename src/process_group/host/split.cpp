@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "process_group/host/Call.hpp"
@@ -21,21 +20,17 @@ c10::intrusive_ptr<Options> optionsFrom(const c10::intrusive_ptr<c10d::Backend::
 
 }  // namespace
 
-// Not in the store that torch gives: its prefix is the part's name, which comes again when a part
-// of that name is gone, and is another one on ranks that were left out of a part before.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::split(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   checkProcess("split");
-  std::unique_lock lock(splits_mutex_);
-  if (last_split_ && last_split_->store == store) {
-    return last_split_->part.lock();
+  if (const std::optional<Splits::BackendPtr> made = splits_.madeWith(store)) {
+    return *made;
   }
-  const std::string own = "split/" + c10::Join(",", ranks) + "/" + std::to_string(++splits_[ranks]);
-  lock.unlock();
-  auto part = splitIn(c10::make_intrusive<c10d::PrefixStore>(own, store_->clone()), ranks, opts);
-  lock.lock();
-  last_split_ = {store, c10::weak_intrusive_ptr<c10d::Backend>(part)};
+  auto part =
+      splitIn(c10::make_intrusive<c10d::PrefixStore>(splits_.nameOfNext(ranks), store_->clone()),
+              ranks, opts);
+  splits_.note(store, part);
   return part;
 }
 
