@@ -121,6 +121,7 @@ lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of 
 
 check-rules:
 	python3 .ci/lint_rules.py
+	python3 .ci/lint_cpp.py
 check-python:
 	ruff check
 	ruff format --check
