@@ -9,10 +9,12 @@
 
 namespace bluefog {
 
-// The system's callbacks carry nothing, so all of a process share this.
+// Forks holds the AtFork objects of this process. The callbacks of pthread_atfork() take no
+// argument, so they all share this one.
 struct Forks {
   static Forks& instance() {
-    // Never destroyed: static destructors run while threads still do.
+    // This object is never destroyed, because static destructors run while other threads still use
+    // it.
     static Forks* const made = [] {
       ::pthread_atfork([] { instance().begin(); }, [] { instance().end(&AtFork::in_parent_); },
                        [] { instance().end(&AtFork::in_child_); });

@@ -4,8 +4,11 @@
 
 namespace bluefog {
 
-// What is to be done when this process forks: before, and after it in the parent and in the child,
-// which has no other thread. From construction to destruction, which wait for the end of a fork.
+// An AtFork runs three actions whenever this process forks: one before the fork, one after it in
+// the parent, and one after it in the child. The child has only the thread that forked. The actions
+// run from construction to destruction, both of which wait until a fork in progress has ended. An
+// action must not construct or destroy an AtFork.
+// Thread safety: any thread. The actions run in the thread that forks.
 class AtFork {
  public:
   using Action = std::function<void()>;

@@ -24,9 +24,10 @@ int64_t now() {
 int64_t startOfThisProcess() {
   std::ifstream file("/proc/self/stat");
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  // The second field is the program's name in brackets, which may have spaces and brackets.
+  // The second field is the program's name in brackets, which may itself contain spaces and
+  // brackets.
   std::istringstream fields(text.empty() ? text : text.substr(text.rfind(')') + 1));
-  constexpr int kStart = 22;  // see proc(5)
+  constexpr int kStart = 22;  // the field "starttime" of proc(5)
   std::string field;
   for (int number = 3; number <= kStart; ++number) {
     fields >> field;

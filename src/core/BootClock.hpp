@@ -2,11 +2,13 @@
 
 #include <cstdint>
 
-// Nanoseconds since the kernel was booted: one clock for all processes of a host.
+// This clock counts nanoseconds since the kernel was booted. All processes of a host read the same
+// clock.
 namespace bluefog::boot_clock {
 
 int64_t now();
-// When this process was started or forked, up to ten milliseconds early. Now, without /proc.
+// Returns when this process was started or forked, up to ten milliseconds early. Without /proc it
+// returns the current time.
 int64_t startOfThisProcess();
 
 }  // namespace bluefog::boot_clock

@@ -8,7 +8,8 @@
 
 namespace bluefog {
 
-// The cores that the calling thread may run on.
+// A Cores is a set of processor cores, for example those that the calling thread may run on.
+// Thread safety: a plain value. The static functions and moveTo() speak of the calling thread.
 class Cores {
  public:
   static constexpr int kMost = CPU_SETSIZE;
@@ -20,9 +21,10 @@ class Cores {
     }
     return cores;
   }
-  // Where the calling thread runs. Negative where that is not known.
+  // Returns the core that the calling thread runs on, or a negative number where that is unknown.
   static int current() { return ::sched_getcpu(); }
-  // Of the largest cache that a core has to itself, in general. 0 where that is not known.
+  // Returns the bytes of the second-level cache, in general the largest cache that a core does not
+  // share. Returns 0 where that is unknown.
   static size_t cacheBytes() {
     static const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
     return static_cast<size_t>(std::max(bytes, 0L));
@@ -30,8 +32,9 @@ class Cores {
 
   int count() const { return CPU_COUNT(&set_); }
   bool has(int core) const { return CPU_ISSET(static_cast<size_t>(core), &set_); }
-  // Has the calling thread go on at that core, and it may still use all of these. False where the
-  // system forbids it. Nothing, where somebody has changed meanwhile what it may use.
+  // Moves the calling thread to `core`, after which the thread may still use all cores of this set.
+  // Returns false where the system forbids it. If somebody else has changed the thread's cores
+  // meanwhile, that change stays in force and the result is true.
   bool moveTo(int core) const {
     Cores only;
     CPU_ZERO(&only.set_);

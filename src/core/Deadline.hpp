@@ -5,7 +5,9 @@
 
 namespace bluefog {
 
-// A point in monotonic time after which an operation has failed. Passed down, never recomputed.
+// A Deadline is the point in monotonic time after which an operation has failed. Callers pass it
+// down and never compute it anew, so all parts of an operation share one limit.
+// Thread safety: an immutable value.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -14,7 +16,7 @@ class Deadline {
   static Deadline never() { return Deadline(std::chrono::milliseconds::max()); }
 
   bool passed(Clock::time_point now = Clock::now()) const { return now >= at_; }
-  // Never negative, so that it can be handed to a system call.
+  // Returns the time that is left. It is never negative, so it can be handed to a system call.
   std::chrono::nanoseconds left(Clock::time_point now = Clock::now()) const {
     return now >= at_ ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(at_ - now);
   }
@@ -26,7 +28,7 @@ class Deadline {
   explicit Deadline(std::chrono::milliseconds limit)
       : limit_(limit), at_(Clock::now() + std::min(limit, kFarAway)) {}
 
-  // Far beyond any job, yet safe to add to a time_point.
+  // Ten years exceed the life of any job, and can still be added to a time_point without overflow.
   static constexpr std::chrono::milliseconds kFarAway = std::chrono::hours(24 * 365 * 10);
 
   std::chrono::milliseconds limit_;

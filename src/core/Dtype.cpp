@@ -26,7 +26,8 @@ constexpr std::array<Row, 22> kRows = {{
 
 const Row& row(Dtype dtype) {
   const auto index = static_cast<size_t>(dtype);
-  // A frame is a peer's bytes: never index by what it says unchecked.
+  // A frame consists of bytes that a peer wrote, so its value is checked before it is used as an
+  // index.
   return kRows[index < kRows.size() ? index : kRows.size() - 1];
 }
 

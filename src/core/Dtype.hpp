@@ -5,8 +5,8 @@
 
 namespace bluefog {
 
-// The element types the frames can name. Reductions know those up to kBool and the complex ones;
-// the others are moved as bytes.
+// Dtype lists the element types that a frame can name. Reductions work on the types up to kBool and
+// on the complex ones. The other types are only moved as bytes.
 enum class Dtype : uint8_t {
   kUInt8,
   kInt8,
@@ -29,16 +29,16 @@ enum class Dtype : uint8_t {
   kFloat8E5M2,
   kFloat8E5M2Fnuz,
   kFloat8E8M0,
-  kBytes,  // any other type: only its bytes are looked at
+  kBytes,  // any other type, of which only the bytes are used
 };
 
-// torch's name of the type, as "float32".
+// Returns torch's name of the type, for example "float32".
 const char* name(Dtype dtype);
-// Bytes an element takes.
+// Returns the number of bytes that one element takes.
 size_t width(Dtype dtype);
 bool isFloating(Dtype dtype);
 bool isReducible(Dtype dtype);
-// The type of a complex type's two parts; any other type itself.
+// Returns the type of a complex type's real and imaginary parts, and any other type unchanged.
 Dtype partOf(Dtype dtype);
 
 }  // namespace bluefog

@@ -12,8 +12,8 @@ std::optional<std::string> read(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-// Whether that variable has its only value. Throws where it has another one; `otherwise` says what
-// holds where it has none.
+// Returns whether the variable has the value `only`. Throws std::invalid_argument where it has
+// another value. The error text uses `otherwise` to say what holds where the variable is not set.
 bool isSetTo(const std::string& name, const std::string& only, const std::string& otherwise) {
   const std::string value = read(name.c_str()).value_or("");
   if (!value.empty() && value != only) {

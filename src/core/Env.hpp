@@ -7,29 +7,36 @@
 
 namespace bluefog::env {
 
-// The only reads and writes of the environment.
+// Only this file and its functions read or write single environment variables.
 
-// BLUEFOG_TRANSPORT=mpi: no two ranks share memory, as if each had a host of its own. Throws
-// std::invalid_argument where it is anything else.
+// Returns true for BLUEFOG_TRANSPORT=mpi: then no two ranks share memory, as if each had a host of
+// its own. Throws std::invalid_argument where the variable has any other value.
 bool isMpiForced();
-// BLUEFOG_CHECK=before: whether calls of neighbors on an accelerator wait for what the others tell
-// of them. Throws std::invalid_argument where it is anything else.
+// Returns true for BLUEFOG_CHECK=before: then neighbor calls on an accelerator wait for the other
+// ranks' notices before they exchange. Throws std::invalid_argument where the variable has any
+// other value.
 bool checksBefore();
-// The interfaces that the user has MPI's TCP use; and whether he has named such as it shall not.
+// Returns the network interfaces that the user wants MPI's TCP component to use
+// (OMPI_MCA_btl_tcp_if_include), or nothing.
 std::optional<std::string> mpiInterfaces();
+// Returns whether the user has listed interfaces that MPI must not use
+// (OMPI_MCA_btl_tcp_if_exclude).
 bool excludesMpiInterfaces();
-// Whether TMPDIR names a folder that does not exist.
+// Returns whether TMPDIR names a folder that does not exist.
 bool lacksTemporaryFolder();
-// Whether the user has MPI send by UCX.
+// Returns whether the user has chosen UCX as the component by which MPI sends.
 bool choosesUcx();
-// The MPI world, and the rank in it, that mpirun or srun has started this process in; or none.
+// An MpiPlace is the MPI world in which mpirun or srun has started this process, and the rank in
+// that world. The world is empty where neither has started it.
 struct MpiPlace {
   std::string world;
   int rank = -1;
 };
 MpiPlace mpiPlace();
 
-// Variables that a library reads while this lives.
+// A Variables object sets environment variables for a library to read. Its destructor restores the
+// values that they had before.
+// Thread safety: one thread at a time. The variables themselves belong to the whole process.
 class Variables {
  public:
   Variables() = default;
@@ -38,7 +45,7 @@ class Variables {
   Variables& operator=(const Variables&) = delete;
 
   void set(const std::string& name, const std::string& value);
-  // Where the user has not set it.
+  // Sets the variable unless the user has set it.
   void setDefault(const std::string& name, const std::string& value);
 
  private:

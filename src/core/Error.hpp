@@ -11,17 +11,20 @@
 
 namespace bluefog {
 
+// A Cause says why a communication failed: a peer died or gave up, time ran out, the calls of the
+// ranks did not match, or the group was aborted or can no longer be used.
 enum class Cause : uint8_t { kPeerFailed, kTimeout, kMismatch, kAborted };
 
-// A communication that failed. Wrong arguments are not reported by this type: they raise
-// ValueError or TypeError in the caller before any byte moves.
+// An Error says that a communication failed. Wrong arguments are not reported by this type: they
+// raise ValueError or TypeError in the caller before any byte moves.
+// Thread safety: immutable.
 class Error : public std::runtime_error {
  public:
   Error(Cause cause, std::vector<int> ranks, const std::string& text)
       : std::runtime_error(text), cause_(cause), ranks_(std::move(ranks)) {}
 
   Cause cause() const { return cause_; }
-  // The global ranks that are blamed, ascending.
+  // Returns the global ranks that are blamed, in ascending order.
   const std::vector<int>& ranks() const { return ranks_; }
 
  private:
@@ -29,12 +32,12 @@ class Error : public std::runtime_error {
   std::vector<int> ranks_;
 };
 
-// Nothing where it is another exception, or none.
+// Returns the Error that `error` holds, or nothing where it holds another exception or none.
 std::optional<Error> errorIn(const std::exception_ptr& error);
 
-// "30.0 s".
+// Returns the time as a text like "30.0 s".
 std::string inSeconds(std::chrono::milliseconds time);
-// "rank 3" or "ranks 3, 5, 7".
+// Returns a text like "rank 3" or "ranks 3, 5, 7".
 std::string rankList(const std::vector<int>& ranks);
 
 // Throws std::system_error with errno, for a system call that cannot fail in a healthy process.

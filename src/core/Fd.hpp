@@ -9,7 +9,8 @@
 
 namespace bluefog {
 
-// Owns a file descriptor.
+// An Fd owns a file descriptor and closes it when it is destroyed.
+// Thread safety: one thread at a time.
 class Fd {
  public:
   Fd() = default;
@@ -25,7 +26,8 @@ class Fd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // Not valid where the process may have no more of them.
+  // Returns another descriptor of the same file. The result is not valid where the process may open
+  // no more files.
   Fd duplicate() const { return Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 0)); }
   void reset() {
     if (fd_ >= 0) {
@@ -37,7 +39,9 @@ class Fd {
   int fd_ = -1;
 };
 
-// Owns memory from mmap().
+// A Mapping owns memory from mmap() and unmaps it when it is destroyed, unless that happens in a
+// forked child.
+// Thread safety: one thread at a time. The mapped memory itself may be used by several threads.
 class Mapping {
  public:
   Mapping() = default;
@@ -53,7 +57,8 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {
-    // A forked child has no such mapping if it was advised so, and something else there by now.
+    // A forked child lacks a mapping marked MADV_DONTFORK, and may have mapped something else at
+    // that address by now.
     if (data_ != nullptr && ::getpid() == owner_) {
       ::munmap(data_, size_);
     }

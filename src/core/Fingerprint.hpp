@@ -8,12 +8,14 @@
 
 namespace bluefog {
 
-// A number that says whether memory still holds the same bytes: another one but once in some 2^60
-// changes that nobody has chosen for that. It is as fast as the memory is read.
+// Returns a number by which a caller can tell whether memory still holds the same bytes. A change
+// that nobody has crafted keeps the number only once in about 2^60 cases. The function is as fast
+// as the memory can be read.
 inline uint64_t fingerprint(const void* begin, size_t bytes) {
   __extension__ using Wide = unsigned __int128;
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
-  // Several words at once: a multiplication takes three cycles, and one can begin in each.
+  // Several words are hashed at once: a multiplication takes three cycles, and a new one can begin
+  // in each cycle.
   constexpr size_t kLanes = 8;
   std::array<uint64_t, kLanes> lanes{};
   const auto* at = static_cast<const std::byte*>(begin);
@@ -21,8 +23,8 @@ inline uint64_t fingerprint(const void* begin, size_t bytes) {
     std::array<uint64_t, kLanes> words;
     std::memcpy(words.data(), at, sizeof(words));
     for (size_t i = 0; i < kLanes; ++i) {
-      // A product's low bits know nothing of the factor's high ones. Without the turn, the signs
-      // of two numbers could change, and cancel out.
+      // The low bits of a product do not depend on the high bits of its factors. Without the
+      // rotation, sign changes of two numbers could cancel out.
       lanes[i] = std::rotl((lanes[i] ^ words[i]) * kOdd, 29);
     }
   }

@@ -7,26 +7,30 @@
 
 namespace bluefog {
 
+// A Range is a stretch of memory, as two offsets in bytes; `end` lies one past the last byte.
 struct Range {
   size_t begin;
   size_t end;
 };
 
-// What is free of a stretch of memory that begins at 0.
+// FreeRanges keeps the free parts of a stretch of memory that begins at offset 0. At first all of
+// it is free.
+// Thread safety: one thread at a time.
 class FreeRanges {
  public:
   explicit FreeRanges(size_t bytes) : bytes_(bytes) { add({0, bytes}); }
 
-  // The first that is large enough; nothing where none is.
+  // Takes `bytes` from the first free range that is large enough. Returns nothing where no range
+  // is.
   std::optional<Range> take(size_t bytes);
-  // Gives back, and returns all that is now free around it.
+  // Gives a range back, and returns the whole free range that it is now part of.
   Range add(Range range);
-  // What lies between those that are free.
+  // Returns the ranges that lie between the free ones.
   std::vector<Range> taken() const;
 
  private:
   size_t bytes_;
-  std::map<size_t, size_t> free_;  // begins and ends; no two of them touch
+  std::map<size_t, size_t> free_;  // from begin to end; no two ranges touch
 };
 
 }  // namespace bluefog

@@ -12,8 +12,10 @@
 
 namespace bluefog {
 
-// Futexes on memory shared between processes (so without FUTEX_PRIVATE_FLAG).
+// These futexes lie in memory that processes share, so they are used without FUTEX_PRIVATE_FLAG.
 
+// Waits while `word` equals `expected`, but no longer than `limit`. The wait may also end early, so
+// the caller must look at the word again.
 inline void futexWait(std::atomic<uint32_t>& word, uint32_t expected,
                       std::chrono::nanoseconds limit) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);

@@ -6,17 +6,21 @@
 
 namespace bluefog {
 
-// Memory of this rank where others can reach what lies in it. Any thread may use it.
+// A Heap is memory of this rank in which other ranks can reach what is stored there.
+// Thread safety: any thread.
 class Heap {
  public:
   virtual ~Heap() = default;
 
-  // Uninitialised. Null where there is no room.
+  // Returns an uninitialized block of `bytes`, or null where there is no space. The caller must
+  // return it by giveBack().
   virtual std::byte* take(size_t bytes) = 0;
   virtual void giveBack(std::byte* block, size_t bytes) = 0;
-  // Where in it that lies, as others are told; nothing where it lies elsewhere.
+  // Returns the position of the data in this heap, in the form in which other ranks are told of it.
+  // Returns nothing where the data does not lie in this heap.
   virtual std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const = 0;
-  // From memory of the same kind.
+  // Copies `bytes` from `from` to `to`. Both must be memory of the kind that this heap consists of
+  // (of the host, or of a device).
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
 };
 

@@ -2,7 +2,8 @@
 
 namespace bluefog {
 
-// What a frontend throws when its program is interrupted (Ctrl-C) is also one of these.
+// An Interruption is a base class of the exception that a frontend throws when the user interrupts
+// the program (Ctrl-C). The core can catch it without knowing the frontend's language.
 class Interruption {
  public:
   virtual ~Interruption() = default;

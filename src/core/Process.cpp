@@ -17,7 +17,7 @@ namespace {
 bool isZombie(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  const size_t state = text.rfind(')') + 2;  // after the program's name in brackets
+  const size_t state = text.rfind(')') + 2;  // follows the program's name in brackets
   return state < text.size() && text[state] == 'Z';
 }
 

@@ -8,21 +8,25 @@
 
 namespace bluefog {
 
-// Another process of this host, or none.
+// A Process refers to another process of this host, or to none. It owns the descriptor by which the
+// end of that process is noticed.
+// Thread safety: the const functions may be called from any thread.
 class Process {
  public:
   Process() = default;
   explicit Process(pid_t pid);
 
-  // A zombie has ended: its parent may take its time.
+  // Returns whether the process has ended. A zombie counts as ended, because its parent may take
+  // long to reap it.
   bool hasEnded() const;
-  // Waits that long for it.
+  // Waits up to `time` for the end of the process, and returns whether it has ended.
   bool endsIn(std::chrono::milliseconds time) const;
-  // Becomes readable when the process ends. -1 where it has, and where the system has no such
-  // descriptors (pidfd_open): then hasEnded() tells.
+  // Returns a descriptor that becomes readable when the process ends. It is -1 where the process
+  // had ended before, or the system has no pidfd_open(); then only hasEnded() tells.
   int fd() const { return fd_.get(); }
   bool isNone() const { return pid_ <= 0; }
-  // Without a descriptor where the process may have no more of them.
+  // Returns another reference to the same process. It lacks the descriptor where this process may
+  // open no more files.
   Process duplicate() const;
 
  private:

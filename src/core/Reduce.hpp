@@ -8,6 +8,8 @@
 
 namespace bluefog {
 
+// A ReduceKind is the operation by which a reduction combines the inputs. Its numbers travel in
+// frames.
 enum class ReduceKind : uint8_t {
   kNone,
   kSum,
@@ -18,38 +20,39 @@ enum class ReduceKind : uint8_t {
   kBitAnd,
   kBitOr,
   kBitXor,
-  kPremulSum  // each rank's input times its own factor: see weightedSum
+  kPremulSum  // each rank's input is multiplied by its own factor: see weightedSum
 };
 
 const char* name(ReduceKind kind);
 
-// out[i] = inputs[0][i] op inputs[1][i] op ..., always in that order, so that equal inputs give
-// equal bits on every rank. kAverage divides by inputs.size(),
-// integers towards zero. Half types are folded in float32 and
-// rounded once; complex ones are only summed. `out` may be one of the inputs.
+// Writes out[i] = inputs[0][i] op inputs[1][i] op ..., always in that order, so that equal inputs
+// give equal bits on every rank. kAverage divides by inputs.size(), and rounds integers toward
+// zero. Half types are reduced in float32 and rounded once. Complex types can only be summed. `out`
+// may be one of the inputs.
 void fold(Dtype dtype, ReduceKind kind, void* out, std::span<const void* const> inputs,
           size_t count);
 
-// How results are written.
+// Stores says how a kernel writes its result.
 enum class Stores : uint8_t {
   kCached,
-  // Past the caches: for results too large to still be there when somebody reads them.
+  // Streaming stores bypass the caches. They suit results that are too large to stay cached until
+  // somebody reads them.
   kStreamed
 };
-// For a result of so many bytes.
+// Returns how to write a result of so many bytes.
 Stores storesFor(size_t bytes);
-// For an average of so many bytes, which the next call begins with.
+// Returns how to write an average of so many bytes, which the next call will read.
 Stores storesForAverage(size_t bytes);
-// Where the result takes the place of something that the same core has read, `window` bytes ago.
+// Returns how to write a result over data that the same core read `window` bytes ago.
 Stores storesInPlace(size_t bytes, size_t window);
 
-// Plain vector loads and stores instead of memcpy: neighbor_allreduce of 4 MiB fell from 0.57 to
-// 0.39 ms with it, and only so can the stores be chosen.
+// Copies bytes by plain vector loads and stores. They replaced memcpy because neighbor_allreduce of
+// 4 MiB then took 0.39 ms instead of 0.57 ms. Only with them can the caller choose the stores.
 void copyBytes(void* to, const void* from, size_t bytes, Stores stores = Stores::kCached);
 
-// out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, in that order.
-// Floating and complex types only; half types are summed in float32 and rounded once. `out` may be
-// one of the inputs. Without any, zeros.
+// Writes out[i] = (weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ...) / divisor, added in
+// that order. It takes floating and complex types only. Half types are summed in float32 and
+// rounded once. `out` may be one of the inputs. Without inputs the result is zeros.
 void weightedSum(Dtype dtype, void* out, std::span<const void* const> inputs,
                  std::span<const double> weights, double divisor, size_t count, Stores stores);
 

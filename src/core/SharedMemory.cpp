@@ -26,10 +26,12 @@ std::string mebibytes(size_t bytes) {
   return std::to_string((bytes >> 20) + 1) + " MiB";
 }
 
-// Not valid where there is no such folder, or nothing may be written to it.
+// Returns a file without a name in `folder`. It is not valid where there is no such folder, or
+// nothing may be written to it.
 Fd unlinkedFile(const std::string& folder) {
   Fd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file.valid()) {  // A file system without O_TMPFILE
+  // On a file system without O_TMPFILE the file is created with a name, which is then removed.
+  if (!file.valid()) {
     std::string name = folder + "/bluefog-XXXXXX";
     file = Fd(::mkostemp(name.data(), O_CLOEXEC));
     if (file.valid()) {
@@ -54,7 +56,8 @@ SharedMemory createFile(size_t whole, size_t dense, const std::string& refused) 
     const int error =
         file.valid() ? ::posix_fallocate(file.get(), 0, static_cast<off_t>(dense)) : errno;
     if (error == 0) {
-      // A file system that has no such large files leaves it as it is.
+      // On a file system that cannot hold so large a file, this call fails and the file keeps its
+      // `dense` bytes.
       [[maybe_unused]] const int is_short = ::ftruncate(file.get(), static_cast<off_t>(whole));
       return {std::move(file), refused + ", so the ranks of this host share a file in " + folder};
     }

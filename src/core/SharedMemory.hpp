@@ -7,15 +7,18 @@
 
 namespace bluefog {
 
-// Memory that processes can share, without a name, so that it ends with the last of them.
+// A SharedMemory is memory that processes can share by its descriptor. It has no name, so it is
+// freed when the last process closes it.
 struct SharedMemory {
   Fd fd;
-  // Empty, or why this is no memfd but a file, and where it lies.
+  // The note is empty for a memfd. Otherwise it says why the memory is a file, and in which folder
+  // that lies.
   std::string note;
 
-  // `whole` bytes. Where the system refuses memfds, a file that has room for the first `dense` of
-  // them: whoever writes where a file finds no room is killed, so there must be room for the rest
-  // before it is used.
+  // Creates memory of `whole` bytes. Where the system refuses memfds, it creates a file with disk
+  // space for the first `dense` bytes only. A process that writes where a full file system has no
+  // space is killed, so the caller must allocate the rest before it is used. Throws
+  // std::runtime_error where no folder has space.
   static SharedMemory create(size_t whole, size_t dense);
 };
 

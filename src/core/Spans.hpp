@@ -7,8 +7,10 @@
 
 namespace bluefog {
 
-// Memory in one or several places, seen as one after the other. A Piece has `bytes`, a whole number
-// of elements, part(at, length), a stretch of itself, and isFollowedBy(another): the two are one.
+// A SegmentList describes memory in one or several places as one sequence of bytes. A Piece has
+// `bytes`, which is a whole number of elements. Its part(at, length) is a stretch of it, and
+// a.isFollowedBy(b) says that b begins where a ends. The list does not own the memory.
+// Thread safety: a plain value.
 template <class Piece>
 class SegmentList {
  public:
@@ -30,13 +32,13 @@ class SegmentList {
       placed_.push_back({std::move(piece), end});
     }
   }
-  // Null unless there is exactly one.
+  // Returns the only piece, or null unless there is exactly one.
   const Piece* single() const { return placed_.size() == 1 ? &placed_.front().piece : nullptr; }
   size_t bytes() const { return placed_.empty() ? 0 : placed_.back().end; }
   bool operator==(const SegmentList& other) const = default;
 
-  // visit(part, at) for each stretch of [begin, begin + bytes), which is `at` bytes after its
-  // begin.
+  // Calls visit(part, at) for each contiguous part of [begin, begin + bytes), where `at` is the
+  // part's distance from `begin` in bytes.
   template <class Visit>
   void forEach(size_t begin, size_t bytes, Visit visit) const {
     auto place = std::upper_bound(placed_.begin(), placed_.end(), begin,
@@ -54,13 +56,14 @@ class SegmentList {
  private:
   struct Placed {
     Piece piece;
-    size_t end;  // with those before it, in bytes
+    size_t end;  // bytes up to the end of this piece, with the pieces before it
 
     bool operator==(const Placed& other) const = default;
   };
   std::vector<Placed> placed_;
 };
 
+// A Span is memory that may be written. It does not own the memory.
 struct Span {
   std::byte* data;
   size_t bytes;
@@ -70,6 +73,7 @@ struct Span {
 };
 using Spans = SegmentList<Span>;
 
+// A ConstSpan is memory that is only read. It does not own the memory.
 struct ConstSpan {
   const std::byte* data;
   size_t bytes;

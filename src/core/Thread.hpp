@@ -9,7 +9,8 @@
 
 namespace bluefog {
 
-// A thread that takes no signals: these are the Python thread's business.
+// Starts a thread in which all signals are blocked, because only Python's main thread handles
+// signals.
 template <class Body>
 std::thread startThread(Body body) {
   sigset_t all;

@@ -13,8 +13,10 @@
 
 namespace bluefog {
 
-// A thread that does what it is given, one after the other; it starts with the first. Any thread
-// may give. In a forked child there is no such thread, and the object must not be destroyed.
+// A Worker runs the tasks that it is given one after the other in a thread of its own, which starts
+// with the first task. In a forked child there is no such thread, and the object must not be
+// destroyed.
+// Thread safety: any thread may call post(), given() and await().
 class Worker {
  public:
   using Task = std::function<void()>;  // must not throw
@@ -22,7 +24,7 @@ class Worker {
   Worker() = default;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  // Does what it was given before.
+  // Runs the tasks that were posted before, and then joins the thread.
   ~Worker() {
     {
       const std::lock_guard lock(mutex_);
@@ -43,12 +45,13 @@ class Worker {
     ++given_;
     changed_.notify_all();
   }
-  // How many it was given so far.
+  // Returns how many tasks were posted so far.
   uint64_t given() {
     const std::lock_guard lock(mutex_);
     return given_;
   }
-  // Until so many have been done; false when the limit passed first.
+  // Waits until `count` tasks have ended since construction. Returns false when the limit passed
+  // first.
   bool await(uint64_t count, std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, limit, [&] { return given_ - tasks_.size() >= count; });
@@ -75,7 +78,7 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;  // the first one is being done
+  std::deque<Task> tasks_;  // the first task is running, or runs next
   uint64_t given_ = 0;
   bool ends_ = false;
   std::thread thread_;

@@ -7,7 +7,8 @@
 
 namespace bluefog {
 
-// The same source (kernels.inl) compiled for several instruction sets; Reduce.cpp picks one.
+// Kernels is a table of functions that were compiled from one source (kernels.inl) for one
+// instruction set. Reduce.cpp picks the table for this machine.
 struct Kernels {
   void (*copy)(void* to, const void* from, size_t bytes, Stores stores);
   void (*fold)(Dtype dtype, ReduceKind kind, void* out, const void* const* inputs, size_t inputs_n,

@@ -1,6 +1,6 @@
-// Included once per instruction set, with BLUEFOG_KERNELS naming the table to define. Everything
-// here has internal linkage: the same template compiled for AVX-512 must never be picked by the
-// linker for a machine without it (so no std:: algorithms either).
+// This file is included once per instruction set, with BLUEFOG_KERNELS naming the table to define.
+// Everything in it has internal linkage and uses no std:: algorithms. The linker must never pick a
+// template that was compiled for AVX-512 on a machine without it.
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -14,9 +14,10 @@
 namespace bluefog {
 namespace {
 
-// Elements folded at a time: the accumulators stay in the first-level cache.
+// The kernels work on this many elements at a time, so that the accumulators stay in the
+// first-level cache.
 constexpr size_t kBlock = 1024;
-// Inputs read side by side: as many as a core keeps apart.
+// The kernels read this many inputs side by side, which is as many streams as a core can follow.
 constexpr size_t kTerms = 4;
 
 #if defined(__AVX512F__)
@@ -69,10 +70,11 @@ void stream(char* at, Vector vector) {
 }
 #endif
 
-// A core fetches ahead within a page: what lies in memory comes sooner out of several at a time.
-// Measured, 64 MiB into a cached ring: 5.3 ms instead of 7.2. Each page is begun at another place:
-// lines at the same place of all pages share a few places in the cache. Without that, where a
-// tensor lay as its slot does, all_reduce of 64 MiB took 17.5 ms instead of 7.3.
+// A core prefetches within a page only, so data in memory arrives sooner out of several pages at a
+// time. Measured: copying 64 MiB into a cached ring takes 5.3 ms instead of 7.2 ms.
+// Each page begins at another offset, because lines at equal offsets of all pages compete for a few
+// places in the cache. Without that, where a tensor was aligned like its slot, all_reduce of 64 MiB
+// took 17.5 ms instead of 7.3 ms.
 constexpr size_t kPage = 4096;
 constexpr size_t kPages = 4;
 
@@ -81,7 +83,8 @@ void copyPages(char* to, const char* from) {
   constexpr size_t kLine = 64;
   for (size_t line = 0; line < kPage; line += kLine) {
     for (size_t page = 0; page < kPages * kPage; page += kPage) {
-      const size_t begin = page + (line + page / kPages) % kPage;  // a quarter further on
+      // The offset shifts by a quarter page from each page to the next.
+      const size_t begin = page + (line + page / kPages) % kPage;
       for (size_t at = begin; at < begin + kLine; at += sizeof(Vector)) {
         Put(to + at, load(from + at));
       }
@@ -93,9 +96,9 @@ template <void (*Put)(char*, Vector)>
 void copyVectors(char* to, const char* from, size_t bytes) {
   constexpr size_t kVector = sizeof(Vector);
   if (bytes == 0) {
-    return;  // from or to nowhere, perhaps
+    return;  // either pointer may be null
   }
-  // Streams need aligned stores, and all are faster so.
+  // Streaming stores need an aligned target, and all stores are faster with one.
   size_t at = (kVector - reinterpret_cast<uintptr_t>(to) % kVector) % kVector;
   at = at < bytes ? at : bytes;
   std::memcpy(to, from, at);
@@ -115,14 +118,15 @@ void copyVectors(char* to, const char* from, size_t bytes) {
   std::memcpy(to + at, from + at, bytes - at);
 }
 
-// What was streamed must be there before anybody is told that it is.
+// Makes streamed data visible to other cores before anything that is stored later, such as the news
+// of that data.
 void fenceStreams() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
 }
 
-// Streams are not fenced.
+// Copies like copyFenced(), but leaves the call of fenceStreams() to the caller.
 void copyUnfenced(void* to, const void* from, size_t bytes, Stores stores) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
@@ -146,7 +150,7 @@ struct Half {
 struct BFloat {
   uint16_t bits;
 };
-// One byte, 0 or 1.
+// A Bool is one byte, 0 or 1.
 struct Bool {
   uint8_t value;
 };
@@ -161,7 +165,7 @@ float halfToFloat(uint16_t bits) {
     magnitude += (255u - 31u) << 23;
     std::memcpy(&value, &magnitude, sizeof value);
   } else {
-    // Multiplying by 2^112 moves the exponent and makes normal numbers of the subnormal ones.
+    // Multiplying by 2^112 adjusts the exponent, and turns subnormal numbers into normal ones.
     std::memcpy(&value, &magnitude, sizeof value);
     value *= 0x1p112f;
   }
@@ -196,7 +200,8 @@ uint16_t floatToHalf(float value) {
 }
 #endif
 
-// widen/narrow: between the type in memory and the type that is computed with.
+// The functions widen() and narrow() convert between the type in memory and the type that is
+// computed with.
 template <class T>
 void narrow(T* to, const T* from, size_t n) {
   copyUnfenced(to, from, n * sizeof(T), Stores::kCached);
@@ -286,7 +291,8 @@ constexpr bool kNative = sizeof(typename Computed<T>::type) == sizeof(T);
 template <>
 constexpr bool kNative<Bool> = false;
 
-// Integers wrap around, as torch's do: in C++, only unsigned ones may.
+// Integers wrap around, as torch's do. In C++ only unsigned ones may overflow, so Wrapping names
+// the unsigned type to compute with.
 template <class A, bool = std::is_integral_v<A>>
 struct Wrapping {
   using type = A;
@@ -306,7 +312,7 @@ struct Product {
   using W = typename Wrapping<A>::type;
   static A apply(A a, A b) { return static_cast<A>(static_cast<W>(a) * static_cast<W>(b)); }
 };
-// A NaN on either side gives NaN, as torch.minimum and torch.maximum do.
+// A NaN on either side gives NaN, as in torch.minimum and torch.maximum.
 template <class A>
 struct Min {
   static A apply(A a, A b) { return (a < b || a != a) ? a : b; }
@@ -328,8 +334,8 @@ struct BitXor {
   static A apply(A a, A b) { return a ^ b; }
 };
 
-// `ivdep`: out may be a term itself, never a term shifted, so no iteration reads what another
-// wrote.
+// The pragma `ivdep` is safe here: `out` may be a term itself but never a shifted one, so no
+// iteration reads what another wrote.
 template <class Op, size_t N, class A>
 void combineAll(A* out, const A* const* terms, size_t n) {
   const A* from[N];
@@ -352,7 +358,7 @@ void divide(A* values, Divisor divisor, size_t n) {
     values[i] = static_cast<A>(values[i] / divisor);
   }
 }
-// A number of ranks need not fit into a byte.
+// The number of ranks may not fit into a byte, so bytes are divided as int.
 template <class A>
 void divideByCount(A* values, size_t count, size_t n) {
   if constexpr (sizeof(A) == 1) {
@@ -362,8 +368,9 @@ void divideByCount(A* values, size_t count, size_t n) {
   }
 }
 
-// A block of the inputs as computed values, in place where the types are the same. In turns of a
-// few terms, read side by side: the first is what the turns before have made, if there were any.
+// Terms hands out a block of the inputs in turns of at most kTerms terms, which are read side by
+// side. It converts them to the type that is computed with, unless that is the type in memory. From
+// the second turn on, the first term is the result of the turns before.
 template <class T>
 class Terms {
  public:
@@ -371,13 +378,14 @@ class Terms {
 
   Terms(const void* const* inputs, size_t inputs_n) : inputs_(inputs), inputs_n_(inputs_n) {}
 
-  // Of every input the `n` elements from `at` on.
+  // Selects the `n` elements from index `at` on, in every input.
   void begin(size_t at, size_t n) {
     at_ = at;
     n_ = n;
     next_ = 0;
   }
-  // False when every input has had its turn.
+  // Prepares the next turn. `made` is the result of the turns before. Returns false when every
+  // input has had its turn.
   bool turn(const A* made) {
     size_ = 0;
     if (next_ == inputs_n_) {
@@ -391,7 +399,7 @@ class Terms {
     }
     return true;
   }
-  // visit(size()), as a constant.
+  // Calls visit() with size() as a compile-time constant.
   template <class Visit>
   void withSize(Visit visit) const {
     switch (size_) {
@@ -408,7 +416,7 @@ class Terms {
   bool isLast() const { return next_ == inputs_n_; }
   size_t size() const { return size_; }
   const A* const* data() const { return terms_; }
-  // Of all inputs the first one of this turn.
+  // Returns the index of this turn's first input among all inputs.
   size_t first() const { return first_; }
 
  private:
@@ -489,8 +497,8 @@ void foldIntegersOf(ReduceKind kind, void* out, const void* const* inputs, size_
   }
 }
 
-// Sum of booleans is "or", their product "and" (what gloo does): in bytes of 0 and 1 these are max
-// and min, and cannot wrap around.
+// A sum of booleans is "or" and their product is "and", as in gloo. On bytes of 0 and 1 these are
+// max and min, which cannot wrap around.
 ReduceKind ofBooleans(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kSum:
@@ -528,11 +536,12 @@ void foldTyped(Dtype dtype, ReduceKind kind, void* out, const void* const* input
     case Dtype::kFloat64:
       return foldOf<double>(kind, out, inputs, inputs_n, count);
     default:
-      return;  // validated above this layer
+      return;  // callers have validated the type
   }
 }
 
-// By a power of two, multiplying gives the same bits as dividing.
+// Returns whether the divisor is a power of two. Multiplying by the inverse of such a number gives
+// the same bits as dividing.
 bool hasExactInverse(double divisor) {
   double power = 1;
   while (power < divisor) {
@@ -541,7 +550,8 @@ bool hasExactInverse(double divisor) {
   return power == divisor;
 }
 
-// The last turn multiplies by `scale`, or divides by it.
+// Last says whether the last turn keeps its sums, multiplies them by `scale`, or divides them by
+// it.
 enum class Last { kAsItIs, kTimes, kOver };
 
 template <size_t N, Last last, class A>
@@ -561,8 +571,8 @@ void weigh(A* out, const A* const* from, const A* factor, A scale, size_t n) {
   }
 }
 
-// How far ahead of a sum its place is fetched: a core looks ahead of what it reads, and hardly of
-// what it writes. Measured, 4 MiB of two terms in the caches: 189 us, and 207 without.
+// Each sum's target is prefetched this many bytes ahead, because a core prefetches what it reads
+// and hardly what it writes. Measured with 4 MiB of two cached terms: 189 us, and 207 us without.
 constexpr size_t kAhead = 2048;
 
 void fetchToWrite(const char* at, size_t bytes) {
@@ -572,7 +582,8 @@ void fetchToWrite(const char* at, size_t bytes) {
   }
 }
 
-// Streams are not fenced. Their place has to be aligned as a vector.
+// Writes the weighted sums of one turn. For streaming stores `out` must be aligned like a Vector,
+// and the caller must call fenceStreams() afterwards.
 template <size_t N, Last last, class A>
 void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n, Stores stores) {
   const A* from[N];
@@ -586,8 +597,8 @@ void weighAll(A* out, const A* const* terms, const A* factors, A scale, size_t n
   size_t at = 0;
   for (; at + kStep <= n; at += kStep) {
     if (stores == Stores::kStreamed) {
-      // Each vector as soon as it is made. Measured, 64 MiB of two terms on 2 cores: 8.3 ms, and
-      // 10.7 block by block.
+      // Each vector is streamed as soon as it is made. Measured with 64 MiB of two terms on 2
+      // cores: 8.3 ms, and 10.7 ms when whole blocks were streamed.
       weigh<N, last>(made, from, factor, scale, kStep);
       copyVectors<stream>(reinterpret_cast<char*>(out + at), reinterpret_cast<char*>(made),
                           sizeof made);
@@ -622,7 +633,8 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
   alignas(64) A sum[kBlock];
   alignas(64) T narrowed[kNative<T> ? 1 : kBlock];
   T* to = static_cast<T*>(out);
-  // Of other types blocks are made first, and then narrowed.
+  // Half types are summed into a block first and then narrowed, so only native types can stream
+  // each vector.
   const bool streams = kNative<T> && stores == Stores::kStreamed;
   const bool at_once = !streams || reinterpret_cast<uintptr_t>(out) % sizeof(Vector) == 0;
   const A over = static_cast<A>(divisor);
@@ -637,7 +649,8 @@ void weightedSumOf(void* out, const void* const* inputs, const double* weights, 
       result = at_once ? to + at : sum;
     }
     for (terms.begin(at, n); terms.turn(sum);) {
-      A factors[kTerms] = {1};  // of what has been made
+      // The result of the turns before has the factor 1.
+      A factors[kTerms] = {1};
       const size_t made = terms.first() > 0 ? 1 : 0;
       for (size_t k = made; k < terms.size(); ++k) {
         factors[k] = static_cast<A>(weights[terms.first() + k - made]);
@@ -674,7 +687,7 @@ void weightedSumTyped(Dtype dtype, void* out, const void* const* inputs, const d
     case Dtype::kFloat64:
       return weightedSumOf<double>(out, inputs, weights, inputs_n, divisor, count, stores);
     default:
-      return;  // validated above this layer
+      return;  // callers have validated the type
   }
 }
 
