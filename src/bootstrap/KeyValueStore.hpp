@@ -5,16 +5,18 @@
 
 namespace bluefog {
 
-// Where the processes of a job leave texts for each other: the one thing that the bootstrap asks of
-// the job's Store. What earlier processes have written is still there. May be used by several
-// threads.
+// A KeyValueStore keeps texts that the processes of a job leave for each other. It is all that the
+// bootstrap needs of the job's c10d Store. Texts that earlier processes have written are still
+// there.
+// Thread safety: any thread.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
   virtual void set(const std::string& key, const std::string& text) = 0;
   // Returns the text that was set last, or nothing where none was. It does not wait for one.
   virtual std::optional<std::string> look(const std::string& key) = 0;
-  // The host that keeps the texts, as this one calls it; empty where that is not known.
+  // Returns the host that keeps the texts, by the name under which this process reaches it. The
+  // result is empty where that is unknown.
   virtual std::string host() const { return ""; }
 };
 

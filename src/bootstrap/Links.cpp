@@ -15,15 +15,15 @@
 namespace bluefog {
 namespace {
 
-// The sockets are SOCK_SEQPACKET, so a message is read as it was sent. Its first byte says what it
-// is.
+// The sockets are SOCK_SEQPACKET, so each message is read as a whole. Its first byte says what kind
+// of message it is.
 constexpr char kFile = 'f';
 constexpr char kGoodbye = 'b';
 constexpr char kFailed = 'x';
 constexpr size_t kMostMessage = 4096;
 
 void send(const Fd& socket, const std::string& message) {
-  // A peer that is gone is noticed by look(); the message has no reader then.
+  // If the peer is gone, the message has no reader, and look() reports the departure.
   [[maybe_unused]] const ssize_t sent =
       ::send(socket.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -101,7 +101,7 @@ const std::vector<Departure>& Links::look() {
       continue;
     }
     const bool process_ended = polled[i].fd == peer.process.fd();
-    // Whatever ended, first hear what the peer has said before.
+    // The peer may have sent its reason before it ended, so this is read first.
     const bool stream_ended = read(peer);
     if (process_ended || stream_ended) {
       note(peer);
@@ -132,8 +132,8 @@ bool Links::read(Peer& peer) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return false;
       }
-      // ECONNRESET says that the peer closed before it read everything; what it sent is still
-      // there.
+      // ECONNRESET says that the peer closed its end before it had read everything. What it sent is
+      // still there.
       if (errno == EINTR || errno == ECONNRESET) {
         continue;
       }
@@ -159,7 +159,9 @@ bool Links::read(Peer& peer) {
 void Links::hear(Peer& peer, const std::string& message) {
   if (message[0] == kGoodbye) {
     peer.departure.how = Departure::How::kLeft;
-    note(peer);  // now: its socket may stay open for long, and say nothing more
+    // The departure is noted now, because the peer's socket may stay open for long and carry no
+    // other message.
+    note(peer);
   } else if (message[0] == kFailed) {
     peer.departure.how = Departure::How::kGaveUp;
     peer.departure.reason = Reason::decode(message.substr(1));
@@ -181,7 +183,7 @@ void Links::sendFile(int rank, const Fd& file) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   const int fd = file.get();
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  // Fails only where the peer is gone, which look() reports.
+  // This fails only where the peer is gone, which look() reports.
   [[maybe_unused]] const ssize_t sent = ::sendmsg(peers_[static_cast<size_t>(rank)]->socket.get(),
                                                   &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -12,46 +12,50 @@
 
 namespace bluefog {
 
-// What is known of a rank that is not there any more.
+// A Departure describes how a rank has left the group.
 struct Departure {
   enum class How {
     kDied,
     kLeft,    // by destroy_process_group or a normal exit
-    kGaveUp,  // while the group was being made, for that reason
+    kGaveUp,  // while the group was being made, because of `reason`
   };
 
   int rank = 0;
   pid_t pid = 0;
   How how = How::kDied;
   Reason reason;
-  std::string host = {};  // of a rank elsewhere
+  std::string host = {};  // only set for a rank on another host
 
-  // "rank 2 (pid 812) died", or "rank 2 (pid 812 on b) died"
+  // Returns a text like "rank 2 (pid 812) died" or "rank 2 (pid 812 on b) died".
   std::string describe(int global_rank) const;
 };
 
-// One unix socket and one pidfd per peer: how memory is passed when a group is made, and how the
-// death of a peer is seen at once. (The pidfd because a forked DataLoader worker keeps a dead
-// peer's sockets open.) Used by one thread at a time.
+// Links holds one unix socket and one pidfd for each peer on this host, and owns both. The sockets
+// pass memory when a group is made, and the end of its stream or of the process shows at once that
+// a peer has died. The pidfd is needed because a forked DataLoader worker keeps a dead peer's
+// sockets open.
+// Thread safety: one thread at a time.
 class Links {
  public:
   explicit Links(int size);
 
-  // `socket` is connected to that rank's process.
+  // Adds a peer on this host. `socket` is connected to the process of that rank.
   void add(int rank, Fd socket, pid_t pid);
-  // One on another host, of whose departure somebody else hears.
+  // Adds a peer on another host. Somebody else must report its departure by noteElsewhere().
   void addElsewhere(int rank, pid_t pid, const std::string& host);
   void noteElsewhere(int rank, Departure::How how);
   bool has(int rank) const { return peers_[static_cast<size_t>(rank)] != nullptr; }
 
-  // Looks, without waiting, who is gone; returns all departures known.
+  // Checks, without waiting, which peers have gone. Returns all departures that are known, in the
+  // order in which they were noticed.
   const std::vector<Departure>& look();
 
-  // That rank's process; none where it is on another host.
+  // Returns the process of that rank, or none where it is on another host.
   Process processOf(int rank) const;
 
   void sendFile(int rank, const Fd& file);
-  // The file that `rank` has sent, when it is there; an invalid Fd otherwise.
+  // Returns the file that `rank` has sent, or an invalid Fd where none has come yet. Throws
+  // std::runtime_error where this process may open no more files.
   Fd receiveFile(int rank);
 
   // Tells the peers that this rank leaves in order.
@@ -68,7 +72,7 @@ class Links {
     Departure departure;
   };
 
-  // Reads what the peer has sent; true at the end of the stream.
+  // Reads all that the peer has sent. Returns true at the end of the stream.
   bool read(Peer& peer);
   void hear(Peer& peer, const std::string& message);
   void sayToAll(const std::string& message);

@@ -46,7 +46,8 @@ std::string bootId() {
   return id;
 }
 
-// "net:[4026531840]"; empty without /proc.
+// Returns the process's namespace of that kind, for example "net:[4026531840]". It is empty without
+// /proc.
 std::string namespaceOf(const char* kind) {
   std::array<char, 64> link{};
   const std::string path = std::string("/proc/self/ns/") + kind;

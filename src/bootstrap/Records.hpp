@@ -8,22 +8,23 @@
 
 namespace bluefog {
 
-// The ranks of one group leave texts for each other in the store, one for each topic and rank.
-// May be used by several threads.
+// Records are texts that the ranks of one group leave for each other in the store, one for each
+// topic and rank. The store must outlive the object.
+// Thread safety: any thread.
 class Records {
  public:
-  // `group` is a name that no other group has or had.
+  // The constructor takes as `group` a name that no other group has or had.
   Records(KeyValueStore& store, std::string group, int rank)
       : store_(store), group_(std::move(group)), rank_(rank) {}
-  // Publishes this rank's text.
   void publish(const std::string& topic, const std::string& text) {
     store_.set(key(topic, rank_), text);
   }
-  // The text of a rank, once it has published one. Does not wait.
+  // Returns the text that the rank has published under the topic, or nothing where there is none
+  // yet. It does not wait.
   std::optional<std::string> look(const std::string& topic, int rank) {
     return store_.look(key(topic, rank));
   }
-  // The host that keeps them; empty where that is not known.
+  // Returns the host that keeps the texts. It is empty where that is unknown.
   std::string keeper() const { return store_.host(); }
 
  private:

@@ -23,20 +23,24 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kShortestPause{1};
-// A tenth of the time that it waits already, within these bounds: all processes ask one store.
+// The longest pause is a tenth of the time waited so far, within these bounds, because all
+// processes ask one store.
 constexpr milliseconds kLongestPauseAtFirst{10};
 constexpr milliseconds kLongestPause{100};
 constexpr milliseconds kProbeEvery{100};
 // A process that dies closes its sockets a moment before it has ended.
 constexpr milliseconds kToEnd{200};
 
-// How many ranks to look at in one probe that are not on the roster.
+// One probe looks at so many of the ranks that are not on the roster.
 constexpr int kNewcomers = 16;
 
-// When this process last ended making a group, well or not.
+// This is when the process last ended an attempt to make a group, successful or not, in nanoseconds
+// on the boot clock.
 std::atomic<int64_t> last_end{0};
 
-// Where a process on the list of that process of rank 0 says why the group comes to nothing.
+// Returns the key under which a process says why the group comes to nothing. Usually `rank_zero` is
+// the id of rank 0's process, for all on its roster. A notice for one process alone has that
+// process's id.
 std::string noticeOf(const std::string& rank_zero) {
   return rank_zero + "/gave up";
 }
@@ -47,7 +51,8 @@ struct Address {
 
   explicit Address(const std::string& name) {
     address.sun_family = AF_UNIX;
-    // A leading zero byte: the abstract namespace, where nothing is left in a file system.
+    // A leading zero byte selects the abstract namespace, which leaves nothing behind in a file
+    // system.
     std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), size_t{100}));
     length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
@@ -98,14 +103,15 @@ auto Rendezvous::ask(const Question& question) {
     return question();
   } catch (const Error& error) {
     const Reason reason{error.cause(), error.ranks(), error.what()};
-    if (error.cause() == Cause::kTimeout) {  // A notice would wait, too, where the store is silent.
+    // Where the store is silent, leaving a notice would have to wait, too.
+    if (error.cause() == Cause::kTimeout) {
       links_.sayFailed(reason);
     } else {
       sayWhy(reason);
     }
     throw;
   } catch (...) {
-    // The store may have died with the rank that held it: then name that rank.
+    // The store may have died with the rank that held it, so name that rank if it is dead.
     for (const Deadline end = Deadline::in(kToEnd); !end.passed();) {
       watch();
       probeListeners();
@@ -121,8 +127,10 @@ Rendezvous::~Rendezvous() {
 
 void Rendezvous::meet() {
   if (size() > 1) {
-    if (!areUnixSocketsRefused()) {  // Where they are, no other rank is here.
-      listen();                      // before others can read where to call
+    // Where unix sockets are refused, no other rank counts as being on this host.
+    if (!areUnixSocketsRefused()) {
+      // The socket must listen before others can read its name.
+      listen();
     }
     agree();
     link();
@@ -291,7 +299,7 @@ Rendezvous::CallResult Rendezvous::call(int rank) {
   Fd socket = unixSocket();
   const CallResult result = connect(socket, record(rank));
   if (result == CallResult::kRefused) {
-    next_probe_ = Deadline::in(milliseconds(0));  // finds out why
+    next_probe_ = Deadline::in(milliseconds(0));  // so that the next probe finds out why
   }
   if (result != CallResult::kTaken) {
     return result;
@@ -323,7 +331,7 @@ void Rendezvous::answerCalls() {
   callers_.remove_if([this](Caller& caller) { return answer(caller); });
 }
 
-// True when the caller has been dealt with.
+// Returns true when the caller has been dealt with.
 bool Rendezvous::answer(Caller& caller) {
   std::array<char, 128> hello;
   const ssize_t length = ::recv(caller.socket.get(), hello.data(), hello.size(), 0);
@@ -333,7 +341,7 @@ bool Rendezvous::answer(Caller& caller) {
   const std::string said(hello.data(), static_cast<size_t>(length));
   const std::string& secret = roster_.me().secret;
   if (said.size() <= secret.size() || said.compare(0, secret.size(), secret) != 0) {
-    return true;  // somebody who has not read this rank's record
+    return true;  // The caller has not read this rank's record.
   }
   const int rank = std::atoi(said.c_str() + secret.size());
   if (rank > rank_ && rank < size() && !links_.has(rank)) {
@@ -361,7 +369,8 @@ void Rendezvous::watch() {
       dead.push_back(global(departure.rank));
       why += (why.empty() ? "" : "; ") + departure.describe(global(departure.rank));
     }
-    // Who left in order had met all, this rank too: what it had to pass on is here.
+    // A rank that left in order had met all others, so this rank already has what it had to pass
+    // on.
   }
   if (!dead.empty()) {
     giveUp({Cause::kPeerFailed, dead, why});
@@ -380,12 +389,13 @@ void Rendezvous::readNoticesIfAny() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
-    // The store has ended.
+    // The store has ended, so there is no notice.
   }
 }
 
 void Rendezvous::readNotices() {
-  std::optional<Reason> reason = notice(roster_.me().id);  // A twin leaves one for this process.
+  // A twin leaves a notice for this process.
+  std::optional<Reason> reason = notice(roster_.me().id);
   if (!reason && roster_.isListed()) {
     reason = notice(roster_.rankZero());
   }
@@ -444,8 +454,8 @@ bool Rendezvous::isOfThisLife(const RankRecord& record) const {
          std::max(boot_clock::startOfThisProcess(), roster_.isAgain() ? last_end_before_ : 0);
 }
 
-// A rank listens until it is linked with all, so a refused call means that it is gone, or that it
-// has called this rank before.
+// A rank listens until it is linked with all others. A refused call thus means that it is gone, or
+// that it has linked with this rank before.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
   if (connect(unixSocket(), record) != CallResult::kRefused) {
     return;
@@ -467,7 +477,7 @@ void Rendezvous::probeListener(int rank, const RankRecord& record) {
 void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::string& what) {
   std::string said;
   try {
-    readNotices();  // It says why, where it could.
+    readNotices();  // The process has left its reason there if it could.
     const std::optional<RankRecord> last = roster_.read(rank);
     if (!roster_.record(rank) && last && last->id != record.id) {
       return;  // The rank tries again, or another process has its place.
@@ -479,8 +489,8 @@ void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::str
                   describe(*roster_.rival()) + "; this one is " + describe(roster_.me()) +
                   "); give each a RANK of its own"});
     }
-    // A rank that comes when the others have given up is on no list. Their notice is not for it: it
-    // may say that nothing came from this rank.
+    // A rank that arrives after the others have given up is on no list. Their notice is not for
+    // that rank, because it may say that nothing came from this one.
     if (roster_.lists(record, rank)) {
       const std::optional<Reason> reason = notice(rank == 0 ? record.id : record.answers);
       if (reason && reason->cause != Cause::kTimeout) {
@@ -491,7 +501,7 @@ void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::str
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
-    // The store has ended.
+    // The store has ended, so no reason can be read.
   }
   giveUp({Cause::kPeerFailed, {global(rank)}, name(rank) + what + said});
 }
@@ -534,7 +544,7 @@ void Rendezvous::leaveNotice(const std::string& id, const Reason& reason) {
   try {
     store_.set(noticeOf(id), reason.encode());
   } catch (const std::exception&) {
-    // The store may have died with the rank that held it: what is thrown next says so.
+    // The store may have died with the rank that held it. The error that is thrown next says so.
   }
 }
 

@@ -20,45 +20,52 @@
 
 namespace bluefog {
 
-// How the ranks of a group find each other. First they agree by the store which processes they are:
-// see Roster. Then those of one host link up: each listens on an abstract unix socket, calls the
-// ranks below it and is called by those above. The first rank of each host passes the memory.
+// A Rendezvous lets the ranks of a group find each other. First they agree by the store which
+// processes form the group, as the comment of Roster explains. Then the ranks of each host connect:
+// each one listens on an abstract unix socket, connects to the ranks below it and accepts those
+// above it. The first rank of each host then passes the memory to the others.
 //
-// One that gives up leaves a notice in the store, which all on the roster read. One that dies is
-// noticed by the ranks of its host, which leave a notice.
+// A rank that gives up leaves a notice in the store, which all ranks on the roster read. If a rank
+// dies, the ranks of its host notice it and leave a notice.
+//
+// The store must outlive the object, which owns the links until takeLinks().
+// Thread safety: one thread at a time.
 class Rendezvous {
  public:
-  // `me` says what this process is. `interrupt` is called now and then, and may throw.
+  // `me` describes this process. `interrupt` is called now and then, and may throw to end the
+  // rendezvous.
   Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline deadline,
              std::function<void()> interrupt);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  // Waits until all ranks are known, and those of this host linked. Throws Error naming who is
-  // missing or dead.
+  // Waits until all ranks are known and those of this host are linked. Throws Error that names the
+  // ranks that are missing or dead.
   void meet();
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(roster_.me().members.size()); }
   Deadline deadline() const { return deadline_; }
 
-  // After meet():
+  // The functions below may be called after meet().
   const RankRecord& record(int rank) const { return *roster_.record(rank); }
   bool isHere(int rank) const { return isHere(record(rank)); }
   bool spansHosts() const;
-  // The first rank of this host.
+  // Returns the first rank of this host.
   int leader() const;
-  // The memory of the group on this host: `made` by the leader, received by the others.
+  // Returns the group's memory on this host. The leader passes it in as `made`; the other ranks
+  // receive it from the leader, and wait for it as meet() does.
   Fd share(Fd made);
   Links takeLinks() { return std::move(links_); }
   Records& records() { return *records_; }
-  // Returns the text that a rank has published in records(). It waits as meet() does.
+  // Waits as meet() does, and returns the text that the rank has published in records().
   std::string await(const std::string& topic, int rank);
-  // Looks whether somebody is gone, as meet() does.
+  // Checks whether a linked peer has died or given up, and throws Error if so.
   void watch();
-  // Passes a moment, and looks meanwhile whether this must come to nothing: see meet().
+  // Waits a moment, and meanwhile looks for reasons to give up. Throws Error as meet() does; past
+  // the deadline, that error names the ranks that `missing` returns.
   void pause(const std::function<std::vector<int>()>& missing);
-  // Tells the others why this rank cannot go on.
+  // Tells the others why this rank cannot make the group.
   void abandon(const std::string& why);
 
  private:
@@ -72,43 +79,46 @@ class Rendezvous {
   void agree();
   void link();
   std::vector<int> unlinked() const;
-  // Returns the store's answer, or throws an error that says why there is none.
+  // Returns the store's answer to the question, or throws an error that says why there is none.
   template <typename Question>
   auto ask(const Question& question);
   // Gives up where another process has taken this one's place.
   void rejectTwin();
-  // Tells the group that was made with an earlier process of this rank.
+  // Leaves a notice for the group that was made with an earlier process of this rank.
   void tellOfRival();
-  // Why that record of a rank is of another group than this one; nothing where it is not.
+  // Returns why that rank's record belongs to another group than this one, or nothing where it does
+  // not.
   std::optional<Reason> otherMembers(const RankRecord& other, int rank) const;
   void checkIsAlike(int rank);
   CallResult call(int rank);
   void answerCalls();
   bool answer(Caller& caller);
-  // Throws what others have left for this process: why the group comes to nothing.
+  // Throws Error with the reason that others have left in the store for this process, if there is
+  // one.
   void readNotices();
-  // Does nothing where the store has ended.
+  // Reads the notices, but does nothing where the store has ended.
   void readNoticesIfAny();
   std::optional<Reason> notice(const std::string& id);
   void leaveNotice(const std::string& id, const Reason& reason);
   void probe();
   void probeListeners();
-  // Looks at some who are not on the roster.
+  // Probes some ranks of this host that are not on the roster.
   void probeNewcomers();
-  // The process and this one are of one life of the job, as far as can be told. Where a job is
-  // started anew in a store that it has used, records of its earlier life are there: one that is
-  // older than this process, or than what it has tried before, may be of an earlier life. Its rank
+  // Returns whether the process was started in this life of the job, as far as can be told. A job
+  // that was restarted in the same store finds records of its earlier life there. A record that is
+  // older than this process, or than this process's last attempt, may be one of those, and its rank
   // is waited for.
   bool isOfThisLife(const RankRecord& record) const;
   bool isHere(const RankRecord& record) const { return record.place == roster_.me().place; }
-  // Gives up where that process does not listen any more.
+  // Gives up if the process no longer listens.
   void probeListener(int rank, const RankRecord& record);
-  // Gives up on a process that listens no more, unless the rank has another one by now.
+  // Gives up because the process no longer listens, unless its rank has another process by now.
+  // `what` ends the error text.
   void giveUpOnGone(int rank, const RankRecord& record, const std::string& what);
   [[noreturn]] void giveUp(const Reason& reason);
   void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
-  // kBusy: its queue is full of callers, so it lives.
+  // Returns kBusy where the process's queue of callers is full, which shows that it is alive.
   CallResult connect(const Fd& socket, const RankRecord& record) const;
   int global(int rank) const { return roster_.me().members[static_cast<size_t>(rank)]; }
   std::string name(int rank) const { return "rank " + std::to_string(global(rank)); }
@@ -121,7 +131,7 @@ class Rendezvous {
   std::optional<Records> records_;
   Fd listener_;
   std::vector<int> to_call_;
-  std::list<Caller> callers_;  // connected, but have not said who they are
+  std::list<Caller> callers_;  // accepted sockets that have not yet said which rank they are
   Links links_;
   const int64_t last_end_before_;
   const Deadline::Clock::time_point began_ = Deadline::Clock::now();

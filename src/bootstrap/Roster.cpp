@@ -18,7 +18,7 @@ std::string listOf(const std::string& leader) {
 
 using List = std::vector<std::optional<RankRecord>>;
 
-// The members are written once, not by each of them: the store keeps it all.
+// Returns the list as a text. It has the group's members only once, because the store keeps it all.
 std::string encode(const List& list) {
   std::string text;
   for (std::optional<RankRecord> record : list) {
@@ -31,7 +31,7 @@ std::string encode(const List& list) {
   return text;
 }
 
-// Throws std::exception where that is no list.
+// Throws std::exception where the text is no list.
 List decode(const std::string& encoded, size_t size) {
   std::istringstream text(encoded);
   List list(size);
@@ -119,7 +119,7 @@ bool Roster::follow() {
 
 bool Roster::answer() {
   const std::optional<RankRecord> first = read(0);
-  // A process that was replaced must not write over the one that replaced it.
+  // A process that was replaced must not write over the record of the one that replaced it.
   if (!first || first->id == me_.answers || replacement()) {
     return false;
   }
@@ -182,7 +182,7 @@ std::optional<RankRecord> Roster::read(int rank) {
   try {
     return text ? std::optional(RankRecord::decode(*text)) : std::nullopt;
   } catch (const std::exception&) {
-    return std::nullopt;  // Another version left it, or another program.
+    return std::nullopt;  // Another version has left it, or another program.
   }
 }
 

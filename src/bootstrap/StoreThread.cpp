@@ -12,7 +12,8 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenInterrupts{100};
-// Also past the deadline: the others are to be told why.
+// A call may take at least this long even past the deadline, so that this rank can still tell the
+// others why it gives up.
 constexpr std::chrono::milliseconds kLeastTimeout{1000};
 
 }  // namespace
@@ -70,7 +71,8 @@ void StoreThread::run(const Call& call) {
       std::max(kLeastTimeout, std::chrono::ceil<std::chrono::milliseconds>(deadline_.left())));
   const auto ended = std::make_shared<Ended>();
   std::unique_lock lock(shared_->mutex);
-  await(lock, limit, [&] { return !shared_->call; });  // another thread's
+  // A call of another thread may be in progress.
+  await(lock, limit, [&] { return !shared_->call; });
   shared_->call = call;
   shared_->ended = ended;
   shared_->changed.notify_all();

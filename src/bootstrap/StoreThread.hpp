@@ -14,20 +14,24 @@
 
 namespace bluefog {
 
-// Calls a Store in a thread of its own, which can be left behind: torch's client waits without
-// limit for a host that has fallen silent. May be used by several threads.
+// A StoreThread makes the calls of a c10d Store in a thread of its own. That thread can be left
+// behind, because torch's client waits without limit for a host that has fallen silent. The store
+// lives as long as the thread.
+// Thread safety: any thread may call run().
 class StoreThread {
  public:
   using Call = std::function<void(c10d::Store&)>;
 
-  // `interrupt` is called now and then, and may throw. `name` of the store is for messages.
+  // `interrupt` is called now and then while run() waits, and may throw. Error texts call the store
+  // by `name`.
   StoreThread(c10::intrusive_ptr<c10d::Store> store, std::string name, Deadline deadline,
               std::function<void()> interrupt);
   ~StoreThread();
   StoreThread(const StoreThread&) = delete;
   StoreThread& operator=(const StoreThread&) = delete;
 
-  // Throws what the call throws, or a timeout: then it may still be under way.
+  // Makes the call and waits for its end. Throws what the call throws, or Error at the deadline,
+  // when the call may still be in progress.
   void run(const Call& call);
 
  private:
@@ -39,8 +43,8 @@ class StoreThread {
     c10::intrusive_ptr<c10d::Store> store;
     std::mutex mutex;
     std::condition_variable changed;
-    Call call;                     // under way; null between two
-    std::shared_ptr<Ended> ended;  // of that
+    Call call;                     // in progress; null between two calls
+    std::shared_ptr<Ended> ended;  // the result of `call`
     bool is_over = false;
   };
 

@@ -29,7 +29,7 @@ std::string nameOf(const c10::intrusive_ptr<c10d::Store>& store) {
   return "the store" + (tcp ? " at " + tcp->getHost() + ":" + std::to_string(tcp->getPort()) : "");
 }
 
-// A Store that was written in Python says so where its class lacks the method.
+// Returns whether the error says that a Store written in Python lacks the method.
 bool isNotImplemented(const std::exception& error) {
   return std::strstr(error.what(), "pure virtual") != nullptr ||
          std::strstr(error.what(), "NotImplemented") != nullptr;

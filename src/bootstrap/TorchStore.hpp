@@ -11,10 +11,13 @@
 
 namespace bluefog {
 
-// A c10d Store. One that has set, get and wait alone is enough, as it is for gloo.
+// A TorchStore is a KeyValueStore that keeps its texts in a c10d Store. That store only needs the
+// methods set, get and wait, as it does for gloo.
+// Thread safety: any thread.
 class TorchStore final : public KeyValueStore {
  public:
-  // Keys begin with `prefix`. For the others, see StoreThread.
+  // All keys begin with `prefix`. The comment of StoreThread explains the deadline and the
+  // interrupt.
   TorchStore(const c10::intrusive_ptr<c10d::Store>& store, std::string prefix, Deadline deadline,
              std::function<void()> interrupt);
   void set(const std::string& key, const std::string& text) override;

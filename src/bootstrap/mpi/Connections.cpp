@@ -21,14 +21,14 @@
 namespace bluefog::mpi {
 namespace {
 
-// A silent host is given up after ten seconds. Without data under way by the kernel; with data by
-// giveUpSilent(): TCP_USER_TIMEOUT would also give up one that acknowledges, but whose rank is
-// stopped and takes nothing.
+// A silent host is given up after ten seconds. The kernel does so on idle connections, and
+// giveUpSilent() on those with data in flight. TCP_USER_TIMEOUT would also give up a host that
+// acknowledges, but whose rank is stopped and takes nothing.
 constexpr int kIdleSeconds = 4;
 constexpr int kProbeSeconds = 2;
 constexpr int kProbes = 3;
 constexpr uint32_t kSilentMs = 10'000;
-// Bytes that MPI's side of a connection says first, each, at once.
+// Each side of an MPI connection sends at least so many bytes as soon as it is connected.
 constexpr uint64_t kGreeting = 24;
 
 using GetName = int (*)(int, sockaddr*, socklen_t*);
@@ -38,7 +38,8 @@ struct Endpoint {
   std::string port;
 };
 
-// The one end of a socket, or the other. None where it is not on a network.
+// Returns the address of one end of a socket, or nothing where the socket is not on a network.
+// `getName` (getsockname or getpeername) chooses the end.
 std::optional<Endpoint> endpoint(int fd, GetName getName) {
   sockaddr_storage raw{};
   socklen_t length = sizeof raw;
@@ -83,7 +84,7 @@ size_t unacknowledged(int fd) {
   return ::ioctl(fd, SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
 }
 
-// Of a TCP socket.
+// Returns what the kernel knows about the TCP socket `fd`.
 std::optional<tcp_info> infoOf(int fd) {
   tcp_info info{};
   socklen_t length = sizeof info;
@@ -142,7 +143,8 @@ void Connections::close() const {
 void Connections::giveUpSilent() const {
   forEach([](int fd) {
     const std::optional<tcp_info> info = infoOf(fd);
-    // What a stopped rank has no room for is not sent, and the questions for room are answered.
+    // Data for which a stopped rank has no space is not sent, and its kernel answers the probes for
+    // space.
     if (info && (info->tcpi_unacked > 0 || info->tcpi_probes > 1) &&
         info->tcpi_last_ack_recv > kSilentMs && info->tcpi_last_data_sent > kSilentMs / 10) {
       ::shutdown(fd, SHUT_RDWR);

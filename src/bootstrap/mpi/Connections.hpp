@@ -6,37 +6,41 @@
 
 namespace bluefog::mpi {
 
-// The TCP connections that MPI has made in this process: those to or from where MPI listens, here
-// or there.
+// Connections finds the TCP connections that MPI has made in this process. These are the sockets
+// with one end at a port on which MPI listens, in this process or in a peer. MPI owns the sockets.
+// Thread safety: one thread at a time, except that endStrangers() may run beside the other
+// functions.
 class Connections {
  public:
   using Ports = std::set<std::string>;
-  // On which this process listens.
+  // Returns the ports on which this process listens.
   static Ports listening();
 
-  // `own`: on which MPI listens here.
+  // `own` are the ports on which MPI listens in this process.
   explicit Connections(Ports own) : own_(std::move(own)) {}
 
-  // Where MPI listens: for a peer, to know them by; and from one. Its host, when it falls silent,
-  // is given up after some seconds by the kernel, which hears of its being there also while the
-  // peer itself is stopped.
+  // Returns the addresses on which MPI listens in this process, for peers to recognize its
+  // connections.
   std::string endpoints() const;
+  // Takes a peer's endpoints(). From then on the kernel gives up that peer's host some seconds
+  // after it falls silent. A host is not silent while only the peer itself is stopped.
   void add(const std::string& endpoints);
-  // Ends those whose host has not acknowledged for long what was sent to it.
+  // Ends the connections whose host has not acknowledged sent data for a long time.
   void giveUpSilent() const;
-  // Ends those to here whose other side has not said enough for a second: MPI waits for the rest,
-  // and for nothing else. May be called while it does.
+  // Ends accepted connections whose other side has sent too few bytes for a second, since MPI waits
+  // for the rest and for nothing else. It may be called during that wait.
   void endStrangers() const;
-  // In a forked child: as long as it kept them, the peers would not see this process's end.
+  // Closes the connections in a forked child. As long as the child kept them, peers would not see
+  // the end of this process.
   void close() const;
-  // Bytes that were sent and not yet received by the other hosts' kernels.
+  // Returns the bytes that were sent and not yet acknowledged by the other hosts' kernels.
   size_t underWay() const;
 
  private:
   void forEach(const std::function<void(int fd)>& visit) const;
 
   const Ports own_;
-  std::set<std::string> theirs_;  // "10.0.0.1 1024"
+  std::set<std::string> theirs_;  // such as "10.0.0.1 1024"
 };
 
 }  // namespace bluefog::mpi

@@ -4,11 +4,11 @@
 
 namespace bluefog::mpi {
 
-// Where the Open MPI of this machine is.
+// A Home says where the Open MPI of this machine is installed. All members are paths.
 struct Home {
-  std::string library;       // libmpi
-  std::string pmix_library;  // libpmix
-  std::string prefix;  // of an Open MPI that was moved since it was built, as pip does; or empty
+  std::string library;         // libmpi
+  std::string pmix_library;    // libpmix
+  std::string prefix;          // set where an Open MPI was moved after it was built, as pip does
   std::string server_program;  // bluefog-pmixd
 };
 

@@ -15,7 +15,7 @@ namespace {
 const std::string kEnvironments = "mpi environments";
 const std::string kFence = "mpi fence ";
 constexpr char kBetweenRanks = '\f';
-constexpr int kMostFences = 8;  // in MPI_Init
+constexpr int kMostFences = 8;  // upper bound of the fences in MPI_Init
 
 pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std::string& world) {
   pmix::Job job;
@@ -28,7 +28,7 @@ pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std:
     const auto index = static_cast<size_t>(found - places.begin());
     if (found == places.end()) {
       places.push_back(place);
-      // Not their own names: two network namespaces may have one.
+      // The hosts' own names are not used, because two network namespaces may have the same one.
       job.hosts.push_back({"host" + std::to_string(index), {}});
     }
     job.hosts[index].ranks.push_back(rank);
@@ -40,7 +40,8 @@ pmix::Job describeJob(const Rendezvous& rendezvous, const Home& home, const std:
   return job;
 }
 
-// All hosts' blobs of a fence, each as the first rank of its host publishes it.
+// Returns all hosts' blobs of one fence, one after the other. The first rank of each host publishes
+// its host's blob. Throws std::runtime_error once `ends` is set.
 std::string swapOverStore(Records& records, const pmix::Job& job, const std::string& topic,
                           const std::string& blob, const std::atomic<bool>& ends) {
   records.publish(topic, blob);
@@ -67,7 +68,8 @@ Launch::Launch(Rendezvous& rendezvous, const Home& home, const std::string& worl
     startServer(rendezvous, home);
   }
   enter(rendezvous.await(kEnvironments, rendezvous.leader()), rendezvous.rank(), variables);
-  // Open MPI 4.1 believes that it was started alone unless this is set. It never calls there.
+  // Open MPI 4.1 believes that it was started alone unless this variable is set. It never connects
+  // to the address.
   variables.set("OMPI_MCA_orte_local_daemon_uri", "1.0;tcp://127.0.0.1:9");
 }
 

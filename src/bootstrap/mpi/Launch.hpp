@@ -13,22 +13,27 @@
 
 namespace bluefog::mpi {
 
-// While it lives, MPI_Init finds what mpirun would have given it: a PMIx server on each host, which
-// its first rank starts, and that server's address in the environment. The servers' fences go over
-// the job's Store.
+// A Launch gives MPI_Init what mpirun would have given it, as long as the object lives. That is a
+// PMIx server on each host, which the host's first rank starts, and the server's address in the
+// environment. Fences between the servers go over the job's Store.
+//
+// The rendezvous whose records it uses must outlive it.
+// Thread safety: one thread at a time; a thread of its own serves the fences.
 class Launch {
  public:
-  // Collective over ranks that have met.
+  // The constructor is collective over the ranks of `rendezvous`, which must have met. The
+  // environment's changes are added to `variables`.
   Launch(Rendezvous& rendezvous, const Home& home, const std::string& world,
          env::Variables& variables);
-  // Waits for no other host.
+  // Ends without waiting for other hosts.
   ~Launch() { ends_ = true; }
   void noteMpiIsUp() {
     if (server_) {
       server_->noteMpiIsUp();
     }
   }
-  // The ranks whose hosts have not come to a fence that others have come to; none where all have.
+  // Returns the ranks of the hosts that have not come to a fence that others have come to. It is
+  // empty where all have.
   std::vector<int> late() const;
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
@@ -40,7 +45,7 @@ class Launch {
   Records& records_;
   pmix::Job job_;
   std::atomic<bool> ends_{false};
-  std::unique_ptr<pmix::ServerProcess> server_;  // on the first rank of each host
+  std::unique_ptr<pmix::ServerProcess> server_;  // null but on the first rank of each host
 };
 
 }  // namespace bluefog::mpi

@@ -15,6 +15,7 @@ using Request = void*;
 using Message = void*;
 using ErrorHandler = void*;
 
+// A Status has the layout of Open MPI's MPI_Status.
 struct Status {
   int source;
   int tag;
@@ -23,12 +24,14 @@ struct Status {
   size_t bytes;
 };
 
-// UCX patches the process's mmap, munmap and their like when it is loaded, with libmpi or as a
-// component of it. Only its registrations of memory with a network need that; TCP has none.
+// Keeps UCX from patching the process's mmap, munmap and the like when it is loaded, with libmpi or
+// as a component of it. UCX needs the patches only to register memory with a network, and TCP has
+// no such registration. A user who has chosen UCX is left alone.
 void leaveMmapAlone(env::Variables& variables);
 
-// The functions of Open MPI that are called, whose binary interface 4.1 and 5 share. Loaded, not
-// linked: only a job that spans hosts needs them.
+// MpiLibrary holds the functions of Open MPI that are called, whose binary interface versions 4.1
+// and 5 share. They are loaded rather than linked, because only a job that spans hosts needs them.
+// Thread safety: any thread, once MPI_Init_thread has granted MPI_THREAD_MULTIPLE.
 class MpiLibrary {
  public:
   // Throws std::runtime_error that says what is missing.
@@ -50,7 +53,8 @@ class MpiLibrary {
   int (*group_size)(Group, int* size);
   int (*group_free)(Group*);
   int (*group_translate_ranks)(Group from, int count, const int* ranks, Group to, int* found);
-  // Open MPI 5 alone has these; null in 4.1, which does not survive the death of a process.
+  // Only Open MPI 5 has these two functions. They are null in 4.1, which does not survive the death
+  // of a process.
   int (*failure_ack)(Comm);
   int (*failure_get_acked)(Comm, Group*);
 
@@ -59,10 +63,10 @@ class MpiLibrary {
   ErrorHandler errors_return;
 
   static constexpr int kThreadMultiple = 3;
-  static constexpr int kAny = -1;  // source, tag
+  static constexpr int kAny = -1;  // any source, or any tag
   static constexpr int kMostText = 256;
 
-  // "Open MPI v5.0.11"
+  // Returns a text like "Open MPI v5.0.11".
   std::string version() const;
 
  private:

@@ -25,13 +25,13 @@ namespace {
 const std::string kVersion = "mpi version";
 const std::string kUp = "mpi is up";
 
-// Lives as long as the process: threads of MPI do.
+// The world lives as long as the process, because threads of MPI do.
 std::atomic<World*> the_world{nullptr};
-// MPI_Init can be called once in a process.
+// MPI_Init can be called only once in a process.
 std::atomic<bool> was_begun{false};
 
-// All in one MPI world, each in a place of its own. Not so ranks that torchrun has started under
-// srun: they have the place of their torchrun.
+// Returns whether all ranks are in one MPI world, each with a rank of its own there. Ranks that
+// torchrun has started under srun are not, because they all have the place of their torchrun.
 bool areOneWorld(const Rendezvous& rendezvous) {
   std::set<int> places;
   for (int rank = 0; rank < rendezvous.size(); ++rank) {
@@ -44,7 +44,8 @@ bool areOneWorld(const Rendezvous& rendezvous) {
   return static_cast<int>(places.size()) == rendezvous.size();
 }
 
-// `network`: by which this host reaches the others, where that is known.
+// Sets the variables that MPI_Init reads. `network` is the interface by which this host reaches the
+// others, where that is known.
 void choose(env::Variables& variables, const Home& home,
             const std::optional<std::string>& network) {
   if (const auto interfaces = env::mpiInterfaces()) {
@@ -62,17 +63,19 @@ void choose(env::Variables& variables, const Home& home,
     variables.set("TMPDIR", "/tmp");
   }
   variables.setDefault("OMPI_MCA_mpi_ft_enable", "1");
-  // What goes wrong in MPI_Init is an error here, not the end of the process.
+  // An error in MPI_Init is returned to this library instead of ending the process.
   variables.setDefault("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return");
   variables.setDefault("OMPI_MCA_osc", "^ucx");
-  // What survives the death of a process. Looking for fabrics would take a second, too.
+  // These components survive the death of a process. A search for fabrics would also take a second.
   variables.setDefault("OMPI_MCA_pml", "ob1");
   variables.setDefault("OMPI_MCA_btl", "self,tcp");
-  // Send and send in place, not put: its two directions get one half of a link that both are on.
+  // These flags select send and send-in-place rather than put. With put, the two directions of a
+  // connection share one half of a link.
   variables.setDefault("OMPI_MCA_btl_tcp_flags", "9");
 }
 
-// In a thread of its own: MPI_Init waits without limit. It reads the variables as long as it takes.
+// Calls MPI_Init in a thread of its own, because it waits without limit. The thread keeps the
+// variables, which MPI_Init reads until it ends.
 std::future<World*> startInThread(const Home& home, const std::string& name, int rank,
                                   bool is_launched, std::shared_ptr<env::Variables> variables) {
   auto made = std::make_shared<std::promise<World*>>();
@@ -193,7 +196,8 @@ World& World::join(Rendezvous& rendezvous, const FindHome& find) {
     const std::string name = rendezvous.record(0).name();
     const auto variables = std::make_shared<env::Variables>();
     choose(*variables, home, interfaces::toward(rendezvous.records().keeper()));
-    // Ubuntu 24.04's PMIx has its other ways to keep what ranks publish broken: MPI_Init fails.
+    // In the PMIx of Ubuntu 24.04 the other ways to keep what ranks publish are broken, so that
+    // MPI_Init fails.
     variables->setDefault("PMIX_MCA_gds", "hash");
     launch.emplace(rendezvous, home, name, *variables);
     start(home, {name, rendezvous.rank()}, false, variables, meanwhile);

@@ -18,42 +18,48 @@
 
 namespace bluefog::mpi {
 
-// MPI in this process: started once, by its first group that spans hosts, for the ranks of that
-// group, or before any group under mpirun; and never finalized, which could wait for the dead.
+// A World is MPI in this process. It is started once: by the first group that spans hosts, for the
+// ranks of that group, or before any group under mpirun. It is never finalized, because
+// MPI_Finalize could wait for dead ranks. It owns the MPI library and lives as long as the process.
+// Thread safety: any thread may call running(), place(), nextNumber(), leave() and the const
+// functions. Only one thread at a time may call join() or startEarly().
 class World {
  public:
-  // Says where Open MPI is, or throws what to install.
+  // Returns where Open MPI is installed, or throws an error that says what to install.
   using FindHome = std::function<Home()>;
 
-  // Null before it was started.
+  // Returns the world of this process, or null before it was started.
   static World* running();
-  // This process's place in an MPI world: the running one, or that of mpirun.
+  // Returns this process's place in an MPI world: in the running one, or in that of mpirun.
   static env::MpiPlace place();
-  // Another one at each call.
+  // Returns another number at each call.
   static uint32_t nextNumber();
-  // Collective over ranks that have met.
+  // Returns the world, and starts it if need be. The call is collective over the ranks of
+  // `rendezvous`, which must have met.
   static World& join(Rendezvous& rendezvous, const FindHome& find);
-  // In a process that mpirun or srun has started, before any group is made. Waits for the others;
-  // `interrupt` is called now and then, and may throw.
+  // Starts the world before any group is made, in a process that mpirun or srun has started. It
+  // waits for the other processes; `interrupt` is called now and then, and may throw.
   static void startEarly(const FindHome& find, Deadline limit,
                          const std::function<void()>& interrupt);
-  // Before the process ends: mpirun and srun take one that does not say so for one that has
-  // crashed.
+  // Tells the launcher that this process ends in order. Otherwise mpirun and srun take the process
+  // for one that has crashed.
   static void leave();
-  // Where its ranks are in the world that they have joined.
+  // Returns the ranks that the members of the rendezvous have in the world that they have joined.
   std::vector<int> placesOf(const Rendezvous& rendezvous) const;
 
-  // By start(). `rank` is what this process must be in it. `is_launched`: by mpirun or srun.
+  // Only start() calls this constructor. `rank` is the rank that this process must get in the
+  // world. `is_launched` says that mpirun or srun has started the process.
   World(const Home& home, std::string name, int rank, bool is_launched);
   const MpiLibrary& mpi() const { return mpi_; }
   Connections& connections() { return *connections_; }
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
-  // Of what a function has returned.
+  // Returns MPI's text for an error code that one of its functions has returned.
   std::string describe(int code) const;
 
  private:
-  // `meanwhile`, again and again, may throw to give up.
+  // Starts MPI in another thread, and calls `meanwhile` again and again until it runs. `meanwhile`
+  // may throw to give up.
   static void start(const Home& home, const std::function<void()>& meanwhile);
   static void start(const Home& home, const env::MpiPlace& place, bool is_launched,
                     const std::shared_ptr<env::Variables>& variables,
@@ -63,7 +69,8 @@ class World {
   std::optional<Connections> connections_;
   std::string name_;
   int rank_;
-  std::string launcher_library_;  // libpmix, where mpirun or srun has started this process
+  // The path of libpmix, which is empty unless mpirun or srun has started this process.
+  std::string launcher_library_;
   const pid_t owner_;
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 struct Interface {
   std::string name;
-  std::string address;  // the bytes, in the network's order
+  std::string address;  // the bytes, in network order
   bool leads_elsewhere;
 };
 
@@ -37,7 +37,7 @@ std::string bytesOf(const sockaddr* address) {
   return {reinterpret_cast<const char*>(&in), sizeof in};
 }
 
-// One for each address of this host.
+// Returns one Interface for each address of this host.
 std::vector<Interface> all() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) {
@@ -56,7 +56,7 @@ std::vector<Interface> all() {
   return found;
 }
 
-// From which this host would send to that address: nothing is sent.
+// Returns the address from which this host would send to `to`. Nothing is sent.
 std::optional<std::string> sourceFor(const addrinfo& to) {
   const Fd socket(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage from{};
@@ -90,7 +90,8 @@ bool names(const std::string& item, const Interface& interface) {
          isIn(interface.address, bytes, static_cast<size_t>(bits));
 }
 
-// Ranks of one host meet by the loopback, where they use MPI all the same.
+// Returns whether MPI may use the interface. Ranks of one host that use MPI all the same meet over
+// the loopback.
 bool mayBeUsed(const Interface& interface) {
   return interface.leads_elsewhere || sharesNoMemory();
 }

@@ -11,7 +11,7 @@
 namespace bluefog::pmix {
 namespace {
 
-// No other handler is asked: Open MPI's own would abort.
+// Ends the chain of handlers for an event, because the next one, Open MPI's own, would abort.
 void ignore(size_t, Status, const Proc*, Info*, size_t, Info*, size_t, EventDone done, void* data) {
   done(kEventActionComplete, nullptr, 0, nullptr, nullptr, data);
 }
@@ -20,7 +20,7 @@ void registered(Status, size_t, void* data) {
   static_cast<std::promise<void>*>(data)->set_value();
 }
 
-// Of a value that PMIx has made.
+// Frees a value that PMIx has made.
 struct Free {
   void operator()(Value* value) const {
     if (value->type == kTypeString) {
@@ -34,7 +34,7 @@ using OwnValue = std::unique_ptr<Value, Free>;
 }  // namespace
 
 void surviveServer(const std::string& library) {
-  // Loaded already, by MPI.
+  // MPI has loaded this library already.
   const SharedLibrary pmix(library, SharedLibrary::Symbols::kForAll);
   Status (*register_event_handler)(Status*, size_t, Info*, size_t, EventHandler, HandlerRegistered,
                                    void*);
@@ -81,7 +81,8 @@ std::optional<std::string> Client::look(int rank, const std::string& key,
   if (status == kErrLostConnection || status == kErrUnreachable) {
     check("PMIx_Get of " + key, status);
   }
-  if (status != kSuccess) {  // of a rank on another host any error says that it is not there yet
+  // For a rank on another host, any error may mean that it has not published the text yet.
+  if (status != kSuccess) {
     return std::nullopt;
   }
   const OwnValue value(found);

@@ -12,11 +12,13 @@
 
 namespace bluefog::pmix {
 
-// MPI would end this process when its server dies, which it needs no more once MPI has started.
+// Keeps MPI from ending this process when its PMIx server dies. The process no longer needs the
+// server once MPI has started.
 void surviveServer(const std::string& library);
 
-// This process among those that a launcher with PMIx (mpirun, srun) has started with it. May be
-// used by several threads.
+// A Client is this process among the processes that a launcher with PMIx (mpirun, srun) has started
+// together.
+// Thread safety: any thread.
 class Client {
  public:
   // Throws std::runtime_error where there is no such launcher.
@@ -26,19 +28,20 @@ class Client {
 
   int rank() const { return static_cast<int>(self_.rank); }
   int size() const { return static_cast<int>(ofJob("pmix.job.size")); }
-  // On this host.
+  // Returns the rank among the processes on this host.
   int localRank() const { return static_cast<int>(number(self_, "pmix.lrank")); }
   int localSize() const { return static_cast<int>(ofJob("pmix.local.size")); }
 
-  // What the others may look for.
+  // Publishes a text for the other processes to look up.
   void publish(const std::string& key, const std::string& text) const;
-  // What that rank has published; none where it has not within that time. Throws
+  // Returns what that rank has published, or nothing where it has not within `limit`. Throws
   // std::runtime_error where the launcher cannot be reached.
   std::optional<std::string> look(int rank, const std::string& key,
                                   std::chrono::seconds limit) const;
 
-  // Before the process ends: a launcher takes one that does not say so for one that has crashed.
-  // Also where MPI uses PMIx, too, and will not say so. Nothing in a forked child.
+  // Tells the launcher that this process ends in order; otherwise it takes the process for one that
+  // has crashed. It works also where MPI uses PMIx and will not do so. It does nothing in a forked
+  // child.
   void leave() const;
 
  private:

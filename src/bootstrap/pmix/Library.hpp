@@ -9,10 +9,11 @@
 
 namespace bluefog::pmix {
 
-// The functions of libpmix that a server calls.
+// PmixLibrary holds the functions of libpmix that a server calls.
+// Thread safety: any thread.
 class PmixLibrary {
  public:
-  // Throws std::runtime_error where it cannot be loaded.
+  // Throws std::runtime_error where the library cannot be loaded.
   explicit PmixLibrary(const std::string& path);
 
   Status (*server_init)(ServerModule* module, Info* info, size_t count);

@@ -68,7 +68,7 @@ std::optional<MessageSocket::SocketMessage> MessageSocket::receive() {
 
 void MessageSocket::setTimeout(std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(timeout);
-  // 0 would be without limit.
+  // A time of 0 would mean no limit.
   const timeval limit{std::clamp<time_t>(seconds.count(), 1, INT_MAX), 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }

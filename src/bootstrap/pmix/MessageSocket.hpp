@@ -8,16 +8,17 @@
 
 namespace bluefog::pmix {
 
-// Whole messages of any length over a stream socket, between a rank and the server it has started.
-// One thread may send while another receives.
+// A MessageSocket carries whole messages of any length over a stream socket, which it owns. It
+// connects a rank and the PMIx server that the rank has started.
+// Thread safety: one thread may send while another receives; any thread may call shutDown().
 class MessageSocket {
  public:
   enum class SocketKind : char {
     kJob = 'j',          // Job::encode()
-    kEnvironment = 'e',  // of one rank, a variable a line
-    kFailed = 'x',       // why there is no server
-    kFence = 'f',        // this host's blob, or all hosts'
-    kMpiIsUp = 'u',      // in all ranks of this host
+    kEnvironment = 'e',  // the environment of one rank, a variable a line
+    kFailed = 'x',       // the reason why there is no server
+    kFence = 'f',        // the blob of this host, or those of all hosts
+    kMpiIsUp = 'u',      // all ranks of this host have started MPI
   };
   struct SocketMessage {
     SocketKind kind;
@@ -26,10 +27,12 @@ class MessageSocket {
 
   explicit MessageSocket(Fd socket) : socket_(std::move(socket)) {}
 
-  // False where the other side is gone.
+  // Returns false where the other side is gone.
   bool send(SocketKind kind, const std::string& text);
-  // Waits; nothing where the other side is gone, or has sent nothing for as long as its patience.
+  // Waits for a message. Returns nothing where the other side is gone, or has sent nothing for as
+  // long as setTimeout() allows.
   std::optional<SocketMessage> receive();
+  // Limits the wait of receive(), in whole seconds, rounded up.
   void setTimeout(std::chrono::nanoseconds timeout);
   // Ends a receive() in another thread.
   void shutDown();

@@ -14,7 +14,8 @@
 namespace bluefog::pmix {
 namespace {
 
-// Where PMIx calls back: it knows one server in a process.
+// Returns the function that handles fences. PMIx knows only one server in a process, and its
+// callback gets no pointer to that.
 Server::Fence& fenceOfServer() {
   static Server::Fence fence;
   return fence;
@@ -49,7 +50,7 @@ Status fence(const Proc*, size_t, const Info*, size_t, char* blob, size_t size,
       callback(kErrTimeout, nullptr, 0, data, nullptr, nullptr);
       return;
     }
-    char* copy = static_cast<char*>(std::malloc(all->size() + 1));  // PMIx calls free() on it
+    char* copy = static_cast<char*>(std::malloc(all->size() + 1));  // PMIx frees it by free()
     std::memcpy(copy, all->data(), all->size());
     callback(kSuccess, copy, all->size(), data, std::free, copy);
   });
@@ -60,7 +61,7 @@ Status directModex(const Proc*, const Info*, size_t, ModexCallback, void*) {
   return kErrNotSupported;  // each fence brings everything
 }
 
-// Waits for a call that may call back.
+// A Done waits for the end of a PMIx call, which may return at once or call back later.
 class Done {
  public:
   static void callback(Status status, void* data) {
@@ -109,7 +110,7 @@ Info rankInfo(const char* key, int rank) {
   return info;
 }
 
-// PMIx copies what it is given, so the text need only live through the call.
+// PMIx copies what it is given, so `value` need only live until the call has ended.
 Info text(const char* key, const std::string& value, uint16_t type = kTypeString) {
   Info info = infoOf(key, type);
   info.value.data.string = const_cast<char*>(value.c_str());
@@ -129,7 +130,7 @@ std::string taken(char* text) {
   return owned.get();
 }
 
-// What each rank is, for all ranks of the job.
+// RankInfos holds the attributes of each rank of a job. The job must outlive it.
 class RankInfos {
  public:
   RankInfos(const Job& job) {

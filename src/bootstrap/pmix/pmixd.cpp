@@ -1,6 +1,6 @@
-// bluefog-pmixd FD: the PMIx server of one host's ranks, as long as one of them lives. FD is a
-// socket to the rank that has started it, which says what to serve and passes fences on to the
-// other hosts' ranks.
+// `bluefog-pmixd FD` is the PMIx server of one host's ranks, and runs as long as one of them lives.
+// FD is a socket to the rank that has started it. That rank says what to serve, and passes fences
+// on to the other hosts' ranks.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@
 namespace bluefog::pmix {
 namespace {
 
-// A private folder that goes with it.
+// A Folder is a private folder that is removed when the object is destroyed.
 class Folder {
  public:
   Folder() : path_((std::filesystem::temp_directory_path() / "bluefog-pmix-XXXXXX").string()) {
@@ -49,8 +49,10 @@ class Folder {
   std::string path_;
 };
 
-// Fences whose answers have not come. They are answered in the order asked. Those of MPI_Init never
-// fail: it would end its process, whose rank gives up by itself.
+// Fences holds the fences whose answers have not come, and answers them in the order in which they
+// were asked. A fence of MPI_Init never fails, because MPI_Init would then end its process; the
+// rank in that process gives up by itself.
+// Thread safety: any thread. PMIx asks in a thread of its own.
 class Fences {
  public:
   explicit Fences(MessageSocket& starter) : starter_(starter) {}
@@ -76,7 +78,7 @@ class Fences {
     }
     first(&all);
   }
-  // From now on nobody swaps.
+  // Makes all later fences fail, because nobody swaps blobs once MPI has started.
   void noteMpiIsUp() {
     const std::lock_guard lock(mutex_);
     mpi_is_up_ = true;
@@ -89,7 +91,7 @@ class Fences {
   bool mpi_is_up_ = false;
 };
 
-// Serves until all ranks of this host have ended, and tells the others of each that ends.
+// A Watch follows the rank processes of this host, and tells the other ranks of each one that ends.
 class Watch {
  public:
   Watch(const Job& job, const Server& server) : ranks_(job.host().ranks), server_(server) {
@@ -101,7 +103,8 @@ class Watch {
   bool isOver() const {
     return std::all_of(has_ended_.begin(), has_ended_.end(), [](bool ended) { return ended; });
   }
-  // Waits for the end of a rank or for a message on that descriptor. True where that has one.
+  // Waits for the end of a rank or for a message on the descriptor. Returns true where the
+  // descriptor has a message.
   bool awaitMessage(int fd) {
     std::vector<pollfd> polled{{fd, POLLIN, 0}};
     bool all_have_descriptors = true;
@@ -145,7 +148,7 @@ void serve(const Job& job, const Server& server, MessageSocket& starter, Fences&
     const auto message = starter.receive();
     if (!message) {
       fd = -1;
-      folder.remove();  // no rank needs it any more, and nothing is left if this is killed
+      folder.remove();  // No rank needs it any more, and it would stay if this process were killed.
     } else if (message->kind == MessageSocket::SocketKind::kFence) {
       fences.answer(message->text);
     } else {
@@ -177,7 +180,8 @@ void run(MessageSocket& starter) {
   serve(job, server, starter, fences, folder);
 }
 
-// Out of the sight of the starter's terminal and of its wait().
+// Moves this program out of sight of the starter's terminal and of its wait(): the first process
+// ends, and its child goes on.
 void detach(int starters_end) {
   if (::fork() != 0) {
     ::_exit(0);
@@ -187,7 +191,8 @@ void detach(int starters_end) {
   for (const int standard : {0, 1, 2}) {
     ::dup2(null.get(), standard);
   }
-  // What the starter has open and forgot to close on exec would stay open as long as this lives.
+  // Files that the starter did not mark close-on-exec would stay open as long as this program
+  // lives.
   ::syscall(SYS_close_range, starters_end + 1, ~0U, 0);
 }
 
