@@ -9,7 +9,8 @@
 namespace bluefog {
 namespace {
 
-// While the device copies one of two, the host copies the other.
+// There are two staging buffers of so many bytes each: while the device copies one, the host copies
+// the other.
 constexpr size_t kStaging = size_t{4} << 20;
 
 }  // namespace
@@ -19,7 +20,8 @@ Device::Device(std::shared_ptr<const Plugin> plugin, int index, Around around)
   const Use api = use();
   try {
     check(api->stream_create(&stream_), "making a stream");
-    for (std::byte*& memory : staging_) {  // now: it may wait for all that the device has to do
+    // Page-locked memory is allocated now, because that may wait for all that the device has to do.
+    for (std::byte*& memory : staging_) {
       void* block = nullptr;
       check(api->allocate_host(&block, kStaging), "page-locked memory of the host");
       memory = static_cast<std::byte*>(block);
@@ -47,12 +49,13 @@ void Device::giveUpOwn() noexcept {
   });
 }
 
-// Each thread has a current device of its own.
+// Each thread has a current device of its own, so every use sets it.
 Device::Use::Use(const Device& device) : api_(*device.plugin_->api()), around_(device.around_()) {
   device.check(api_.set_device(device.index_), "choosing the device");
 }
 
-// In a forked child the device is not there; when the process ends it may be gone before.
+// Makes the call unless the device is no longer there. A forked child has no device, and when the
+// process ends the device may be gone before this object.
 void Device::whileItIsThere(const std::function<void(const Use& api)>& call) noexcept {
   if (process_.isForked()) {
     return;
@@ -60,7 +63,7 @@ void Device::whileItIsThere(const std::function<void(const Use& api)>& call) noe
   try {
     call(use());
   } catch (const std::exception&) {
-    // and with it all that is in it
+    // The device has gone, and all that it held has gone with it.
   }
 }
 

@@ -13,16 +13,18 @@
 
 namespace bluefog {
 
-// A device of an accelerator, by its plugin: its memory, and a stream of ours that waits for no
-// other, so that no thread here waits for what a program has put into its own. What a call does is
-// done when it returns; errors are std::runtime_error. Any thread may use it.
+// A Device is one device of an accelerator, which is used through its plugin. It owns a stream that
+// waits for no other stream, so that no thread here waits for what a program has put into its own
+// streams. It also owns page-locked staging memory on the host. When a call returns, its work is
+// done. Errors are std::runtime_error.
+// Thread safety: any thread.
 class Device {
  public:
-  // For as long as what it gives is there, this device is the thread's current one; then again the
-  // one before. May throw.
+  // An Around makes this device the calling thread's current one. When the object that it returns
+  // is destroyed, the previous device is current again. It may throw.
   using Around = std::function<std::shared_ptr<void>()>;
 
-  // The plugin must have an api().
+  // `plugin` must have an api().
   Device(std::shared_ptr<const Plugin> plugin, int index, Around around);
   ~Device();
   Device(const Device&) = delete;
@@ -30,34 +32,38 @@ class Device {
 
   std::byte* allocate(size_t bytes);
   void release(std::byte* block) noexcept;
-  // What other processes find such a block by; nothing, and why, where they cannot.
+  // Returns the handle by which other processes open the block. Where they cannot, it returns
+  // nothing and sets `why`.
   std::optional<bluefog_handle> share(std::byte* block, std::string& why);
-  // Another process's block, here; null, and why, where it cannot be had.
+  // Returns the address in this process of another process's block. Where it cannot be opened, it
+  // returns null and sets `why`.
   std::byte* open(const bluefog_handle& handle, std::string& why);
   void close(std::byte* block) noexcept;
 
-  // Within the device's memory, or what it has opened.
+  // Copies within the device's memory, and to and from blocks that it has opened.
   void copy(void* to, const void* from, size_t bytes);
   void zero(void* memory, size_t bytes);
-  // As the plugin's, undivided.
+  // Writes the weighted sum of the inputs, as the plugin's weighted_sum() does with the divisor 1.
   void weightedSum(void* out, const std::vector<const void*>& inputs,
                    const std::vector<double>& weights, size_t count, bluefog_type type);
-  // Through memory of the host that the device copies to and from by itself.
+  // toHost() and fromHost() copy through page-locked memory of the host, which the device reads and
+  // writes by itself. One thread at a time copies; others wait for it.
   void toHost(std::byte* to, const void* from, size_t bytes);
   void fromHost(void* to, const std::byte* from, size_t bytes);
 
   bool isCapturing(bluefog_stream stream) const;
-  // Nothing that this thread does disturbs what another one captures in a graph.
+  // From now on, nothing that the calling thread does disturbs a graph capture of another thread.
   void ignoreCaptures() const;
 
  private:
+  // A Parcel is the part of a copy that goes through one staging buffer.
   struct Parcel {
     size_t at;
     size_t bytes;
     std::byte* memory;
   };
 
-  // The api, while the device is the current one.
+  // A Use gives access to the plugin's functions, and keeps the device current while it lives.
   class Use {
    public:
     explicit Use(const Device& device);

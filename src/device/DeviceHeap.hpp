@@ -13,22 +13,24 @@
 
 namespace bluefog {
 
-// A device's memory in blocks that other processes of the host can open. Lives as long as anything
-// in it.
+// A DeviceHeap is memory of a device, in blocks that other processes of the host can open. It lives
+// as long as anything in it, and keeps the device alive.
+// Thread safety: any thread.
 class DeviceHeap final : public Heap {
  public:
   explicit DeviceHeap(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   Device& device() const { return *device_; }
-  // Throws std::runtime_error where there is no room.
+  // Throws std::runtime_error where the device has no space.
   std::byte* take(size_t bytes) override;
   void giveBack(std::byte* block, size_t bytes) override;
-  // The distance from where its block begins.
+  // Returns the distance in bytes from the beginning of the block that holds the data.
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override {
     device_->copy(to, from, bytes);
   }
-  // Of the block where that lies; nothing, and why, where others cannot open it.
+  // Returns the handle of the block that holds the data. Where other processes cannot open it, it
+  // returns nothing and sets `why`.
   std::optional<bluefog_handle> share(const std::byte* data, std::string& why) const;
 
  private:
@@ -38,7 +40,7 @@ class DeviceHeap final : public Heap {
 
   const std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;
-  Blocks blocks_;  // with their sizes
+  Blocks blocks_;  // the size of each block in bytes
 };
 
 }  // namespace bluefog

@@ -8,16 +8,18 @@
 
 namespace bluefog {
 
-// A library of kernels for a kind of device, or why there is none.
+// A Plugin is a library of kernels for one kind of device, or the reason why there is none. The
+// library stays loaded.
+// Thread safety: any thread.
 class Plugin {
  public:
   explicit Plugin(const std::string& path);
 
-  // Null where there is a `reason` why not.
+  // Returns the library's functions, or null where there is a `reason` why not.
   const bluefog_device_api* api() const { return api_; }
   const std::string& reason() const { return reason_; }
 
-  // Throws std::runtime_error where that number is an error's.
+  // Throws std::runtime_error where `error` is not 0. `what` says what has failed.
   void check(int error, const char* what) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace bluefog {
 
-// As a plugin names it; nothing where it has no kernel for it.
+// Returns the number by which plugins name the type, or nothing where they have no kernel for it.
 inline std::optional<bluefog_type> pluginsType(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat16:

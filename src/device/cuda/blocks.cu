@@ -1,4 +1,5 @@
-// Int8: a scale and bytes for each block of numbers. Compiled with --fmad=false.
+// These kernels quantize to int8: each block of numbers becomes one scale and one byte per number.
+// The file is compiled with --fmad=false.
 #include "device/cuda/blocks.cuh"
 
 #include <cuda_runtime.h>
@@ -16,7 +17,7 @@ namespace {
 constexpr float kLargest = 127;
 constexpr float kLeastScale = 1e-38f;
 constexpr int kWarp = 32;
-constexpr size_t kOfOneWarp = 4096;  // numbers in a block; larger ones are all threads'
+constexpr size_t kOfOneWarp = 4096;  // one warp handles a block of at most so many numbers
 
 struct BlockShape {
   size_t numel;
@@ -35,13 +36,14 @@ QuantizedMessage messageAt(void* memory, const BlockShape& shape) {
   return {scales, reinterpret_cast<int8_t*>(scales + shape.blocks())};
 }
 
-// Bytes lie behind any number of scales: no better aligned than these.
+// Bytes holds some quantized numbers. It is aligned no better than a float32, because the numbers
+// follow any number of scales.
 template <int n>
 struct alignas(std::min(n, 4)) Bytes {
   int8_t values[n];
 };
 
-// Bits of numbers without a sign are ordered as they are, and NaN is the largest.
+// Returns bits that are ordered as the magnitudes are, with NaN as the largest.
 __device__ unsigned magnitude(float number) {
   return __float_as_uint(fabsf(number));
 }
@@ -63,7 +65,7 @@ __device__ unsigned largest(unsigned own) {
   own = largestOfWarp(own);
   if constexpr (group > kWarp) {
     __shared__ unsigned of_warps[group / kWarp];
-    __syncthreads();  // the block before has been read
+    __syncthreads();  // all threads have read the block before
     of_warps[threadIdx.x / kWarp] = own;
     __syncthreads();
     for (int warp = 0; warp < group / kWarp; ++warp) {
@@ -77,7 +79,8 @@ __device__ int8_t rounded(float number, float scale) {
   return static_cast<int8_t>(rintf(number / scale));
 }
 
-// Threads of a group have one block after the other; `each` gets it and the thread's place.
+// Gives each group of threads one block of numbers after the other, and calls each(block, thread's
+// index in its group).
 template <int group, class Each>
 __device__ void forEachBlock(const BlockShape& shape, const Each& each) {
   constexpr unsigned kGroups = kThreads / group;
@@ -102,7 +105,7 @@ __global__ void quantizeAll(QuantizedMessage message, const T* in, BlockShape sh
     if (thread == 0) {
       message.scales[i] = scale;
     }
-    // NaN stays NaN.
+    // A NaN scale stays NaN in this comparison.
     const float by = scale < kLeastScale ? kLeastScale : scale;
     for (size_t at = begin + thread * width; at < begin + shape.block; at += kStride) {
       Bytes<width> bytes{};
@@ -142,7 +145,8 @@ __global__ void dequantizeAll(T* out, QuantizedMessage message, BlockShape shape
   });
 }
 
-// launch(width, group) as types: vectors where all blocks begin on a vector's boundary.
+// Calls launch(width, group) with the vector width and the group size as types. It uses vectors
+// where all blocks begin on a vector's boundary.
 template <class T, class Launch>
 int withLayout(const T* numbers, size_t block, const Launch& launch) {
   const auto withWidth = [&](auto width) {

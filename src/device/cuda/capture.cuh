@@ -4,8 +4,9 @@
 
 #include "device/cuda/errors.cuh"
 
-// While it lives, this thread may do what takes effect at once, such as to allocate, though another
-// one is capturing a graph: that capture would end.
+// While a BesideCaptures lives, its thread may make calls that take effect immediately, such as
+// allocations, while another thread captures a graph. Without it such a call would end that
+// capture.
 class BesideCaptures {
  public:
   BesideCaptures() { exchange(); }

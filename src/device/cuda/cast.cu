@@ -19,7 +19,7 @@ constexpr float kLargest<__half> = 65504.0f;
 template <>
 constexpr float kLargest<__nv_bfloat16> = 0x1.fep127f;
 
-// NaN stays NaN.
+// Returns the number within the finite range of To. NaN stays NaN.
 template <class To>
 __device__ float limited(float number) {
   return number > kLargest<To> ? kLargest<To> : number < -kLargest<To> ? -kLargest<To> : number;

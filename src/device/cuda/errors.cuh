@@ -2,7 +2,8 @@
 
 #include <cuda_runtime.h>
 
-// The runtime would tell a failed call's error again to whoever asks next.
+// Returns the error of a call and clears it, because the runtime would report it again to the next
+// caller that asks.
 inline int told(cudaError_t error) {
   if (error != cudaSuccess) {
     cudaGetLastError();

@@ -10,7 +10,8 @@
 
 namespace {
 
-// What is shared is whole physical blocks: a smaller allocation would show its neighbours, too.
+// Whole physical blocks are shared, so a smaller allocation would show its neighbors to other
+// processes.
 constexpr size_t kPhysicalBlock = size_t(2) << 20;
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "device/api.h"
 
-// What sums and scales of numbers are formed in.
+// Computed is the type in which sums and scales of numbers are formed.
 template <class T>
 using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -24,7 +24,8 @@ inline __device__ float widened<float>(__nv_bfloat16 value) {
   return __bfloat162float(value);
 }
 
-// Integers by way of the widest, so that what is beyond their range is cut off as on the CPU.
+// Converts a result to the type of the elements. Integers go through the widest type, so that a
+// number beyond their range is cut off as on the CPU.
 template <class Wide, class T>
 __device__ void narrow(Wide from, T& to) {
   if constexpr (std::is_integral_v<T> && std::is_floating_point_v<Wide>) {
@@ -45,7 +46,7 @@ struct TypeTag {
   using Type = T;
 };
 
-// use(TypeTag<T>()) for a floating type; others are refused.
+// Calls use(TypeTag<T>()) for a floating type, and refuses other types.
 template <class Use>
 int withFloating(int type, const Use& use) {
   switch (type) {

@@ -7,7 +7,7 @@
 
 namespace {
 
-// Null is CUDA's default stream, which waits for others.
+// Returns the stream as CUDA's type. Null is CUDA's default stream, which waits for other streams.
 cudaStream_t asCuda(bluefog_stream stream) {
   return static_cast<cudaStream_t>(stream);
 }
@@ -28,7 +28,7 @@ int destroyStream(bluefog_stream stream) {
 
 int waitForStream(bluefog_stream stream) {
   const BesideCaptures beside;
-  // To be waited for would end the capture.
+  // Waiting for a stream that is being captured would end the capture.
   int is_capturing = 0;
   const int error = streamIsCapturing(stream, &is_capturing);
   if (error != cudaSuccess) {

@@ -1,5 +1,6 @@
-// The k largest magnitudes. Their bits are ordered as they are: the k-th largest is found digit by
-// digit, with the number of elements that have each digit; then the elements from it on are taken.
+// These kernels find the k numbers with the largest magnitudes. The bits of magnitudes are ordered
+// as the magnitudes are, so the k-th largest is found digit by digit, by counting the elements that
+// have each digit. Then the elements from it on are taken.
 #include "device/cuda/top_k.cuh"
 
 #include <cuda_runtime.h>
@@ -20,17 +21,17 @@ constexpr unsigned kScanned = 1024;  // threads of a scan
 constexpr unsigned kMostChunks = kScanned;
 constexpr unsigned kWarp = 32;
 
-// How many elements are larger than the k-th, and how many are as large.
+// Counts says how many elements are larger than the k-th largest one, and how many equal it.
 struct Counts {
   unsigned larger;
   unsigned equal;
 };
 
 struct Scratch {
-  unsigned long long prefix;  // the k-th magnitude, as far as it is known
-  unsigned wanted;            // of the elements that have this prefix
+  unsigned long long prefix;  // the digits of the k-th magnitude that are known
+  unsigned wanted;            // elements with this prefix that are to be taken
   unsigned counts[kDigits];
-  Counts before[kMostChunks];  // a chunk's own; then, those of all chunks before it
+  Counts before[kMostChunks];  // each chunk's own; later, of all chunks before it
 };
 
 __device__ unsigned magnitude(__half number) {
@@ -46,7 +47,7 @@ __device__ unsigned long long magnitude(double number) {
   return static_cast<unsigned long long>(__double_as_longlong(number)) & ~(1ull << 63);
 }
 
-// What the threads before this one have, and what all have.
+// A Scan holds the sum over the threads before this one, and the sum over all threads.
 template <class T>
 struct Scan {
   T before;
@@ -63,7 +64,7 @@ __device__ Scan<T> scan(T own) {
     const T other = __shfl_up_sync(~0u, until, apart);
     until += lane >= apart ? other : 0;
   }
-  __syncthreads();  // the scan before has been read
+  __syncthreads();  // all threads have read the scan before
   if (lane == kWarp - 1) {
     of_warps[warp] = until;
   }
@@ -86,7 +87,7 @@ __global__ void begin(Scratch* scratch, unsigned k) {
   }
 }
 
-// Of the elements that have the prefix.
+// Counts how often each next digit occurs among the elements that have the prefix.
 template <class T, int width>
 __global__ void countDigits(Scratch* scratch, const T* in, size_t numel, int shift, int bits) {
   __shared__ unsigned counts[kDigits];
@@ -113,8 +114,8 @@ __global__ void countDigits(Scratch* scratch, const T* in, size_t numel, int shi
   }
 }
 
-// The digit at which the wanted ones, counted from the largest, are reached. Of kScanned threads,
-// each for its digits from the top.
+// Chooses the digit at which a count from the largest one reaches the wanted elements. Each of
+// kScanned threads adds up its own digits from the top.
 __global__ void chooseDigit(Scratch* scratch, int bits) {
   constexpr unsigned kDigitsEach = kDigits / kScanned;
   const unsigned wanted = scratch->wanted;
@@ -126,7 +127,8 @@ __global__ void chooseDigit(Scratch* scratch, int bits) {
     all_own += count;
     count = 0;
   }
-  unsigned before = scan<kScanned>(all_own).before;  // and all have read what is wanted
+  // After the scan, all threads have also read what is wanted.
+  unsigned before = scan<kScanned>(all_own).before;
   for (unsigned i = 0; i < kDigitsEach; ++i) {
     if (before < wanted && wanted <= before + own[i]) {
       scratch->prefix = scratch->prefix << bits | (kDigits - 1 - (threadIdx.x * kDigitsEach + i));
@@ -136,7 +138,8 @@ __global__ void chooseDigit(Scratch* scratch, int bits) {
   }
 }
 
-// In one number, so that one scan counts both: a tile has fewer than 2^16 elements.
+// Both counts are packed in one number, so that one scan adds them up. A tile has fewer than 2^16
+// elements.
 __device__ unsigned packed(bool larger, bool equal) {
   return larger + (unsigned(equal) << 16);
 }
@@ -153,7 +156,8 @@ __device__ unsigned countOwn(const T* in, size_t at, size_t end, unsigned long l
   return own;
 }
 
-// A chunk of `chunk` elements is one block's, tile by tile.
+// Counts the elements of each chunk. One block of threads handles a chunk of `chunk` elements tile
+// by tile.
 template <class T, int width>
 __global__ void countChunks(Scratch* scratch, const T* in, size_t numel, size_t chunk) {
   const size_t end = min((blockIdx.x + 1) * chunk, numel);
@@ -234,7 +238,7 @@ __global__ void scatterAll(T* out, const int32_t* places, const float* numbers, 
                            size_t k) {
   const size_t stride = size_t(gridDim.x) * blockDim.x;
   for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < k; i += stride) {
-    if (static_cast<uint32_t>(places[i]) < numel) {  // they came from elsewhere
+    if (static_cast<uint32_t>(places[i]) < numel) {  // another rank wrote the places
       narrow(numbers[i], out[places[i]]);
     }
   }

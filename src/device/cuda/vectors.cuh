@@ -6,13 +6,13 @@
 #include <initializer_list>
 
 constexpr int kThreads = 256;
-constexpr size_t kMostBlocks = 4096;  // more are loops of these
+constexpr size_t kMostBlocks = 4096;  // each of them loops over larger inputs
 constexpr size_t kVectorBytes = 16;
 
 template <class T>
 constexpr int kWidth = kVectorBytes / sizeof(T);
 
-// No stricter than what one load takes, also where it is several of them.
+// A Vector is aligned for one load of at most kVectorBytes, also where it takes several loads.
 template <class T, int n>
 struct alignas(std::min(sizeof(T) * n, kVectorBytes)) Vector {
   T values[n];
@@ -27,7 +27,8 @@ __device__ const Vector<T, n>& vectorAt(const T* memory, size_t vector) {
   return reinterpret_cast<const Vector<T, n>*>(memory)[vector];
 }
 
-// use(element, its place), of a vector that may be the last one, and have less of them.
+// Calls use(element, its index) for the elements of the vector that begins at `first`. The last
+// vector may have fewer than n elements.
 template <int n, class T, class Use>
 __device__ void forEachOf(const T* in, size_t first, size_t numel, const Use& use) {
   if (first + n <= numel) {

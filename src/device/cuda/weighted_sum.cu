@@ -1,4 +1,5 @@
-// Compiled with --fmad=false: products are rounded before they are added, as on the CPU.
+// This file is compiled with --fmad=false, so that products are rounded before they are added, as
+// on the CPU.
 #include "device/cuda/weighted_sum.cuh"
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 
 namespace {
 
-// A launch copies what its kernel is told: little, where there are few.
+// A launch copies the arguments of its kernel, so sums of few inputs use short arrays.
 constexpr int kFewInputs = 32;
 
-using Whole = unsigned long long;  // sums of integers, which wrap
+using Whole = unsigned long long;  // the type of sums of integers, which wrap around
 
 template <class Wide, int most>
 struct SumTerms {
@@ -53,7 +54,7 @@ __global__ void addTerms(T* out, const __grid_constant__ SumTerms<Wide, most> te
   }
 }
 
-// As vectors where all begin on a vector's boundary; what is left over one by one.
+// Adds vectors where all arrays begin on a vector's boundary. The rest is added element by element.
 template <class T, class Wide, int most>
 int launch(T* out, SumTerms<Wide, most>& terms, size_t numel, cudaStream_t stream) {
   const bool aligned = isAligned(out) && std::all_of(terms.inputs, terms.inputs + terms.n,
