@@ -20,7 +20,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Ranks 0 and 1, both of this process.
+// A LinksTest has the links of ranks 0 and 1, both of which belong to this process.
 class LinksTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ TEST_F(LinksTest, AnEndWithoutGoodbyeIsADeath) {
 }
 
 TEST_F(LinksTest, OneThatClosesUnreadIsHeardToo) {
-  zero_.sayGoodbye();  // which it never reads
+  zero_.sayGoodbye();  // rank 1 never reads it
   one_->sayGoodbye();
   one_.reset();
   ASSERT_EQ(zero_.look().size(), 1u);
@@ -161,7 +161,7 @@ TEST_F(LinksTest, SpeakingToTheDeadIsHarmless) {
 
 class ChildTest : public ::testing::Test {
  protected:
-  // A child at the other end of the link, and nothing of it here.
+  // Starts a child at the other end of the link. This process keeps nothing of that end.
   void startChild(const std::function<void(Links&)>& body) {
     auto [here, there] = socketPair();
     const pid_t parent = ::getpid();
@@ -193,7 +193,7 @@ TEST_F(ChildTest, AKilledOneIsSeenAtOnce) {
   EXPECT_EQ(zero_.look().front().pid, child_->pid());
 }
 
-// A worker that the dead process had forked still holds its sockets.
+// A worker that the dead process has forked still holds its sockets.
 TEST_F(ChildTest, AKilledOneIsSeenThoughItsChildLives) {
   std::array<int, 2> life{};
   ASSERT_EQ(::pipe2(life.data(), O_CLOEXEC), 0);

@@ -48,7 +48,7 @@ class RendezvousTest : public ::testing::Test {
     EXPECT_TRUE(errors.all());
     return errors;
   }
-  // What rank 0 of two fails with, where rank 1 says that of itself.
+  // Returns what rank 0 of two fails with where rank 1 publishes the record `odd`.
   Error failBeside(RankRecord odd) {
     Errors errors(2);
     runThreads(2, [&](int rank) { errors.set(rank, fail(rank == 0 ? self(2) : odd, rank, 5s)); });
@@ -90,7 +90,7 @@ TEST_F(RendezvousTest, RanksMeetAndShareMemory) {
 }
 
 TEST_F(RendezvousTest, TwoProcessesOfOneRankTellAll) {
-  Errors errors(3);  // rank 0 and two of rank 1
+  Errors errors(3);  // of rank 0 and of two processes of rank 1
   runThreads(3, [&](int thread) { errors.set(thread, fail(self(3), thread == 0 ? 0 : 1, 10s)); });
   for (int thread = 0; thread < 3; ++thread) {
     EXPECT_EQ(errors[thread].cause(), Cause::kMismatch) << errors[thread].what();
@@ -110,7 +110,7 @@ TEST_F(RendezvousTest, MeetsAgainAfterEarlierLives) {
   meetAndUse(store_, 2);
 }
 
-// Ranks that try again and again, each when it likes.
+// The ranks try again and again, each at its own pace.
 TEST_F(RendezvousTest, NobodyWhoLivesIsSaidToHaveDied) {
   runThreads(2, [&](int rank) {
     for (int i = 0; i < 8; ++i) {
@@ -120,7 +120,7 @@ TEST_F(RendezvousTest, NobodyWhoLivesIsSaidToHaveDied) {
   });
 }
 
-// Rank 2 calls rank 1, and then listens no more, while rank 1 does something else.
+// Rank 2 calls rank 1 and then no longer listens, while rank 1 does something else.
 TEST_F(RendezvousTest, ARankThatIsLinkedWithAllHasNotGivenUp) {
   std::atomic<bool> may_come{false};
   std::atomic<bool> is_linked{false};
@@ -172,7 +172,7 @@ TEST_F(RendezvousTest, NamesWhoHasNotSharedInTime) {
 
 // ---- hosts
 
-// Ranks 0 and 2 here, rank 1 elsewhere.
+// Ranks 0 and 2 are on this host, and rank 1 is on another one.
 RankRecord selfOnTwoHosts(int n, int rank) {
   RankRecord me = self(n);
   if (rank % 2 != 0) {
@@ -289,7 +289,7 @@ TEST_F(RendezvousTest, RefusesAnotherAccelerator) {
   EXPECT_NE(std::string(error.what()).find(") has no accelerator; "), std::string::npos);
 }
 
-// Rank 0 refuses rank 2's version; rank 1 must not take that for a death.
+// Rank 0 refuses the version of rank 2. Rank 1 must not take that for a death.
 TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
   RankRecord odd = self(3);
   odd.version = "99.9";
@@ -306,7 +306,7 @@ TEST_F(RendezvousTest, TellsTheOthersOfAnotherVersion) {
   }
 }
 
-// A store that has gone with the rank that held it.
+// A BrokenStore has gone with the rank that held it.
 class BrokenStore final : public MemoryStore {
  public:
   std::optional<std::string> look(const std::string&) override {
@@ -327,7 +327,7 @@ TEST_F(RendezvousTest, PassesOnWhatTheStoreSays) {
 
 // ---- processes that die
 
-// Rank 3 never comes, so that all wait when that rank is killed.
+// Kills the victim while all others wait for rank 3, which never comes.
 void kill(FolderStore& store, int victim, milliseconds after) {
   std::optional<Child> child;
   child.emplace([&] {
@@ -452,7 +452,7 @@ TEST_F(RendezvousTest, IgnoresCallersWithoutItsSecret) {
         EXPECT_TRUE(eventually([&] { return ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT) == 0; }))
             << "a stranger was let in";
       }
-      strangers.push_back(connectTo(record.name()));  // which says nothing
+      strangers.push_back(connectTo(record.name()));  // this stranger says nothing
       strangers.push_back(connectTo(record.name()));
       strangers.back().reset();
       std::this_thread::sleep_for(100ms);

@@ -26,7 +26,7 @@ Ranks upTo(int n) {
   return ranks;
 }
 
-// The processes of a job, each driven by hand.
+// A RosterTest drives the processes of a job step by step.
 class RosterTest : public ::testing::Test {
  protected:
   Roster process(int rank, int size = 3) {
@@ -39,7 +39,7 @@ class RosterTest : public ::testing::Test {
       }
     }
   }
-  // Processes of ranks 0 and 1, of which rank 0 has listed rank 1.
+  // Returns processes of ranks 0 and 1, where rank 0 has listed rank 1.
   std::pair<Roster, Roster> zeroAndOneListed() {
     Roster zero = process(0);
     Roster one = process(1);
@@ -94,7 +94,7 @@ TEST_F(RosterTest, EarlierProcessesCountForNothing) {
   advance({&old_zero, &old_one, &old_two});
   Roster one = process(1);
   advance({&one});
-  EXPECT_EQ(one.rankZero(), old_zero.me().id);  // as far as it can see
+  EXPECT_EQ(one.rankZero(), old_zero.me().id);  // the process of rank 0 that it can see
   EXPECT_FALSE(one.isListed());
   Roster zero = process(0);
   advance({&zero, &one});
@@ -145,7 +145,7 @@ TEST_F(RosterTest, TheLastAnswerCompletesNoListWithOneThatWasReplaced) {
   Roster one = process(1);
   Roster two = process(2);
   two.advance();
-  EXPECT_TRUE(one.advance());  // It has answered, and rank 0 has not read so.
+  EXPECT_TRUE(one.advance());  // It has answered, and rank 0 has not read the answer.
   zero.advance();
   advance({&zero, &one, &two});
   expectGroup({&zero, &one, &two});
@@ -176,8 +176,8 @@ TEST_F(RosterTest, KnowsOfTheProcessThatHasItsPlace) {
   EXPECT_FALSE(late.lists(late.me(), 1));
 }
 
-// Whatever lives came before, and whoever of them goes on for a while: those who come last meet,
-// and nobody else believes that it is in their group.
+// Some lives of the job came before, and some of their processes go on for a while. The processes
+// that come last meet, and no other process believes that it is in their group.
 TEST_F(RosterTest, MeetsAfterAnyNumberOfPartialLives) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

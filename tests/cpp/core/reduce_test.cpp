@@ -84,7 +84,7 @@ std::vector<const void*> pointers(const std::vector<std::vector<T>>& inputs) {
   return all;
 }
 
-// What floating types are computed in.
+// Wide is the type in which floating types are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -302,7 +302,7 @@ TYPED_TEST(SmallFloatTest, EveryValueSurvivesAZero) {
     std::vector<T> out(65536);
     table.kernels->fold(kDtype<T>, ReduceKind::kSum, out.data(), pointers(inputs).data(), 2, 65536);
     for (size_t bits = 0; bits < 65536; ++bits) {
-      // -0 + 0 is 0.
+      // The sum of -0 and 0 is 0.
       const T wanted = bits == 0x8000 ? T{0} : inputs[0][bits];
       ASSERT_TRUE(sameValue(out[bits], wanted))
           << table.name << ": " << bits << " became " << out[bits].bits;
@@ -312,7 +312,7 @@ TYPED_TEST(SmallFloatTest, EveryValueSurvivesAZero) {
 
 TYPED_TEST(SmallFloatTest, SumsAreRoundedOnce) {
   using T = TypeParam;
-  // Each 1 alone would be lost to the large number's last place; both together are not.
+  // A single 1 is lost when it is added to the large number and rounded; both together are not.
   const double large = std::is_same_v<T, Half> ? 2048 : 256;
   const std::vector<std::vector<T>> inputs{
       {fromDouble<T>(large)}, {fromDouble<T>(1)}, {fromDouble<T>(1)}};
@@ -349,7 +349,8 @@ struct Weights {
 template <class T>
 T expectedSum(const std::vector<std::vector<T>>& inputs, const Weights& weights, size_t i) {
   using W = Wide<T>;
-  // Volatile: a compiler that contracts would round otherwise.
+  // The variable is volatile, because a compiler that contracts to fused multiply-add would round
+  // otherwise.
   volatile W sum = 0;
   for (size_t k = 0; k < inputs.size(); ++k) {
     const volatile W term =

@@ -1,4 +1,4 @@
-// The library for CUDA devices, on machines with or without one.
+// These tests load the library for CUDA devices, on machines with or without such a device.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -121,7 +121,7 @@ TEST_F(CudaPlugin, RefusesWhatItCannotCompress) {
   EXPECT_GT(bytes, 0u);
 }
 
-// With a text, and without one of them ending the program.
+// Each call returns an error that has a text, and none of them ends the program.
 TEST_F(CudaPlugin, TellsThatThereIsNoDriver) {
   const bluefog_device_api& api = *apiOf(BLUEFOG_DEVICE_API);
   int runtime = 0;
@@ -174,7 +174,7 @@ TEST(DevicePlugin, ThatIsNotThere) {
   EXPECT_EQ(Plugin("").reason(), "there is no library with kernels for such devices");
 }
 
-// Of the stub, with one variable of its environment set.
+// Returns the reason that the stub gives with one variable of its environment set.
 std::string reasonWith(const char* name, const char* value) {
   ::setenv(name, value, 1);
   const Plugin plugin(STUB_PLUGIN);

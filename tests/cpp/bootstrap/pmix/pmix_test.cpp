@@ -34,14 +34,14 @@ Deadline soon() {
   return Deadline::in(std::chrono::seconds(30));
 }
 
-// The prefix of an Open MPI, or nothing.
+// Returns the prefix of an Open MPI, or nothing.
 std::string mpiHome() {
   const char* home = std::getenv("BLUEFOG_MPI_HOME");
   const bool is_there = home != nullptr && fs::exists(std::string(home) + "/lib/libmpi.so.40");
   return is_there ? home : "";
 }
 
-// Hosts swap what they have, as over the Store of a job.
+// A Swapping exchanges the blobs of all hosts, as a job does over its Store.
 class Swapping {
  public:
   explicit Swapping(size_t hosts) : hosts_(hosts) {}
@@ -62,8 +62,8 @@ class Swapping {
   const size_t hosts_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<size_t, size_t> fences_;                        // of each host so far
-  std::map<size_t, std::map<size_t, std::string>> blobs_;  // of each fence, by host
+  std::map<size_t, size_t> fences_;  // the number of fences of each host so far
+  std::map<size_t, std::map<size_t, std::string>> blobs_;  // the blobs of each fence, by host
 };
 
 void setEnvironment(const std::string& lines) {
@@ -79,7 +79,7 @@ void setEnvironment(const std::string& lines) {
   ::setenv("OMPI_MCA_mpi_ft_enable", "1", 1);
 }
 
-// What a rank does: the sum over all ranks of what it brings, in the world that MPI sees.
+// Does a rank's work: it returns the sum over all ranks of `mine`, in the world that MPI sees.
 int sumOverWorld(int mine) {
   const SharedLibrary mpi(mpiHome() + "/lib/libmpi.so.40", SharedLibrary::Symbols::kForAll);
   int (*init)(int*, char***, int, int*);
@@ -99,7 +99,7 @@ int sumOverWorld(int mine) {
   return level == 3 ? total : -1;
 }
 
-// A rank whose environment comes over a socket, and whose result goes back.
+// A RankProcess is a rank that receives its environment over a socket, and sends its result back.
 class RankProcess {
  public:
   RankProcess(int rank) : ends_(socketPair()), child_([&] { run(rank); }) {}
@@ -123,7 +123,7 @@ class RankProcess {
     setEnvironment(lines);
     const int total = sumOverWorld(1 << rank);
     ::send(ends_.second.get(), &total, sizeof total, 0);
-    ::recv(ends_.second.get(), lines.data(), 1, 0);  // until the test is over
+    ::recv(ends_.second.get(), lines.data(), 1, 0);  // waits for the end of the test
   }
 
   std::pair<Fd, Fd> ends_;
