@@ -5,7 +5,7 @@
 
 #include "support/ranks.hpp"
 
-// Calls of one rank whose results nobody looks at.
+// These functions make calls of one rank whose results nobody looks at.
 namespace bluefog::testing {
 
 template <class T>

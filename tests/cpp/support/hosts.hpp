@@ -18,8 +18,10 @@
 
 namespace bluefog::testing {
 
-// What carries messages between the hosts of a group, all of which are in this process. As MPI
-// does, it keeps small ones and lets large ones wait where they are until they are taken.
+// A Switchboard carries messages between the hosts of a group, all of which are in this process.
+// Like MPI, it copies small messages when they are sent. It leaves large ones where they are until
+// they are received.
+// Thread safety: any thread.
 class Switchboard {
  public:
   struct Parcel {
@@ -81,6 +83,7 @@ class Switchboard {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
+// A SwitchedTransport is one rank's RemoteTransport, which sends through a Switchboard.
 class SwitchedTransport final : public RemoteTransport {
  public:
   SwitchedTransport(std::shared_ptr<Switchboard> board, int rank)
@@ -115,7 +118,7 @@ class SwitchedTransport final : public RemoteTransport {
     dead_seen_ += dead.size();
     return dead;
   }
-  // A large one is taken from where it is, so that must stay.
+  // A large message is read from the memory where it lies, so that memory must live on.
   void detach(const std::vector<Request>& requests, const std::shared_ptr<void>& memory) override {
     for (Request request : requests) {
       if (test(request) == RequestState::kUnderWay) {
@@ -137,7 +140,7 @@ class SwitchedTransport final : public RemoteTransport {
   size_t dead_seen_ = 0;
 };
 
-// The hosts of a group's ranks, and the memory of each.
+// Hosts describes the hosts of a group's ranks, and owns the memory of each.
 class Hosts {
  public:
   // Rank r is on host r % hosts.

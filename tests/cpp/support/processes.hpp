@@ -15,15 +15,15 @@
 
 namespace bluefog::testing {
 
-// As two ranks have one between them.
+// Returns the two ends of a connection like that between two ranks.
 inline std::pair<Fd, Fd> socketPair() {
   std::array<int, 2> fds{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()), 0);
   return {Fd(fds[0]), Fd(fds[1])};
 }
 
-// A forked process that runs `body` and exits; killed at the end, if not before. To be made while
-// this process has one thread.
+// A Child is a forked process that runs `body` and exits. The destructor kills it if it still runs.
+// It must be created while this process has only one thread.
 class Child {
  public:
   explicit Child(const std::function<void()>& body) : pid_(::fork()) {

@@ -38,8 +38,8 @@ using Lists = std::vector<std::vector<T>>;
 
 constexpr int kPatience = 90;  // seconds
 
-// Runs body(0) to body(n - 1), each in a thread. What one throws is a failure of the test; where
-// one hangs, the process ends, and says so.
+// Runs body(0) to body(n - 1), each in a thread. The test fails where one throws. If one hangs, the
+// process says so and ends.
 inline void runThreads(int n, const std::function<void(int)>& body) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -59,7 +59,8 @@ inline void runThreads(int n, const std::function<void(int)>& body) {
   }
   std::unique_lock lock(mutex);
   const auto ended = [&] { return std::accumulate(running.begin(), running.end(), 0) == 0; };
-  // Second by second: a machine that was suspended meanwhile has not lost its patience.
+  // The limit counts waits of one second, so that a machine that was suspended meanwhile does not
+  // exceed it.
   int seconds = 0;
   while (!changed.wait_for(lock, 1s, ended) && ++seconds < kPatience) {
   }
@@ -119,8 +120,9 @@ Signature signatureOf(OpKind kind, size_t count, ReduceKind reduce = ReduceKind:
   return signature;
 }
 
-// One rank of a group in this process. Makes operations on memory that outlives them, and runs
-// them as ProcessGroupBluefog does.
+// A Rank is one rank of a group in this process. It makes operations on memory that must outlive
+// them, and runs them as ProcessGroupBluefog does.
+// Thread safety: one thread at a time.
 class Rank {
  public:
   Rank(const Fd& memory, Membership members, Engine::Interrupt interrupt = nullptr)
@@ -162,7 +164,7 @@ class Rank {
     return op;
   }
 
-  // With sizes that ranks agree on, which outputs[self] has too.
+  // The ranks agree on the sizes, and outputs[self] has its size, too.
   template <class T>
   OpPtr allgather(const std::vector<T>& input, Lists<T>& outputs) {
     std::vector<std::byte*> data;
@@ -267,7 +269,7 @@ class Rank {
     return op;
   }
 
-  // The engine's thread runs it.
+  // Has the engine's own thread run the operation.
   OpPtr start(OpPtr op) {
     engine.post(op, Engine::Who::kEngine);
     return op;
@@ -314,17 +316,17 @@ inline void runRanksOn(const Hosts& hosts, int n, const std::function<void(Rank&
 inline void runRanksOn(int hosts_n, int n, const std::function<void(Rank&)>& body) {
   runRanksOn(Hosts(n, std::min(n, hosts_n)), n, body);
 }
-// On one host, or as many as BLUEFOG_TEST_HOSTS says.
+// Runs the ranks on one host, or on as many as BLUEFOG_TEST_HOSTS says.
 inline void runRanks(int n, const std::function<void(Rank&)>& body) {
   const char* named = std::getenv("BLUEFOG_TEST_HOSTS");
   runRanksOn(named == nullptr ? 1 : std::atoi(named), n, body);
 }
-// Here nobody hears of a rank that leaves early.
+// Runs the ranks where no rank hears of another one that leaves early.
 inline void runRanksUnheard(int n, const std::function<void(Rank&)>& body) {
   runRanksOn(1, n, body);
 }
 
-// What a call fails with; a test failure where it does not fail.
+// Returns the error with which the call fails. The test fails where the call does not.
 inline Error failureOf(const std::function<void()>& call) {
   try {
     call();
@@ -335,7 +337,7 @@ inline Error failureOf(const std::function<void()>& call) {
   return {Cause::kAborted, {}, ""};
 }
 
-// What an operation that has ended failed with.
+// Returns the error with which an operation that has ended has failed, or nothing.
 inline std::optional<Error> errorOf(const Op& op) {
   if (!op.error) {
     return std::nullopt;
@@ -347,14 +349,15 @@ inline std::optional<Error> errorOf(const Op& op) {
   }
 }
 
-// The part of a failure's text that every rank tells alike.
+// Returns the part of a failure's text that is the same on all ranks.
 inline std::string story(const Error& error) {
   const std::string text = error.what();
   const size_t at = text.find(": ");
   return at == std::string::npos ? text : text.substr(at + 2);
 }
 
-// Errors that several threads collect.
+// Errors collects errors of several threads.
+// Thread safety: each thread may set the error of a rank of its own.
 class Errors {
  public:
   explicit Errors(int n) : errors_(static_cast<size_t>(n)) {}
@@ -375,7 +378,7 @@ class Errors {
 
 using Ranks = std::vector<int>;
 
-// Says where two lists differ first, not all that is in them.
+// Says where two lists differ first, rather than print them.
 template <class T, class PostedReceive>
 ::testing::AssertionResult holds(const std::vector<T>& got, const PostedReceive& expected) {
   for (size_t i = 0; i < got.size(); ++i) {
@@ -389,7 +392,7 @@ template <class T, class PostedReceive>
 }
 
 constexpr size_t kLittle = 100;
-constexpr size_t kMuch = 200'000;  // several frames
+constexpr size_t kMuch = 200'000;  // enough for several frames
 
 inline std::vector<float> numbers(size_t count, int seed) {
   std::vector<float> data(count);

@@ -14,7 +14,7 @@
 
 namespace bluefog::testing {
 
-// Links of rank 1 of three, whose peers die when the test says so.
+// LinksOfOne holds the links of rank 1 of three. Its peers die when the test says so.
 struct LinksOfOne {
   LinksOfOne() {
     for (int peer : {0, 2}) {
@@ -31,7 +31,8 @@ struct LinksOfOne {
   std::array<Fd, 3> lives_;
 };
 
-// One rank of a group in this process, which the test drives step by step.
+// A SteppedRank is one rank of a group in this process, which the test drives step by step.
+// Thread safety: one thread at a time.
 class SteppedRank {
  public:
   SteppedRank(const Fd& memory, int rank, int size, Links links)
@@ -40,7 +41,8 @@ class SteppedRank {
         heap(SharedHeap::make(segments->shared(), rank)),
         scheduler(segments, members, std::move(links), nullptr) {}
 
-  // The sum of what the sources send. `input` is offered where it lies in the heap.
+  // Starts a sum of what the sources send. Where `input` lies in the heap, it is offered to the
+  // destinations.
   OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
                 const std::vector<int>& destinations) {
     return average(input, output, sources, destinations, heap->placeOf(input.data, input.bytes));
@@ -50,7 +52,7 @@ class SteppedRank {
                 Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
     const OpPtr op = call(OpKind::kNeighborAllReduce, input.bytes / sizeof(float), deadline);
     auto phase = static_cast<int>(Phase::kOnly);
-    for (int rank : destinations) {  // one of them twice, in a test
+    for (int rank : destinations) {  // a test has one of them twice
       Outgoing message{rank, 0, ConstSpans(input), 1.0, static_cast<Phase>(phase++)};
       message.offer = offer;
       addSend(scheduler.mailbox(), *op, std::move(message));
@@ -65,7 +67,7 @@ class SteppedRank {
     scheduler.add(op);
     return op;
   }
-  // Of floats, without tasks.
+  // Makes an operation on floats that has no tasks.
   OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
     auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
     op->sequence = ++issued_;
@@ -75,7 +77,7 @@ class SteppedRank {
     }
     return op;
   }
-  // Two looks: the first sees who is gone, the second ends what needs them.
+  // Ticks twice: the first tick sees who is gone, and the second one ends what needs them.
   void tick() {
     for (int look = 0; look < 2; ++look) {
       scheduler.tick(Deadline::Clock::now());

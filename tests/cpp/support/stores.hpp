@@ -15,7 +15,8 @@
 
 namespace bluefog::testing {
 
-// For threads.
+// A MemoryStore is a KeyValueStore for the threads of one process.
+// Thread safety: any thread.
 class MemoryStore : public KeyValueStore {
  public:
   void set(const std::string& key, const std::string& text) override {
@@ -33,7 +34,9 @@ class MemoryStore : public KeyValueStore {
   std::map<std::string, std::string> texts_;
 };
 
-// For processes too, which may be killed at any moment: a file for each key.
+// A FolderStore is a KeyValueStore that several processes may use, which may be killed at any
+// moment. It has a file for each key.
+// Thread safety: any thread of any process.
 class FolderStore : public KeyValueStore {
  public:
   FolderStore() {

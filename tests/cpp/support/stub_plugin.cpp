@@ -1,5 +1,5 @@
-// A plugin that is what the environment says: STUB_SIZE of its struct, STUB_DRIVER's version,
-// STUB_ERROR where it is asked for that.
+// This plugin behaves as the environment says. STUB_SIZE is the size of its struct, STUB_DRIVER is
+// the driver's version, and STUB_ERROR is the error that versions() returns.
 #include <cstdlib>
 
 #include "device/api.h"

@@ -27,7 +27,8 @@ struct Bool {
   bool operator==(const Bool&) const = default;
 };
 
-// A 16-bit floating format, told by its definition and with no trick in common with the kernels.
+// A SmallFloat is a floating format of 16 bits, converted by its definition. It shares no trick
+// with the kernels.
 template <int kExponentBits, int kMantissaBits>
 class SmallFloat {
  public:
@@ -43,7 +44,7 @@ class SmallFloat {
                          : sign * std::ldexp(kHidden + mantissa, exponent - kBias - kMantissaBits);
   }
 
-  // The nearest value; of two, the one whose last bit is 0.
+  // Returns the nearest value. Of two equally near ones it takes the one whose last bit is 0.
   static uint16_t encode(double value) {
     const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
     if (std::isnan(value)) {
@@ -71,8 +72,8 @@ class SmallFloat {
   static constexpr int kBias = kMostExponent / 2;
   static constexpr uint16_t kInfinity = static_cast<uint16_t>(kMostExponent << kMantissaBits);
 
-  // By bit pattern. The last is where infinity would be, were it the next number: what is nearer
-  // to it than to the largest number is rounded to infinity.
+  // Returns the magnitudes by bit pattern. The last one is what infinity's pattern would be if it
+  // were a number: a value that is nearer to it than to the largest number is rounded to infinity.
   static const std::vector<double>& magnitudes() {
     static const std::vector<double> values = [] {
       std::vector<double> all;
@@ -143,7 +144,7 @@ double toDouble(T value) {
   }
 }
 
-// Small whole numbers, which every type holds exactly; from a table, for speed.
+// Returns a small whole number, which every type holds exactly. It comes from a table, for speed.
 template <class T>
 T whole(int value) {
   static const auto table = [] {
@@ -161,7 +162,7 @@ bool sameBits(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-// The bits of a NaN are nobody's business.
+// Two NaNs are the same value, whatever their bits.
 template <class T>
 bool sameValue(T a, T b) {
   if constexpr (kFloating<T>) {
