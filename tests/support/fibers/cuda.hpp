@@ -1,5 +1,5 @@
-// What kernels need of CUDA, with a fiber for each thread of a block and one block after the other:
-// they compute what they would, and run no faster than that.
+// This header gives kernels what they need of CUDA, with a fiber for each thread of a block. Blocks
+// run one after the other. Kernels compute the same results as on a GPU, only slowly.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -38,7 +38,7 @@ struct Fiber {
   jmp_buf context;
   std::vector<char> stack;
   bool has_ended;
-  unsigned meetings;  // that it has come to
+  unsigned meetings;  // meetings that it has come to
   unsigned long long told;
 };
 
@@ -47,7 +47,7 @@ inline jmp_buf scheduler;
 inline std::function<void()> body;
 inline unsigned thread, threads, block, blocks;
 
-// Jumps, since swapcontext asks the kernel for the mask of signals each time.
+// Switches by jumps, since swapcontext asks the kernel for the signal mask each time.
 inline void yield() {
   if (_setjmp(all[thread].context) == 0) {
     _longjmp(scheduler, 1);
@@ -60,7 +60,7 @@ inline void resume() {
   }
 }
 
-// One block's thread after the other.
+// Runs the body for one thread of each block, one block after the other.
 inline void run() {
   for (;;) {
     yield();
@@ -82,7 +82,8 @@ inline void make() {
   }
 }
 
-// Threads of a warp come to as many meetings as its block, and to those of their own.
+// Waits until all `count` threads from `first` on have come to as many meetings. The threads of a
+// warp come to the meetings of the block, and to those of their warp.
 inline void meet(unsigned first, unsigned count) {
   const unsigned mine = ++all[thread].meetings;
   for (unsigned i = first; i < first + count; ++i) {

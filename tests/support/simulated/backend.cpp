@@ -1,5 +1,6 @@
-// The simulated accelerator's backend: as NCCL, a stream of its own behind the caller's current
-// one, and Works that have the current stream wait. The bytes go through gloo. And Python's module.
+// This is the simulated accelerator's backend, and the Python module. Like NCCL, the backend has a
+// stream of its own, which follows the caller's current one, and its Works make the current stream
+// wait. The bytes go through gloo.
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -36,7 +37,7 @@ Tensors onCpu(const Tensors& tensors) {
   return all;
 }
 
-// Holds the tensors until somebody has waited, as NCCL's does.
+// A SimulatedWork holds the tensors until somebody has waited, as NCCL's Work does.
 class SimulatedWork : public c10d::Work {
  public:
   SimulatedWork(int rank, simulated::Stream& stream, Tensors held, Tensors outputs)
@@ -61,12 +62,14 @@ class SimulatedWork : public c10d::Work {
   Tensors outputs_;
 };
 
-// What it has gloo do. Once aborted, none of it waits any more, whatever has come.
+// Messages are the sends and receives that the backend has gloo do. After abort(), none of them
+// waits any longer, whether its data has come or not.
+// Thread safety: any thread.
 class Messages {
  public:
   using Post = std::function<WorkPtr()>;
 
-  // In a stream's thread.
+  // Runs in the thread of a stream.
   void run(const std::vector<Post>& posts) {
     std::vector<WorkPtr> works;
     try {
@@ -83,7 +86,8 @@ class Messages {
         const std::lock_guard lock(mutex_);
         pending_.erase(work);
       }
-    } catch (const std::exception&) {  // where NCCL would wait on
+      // At this point NCCL would wait on.
+    } catch (const std::exception&) {
       std::unique_lock lock(mutex_);
       aborted_.wait(lock, [this] { return is_aborted_; });
     }
@@ -104,7 +108,8 @@ class Messages {
   bool is_aborted_ = false;
 };
 
-// A thread's, as torch counts NCCL's: wrong for ever where one is left closed.
+// Batches counts one thread's open batches as torch counts NCCL's: the count stays wrong if a batch
+// is left closed.
 class Batches {
  public:
   void start() {
@@ -133,7 +138,7 @@ class Batches {
   int begun_ = 0;
 };
 thread_local Batches batches;
-std::atomic<int> shutdowns{0};  // of all backends
+std::atomic<int> shutdowns{0};  // of all backends of this process
 
 class SimulatedBackend : public c10d::Backend {
  public:
@@ -199,7 +204,7 @@ class SimulatedBackend : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& opts) override {
     return issue({}, {}, [gloo = gloo_, opts] { gloo->barrier(opts)->wait(); });
   }
-  // Messages of unlike sizes do not meet.
+  // Messages of different sizes do not match.
   WorkPtr send(Tensors& tensors, int to, int) override {
     return message(tensors, [gloo = gloo_, cpu = onCpu(tensors[0]), to] {
       Tensors list{cpu};
@@ -237,7 +242,7 @@ class SimulatedBackend : public c10d::Backend {
     one.insert(one.end(), other.begin(), other.end());
     return one;
   }
-  // What is not asynchronous is in the current stream and has no Work, as NCCL's.
+  // A call that is not asynchronous goes into the current stream and has no Work, as with NCCL.
   WorkPtr issue(Tensors held, Tensors outputs, simulated::Stream::Work work, bool async_op = true) {
     connect();
     if (!async_op) {
@@ -251,14 +256,15 @@ class SimulatedBackend : public c10d::Backend {
     stream.put(std::move(work));
     return c10::make_intrusive<SimulatedWork>(rank_, stream, std::move(held), std::move(outputs));
   }
-  // At the first call. NCCL closes the thread's batches meanwhile.
+  // Connects at the first call. NCCL closes the thread's batches meanwhile.
   void connect() {
     if (is_connected_) {
       return;
     }
     batches.close();
     if (std::getenv("SIMULATED_DUPLICATE") != nullptr) {
-      C10_THROW_ERROR(DistBackendError, "Duplicate GPU detected : rank 0 and rank 1");  // as NCCL
+      // NCCL's error has this text.
+      C10_THROW_ERROR(DistBackendError, "Duplicate GPU detected : rank 0 and rank 1");
     }
     batches.openAgain();
     is_connected_ = true;
@@ -297,8 +303,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<SimulatedBackend, c10d::Backend, c10::intrusive_ptr<SimulatedBackend>>(module,
                                                                                     "Backend")
       .def(py::init<int, int, c10::intrusive_ptr<c10d::Backend>>())
-      .def("comm_split_count", &SimulatedBackend::splits);  // as NCCL's
-  // Kernels that take so long before they act, in the current stream.
+      .def("comm_split_count", &SimulatedBackend::splits);  // as NCCL's backend has it
+  // These functions put kernels into the current stream, which take so many milliseconds before
+  // they act.
   module.def("fill", [](const at::Tensor& tensor, double value, int milliseconds) {
     later(milliseconds, [cpu = onCpu(tensor), value]() { at::Tensor(cpu).fill_(value); });
   });

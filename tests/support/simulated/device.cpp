@@ -1,7 +1,7 @@
-// Two simulated accelerators behind torch's PrivateUse1: host memory, streams that are threads, and
-// an allocator that spoils what is freed in the order of the streams, so that what is used too
-// late, or too early, is NaN. Its own operators but a few wait for the current stream and run on
-// the CPU.
+// This file puts two simulated accelerators behind torch's PrivateUse1: host memory, streams that
+// are threads, and an allocator. The allocator spoils freed memory in the order of the streams, so
+// that data that is used too late or too early is NaN. All operators but a few wait for the current
+// stream and run on the CPU.
 #include "streams.hpp"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ thread_local int64_t current_id = 0;
 thread_local c10::DeviceIndex current_device = 0;
 
 constexpr auto kType = c10::DeviceType::PrivateUse1;
-constexpr c10::DeviceIndex kDevices = 2;  // whose streams are the same
+constexpr c10::DeviceIndex kDevices = 2;  // both have the same streams
 
 }  // namespace
 
@@ -49,7 +49,7 @@ namespace {
 struct Owned {
   size_t bytes;
   Stream* owner;
-  std::vector<Stream*> users;  // recordStream
+  std::vector<Stream*> users;  // streams from recordStream()
 };
 std::mutex owned_mutex;
 std::map<void*, Owned> owned;
@@ -58,14 +58,15 @@ void spoil(void* memory, size_t bytes) {
   std::memset(memory, 0xff, bytes);
 }
 
-// Never given back to malloc: a write that comes too late must not break the heap.
+// Memory is never given back to malloc, because a write that comes too late must not break the
+// heap.
 void release(void* memory) {
   Owned block;
   {
     const std::lock_guard lock(owned_mutex);
     block = owned.extract(memory).mapped();
   }
-  // No stream of the program waits for another one's use of it.
+  // This stream waits for all users of the memory, so that no stream of the program has to.
   static auto* const reclaiming = new Stream;
   Stream& last = block.users.empty() ? *block.owner : *reclaiming;
   if (!block.users.empty()) {
@@ -81,7 +82,7 @@ void release(void* memory) {
 
 struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    const char* full = std::getenv("SIMULATED_FULL");  // which allocation fails
+    const char* full = std::getenv("SIMULATED_FULL");  // the number of the allocation that fails
     allocations = full == nullptr ? 0 : allocations + 1;
     TORCH_CHECK_WITH(OutOfMemoryError, allocations == 0 || allocations != std::atoi(full),
                      "the simulated device is full");

@@ -1,4 +1,4 @@
-// The simulated accelerator's kernels: what libbluefog_cuda.so is for CUDA.
+// These are the simulated accelerator's kernels, in the place of libbluefog_cuda.so.
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -24,7 +24,7 @@ void addTerms(void* out, const std::vector<const void*>& inputs, const std::vect
   }
 }
 
-// Integers: exact where nothing is weighed.
+// Integers are exact where the weights and the divisor are 1.
 template <class T>
 void addIntegers(void* out, const std::vector<const void*>& inputs,
                  const std::vector<double>& weights, double divisor, size_t numel) {

@@ -1,4 +1,5 @@
-// The simulated accelerator's memory, streams and copies: what libbluefog_cuda.so has for CUDA.
+// This file has the simulated accelerator's memory, streams and copies, in the place of those of
+// libbluefog_cuda.so.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ constexpr int kRefused = 2;
 constexpr int kNoRoom = 3;
 
 struct Block {
-  int file;  // -1 where it is another process's
+  int file;  // -1 where another process owns the block
   size_t bytes;
 };
 std::mutex mutex;
@@ -29,7 +30,7 @@ std::map<void*, Block>& blocks() {
   return *all;
 }
 
-// Where another process finds it.
+// A Handle says where another process finds a block.
 struct Handle {
   int process;
   int file;
@@ -73,7 +74,7 @@ int createStream(bluefog_stream* out) {
   return 0;
 }
 int destroyStream(bluefog_stream stream) {
-  streamOf(stream).synchronize();  // its thread lives on
+  streamOf(stream).synchronize();  // the stream's thread lives on
   return 0;
 }
 int waitForStream(bluefog_stream stream) {
@@ -103,13 +104,13 @@ int allocate(void** out, size_t bytes) {
   return error;
 }
 int release(void* memory) {
-  simulated::stream(0).synchronize();  // as cudaFree, which waits for the device
+  simulated::stream(0).synchronize();  // waits for the device, as cudaFree does
   const std::lock_guard lock(mutex);
   const auto found = blocks().find(memory);
   if (found == blocks().end()) {
     return kInvalid;
   }
-  std::memset(memory, 0xff, found->second.bytes);  // and too late
+  std::memset(memory, 0xff, found->second.bytes);  // NaN, where somebody reads too late
   ::munmap(memory, found->second.bytes);
   ::close(found->second.file);
   blocks().erase(found);

@@ -1,4 +1,4 @@
-// The simulated accelerator's messages: see device/api.h.
+// This file makes the simulated accelerator's messages, which device/api.h describes.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -15,7 +15,7 @@
 namespace simulated {
 namespace {
 
-// A view of floating numbers of any type.
+// Numbers is a view of an array of floating numbers of any type.
 class Numbers {
  public:
   Numbers(const void* data, int type) : data_(const_cast<void*>(data)), type_(type) {}

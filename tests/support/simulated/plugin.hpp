@@ -1,4 +1,5 @@
-// What the simulated accelerator's kernels, memory and messages offer: see device/api.h.
+// These are the functions of the simulated accelerator's kernels, memory and messages. device/api.h
+// describes them.
 #pragma once
 
 #include <cstddef>

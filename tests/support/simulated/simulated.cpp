@@ -1,4 +1,5 @@
-// All of it, as one file: torch's headers, which two of these include, take longer than they do.
+// All files are compiled as one, because two of them include torch's headers, which take longer
+// than the files themselves.
 #include "backend.cpp"
 #include "device.cpp"
 #include "kernels.cpp"

@@ -1,6 +1,6 @@
-// The streams of a simulated accelerator: threads that do, one after the other, what is put there.
-// While there is something to do every now and then, they look for it by themselves: a GPU's queue
-// costs its host no system call either.
+// The streams of a simulated accelerator are threads, which run what is put there one after the
+// other. A stream that had work a short time ago looks for more by itself, so that put() needs no
+// system call. The queue of a GPU costs its host no system call, either.
 #pragma once
 
 #include <array>
@@ -16,6 +16,8 @@
 
 namespace simulated {
 
+// A Stream runs work in a thread that is never joined, in the order of put().
+// Thread safety: any thread may put work there and wait for it.
 class Stream {
  public:
   using Work = std::function<void()>;
@@ -81,7 +83,9 @@ class Stream {
   uint64_t done_ = 0;
 };
 
-// What a stream marks, and others wait for: each record is a later version.
+// An Event is a mark in a stream for which others can wait. Each record() makes a later version of
+// it.
+// Thread safety: any thread.
 class Event {
  public:
   void record(Stream& stream) {
@@ -116,10 +120,10 @@ class Event {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// Stream 0 is the default one; they live as long as the process.
+// Stream 0 is the default stream. The streams live as long as the process.
 constexpr int kStreams = 8;
 Stream& stream(int64_t id);
-// The calling thread's.
+// Returns the current stream of the calling thread.
 int64_t currentId();
 int64_t exchangeCurrentId(int64_t id);
 inline Stream& current() {
