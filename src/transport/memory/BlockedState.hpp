@@ -11,11 +11,16 @@
 
 namespace bluefog {
 
-// What the one call of a rank that is made of messages lacks, while its caller sleeps and nothing
-// else of it is under way. Read by a peer whose collective lacks that rank: if it lacks the peer in
-// turn, neither can ever go on. In shared memory, with one writer.
+// A BlockedState says which ranks one rank waits for in its only call that is made of messages,
+// while that rank's caller sleeps and nothing else of its group is under way. A peer reads it while
+// its own collective lacks that rank: if that rank lacks the peer in turn, neither can ever
+// continue.
+// It lies in shared memory, one for each rank, and the values are guarded by a sequence lock.
+// Thread safety: one thread of its rank at a time writes; any thread of any process may read.
 class alignas(64) BlockedState {
  public:
+  // Wait is the published value: what was called, the call's sequence number on the waiting rank,
+  // and the ranks that it lacks.
   struct Wait {
     Signature called;
     uint64_t sequence = 0;
@@ -28,7 +33,7 @@ class alignas(64) BlockedState {
       write({}, 0);
     }
   }
-  // Nothing where nothing is set, or it is just being written.
+  // Returns the published wait, or nothing if none is set or a write is going on.
   std::optional<Wait> read() const {
     const uint64_t before = version_.load(std::memory_order_acquire);
     if ((before & kWriting) != 0 || (before & kSet) == 0) {

@@ -7,7 +7,9 @@
 
 namespace bluefog {
 
-// The number of a rank's last call by each counter.
+// CallCounts holds, for each Counter, the number of the last call that a rank has made. Calls are
+// numbered from 1, so 0 means that there was none.
+// Thread safety: one thread at a time.
 class CallCounts {
  public:
   uint64_t of(const Counter& counter) const {
@@ -24,11 +26,13 @@ class CallCounts {
       counts_[counter] = number;
     }
   }
+  // Counts one more call and returns its number.
   uint64_t next(const Counter& counter) {
     const uint64_t number = of(counter) + 1;
     set(counter, number);
     return number;
   }
+  // Returns the highest number that any counter has reached.
   uint64_t highest() const {
     uint64_t most = unnamed_;
     for (const auto& [counter, number] : counts_) {
@@ -36,7 +40,7 @@ class CallCounts {
     }
     return most;
   }
-  // All counters go on from there.
+  // Sets all counters to `number`, those that have not been used yet included.
   void align(uint64_t number) {
     base_ = unnamed_ = number;
     counts_.clear();

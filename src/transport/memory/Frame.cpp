@@ -33,7 +33,7 @@ bool isBetweenNeighbors(OpKind kind) {
          (kind >= OpKind::kNeighborAllGather && kind <= OpKind::kHierarchicalNeighborAllReduce);
 }
 
-// FNV-1a.
+// This is the FNV-1a hash, over whole words.
 uint64_t digest(std::span<const size_t> sizes) {
   uint64_t hash = 14695981039346656037ull;
   for (size_t size : sizes) {
@@ -48,7 +48,8 @@ bool isBarrier(OpKind kind) {
   return kind == OpKind::kBarrier || kind == OpKind::kMonitoredBarrier;
 }
 
-// In the others each rank has a size of its own for each other one.
+// Returns whether the call's text names its count. The other kinds have no single count, since each
+// rank has a size of its own for each other rank, or no elements at all.
 bool saysCount(OpKind kind) {
   return !isBarrier(kind) && kind != OpKind::kGather && kind != OpKind::kScatter &&
          kind != OpKind::kAllToAll;

@@ -15,6 +15,7 @@
 
 namespace bluefog {
 
+// OpKind names the operations of a group. The order is that of the names in Frame.cpp.
 enum class OpKind : uint8_t {
   kBarrier,
   kAllReduce,
@@ -37,26 +38,29 @@ enum class OpKind : uint8_t {
   kService,
 };
 
+// Returns the operation's name as error texts have it, as in "reduce_scatter".
 const char* name(OpKind kind);
-// Whether ranks name each other in its calls, as edges of a graph.
+// Returns whether the ranks name each other in calls of this kind, as edges of a graph.
 bool isBetweenNeighbors(OpKind kind);
-// Calls of one line count together: unlike calls of neighbors meet, and are told. pair_gossip
-// counts for its pair alone.
+// kNeighborsKind stands for all neighbor operations in match keys and counters.
 constexpr OpKind kNeighborsKind = OpKind::kNeighborAllReduce;
+// Returns the kind under which messages of such a call match. All neighbor operations match under
+// one kind, so that different calls meet and the mismatch is reported. pair_gossip keeps its own
+// kind, because its calls are counted for each pair.
 inline OpKind matchedAs(OpKind kind) {
   return isBetweenNeighbors(kind) && kind != OpKind::kPairGossip ? kNeighborsKind : kind;
 }
 
-// Which end of a point-to-point message a rank is.
+// An End says which end of a point-to-point message a rank is; kNone in all other operations.
 enum class End : uint8_t { kNone, kSend, kReceive, kReceiveFromAny };
 
 const char* name(End end);
 
-// Where its tensors are: in the host's memory, or an accelerator's.
+// Where says whether the tensors of a call are in the host's memory or an accelerator's.
 enum class Where : uint8_t { kHost, kDevice };
 
-// What a rank says it is calling. Ranks that meet in one operation must say the same, but for the
-// ends of a message.
+// A Signature is what a rank says it is calling. Ranks that meet in one operation must say the
+// same, except for the two ends of a point-to-point message.
 struct Signature {
   OpKind kind = OpKind::kBarrier;
   ReduceKind reduce = ReduceKind::kNone;
@@ -67,6 +71,7 @@ struct Signature {
   uint64_t count = 0;   // elements of this rank's contribution
   uint64_t detail = 0;  // tells calls apart whose counts agree: a digest of uneven sizes
 
+  // Compares all that ranks must agree on, which is everything but the end.
   bool operator==(const Signature& other) const {
     const auto agreed = [](const Signature& it) {
       return std::tie(it.kind, it.reduce, it.dtype, it.root, it.where, it.count, it.detail);
@@ -76,25 +81,32 @@ struct Signature {
   size_t bytes() const { return count * width(dtype); }
 };
 
-// For Signature::detail, of the sizes that ranks pass.
+// Returns a value for Signature::detail, made of the sizes that a rank passes.
 uint64_t digest(std::span<const size_t> sizes);
 
-// In messages: "allreduce", and what follows it, " SUM float32[4096]".
+// Returns the call's name for error texts, as in "allreduce".
 const char* name(const Signature& signature);
+// Returns what follows the name in error texts, as in " SUM float32[4096]".
 std::string details(const Signature& signature);
-// With the root named so: its global rank may be no int16_t.
+// Does the same, but names this root: a root's global rank may not fit into an int16_t.
 std::string details(const Signature& signature, int root);
 
+// A FrameType says what the payload of a frame is. kCollective frames go over boards. The others
+// belong to messages: all of a small one (kEager), the announcement of a large one (kAnnounce), or
+// a part of a large one (kData).
 enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
 
-// In which way, for readers to time it: see StorePolicy.
+// A StoreSample says how the writer of a frame stored its bytes, for readers to time them (see
+// StorePolicy). It is kNone in frames that nobody times.
 enum class StoreSample : uint8_t { kNone, kCached, kStreamed };
 
-// Which of its operation's messages to one rank a message is. A second one has its first one's id
-// for a tag: it goes with that alone, whatever that has met.
+// A Phase says which of an operation's messages to one rank a message is. A second message has the
+// id of the first one as its tag. So it matches only the operation that received the first one,
+// even if the two ranks called different operations.
 enum class Phase : uint8_t { kOnly, kFirst, kSecond };
 
-// A message is known by the operation that sends it and its phase.
+// A message's id is made of the sequence number of the operation that sends it, and of its phase.
+// Ids are unique among the messages from one rank to another.
 constexpr uint64_t kPhases = 4;
 constexpr uint64_t messageId(uint64_t sequence, Phase phase = Phase::kOnly) {
   return sequence * kPhases + static_cast<uint64_t>(phase);
@@ -106,8 +118,9 @@ constexpr Phase phaseOf(uint64_t id) {
   return static_cast<Phase>(id % kPhases);
 }
 
-// Messages match by this, beside the rank they come from. Those of calls of neighbors have the
-// number of the call. Equal ones match by their order.
+// A MatchKey is what messages match by, together with the rank that they come from. Messages of
+// neighbor calls carry the number of their call. Messages with equal keys match in the order in
+// which they were sent.
 struct MatchKey {
   OpKind kind = OpKind::kPointToPoint;
   int64_t tag = 0;
@@ -116,20 +129,22 @@ struct MatchKey {
   auto operator<=>(const MatchKey&) const = default;
 };
 
-// The tags next to each other that belong to a name, or to none: of a call, of its gradient, of
-// that one's gradient (python/bluefog_pg/_tags.py).
+// kOrders is the number of consecutive tags that belong to one name, or to calls without a name:
+// for a call, for its gradient, for the gradient of that gradient, and so on
+// (python/bluefog_pg/_tags.py).
 constexpr int64_t kOrders = 16;
 
-// A rank counts its calls of neighbors by this: those without a name, those of a name, and those of
-// a pair.
+// A Counter names a sequence in which a rank counts its neighbor calls. There is one for all calls
+// without a name, one for each name, and one for each pair that gossips.
 struct Counter {
   OpKind kind = kNeighborsKind;
   int64_t tag = 0;
-  int partner = -1;
+  int partner = -1;  // the other rank of a pair; -1 if the counter is not a pair's
 
   auto operator<=>(const Counter&) const = default;
-  // The counter of the calls that a message of that line from that rank is a part of. Gradients
-  // have the numbers of their calls, and no counter.
+  // Returns the counter of the call that a message with this key from `source` belongs to, or
+  // nothing if that call is not counted. Messages of gradients carry the number of their call, but
+  // have no counter.
   static std::optional<Counter> of(const MatchKey& key, int source) {
     const bool is_pair = key.kind == OpKind::kPairGossip;
     const bool is_counted =
@@ -139,21 +154,22 @@ struct Counter {
   }
 };
 
-// The first 64 bytes of a slot. Written by one rank, read by others: a reader bounds-checks
-// whatever it uses as a size.
+// A Frame is the first 64 bytes of a slot in a ring. One rank writes it and others read it, so a
+// reader checks the bounds of whatever it uses as a size.
 struct Frame {
   FrameType type : 2 = FrameType::kCollective;
   StoreSample written : 2 = StoreSample::kNone;
-  uint64_t bytes : 18 = 0;   // payload that follows
-  uint64_t number : 42 = 0;  // messages: see MatchKey
-  uint64_t id = 0;      // the operation's sequence number on the rank that writes; see messageId
-  int64_t tag = 0;      // messages
+  uint64_t bytes : 18 = 0;   // payload bytes that follow
+  uint64_t number : 42 = 0;  // of a message: the call's number, see MatchKey
+  uint64_t id = 0;           // sequence number on the writing rank; of a message: see messageId
+  int64_t tag = 0;           // of a message: see MatchKey
   uint64_t offset = 0;  // kData: where in the message the payload belongs; kAnnounce: its length
-  double weight = 1.0;  // what the sender wants its data scaled by
+  double weight = 1.0;  // what the sender wants its data multiplied by
   Signature signature;
 };
 
-// A second message goes with its first one alone.
+// Returns the key that the frame's message is matched by. A second message has no call number, so
+// that it matches only by the id of its first message.
 inline MatchKey matchKeyOf(const Frame& frame) {
   const OpKind kind = frame.signature.kind;
   return phaseOf(frame.id) == Phase::kSecond ? MatchKey{kind, frame.tag, 0}

@@ -5,22 +5,25 @@
 
 namespace bluefog {
 
-// On which host each rank of a group is, as seen by one of them.
+// A HostMap says on which host each rank of a group is, from the view of one of the ranks.
+// Thread safety: it never changes, and any thread may read it.
 class HostMap {
  public:
-  // All on one host.
+  // Makes the map of a group whose ranks are all on one host.
   HostMap(int rank, int size);
-  // `host_of` each rank: any numbers, alike where two are on one host.
+  // Makes the map from one number for each rank. The numbers may be any, but must be equal exactly
+  // for ranks on the same host.
   HostMap(int rank, std::vector<int> host_of);
 
-  // The ranks of this host, with this one, and of the others; ascending.
+  // here() returns the ranks on this rank's host, this rank included. elsewhere() returns all
+  // others. Both are in ascending order.
   const std::vector<int>& here() const { return here_; }
   const std::vector<int>& elsewhere() const { return elsewhere_; }
   bool isHere(int rank) const { return std::binary_search(here_.begin(), here_.end(), rank); }
-  // The ranks of each host; hosts in the order of their first ranks.
+  // Returns the ranks of each host. The hosts are in the order of their lowest ranks.
   const std::vector<std::vector<int>>& all() const { return all_; }
-  // Where all hosts have as many ranks, of which this one is the k-th on its host: the k-th of
-  // each. Otherwise none.
+  // Returns the k-th rank of each host, where this rank is the k-th one on its own host. Returns
+  // nothing unless all hosts have the same number of ranks.
   const std::vector<int>& counterparts() const { return counterparts_; }
 
  private:

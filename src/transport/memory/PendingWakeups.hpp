@@ -6,9 +6,10 @@
 
 namespace bluefog {
 
-// The peers that this rank has made something to do for. They are woken together, after as much
-// work as could be done: where ranks share cores, a peer that wakes takes the core at once, and
-// would find one frame where there could be many. Used by the driving thread alone.
+// PendingWakeups collects the peers that this rank has made something to do for, and wakes them
+// together after as much work as possible. Where ranks share cores, a peer that is woken takes the
+// core at once, and would find one frame where there could be many. The segment must outlive it.
+// Thread safety: only the driving thread uses it.
 class PendingWakeups {
  public:
   explicit PendingWakeups(const Segment& segment)
@@ -18,6 +19,7 @@ class PendingWakeups {
     pending_[static_cast<size_t>(peer)] = 1;
     any_ = true;
   }
+  // Adds all ranks but `self`.
   void addPeers(int self) {
     for (char& pending : pending_) {
       pending = 1;
@@ -25,12 +27,13 @@ class PendingWakeups {
     pending_[static_cast<size_t>(self)] = 0;
     any_ = true;
   }
+  // Wakes those that were added since the last call and that sleep.
   void notifyAll() {
     if (!any_) {
       return;
     }
     any_ = false;
-    // Orders what was published before the look at who sleeps.
+    // This orders what was published before the look at who sleeps.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (size_t peer = 0; peer < pending_.size(); ++peer) {
       if (pending_[peer] != 0) {

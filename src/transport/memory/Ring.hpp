@@ -9,13 +9,14 @@
 
 namespace bluefog {
 
-// A ring of slots in shared memory with one writer and a fixed number of readers, each of which
-// sees every frame. Memory layout: the writer's cursor, one cursor per reader (a cache line each),
-// then the slots, each a Frame followed by its payload. Cursors count frames since the beginning.
+// A RingShape describes a ring of slots in shared memory, with one writer and a fixed number of
+// readers, each of which sees every frame. The memory holds the writer's cursor, one cursor for
+// each reader (each in a cache line of its own), and then the slots. A slot is a Frame followed by
+// its payload. Cursors count the frames since the beginning.
 struct RingShape {
   uint32_t readers;
   uint32_t slots;
-  uint32_t payload;  // bytes, a multiple of 64
+  uint32_t payload;  // bytes per slot, a multiple of 64
 
   size_t stride() const { return sizeof(Frame) + payload; }
   size_t slotsAt() const { return kLine * (1 + static_cast<size_t>(readers)); }
@@ -24,6 +25,7 @@ struct RingShape {
   static constexpr size_t kLine = 64;
 };
 
+// A Cursor is the number of frames that one end of a ring has written or read so far.
 using Cursor = std::atomic<uint64_t>;
 
 inline Cursor& cursorAt(std::byte* ring, size_t line) {
@@ -41,16 +43,20 @@ inline const std::byte* payloadOf(const Frame* frame) {
   return reinterpret_cast<const std::byte*>(frame) + sizeof(Frame);
 }
 
-// The writing end. Used by one thread at a time.
+// A RingWriter is the writing end of a ring. It does not own the memory, which must outlive it.
+// Thread safety: one thread at a time.
 class RingWriter {
  public:
+  // Writes for all readers.
   RingWriter(std::byte* ring, RingShape shape)
       : ring_(ring), shape_(shape), first_reader_(0), end_of_readers_(shape.readers) {}
-  // Of a ring that has a place for every reader, but only this one.
+  // Writes for this reader alone, in a ring that has a cursor for each of several readers. The
+  // other cursors are ignored.
   RingWriter(std::byte* ring, RingShape shape, uint32_t reader)
       : ring_(ring), shape_(shape), first_reader_(reader), end_of_readers_(reader + 1) {}
 
-  // For the next frame, or for the one that comes so many after it.
+  // Returns whether there is a free slot for the next frame, or for the one that comes `after`
+  // frames later.
   bool room(uint64_t after = 0) {
     if (next_ + after - freed_ < shape_.slots) {
       return true;
@@ -58,17 +64,19 @@ class RingWriter {
     freed_ = slowest();
     return next_ + after - freed_ < shape_.slots;
   }
-  // The slot to fill, when there is room.
+  // Returns the slot of that frame, for the caller to fill. There must be room().
   Frame* slot(uint64_t after = 0) { return slotAt(ring_, shape_, next_ + after); }
   uint64_t published() const { return next_; }
+  // Makes the next frame visible to the readers.
   void publish() { cursorAt(ring_, 0).store(++next_, std::memory_order_release); }
-  // Whether that reader is what a full ring waits for.
+  // Returns whether the ring is full because this reader has not read its oldest frame yet.
   bool waitsFor(uint32_t reader) const { return next_ - readBy(reader) >= shape_.slots; }
   bool allRead() const { return slowest() == next_; }
   const RingShape& shape() const { return shape_; }
 
  private:
-  // A reader's cursor is the peer's memory: never believe more than was written.
+  // A reader's cursor lies in memory that the peer writes. So the count is never believed to be
+  // more than what was written.
   uint64_t readBy(uint32_t reader) const {
     return std::min(cursorAt(ring_, 1 + reader).load(std::memory_order_acquire), next_);
   }
@@ -88,13 +96,16 @@ class RingWriter {
   uint64_t freed_ = 0;
 };
 
-// One of the reading ends. Used by one thread at a time.
+// A RingReader is the end of one of a ring's readers. It does not own the memory, which must
+// outlive it.
+// Thread safety: one thread at a time.
 class RingReader {
  public:
   RingReader(std::byte* ring, RingShape shape, uint32_t reader)
       : ring_(ring), shape_(shape), reader_(reader) {}
 
-  // The oldest frame that was not popped, or the one that comes so many after it; or null.
+  // Returns the oldest frame that was not popped yet, or the one that comes `after` frames later.
+  // Returns null if it is not written yet.
   const Frame* front(uint64_t after = 0) {
     if (next_ + after >= written_) {
       written_ = cursorAt(ring_, 0).load(std::memory_order_acquire);
@@ -106,7 +117,8 @@ class RingReader {
   }
   uint64_t popped() const { return next_; }
   void pop() { skip(1); }
-  // Frees that many frames, also such as are not written yet: this reader does without them.
+  // Frees that many frames for the writer. They may include frames that are not written yet, which
+  // this reader will then never see.
   void skip(uint64_t frames) {
     next_ += frames;
     cursorAt(ring_, 1 + reader_).store(next_, std::memory_order_release);

@@ -16,13 +16,15 @@
 namespace bluefog {
 namespace {
 
-// Measured on 2 cores (benchmarks/README.md): a chunk that stays in the caches between writer and
-// reader, and enough of them that ranks of different speed do not wait for each other.
+// These sizes were measured on 2 cores (benchmarks/README.md). A chunk stays in the caches between
+// its writer and its reader, and there are enough of them that ranks of different speed do not wait
+// for each other.
 constexpr uint32_t kBoardPayload = 128 * 1024;
 constexpr uint32_t kBoardSlots = 8;
 constexpr uint32_t kLanePayload = 128 * 1024;
 constexpr uint32_t kLaneSlots = 8;
-// Addresses, not memory: more than a rank has in results at once, and in windows.
+// These areas reserve addresses and no memory. They are larger than what a rank has in results, and
+// in windows, at the same time.
 constexpr size_t kHeapBytes = size_t{16} << 30;
 constexpr size_t kRoomBytes = size_t{256} << 30;
 
@@ -41,7 +43,8 @@ size_t coreMapAt(int size) {
 size_t boardsAt(int size) {
   return coreMapAt(size) + roundUp(CoreMap::bytes(size));
 }
-// Not where the process is limited in its addresses, or in the size of files.
+// Returns false where the process is limited in its addresses or in the size of files, which heaps
+// and window areas would exceed.
 bool mayHaveAreas() {
   for (const auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
     rlimit limit{};
@@ -56,7 +59,8 @@ bool isSealed(const Fd& memory) {
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
-// A file that has no name. (One of tmpfs looks like a memfd that takes no seals.)
+// Returns whether this is an ordinary file without a name. (A file on tmpfs looks like a memfd that
+// takes no seals, hence the comparison with F_SEAL_SEAL.)
 bool isUnlinkedFile(const Fd& memory) {
   const int seals = ::fcntl(memory.get(), F_GET_SEALS);
   struct stat status{};
@@ -108,7 +112,8 @@ Fd Segment::create(int size, std::string* note) {
 Segment::Segment(const Fd& memory, int size)
     : memory_(memory.duplicate()), size_(size), is_file_(isUnlinkedFile(memory)) {
   const size_t without = bytes(size);
-  // Nothing else lasts: whoever reads where its end was is killed.
+  // The size of any other kind of file could be reduced later, and a process that then reads beyond
+  // the new end is killed.
   const size_t whole = isSealed(memory) || is_file_ ? sizeOf(memory) : 0;
   if (whole != without && whole != withAreas(size)) {
     throw std::runtime_error(
@@ -154,7 +159,8 @@ Mapping Segment::map(Area area, int rank, int protection) const {
   if (bytes == 0) {
     return {};
   }
-  // Of addresses with some to spare, those that are aligned.
+  // More addresses are reserved than needed, so that an aligned range can be kept and the rest
+  // returned.
   const size_t spare = bytes + kAreaAlignment;
   void* reserved =
       ::mmap(nullptr, spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

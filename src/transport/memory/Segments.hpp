@@ -9,13 +9,16 @@
 
 namespace bluefog {
 
-// Where the rings between this rank and each other one lie: in the memory that the ranks of this
-// host share, or, with ranks elsewhere, in memory of this rank alone that is laid out alike. A
-// Bridge carries what is written there to and from their hosts.
+// Segments says in which Segment the rings between this rank and each other rank lie, and owns
+// them. Rings to ranks of this host lie in the memory that these ranks share. Rings to ranks on
+// other hosts lie in memory of this rank alone, which has the same layout: a Bridge carries what is
+// written there to the other hosts and back.
+// Thread safety: it never changes, and any thread may read it.
 class Segments {
  public:
+  // Makes it for a group whose ranks are all on this host.
   Segments(Segment shared, int rank) : shared_(std::move(shared)), hosts_(rank, shared_.size()) {}
-  // Where some ranks are elsewhere.
+  // Makes it for a group with ranks on other hosts, for which `own` is.
   Segments(Segment shared, Segment own, HostMap hosts)
       : shared_(std::move(shared)), own_(std::move(own)), hosts_(std::move(hosts)) {}
 

@@ -11,7 +11,7 @@
 #include "core/Reduce.hpp"
 
 #ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // Linux 6.1; others refuse it
+#define MADV_COLLAPSE 25  // since Linux 6.1; older kernels refuse it
 #endif
 
 namespace bluefog {
@@ -46,7 +46,8 @@ std::byte* SharedHeap::take(size_t bytes) {
   if (!range) {
     return nullptr;
   }
-  // fetch() writes to the first byte of each huge page.
+  // The room must reach from the start of the first huge page, since fetch() writes to the first
+  // byte of each huge page.
   const size_t begin = range->begin / kHugePage * kHugePage;
   if (!find_room_(begin, range->end - begin)) {
     free_.add(*range);
@@ -56,16 +57,16 @@ std::byte* SharedHeap::take(size_t bytes) {
   return memory_.data() + range->begin;
 }
 
-// Fresh memory, page by page, takes 2 ms a MiB in a virtual machine, and 0.2 by the huge page. Few
-// systems give shared memory huge pages by themselves; where they are asked for, the first byte of
-// each has to be there already.
+// Fresh memory takes 2 ms per MiB page by page in a virtual machine, and 0.2 ms by the huge page.
+// Few systems give huge pages to shared memory by themselves. Where the program asks for one, its
+// first byte has to be there already.
 void SharedHeap::fetch(Range range) {
   for (size_t at = range.begin / kHugePage; at < roundUp(range.end, kHugePage) / kHugePage; ++at) {
     if (!is_fetched_[at]) {
       is_fetched_[at] = true;
       std::byte* page = memory_.data() + at * kHugePage;
       *page = std::byte{};
-      // Refused where memory is in pieces: then it comes page by page.
+      // The kernel refuses this where memory is fragmented, and then the memory comes page by page.
       ::madvise(page, kHugePage, MADV_COLLAPSE);
     }
   }
@@ -73,13 +74,13 @@ void SharedHeap::fetch(Range range) {
 
 void SharedHeap::giveBack(std::byte* block, size_t bytes) {
   if (process_.isForked()) {
-    return;  // it is the parent's
+    return;  // the memory is the parent's
   }
   const auto begin = static_cast<size_t>(block - memory_.data());
   const Range range{begin, begin + roundUp(bytes)};
   const std::lock_guard lock(mutex_);
   const Range free = free_.add(range);
-  // The huge pages that it has been the last to use.
+  // Only the huge pages that this block was the last to use go back to the system.
   letGo({std::max(roundUp(free.begin, kHugePage), range.begin / kHugePage * kHugePage),
          std::min(free.end / kHugePage * kHugePage, roundUp(range.end, kHugePage))});
 }
@@ -92,8 +93,8 @@ void SharedHeap::letGo(Range range) {
   }
 }
 
-// Shared memory is not copied on write. Where there is no room for the copy the child goes on
-// sharing.
+// A fork does not copy shared memory on write. If there is no memory for the copy, the child
+// continues to share the heap with the parent.
 void SharedHeap::copyForChild() {
   mutex_.lock();
   const std::vector<Range> taken = free_.taken();
@@ -112,8 +113,8 @@ void SharedHeap::copyForChild() {
 
 void SharedHeap::becomeCopy() {
   if (copy_.size() > 0) {
-    // Nothing of the file stays, which would keep the memory of the whole group. A child that could
-    // not let go of it would write into tensors of the ranks: it ends instead.
+    // The child keeps no mapping of the file, which would keep the memory of the whole group alive.
+    // A child that could not unmap it would write into tensors of the ranks, so it ends instead.
     if (::mmap(memory_.data(), memory_.size(), PROT_NONE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
         ::mremap(copy_.data(), copy_.size(), copy_.size(), MREMAP_MAYMOVE | MREMAP_FIXED,

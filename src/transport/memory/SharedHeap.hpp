@@ -16,24 +16,30 @@
 
 namespace bluefog {
 
-// This rank's memory that the other ranks of its host can read: what lies here is offered to them
-// as it is, and nobody copies it. Lives as long as anything in it, also beyond the group. A forked
-// child finds what was there at the fork, in memory of its own. Any thread may use it.
+// A SharedHeap is the part of the segment in which this rank allocates results that the other ranks
+// of its host can read. A message whose tensor lies here is offered to them in place, without a
+// copy. It owns its mapping, and lives as long as any block in it, also beyond the group. A forked
+// child gets a private copy of what was allocated at the fork.
+// Thread safety: any thread may call any method.
 class SharedHeap final : public Heap {
  public:
-  // Null where the segment has none, or there are no addresses for it.
+  // Returns null if the segment has no heaps, or the process has no addresses for one.
   static std::shared_ptr<SharedHeap> make(const Segment& segment, int rank);
+  // Takes over the mapping of a whole heap. `find_room` has the system find memory for a range of
+  // it.
   SharedHeap(Mapping memory, Segment::FindRoom find_room);
 
-  // In pages of its own. Null where there is no place.
+  // Returns a block that starts at a page and shares no page with another block, or null if there
+  // is no memory for it.
   std::byte* take(size_t bytes) override;
   void giveBack(std::byte* block, size_t bytes) override;
-  // The distance from where it begins.
+  // Returns the distance in bytes from the start of the heap, or nothing if not all of the data is
+  // in it.
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const override;
   void copy(std::byte* to, const std::byte* from, size_t bytes) override;
 
  private:
-  // Memory comes and goes by the huge page.
+  // fetch() and letGo() take memory from the system and give it back by whole huge pages.
   void fetch(Range range);
   void letGo(Range range);
   void copyForChild();
@@ -44,9 +50,9 @@ class SharedHeap final : public Heap {
   const OwnProcess process_;
   std::mutex mutex_;
   FreeRanges free_;
-  std::vector<bool> is_fetched_;  // each huge page
-  Mapping copy_;                  // during a fork
-  AtFork at_fork_;                // destroyed first
+  std::vector<bool> is_fetched_;  // by huge page: whether fetch() has touched it
+  Mapping copy_;                  // the child's copy, which exists only during a fork
+  AtFork at_fork_;                // declared last, so that no fork sees a half-destroyed heap
 };
 
 }  // namespace bluefog
