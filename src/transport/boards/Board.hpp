@@ -16,25 +16,29 @@
 
 namespace bluefog {
 
-// How the collectives of a group move bytes: each rank writes frames to its own ring, and every
-// other rank reads every frame that it gets, in order. All ranks run the same schedule, so a
-// frame's place in the ring says what it is; its header is there to be checked. Used by the driving
-// thread alone.
+// A Board moves the bytes of a group's collectives. It is named after a notice board, whose
+// contents all others read. Each rank writes frames to its own ring, and every other rank reads
+// every frame of that ring in order. All ranks run the same schedule, so a frame's place in the
+// ring says what it is, and its header is only there to be checked. The segments, the membership
+// and the wakeups must outlive it.
+// Thread safety: only the driving thread uses it, except for bytesSent().
 class Board {
  public:
-  // A group has Segment::kBoards of them, each in an order of its own.
+  // `which` is below Segment::kBoards: a group has that many boards, and the frames of each have an
+  // order of their own.
   Board(const Segments& segments, int which, const Membership& members, PendingWakeups& wakeups);
 
-  // What of a frame one peer makes use of.
+  // A Cut is the part of a frame's payload, in bytes, that one peer uses.
   struct Cut {
     size_t offset;
     size_t bytes;
   };
-  // None: it does without that frame, and one elsewhere does not get it.
+  // A peer without a cut does not use the frame, and is not sent it if it is on another host.
   using MaybeCut = std::optional<Cut>;
+  // Returns an empty cut, which sends the header alone, or none.
   static MaybeCut headIf(bool is_wanted) { return is_wanted ? MaybeCut(Cut{0, 0}) : std::nullopt; }
 
-  // Fulfilled when this rank's ring has a free slot.
+  // Room is fulfilled when this rank's ring has a free slot.
   class Room final : public Awaitable {
    public:
     explicit Room(Board& board) : board_(board) {}
@@ -46,8 +50,8 @@ class Board {
     Board& board_;
   };
 
-  // Fulfilled when the next frame of each peer in [first, last) is there. Throws a mismatch as soon
-  // as one is there that belongs to another call than `op`.
+  // Arrivals is fulfilled when the next frame of each peer in [first, last) has arrived. It throws
+  // a mismatch as soon as a frame arrives that does not belong to the call `op`.
   class Arrivals final : public Awaitable {
    public:
     Arrivals(Board& board, const Op& op, int first, int last)
@@ -67,31 +71,35 @@ class Board {
 
   Room room() { return Room(*this); }
   bool hasRoom() { return writer_.room(); }
-  // Whether every peer's next frame is there; throws a mismatch as Arrivals does.
+  // Returns whether the next frame of every peer, or of these, has arrived; throws a mismatch as
+  // Arrivals does.
   bool hasArrivals(const Op& op) { return arrivals(op).ready(); }
   bool hasArrivals(const Op& op, const std::vector<int>& peers);
   bool hasArrival(const Op& op, int peer) { return arrival(op, peer).ready(); }
-  // Whom this rank waits for where it can go on neither with arrivals nor with room.
+  // Returns the ranks that an operation waits for which can continue neither with arrivals nor with
+  // room.
   std::vector<int> lacking(const Op& op);
-  // Those of the peers whose next frame is not there.
+  // Returns those of the peers whose next frame has not arrived.
   std::vector<int> missing(const std::vector<int>& peers);
   Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
   Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
 
-  // The free slot that publish() sends off: `bytes` of it, which `takers` peers make use of.
+  // Returns the payload of the slot that the next publish() sends. There must be room.
   std::byte* slot() { return payloadOf(writer_.slot()); }
-  // Copies to that place of it what peers will read.
+  // Copies bytes that peers will read to a place in that payload.
   void write(std::byte* place, const std::byte* from, size_t bytes) {
     store_policy_.write(place, from, bytes);
   }
+  // Publishes the first `bytes` of the slot's payload, which `takers` peers read.
   void publish(const Op& op, size_t bytes, int takers);
-  // For the ranks of this host, all of it.
+  // Publishes the same for the ranks of this host alone, all of which read it.
   void publishHere(const Op& op, size_t bytes) {
     publishCut(
         op, bytes, [](int) { return MaybeCut(); }, static_cast<int>(hosts_.here().size()) - 1);
   }
-  // Each peer makes use of a part of its own, all of them together of `bytes`; or so many takers of
-  // all of it.
+  // Publishes a frame of which a peer on another host is sent the part that `cutOf` returns for it.
+  // With one taker, the parts that peers read add up to `bytes`; otherwise `takers` peers read all
+  // of it.
   template <class CutOf>
   void publishCut(const Op& op, size_t bytes, const CutOf& cutOf, int takers = 1) {
     cut(cutOf);
@@ -99,7 +107,7 @@ class Board {
     sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
     wakeups_.addPeers(members_.rank);
   }
-  // The same, but the others than `takers` have skipped this frame, or will: they are not woken.
+  // Publishes such a frame, and wakes only the `takers`: all other peers skip this frame.
   template <class CutOf>
   void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers, const CutOf& cutOf) {
     cut(cutOf);
@@ -109,20 +117,23 @@ class Board {
       wakeups_.add(taker);
     }
   }
-  // Of the frame of that number, which has not been read by all: what a peer elsewhere is sent.
+  // Returns the part of the frame of that number that a peer on another host is sent. The frame
+  // must not have been read by all yet.
   MaybeCut cutFor(uint64_t frame, int peer) const {
     return cuts_[frame % cuts_.size()][static_cast<size_t>(peer)];
   }
 
-  // The payload of a peer's frame that has arrived, from there on: so many bytes will be read.
+  // Returns the payload of a peer's frame that has arrived, starting at `offset`. The caller reads
+  // `bytes` from there.
   const std::byte* from(int peer, size_t bytes, size_t offset = 0) {
     const Frame* frame = reader(peer).front();
     store_policy_.observe(frame->written, payloadOf(frame) + offset, bytes);
     return payloadOf(frame) + offset;
   }
-  // The factor of that peer's Op.
+  // Returns the factor of that peer's Op, from its frame that has arrived.
   double factorOf(int peer) { return reader(peer).front()->weight; }
-  // Frees the frame of every peer, or of those, or so many of one, also such as are still to come.
+  // pop() frees one frame of every peer, or of these peers. skip() frees that many frames of one
+  // peer, which may include frames that it has not written yet.
   void pop();
   void pop(const std::vector<int>& peers);
   void skip(int peer, size_t frames);
@@ -133,9 +144,10 @@ class Board {
   const HostMap& hosts() const { return hosts_; }
   bool spansHosts() const { return !hosts_.elsewhere().empty(); }
   size_t payload() const { return writer_.shape().payload; }
-  // Of the ranks that share a core, at most, between being written and being read by all.
+  // Returns how many bytes the ranks that share a core can have, at most, in frames that are
+  // written and not yet read by all.
   size_t bytesUnderWay() const { return sharers_ * writer_.shape().slots * payload(); }
-  // Bytes handed to peers so far. Readable from any thread.
+  // Returns the bytes handed to peers so far. Any thread may call it.
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
