@@ -10,16 +10,19 @@
 namespace bluefog {
 namespace {
 
+// Each kind of traffic between two ranks has a stream of its own. kTexts carries what bridges tell
+// each other.
 enum BridgeStream { kBoards = 0, kLane = Segment::kBoards, kControl, kTexts };
 static_assert(kTexts < RemoteTransport::kStreams);
 
-// The first byte of a text.
+// The first byte of a text says what it is. kRuling stands for the group's failure.
 constexpr char kHello = 'h';
 constexpr char kGoodbye = 'b';
 constexpr char kRuling = 'r';
 
 }  // namespace
 
+// A Peer holds all streams to and from one rank on another host.
 class Bridge::Peer {
  public:
   Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
@@ -97,7 +100,7 @@ class Bridge::Peer {
   bool says_goodbye = false;
   bool is_dead = false;
   bool is_gone = false;
-  bool is_damaged = false;  // heard of no more
+  bool is_damaged = false;  // it has sent what cannot be, and nothing more is received from it
 };
 
 Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
@@ -145,7 +148,7 @@ bool Bridge::receive() {
     }
   }
   for (const auto& peer : peers_) {
-    if (peer) {  // also what the dead have sent
+    if (peer) {  // the dead included: what they sent before may still come
       moved |= receiveFrom(*peer);
     }
   }
@@ -170,7 +173,8 @@ bool Bridge::receiveFrom(Peer& peer) {
   return noteIfGone(peer, moved) || moved;
 }
 
-// What it has sent before counts first, as far as there is room for it.
+// A departure is noted only after all that the peer sent before has been received, as far as the
+// rings have room for it. `moves` says whether something from this peer has just moved.
 bool Bridge::noteIfGone(Peer& peer, bool moves) {
   const bool has_left = peer.says_goodbye && peer.hasReceivedAll();
   const bool has_died = peer.is_dead && (peer.hasReceivedAll() || !moves);
@@ -204,8 +208,9 @@ bool Bridge::livesHere(int global_rank) {
   });
 }
 
-// A host whose ranks are said to have died, though they live, was cut off for so long that others
-// gave it up: of them it knows that who says so does without it.
+// If ranks are said to have died that live on this host, then this host was cut off for so long
+// that others gave it up. This rank then blames the one that says so, since all it knows is that
+// this one does without it.
 GroupFailure Bridge::asSeenHere(GroupFailure group_failure, int from) {
   std::vector<int>& blamed = group_failure.failure.ranks;
   if (group_failure.failure.cause == Cause::kPeerFailed &&
@@ -243,7 +248,7 @@ bool Bridge::hasSentAll() {
 }
 
 void Bridge::leave(Deadline limit) {
-  // Two rounds: what was written, and then the goodbye.
+  // The first round sends what was written before, the second one the goodbye.
   for (const bool says_goodbye : {false, true}) {
     for (const auto& peer : peers_) {
       if (peer && !peer->is_gone && says_goodbye) {

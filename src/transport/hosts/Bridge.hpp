@@ -13,28 +13,34 @@
 
 namespace bluefog {
 
-// Joins the rings of this rank with those of its group's ranks on other hosts: carries each frame
-// and answer that is written for one of them to that rank's host, where its own bridge writes it as
-// a neighbour's would be. So algorithms see no difference. Used by the driving thread alone.
+// A Bridge joins the rings of this rank with those of the group's ranks on other hosts. It carries
+// each frame and control message that is written for such a rank to that rank's host. The bridge
+// there writes it as a rank of that host would, so algorithms see no difference. It owns the
+// transport.
+// Thread safety: only the driving thread uses it, or a thread that holds the engine's lock while
+// nobody drives.
 class Bridge {
  public:
-  // `boards` are those of Segment, in their order. Says hello to all peers.
+  // `boards` are the group's boards in the order of Segment::board(). Sends a greeting to all peers
+  // on other hosts. `members` and `links` must outlive the bridge.
   Bridge(std::shared_ptr<const Segments> segments, const Membership& members,
          const std::vector<const Board*>& boards, Links& links,
          std::unique_ptr<RemoteTransport> transport);
-  // What is still under way keeps the memory.
+  // Does not wait for what is still under way: the transport keeps its memory as long as needed.
   ~Bridge();
   Bridge(const Bridge&) = delete;
   Bridge& operator=(const Bridge&) = delete;
 
-  // Takes in what has come; sends off what was written. True when something moved.
+  // Takes in what has come, and returns whether something moved. Throws Failure when a peer has
+  // sent what cannot be.
   bool receive();
+  // Sends what was written for other hosts, and returns whether something moved.
   bool send();
 
-  // Tells the peers of the first failure of the collectives.
+  // Tells the peers on other hosts the first failure of the collectives.
   void tell(const GroupFailure& group_failure);
-  // Tells the peers that this rank leaves, once what it has written is on its way. Waits until it
-  // is, and no longer.
+  // Tells the peers on other hosts that this rank leaves, after all that it has written. Returns
+  // when this process can end without losing any of it, or when the limit has passed.
   void leave(Deadline limit);
 
  private:

@@ -8,12 +8,14 @@
 namespace bluefog {
 namespace {
 
+// Returns whether a transfer's memory is free again, be it because the transfer succeeded or
+// because it failed.
 bool hasEnded(RemoteTransport& transport, const Transfer& transfer) {
   return transfer.request == nullptr ||
          transport.test(transfer.request) != RemoteTransport::RequestState::kUnderWay;
 }
 
-// Forgets those that have ended, in their order; how many.
+// Removes the transfers at the front that have ended, and returns how many.
 size_t sweep(RemoteTransport& transport, Transfers& partings) {
   size_t ended = 0;
   while (!partings.empty() && hasEnded(transport, partings.front())) {
@@ -30,8 +32,9 @@ Transfer sendCopy(RemoteTransport& transport, int to, int stream, std::vector<st
   return transfer;
 }
 
-// A board's writer must not run far ahead of its readers, but to hear that a frame was seen costs
-// about as much as a small frame. A lane's writer waits for answers anyway.
+// A board's writer must not run far ahead of its readers. But hearing that a frame was seen costs
+// about as much as a small frame, so of small frames only every fourth is asked after. A lane's
+// writer waits for control messages anyway.
 constexpr uint64_t kSmallFramesPerLook = 4;
 constexpr size_t kSmall = 4096;
 

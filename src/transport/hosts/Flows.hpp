@@ -12,16 +12,20 @@
 
 namespace bluefog {
 
-// What a Bridge carries to or from one peer, one stream each. Used by the driving thread alone.
+// Flows are what a Bridge carries to and from one peer. Each flow has one stream of the transport:
+// an outflow sends what lies in a ring, and an inflow writes what has come into the ring's image.
+// The name "image" stands for memory of this process alone that is laid out as a segment, in which
+// a peer on another host has its end of a ring.
+// Thread safety of all flows: only the driving thread uses them.
 
-// What has been given to the transport and still lies here.
+// A Transfer is a message that was given to the transport and whose memory must still be kept.
 struct Transfer {
-  RemoteTransport::Request request;  // null for a frame that nobody there makes use of
-  std::vector<std::byte> copy;       // unless it is sent from where it was written
+  RemoteTransport::Request request;  // null for a frame that the peer does not use
+  std::vector<std::byte> copy;       // empty if the message is sent from where it was written
 };
 using Transfers = std::deque<Transfer>;
 
-// Those of a flow that is given up.
+// A RequestList collects the requests of flows that are given up, for RemoteTransport::detach().
 using RequestList = std::vector<RemoteTransport::Request>;
 template <class UnderWay>
 void collect(const UnderWay& under_way, RequestList& requests) {
@@ -32,13 +36,16 @@ void collect(const UnderWay& under_way, RequestList& requests) {
   }
 }
 
-// The frames of a ring, to its image on the host of one of its readers.
+// A FrameOutflow sends the frames of a ring to the host of one of the ring's readers. It reads the
+// ring in that reader's place. The ring's memory must outlive it.
 class FrameOutflow {
  public:
-  // Whole, or what `board` says of each.
+  // Sends all of each frame, or the part that `board` says the peer uses.
   FrameOutflow(RingReader ring, int to, int stream, const Board* board = nullptr)
       : ring_(ring), to_(to), stream_(stream), board_(board) {}
 
+  // Sends what was published, and frees slots whose transfers have ended. Returns whether something
+  // moved.
   bool move(RemoteTransport& transport);
   bool isIdle() { return under_way_.empty() && ring_.front() == nullptr; }
   void giveUp(RequestList& requests) const { collect(under_way_, requests); }
@@ -51,20 +58,22 @@ class FrameOutflow {
   int to_;
   int stream_;
   const Board* board_;
-  uint64_t small_n_ = 0;  // small frames so far
+  uint64_t small_n_ = 0;  // small frames so far, for mayGoUnseen()
   Transfers under_way_;
 };
 
-// The other end: the image.
+// A FrameInflow is the other end of a FrameOutflow. It writes the frames that have come into the
+// image of the ring, as the ring's writer would.
 class FrameInflow {
  public:
   explicit FrameInflow(RingWriter ring, bool is_board) : ring_(ring), is_board_(is_board) {}
 
   void add(const RemoteTransport::Incoming& incoming) { waiting_.push_back(incoming); }
-  // Throws std::runtime_error where the peer has sent something else than a frame.
+  // Receives as many frames as the ring has room for, and publishes them. Returns whether something
+  // moved. Throws std::runtime_error if the peer has sent anything but a frame.
   bool move(RemoteTransport& transport);
   bool isIdle() const { return (waiting_.empty() || is_cut_) && coming_.empty(); }
-  // Takes also what nobody wants any more: its sender keeps it until then.
+  // Receives also what nobody wants any more, because its sender keeps the memory until then.
   void giveUp(RemoteTransport& transport, RequestList& requests);
 
  private:
@@ -80,10 +89,10 @@ class FrameInflow {
   std::deque<RemoteTransport::Incoming> waiting_;
   std::deque<FrameInFlight> coming_;
   std::deque<std::vector<std::byte>> unwanted_;
-  bool is_cut_ = false;  // its sender is dead: nothing comes after what has failed
+  bool is_cut_ = false;  // the sender is dead: nothing comes after the transfer that has failed
 };
 
-// The answers in a ring, several in a message.
+// A ControlOutflow sends the control messages in a ring, all that are there in one message.
 class ControlOutflow {
  public:
   ControlOutflow(ControlRing& ring, int to, int stream) : ring_(&ring), to_(to), stream_(stream) {}
@@ -99,7 +108,7 @@ class ControlOutflow {
   Transfers under_way_;
 };
 
-// Whole messages, in the order sent.
+// A MessageInflow receives whole messages in the order in which they were sent.
 class MessageInflow {
  public:
   using Bytes = std::vector<std::byte>;
@@ -108,6 +117,7 @@ class MessageInflow {
   bool move(RemoteTransport& transport);
   bool isIdle() const { return waiting_.empty() && coming_.empty() && here_.empty(); }
   void giveUp(RequestList& requests) const { collect(coming_, requests); }
+  // Returns whether take() has a message to return.
   bool hasAny() const { return !here_.empty(); }
   Bytes take();
 
@@ -120,15 +130,17 @@ class MessageInflow {
   std::deque<RemoteTransport::Incoming> waiting_;
   std::deque<MessageInFlight> coming_;
   std::deque<Bytes> here_;
-  bool is_cut_ = false;  // as FrameInflow's
+  bool is_cut_ = false;  // as in FrameInflow
 };
 
+// A ControlInflow writes the control messages that have come into their ring.
 class ControlInflow {
  public:
   explicit ControlInflow(ControlRing& ring) : ring_(&ring) {}
 
   void add(const RemoteTransport::Incoming& incoming) { messages_.add(incoming); }
-  // Throws std::runtime_error where the peer has sent something else than answers.
+  // Returns whether something moved. Throws std::runtime_error if the peer has sent anything but
+  // control messages.
   bool move(RemoteTransport& transport);
   bool isIdle() const { return messages_.isIdle() && left_.empty(); }
   void giveUp(RequestList& requests) const { messages_.giveUp(requests); }
@@ -136,10 +148,10 @@ class ControlInflow {
  private:
   ControlRing* ring_;
   MessageInflow messages_;
-  std::deque<ControlMessage> left_;  // for which there is no room yet
+  std::deque<ControlMessage> left_;  // control messages that the ring has no room for yet
 };
 
-// Short texts.
+// A TextOutflow sends short texts from one bridge to another.
 class TextOutflow {
  public:
   TextOutflow(int to, int stream) : to_(to), stream_(stream) {}

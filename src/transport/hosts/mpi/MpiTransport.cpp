@@ -48,7 +48,7 @@ RemoteTransport::Request MpiTransport::send(int to, int stream, const void* data
 void MpiTransport::poll() {
   try {
     sorter_.poll();
-  } catch (const std::runtime_error& error) {  // of MPI
+  } catch (const std::runtime_error& error) {  // MPI does not work any more
     throw Failure{Cause::kPeerFailed, {}, error.what()};
   }
 }

@@ -11,17 +11,21 @@
 
 namespace bluefog::mpi {
 
-// Messages of one group over MPI.
+// An MpiTransport carries the messages of one group over MPI. It uses the process's Sorter, which
+// it tells when the group begins and ends.
+// Thread safety: as RemoteTransport. Groups with drivers of their own may use theirs at the same
+// time.
 class MpiTransport final : public RemoteTransport {
  public:
-  // `number` is the group's, unlike that of any other group of the world. `places` are its ranks in
-  // the world.
+  // `number` differs from that of any other group in the MPI world (see numberOf()). `places` holds
+  // the rank in that world of each rank of the group.
   MpiTransport(World& world, int number, std::vector<int> places);
   ~MpiTransport() override;
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
 
-  // As many groups as a rank can lead before a number comes again.
+  // A group's number is made of the rank of its leader in the world, and a number that the leader
+  // gives. A leader's numbers repeat after this many groups.
   static constexpr int kNumbersOfLeader = 1 << 14;
   static int numberOf(int leader, uint32_t its_number) {
     return leader * kNumbersOfLeader + static_cast<int>(its_number % kNumbersOfLeader);
@@ -39,6 +43,7 @@ class MpiTransport final : public RemoteTransport {
   bool hasLeftHost() const override;
 
  private:
+  // Returns the rank in the group of a rank in the world, or nothing if that is not in the group.
   std::optional<int> rankAt(int place) const;
 
   Sorter& sorter_;

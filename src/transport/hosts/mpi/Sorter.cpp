@@ -14,11 +14,13 @@
 namespace bluefog::mpi {
 namespace {
 
+// This is how often a poll() looks for hosts that have fallen silent, and watchStrangers() for a
+// call of MPI that does not return.
 constexpr std::chrono::milliseconds kLookAtHosts{1000};
-// MPI sends so many bytes in one piece.
+// MPI sends up to this many bytes in one piece, so a request for them may end at once.
 constexpr size_t kShort = 32 * 1024;
 
-// Lives as long as the process, as its world does.
+// The Sorter is never destroyed, since the MPI world is not, either.
 Sorter* the_sorter = nullptr;
 
 }  // namespace
@@ -37,7 +39,8 @@ Sorter& Sorter::of(World& world) {
   return *the_sorter;
 }
 
-// While MPI is stuck, who called it has the mutex, and gathers nothing.
+// While a call of MPI does not return, its caller holds the mutex and `polled_` does not advance.
+// MPI may then be waiting for a stranger that has connected to its port and says nothing.
 void Sorter::watchStrangers() {
   uint64_t before = 0;
   while (true) {
@@ -69,7 +72,7 @@ bool Sorter::hasLeftHost() {
 
 void Sorter::open(int group) {
   const std::lock_guard lock(mutex_);
-  closed_.erase(group);  // numbers come again
+  closed_.erase(group);  // the numbers of groups repeat
 }
 
 void Sorter::close(int group) {
@@ -126,7 +129,7 @@ void Sorter::takeIn() {
       if (++failures > 1) {
         break;
       }
-      continue;  // what the dead have sent before may be here
+      continue;  // what the dead sent before may have arrived
     }
     if (found == 0) {
       break;
@@ -147,7 +150,7 @@ void Sorter::detach(const std::vector<Requests::TrackedRequest*>& requests,
   requests_.detach(requests, memory);
 }
 
-// Until this is asked after a death, no message from any rank is found.
+// After a death MPI finds no message from any rank until it was asked who died.
 void Sorter::learnWhoDied() {
   const MpiLibrary& mpi = world_.mpi();
   if (mpi.failure_ack == nullptr) {
@@ -185,7 +188,8 @@ Requests::TrackedRequest* Sorter::send(int to, int group, int tag, const void* d
   const std::lock_guard lock(mutex_);
   const MpiLibrary& mpi = world_.mpi();
   Request request = nullptr;
-  // Open MPI forgets the connection to one that has died, and crashes when it is to send there.
+  // Open MPI forgets the connection to a rank that has died, and crashes if it is asked to send
+  // there.
   if (hasDied(to)) {
     return requests_.add(nullptr, false);
   }

@@ -19,44 +19,49 @@
 
 namespace bluefog::mpi {
 
-// This process's messages from and to the ranks of its MPI world, each kept for the group that it
-// is for: whichever group looks, looks for all. Tags tell groups apart. May be used by several
-// threads.
+// The Sorter moves all messages between this process and the ranks of its MPI world. It is named
+// for what it does with arrivals: whichever group polls receives for all groups, and each message
+// is kept for the group that it belongs to, which its MPI tag says. There is one in a process. It
+// refers to the World, and owns the requests.
+// Thread safety: any thread may call any method.
 class Sorter {
  public:
   static constexpr int kTagsOfGroup = 8;
-  // Matched, but not received yet.
+  // An Arrival is a message that MPI has matched and that nobody has received yet.
   struct Arrival {
-    int source;  // in the world
-    int tag;     // in the group
+    int source;  // rank in the world
+    int tag;     // stream in the group
     size_t bytes;
     Message message;
   };
 
-  // The process's.
+  // Returns the process's Sorter, which the first call makes.
   static Sorter& of(World& world);
   explicit Sorter(World& world) : world_(world), requests_(world.mpi()) {}
 
-  // See Connections.
+  // These call the method of the same purpose of Connections.
   std::string greeting();
   void hearGreeting(const std::string& greeting);
   bool hasLeftHost();
 
-  // What comes for the group of that number is kept, until it is closed.
+  // Messages for the group of that number are kept until close(), and thrown away after it.
   void open(int group);
   void close(int group);
-  // Has MPI move, and takes in what has come and what has ended, of all groups. Throws
-  // std::runtime_error where MPI does not work any more.
+  // Has MPI make progress, and takes in what has arrived and what has ended, for all groups. Throws
+  // std::runtime_error when MPI does not work any more.
   void poll();
+  // Returns the next message that has arrived for the group, or nothing.
   std::optional<Arrival> next(int group);
+  // Starts to send to a rank of the world. A rank that has died makes the request fail.
   Requests::TrackedRequest* send(int to, int group, int tag, const void* data, size_t bytes,
                                  RemoteTransport::Ends ends);
+  // Starts to receive an arrival's message.
   Requests::TrackedRequest* receive(Message message, void* into, size_t bytes);
   RemoteTransport::RequestState test(Requests::TrackedRequest* request);
-  // Keeps that memory until those have ended.
+  // Holds `memory` until all of these requests have ended, which nobody will test any more.
   void detach(const std::vector<Requests::TrackedRequest*>& requests,
               const std::shared_ptr<void>& memory);
-  // Ranks of the world that have died.
+  // Returns the ranks of the world that have died.
   std::vector<int> dead();
 
  private:
@@ -70,10 +75,10 @@ class Sorter {
   World& world_;
   std::mutex mutex_;
   Requests requests_;
-  std::map<int, std::deque<Arrival>> of_groups_;  // also of such as are still to be made here
+  std::map<int, std::deque<Arrival>> of_groups_;  // also for groups that do not exist yet
   std::set<int> closed_;
   std::vector<int> dead_;
-  std::string broken_;  // why MPI cannot be used any more
+  std::string broken_;  // why MPI cannot be used any more; empty if it can
   std::atomic<uint64_t> polled_{0};
   Deadline next_look_at_hosts_ = Deadline::in(std::chrono::milliseconds(0));
 };
