@@ -13,16 +13,17 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = Deadline::Clock;
 
-// After so long a thread in wait() looks after its caller's business: a limit, Ctrl-C.
+// A thread in wait() looks after its caller's business at this interval: a limit, Ctrl-C.
 constexpr milliseconds kSlice{50};
-// Between two tries to become the driver of an engine that is to stop.
+// A thread that stops the engine tries again at this interval to become the driver.
 constexpr milliseconds kStopAgain{2};
-// After so long in one wait() it is known whether something else in the program may help.
+// A wait() must have lasted this long before it counts as blocked. By then it has asked whether
+// something else in the program may help.
 constexpr milliseconds kSettled{150};
-// So long a small exchange is waited for before it becomes an operation.
+// A small exchange is waited for at most this long before it becomes an operation.
 constexpr milliseconds kFastPathLimit{2};
-// Measured (benchmarks/README.md): below, two ranks that each have a core are faster by a lane,
-// whose frames stay in their caches.
+// Measured (benchmarks/README.md): below this size, two ranks that each have a core are faster over
+// a lane, whose frames stay in their caches.
 constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
@@ -69,7 +70,8 @@ std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Link
   auto made = std::make_unique<Engine>(std::move(segments), std::move(members), std::move(links),
                                        std::move(transport), std::move(interrupt));
   return {made.release(), [](Engine* engine) {
-            // In a forked child the condition variables wait for threads that are not there.
+            // In a forked child the condition variables would wait for threads that do not exist
+            // there.
             if (!engine->isForked()) {
               std::default_delete<Engine>()(engine);
             }
@@ -86,7 +88,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
   {
     const std::lock_guard lock(mutex_);
     if (who != Who::kCaller && !stopped_) {
-      ensureThread();  // before anything is queued: this may fail
+      ensureThread();  // before anything is queued, because this may throw
     }
     op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
     if (op->counter && op->number == 0) {
@@ -99,7 +101,7 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
     if (op->is_service) {
-      ++services_;  // and this may be a thread that must not release what is buried
+      ++services_;  // may be posted by a thread that must not release anything
     } else {
       dropped.ops.swap(deferred_release_.ops);
     }
@@ -152,7 +154,7 @@ Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
     } else {
       attempt.op = exchange.makeOp();
     }
-  } catch (...) {  // no memory
+  } catch (...) {  // there is no memory
     stopDriving();
     throw;
   }
@@ -161,7 +163,7 @@ Engine::Attempt Engine::tryFastPath(FastPath& exchange) {
     attempt.op->sequence = attempt.sequence;
     attempt.op->number = attempt.number;
     attempt.op->issued = Clock::now();
-    // Before what other threads have posted meanwhile: it has sent before them.
+    // It goes before what other threads have posted meanwhile, because it has sent before them.
     incoming_.insert(incoming_.begin(), attempt.op);
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
@@ -177,7 +179,8 @@ bool Engine::runFastPath(FastPath& exchange, const Attempt& attempt) {
   return is_done;
 }
 
-// Whether all came before this rank has to look after its peers and deadlines.
+// Returns whether all messages came before this rank had to look after something else: posted
+// operations, its peers, or deadlines.
 bool Engine::awaitFastPath(FastPath& exchange) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kFastPathLimit;
@@ -200,7 +203,7 @@ bool Engine::awaitFastPath(FastPath& exchange) {
   }
 }
 
-// That came while this thread drove.
+// Hands driving over to threads that came while this thread drove.
 void Engine::yieldToOthers() {
   if (waiting_ > 0) {
     changed_.notify_all();
@@ -273,8 +276,8 @@ void Engine::stop(const Failure& failure) {
     }
   }
   --waiting_;
-  // Nobody drives any more. The peers hear it now: this rank's threads may be long in a callback,
-  // which may wait for one of them.
+  // Nobody drives any more. The peers must hear the goodbye now, because this rank's threads may be
+  // in a callback for long, and the callback may wait for one of the peers.
   if (!std::exchange(goodbye_said_, true)) {
     scheduler_.sayGoodbye();
   }
@@ -287,13 +290,14 @@ void Engine::shutdown() {
   {
     std::unique_lock lock(mutex_);
     if (isOwnThread()) {
-      // A callback: this thread cannot wait for its own end. The group's owner shuts down.
+      // This is inside a callback, and the engine's thread cannot wait for its own end. The group's
+      // owner will shut down.
       lock.unlock();
       stop(aborted("the process group was destroyed"));
       return;
     }
     if (presence_ != Presence::kHere) {
-      // A callback, again: of an operation that shutdown() itself ended.
+      // This is inside a callback again, of an operation that shutdown() itself ended.
       const bool inside = leaver_ == std::this_thread::get_id();
       changed_.wait(lock, [&] { return inside || presence_ == Presence::kLeft; });
       return;
@@ -302,14 +306,14 @@ void Engine::shutdown() {
     leaver_ = std::this_thread::get_id();
     if (pending_ > 0 && !driving_) {
       ++waiting_;
-      driveAndConclude(lock, Who::kEngine);  // what was just posted and can still go, goes
+      driveAndConclude(lock, Who::kEngine);  // what was just posted may still go
       --waiting_;
     }
   }
   stop(aborted("the process group was destroyed"));
   {
     const std::lock_guard lock(mutex_);
-    end_ = true;  // and no thread is made any more
+    end_ = true;  // no thread is started after this
     work_.notify_all();
   }
   wakeDriver();
@@ -340,10 +344,10 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   Ops ended;
   try {
     ended = drive(who);
-  } catch (const Failure& failure) {  // of a peer that cannot be relied on
+  } catch (const Failure& failure) {  // a peer has sent what cannot be
     scheduler_.failAll(failure);
     ended = scheduler_.takeFinished();
-  } catch (const std::exception& error) {  // no memory
+  } catch (const std::exception& error) {  // there is no memory
     scheduler_.failAll(failedHere(members_, error));
     ended = scheduler_.takeFinished();
   }
@@ -376,7 +380,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   }
   std::erase_if(ended, [](const std::shared_ptr<Op>& op) {
     if (op->is_service) {
-      op->release();  // it has no tensors
+      op->release();  // a service has no tensors
     }
     return op->is_service;
   });
@@ -390,8 +394,8 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   }
 }
 
-// Passes until something has finished, or nothing can move and this thread may not sleep, or it has
-// been long enough.
+// Makes passes until something has finished, or kSlice is over, or nothing can move and this thread
+// may not sleep here.
 Engine::Ops Engine::drive(Who who) {
   Clock::time_point now = Clock::now();
   const Clock::time_point enough = now + kSlice;
@@ -411,7 +415,7 @@ Engine::Ops Engine::drive(Who who) {
     if (who == Who::kCaller) {
       core_balancer_.look(now);
     }
-    // The engine's own thread comes here from its sleep.
+    // The engine's own thread has slept just before this call, hence its tick.
     if (now >= scheduler_.nextTick() ||
         (!moved && who == Who::kEngine && !scheduler_.spansHosts())) {
       scheduler_.tick(now);

@@ -22,83 +22,98 @@
 
 namespace bluefog {
 
-// Runs the posted operations of one group, watches their deadlines and the peers' lives.
+// An Engine runs the posted operations of one group, and watches their deadlines and the peers'
+// lives. It owns the group's Scheduler, its links to the peers and its own threads, and shares
+// ownership of the segments.
 //
-// Whoever waits, helps: one thread at a time drives (steps operations), and a thread in wait()
-// drives itself when nobody else does, so that a blocking collective pays no thread switch. The
-// engine's own thread drives what was posted and not waited for; it starts with the first such
-// operation and sleeps on the rank's event count. What an operation's end calls back may wait for
-// others of this group: while a thread of the engine runs that, another one takes its place.
-// post(), wait(), stop() and shutdown() may be called from any thread.
+// One thread at a time drives, which means that it steps operations. A thread in wait() drives when
+// nobody else does, so that a blocking collective pays for no thread switch. The engine's own
+// thread drives what was posted and is not waited for. It starts with the first such operation and
+// sleeps on the rank's event count. What an operation calls back at its end may wait for other
+// operations of this group. So while one of the engine's threads runs a callback, another one takes
+// its place.
+//
+// Thread safety: any thread may call any method but board(), returns() and mailbox(), whose results
+// belong to the driving thread.
 class Engine {
  public:
-  // Called now and then by waiting threads, outside of all locks. May throw. Says whether something
-  // else in the program may bring about what they wait for: another thread, another group.
+  // Interrupt is called now and then by waiting threads, outside of all locks, and may throw. It
+  // returns whether something else in the program may bring about what they wait for, such as
+  // another thread or another group.
   using Interrupt = std::function<bool()>;
 
-  // By make(): a forked child must not destroy it.
+  // Use make() instead, because a forked child must not destroy an engine.
   Engine(Segments segments, Membership members, Links links,
          std::unique_ptr<RemoteTransport> transport, Interrupt interrupt);
-  // `transport`: where ranks are on other hosts.
+  // `transport` is null if all ranks are on one host.
   static std::shared_ptr<Engine> make(Segments segments, Membership members, Links links,
                                       std::unique_ptr<RemoteTransport> transport,
                                       Interrupt interrupt);
   ~Engine();
-  // Whether this process is a child, forked later: it has the object, but not the memory nor the
-  // threads, and no method may be called.
+  // Returns whether this process was forked from the one that made the engine. It then has the
+  // object, but neither the memory nor the threads, and no other method may be called.
   bool isForked() const { return process_.isForked(); }
 
-  // How the algorithms of algorithms/ move bytes.
+  // The algorithms move bytes with these three. returns() is the second board, for what is sent
+  // back in answer to the first one's frames.
   Board& board() { return scheduler_.board(); }
-  // The second board, for what is sent back in answer to the first's frames.
   Board& returns() { return scheduler_.returns(); }
   Mailbox& mailbox() { return scheduler_.mailbox(); }
-  // Where results lie that neighbours may read; null where none of them is on this host.
+  // Makes the heap for results that ranks of this host may read. Returns null if no other rank is
+  // on this host, or the segment has no heaps.
   std::shared_ptr<SharedHeap> makeHeap() const;
-  // Whether a message that so many ranks of this host get had better be read there than from a
-  // lane.
+  // Returns whether a message is better read in this rank's heap than sent over lanes, if that many
+  // ranks of this host receive it.
   bool prefersOffers(size_t bytes, ptrdiff_t readers) const;
-  // Of each rank: see Links.
+  // Returns the process of each rank; see Links::processOf().
   std::vector<Process> processes() const;
   const std::shared_ptr<const Segments>& segments() const { return segments_; }
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 
+  // Who drives an operation that is posted: the calling thread, which waits for it next, or the
+  // engine's own thread, which is woken now (kEngine) or not (kEngineSoon).
   enum class Who { kCaller, kEngine, kEngineSoon };
-  // Issues the operation. With Who::kCaller the engine's thread is not woken: the caller waits at
-  // once. With Who::kEngineSoon the thread finds it when it looks next, some 50 ms later at most,
-  // if other operations are pending: to wake a thread takes longer than all else here.
+  // Issues the operation. Throws its error if the engine has stopped, or std::runtime_error if no
+  // thread can be started. With Who::kEngineSoon the thread finds the operation when it looks next,
+  // at most some 50 ms later, if other operations are pending: waking a thread takes longer than
+  // everything else here.
   void post(const std::shared_ptr<Op>& op, Who who);
-  // Runs it in this thread, unless something is in the way: then nothing has been done. Where its
-  // peers let it wait, the rest of it is posted as by post(), to be waited for.
+  // An Attempt is what tryFastPath() has done.
   struct Attempt {
-    uint64_t sequence = 0;   // 0: nothing was done
-    uint64_t number = 0;     // as Op's
-    std::shared_ptr<Op> op;  // what is left to do; null where nothing is
+    uint64_t sequence = 0;   // 0 if nothing was done
+    uint64_t number = 0;     // number of the call, as in Op
+    std::shared_ptr<Op> op;  // what is left to do; null if nothing is
   };
+  // Runs a small exchange in this thread, unless something is in the way, in which case nothing is
+  // done. If its peers keep it waiting, the rest is posted as an operation, which the caller must
+  // wait for.
   Attempt tryFastPath(FastPath& exchange);
-  // The highest one, of all counters.
+  // Returns the highest number that a neighbor call of this rank has had, by any counter.
   uint64_t callsMade();
-  // All counters go on from that number. What comes of calls before is dropped, once this has
-  // ended.
+  // Makes all counters continue from `number`. Returns an operation to wait for: once it has ended,
+  // messages of calls up to that number are dropped.
   std::shared_ptr<Op> align(uint64_t number);
-  // False when the limit passed first, or there was `enough`, which is asked now and then. Does not
-  // throw the operation's error.
+  // Waits for the operation, and drives if nobody does. Returns false if the limit passed first, or
+  // if `enough`, which is asked now and then, returned true. It throws what Interrupt throws, but
+  // never the operation's error.
   bool wait(const Op& op, Deadline limit, const std::function<bool()>& enough = nullptr);
-  // Leaves the group: fails what is pending, and everything posted later, with that failure, and
-  // says goodbye. Never waits for a peer, but two seconds at most for what goes to other hosts.
+  // Leaves the group: fails everything that is pending, and everything posted later, with
+  // `failure`, and says goodbye to the peers. It never waits for a peer, but waits up to two
+  // seconds for what goes to other hosts.
   void stop(const Failure& failure);
   bool hasStopped() const { return stop_requested_.load(std::memory_order_acquire); }
-  // Stops and ends the threads.
+  // Stops the engine and ends its threads. Inside a callback on one of these threads it only stops
+  // the engine.
   void shutdown();
-  // Whether it has anything to do, or to call back.
+  // Returns whether an operation of the program is pending, or a callback is due or running.
   bool isBusy();
 
  private:
   using Ops = Scheduler::Ops;
 
-  // Finished operations, until a caller's thread releases them: dropping the last reference of a
-  // tensor may need the GIL, which the engine's thread must never wait for.
+  // DeferredRelease keeps finished operations until a caller's thread releases them. Dropping the
+  // last reference of a tensor may need the GIL, which the engine's thread must never wait for.
   struct DeferredRelease {
     Ops ops;
 
@@ -114,16 +129,17 @@ class Engine {
 
   void run();
   bool hasWork() const { return pending_ > 0 || owes_; }
-  // A thread that drives what nobody waits for, and calls back. Throws where none can be started.
+  // Makes sure that a thread exists which drives what nobody waits for, and runs callbacks. Throws
+  // std::runtime_error if none can be started.
   void ensureThread();
-  // Has it look. False where there is none.
+  // Has that thread look for work. Returns false if there is none.
   bool rouseThread();
   bool isOwnThread() const;
   int ranksHere() const;
-  // The driver may sleep, and not know of what was posted.
+  // Wakes the driver, which may sleep and not know what was posted.
   void wakeDriver();
-  // The caller of drive() may sleep in it; the engine's own thread must not, so that a caller can
-  // drive meanwhile.
+  // The calling thread may sleep in it, but only with Who::kCaller. The engine's own thread must
+  // not, so that a caller can drive meanwhile.
   Ops drive(Who who);
   void driveAndConclude(std::unique_lock<std::mutex>& lock, Who who);
   void callBack(std::unique_lock<std::mutex>& lock);
@@ -131,7 +147,8 @@ class Engine {
   bool awaitFastPath(FastPath& exchange);
   void yieldToOthers();
   void sleepUnlessMoved();
-  // How long to sleep. Who has ranks elsewhere looks for what they send, since nothing wakes it.
+  // Returns how long the driver may sleep. Where ranks are on other hosts it is short, since
+  // nothing wakes this rank for what they send.
   std::chrono::nanoseconds sleepTime();
 
   bool progress();
@@ -139,40 +156,41 @@ class Engine {
 
   const Membership members_;
   const std::shared_ptr<const Segments> segments_;
-  const Segment& segment_;      // of this host
-  Scheduler scheduler_;         // the driving thread's
-  CoreBalancer core_balancer_;  // of a caller that drives
+  const Segment& segment_;      // the segment of this host
+  Scheduler scheduler_;         // used by the driving thread
+  CoreBalancer core_balancer_;  // used by a caller that drives
   const Interrupt interrupt_;
-  const bool own_core_;  // for each rank of this host
+  const bool own_core_;  // there is a core for each rank of this host
   const OwnProcess process_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // for threads in wait(): something finished, or nobody drives
-  std::condition_variable work_;     // for the engine's threads
+  std::condition_variable changed_;  // wakes wait(): something has finished, or nobody drives
+  std::condition_variable work_;     // wakes the engine's threads
   bool driving_ = false;
   int waiting_ = 0;          // threads in wait()
-  bool is_blocked_ = false;  // the driving thread can do nothing but wait
-  Ops to_call_back_;         // ended
+  bool is_blocked_ = false;  // the driving thread's program can do nothing but wait
+  Ops to_call_back_;         // operations that have ended and whose callbacks are due
+  // Operations that were posted and have not ended.
   size_t pending_ = 0;
-  size_t services_ = 0;  // of them
-  bool owes_ = false;    // something to peers, of operations that have ended
+  size_t services_ = 0;  // how many of the pending ones are services
+  bool owes_ = false;    // operations that have ended still owe something to peers
   Ops incoming_;
   std::atomic<bool> has_incoming_{false};
   uint64_t collectives_issued_ = 0;
   uint64_t messages_issued_ = 0;
-  CallCounts calls_;  // of neighbors, that were issued
+  CallCounts calls_;  // numbers of the neighbor calls that were issued
   std::optional<Failure> stopped_;
   std::atomic<bool> stop_requested_{false};
   bool goodbye_said_ = false;
   enum class Presence { kHere, kLeaving, kLeft };
   Presence presence_ = Presence::kHere;
   std::thread::id leaver_;
-  bool end_ = false;  // of the threads
+  bool end_ = false;  // the engine's threads must end
   DeferredRelease deferred_release_;
-  std::vector<std::thread> threads_;  // one, and one more for each that is calling back
+  std::vector<std::thread> threads_;  // one, and one more for each that runs callbacks
   std::vector<std::thread::id> thread_ids_;
-  std::thread::id on_duty_;  // the one of them that drives, or sleeps on the event count
-  size_t calling_back_ = 0;  // of them
+  std::thread::id on_duty_;  // the thread that drives, or sleeps on the event count
+  size_t calling_back_ = 0;  // how many of the threads run callbacks
 };
 
 }  // namespace bluefog

@@ -1,4 +1,5 @@
-// The engine's own threads, and what they call back.
+// This file holds the part of Engine that concerns its own threads, and the callbacks that they
+// run.
 #include <pthread.h>
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 namespace bluefog {
 namespace {
 
-// Between two looks for what ranks on other hosts send, where this one waits for nothing.
+// The engine's thread looks at this interval for what ranks on other hosts send, while this rank
+// waits for nothing.
 constexpr std::chrono::milliseconds kLookElsewhere{10};
 
 }  // namespace
@@ -69,22 +71,23 @@ void Engine::run() {
       continue;
     }
     on_duty_ = std::this_thread::get_id();
-    // Lies down before it looks: what comes after the look rings.
+    // The thread announces its sleep before it looks, so that whatever comes after the look wakes
+    // it.
     const uint32_t ticket = event_count.prepareWait();
     const size_t before = pending_;
     driveAndConclude(lock, Who::kEngine);
     if (pending_ != before || waiting_ > 0 || driving_ || end_ || !to_call_back_.empty()) {
       continue;
     }
-    const std::chrono::nanoseconds limit =
-        sleepTime();  // of the scheduler, which nobody drives now
+    const std::chrono::nanoseconds limit = sleepTime();  // nobody drives the scheduler now
     lock.unlock();
     event_count.wait(ticket, limit);
     lock.lock();
   }
 }
 
-// May run anything, operations on this group too: outside of the lock and of the driver's role, and
+// Callbacks may run anything, also operations of this group. So they run without the lock and while
+// this thread does not drive. They run on one of the engine's threads where there is one, and so
 // not inside a caller's wait for something else.
 void Engine::callBack(std::unique_lock<std::mutex>& lock) {
   Ops ended;

@@ -10,24 +10,28 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Between looks at the deadlines and the peers' lives, while operations wait.
+// While operations wait, deadlines and the peers' lives are looked at between these two intervals.
 constexpr milliseconds kShortestSleep{2};
 constexpr milliseconds kLongestSleep{50};
-// How many messages whose failure was told are remembered: other refusals of them come soon after.
+// The sequence numbers of this many messages are kept whose failure was reported, because other
+// refusals of the same operation come soon after.
 constexpr size_t kToldOf = 64;
-// Bytes of what failed operations still send. Beyond them it is broken off.
+// Failed operations may still send this many bytes. What exceeds it is broken off.
 constexpr size_t kMostDetached = size_t{256} << 20;
-// Between looks for what ranks on other hosts send, while operations wait.
+// While operations wait, this rank looks between these two intervals for what ranks on other hosts
+// send.
 constexpr std::chrono::microseconds kShortestPoll{50};
 constexpr std::chrono::microseconds kLongestPoll{1000};
-// After so many passes a rank takes in what has come from other hosts.
+// A rank receives from other hosts at least once in this many passes, also if operations finish all
+// the time.
 constexpr int kMostUnreceived = 4;
-// So long a rank that leaves stays for what it has still to send to other hosts.
+// A rank that leaves stays at most this long for what it still has to send to other hosts.
 constexpr milliseconds kLingering{2000};
-// So long two ranks must have waited for each other in different operations.
+// Two ranks must have waited this long for each other in different operations before that counts as
+// a deadlock.
 constexpr milliseconds kSuspectSettled{300};
 
-// What the collectives after the failed one are told.
+// Returns the failure that collectives after the failed one get.
 Failure inheritedFrom(const GroupFailure& group_failure) {
   Failure failure = group_failure.failure;
   failure.reason = "collective #" + std::to_string(group_failure.sequence) +
@@ -66,8 +70,8 @@ void Scheduler::add(std::shared_ptr<Op> op) {
   if (!op->is_service && op->signature.where == Where::kHost) {
     op->deferred_failure = takeDeferredFailure();
   }
-  // This first step takes its place in the lanes, in the order of the calls, and says what it
-  // expects.
+  // The first step takes the operation's place in the lanes, in the order of the calls, and posts
+  // what it expects.
   const Step first = advance(op);
   if (op->counter) {
     mailbox_.noteCall(*op->counter, op->number);
@@ -80,14 +84,14 @@ void Scheduler::add(std::shared_ptr<Op> op) {
     return;
   }
   if (departures_seen_ > 0) {
-    next_tick_ = {};  // it may need one of them
+    next_tick_ = {};  // it may need a rank that is gone
   }
   const uint64_t number = op->sequence;
   awake_.insert(number);
   messages_.emplace(number, std::move(op));
 }
 
-// What the next call has to tell of earlier ones.
+// Returns a mismatch of an operation that has already ended, which the next call has to report.
 std::optional<Failure> Scheduler::takeDeferredFailure() {
   const auto has_ended = [this](const LateMismatch& it) { return !isUnderWay(it); };
   while (std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(has_ended)) {
@@ -103,14 +107,15 @@ std::optional<Failure> Scheduler::takeDeferredFailure() {
 bool Scheduler::progress() {
   bool moved = stepCollectives();
   if (look_into_lanes_ || !messages_.empty()) {
-    look_into_lanes_ = mailbox_.drain();  // it may have left something
+    look_into_lanes_ = mailbox_.drain();  // drain() may have left something in a lane
     moved |= look_into_lanes_;
   }
   moved |= stepMessages();
   wakeups_.notifyAll();
   if (bridge_) {
     moved |= bridge_->send();
-    // What has finished is not to wait for that, if it was done lately.
+    // Finished operations do not wait for this rank to receive, unless it has not received for a
+    // while.
     if (finished_.empty() || ++polls_in_vain_ >= kMostUnreceived) {
       polls_in_vain_ = 0;
       const bool received = bridge_->receive();
@@ -134,7 +139,8 @@ bool Scheduler::stepCollectives() {
     if (!broken_) {
       broken_ = readGroupFailure(segment_.groupFailure());
     }
-    // Of an earlier one than it speaks of, the others have done their part.
+    // A collective before the failed one continues, because the other ranks have done their part of
+    // it.
     if (broken_ && broken_->sequence <= collectives_.front()->sequence) {
       failCollectives(broken_->failure);
       return true;
@@ -159,8 +165,8 @@ bool Scheduler::stepCollectives() {
   return moved;
 }
 
-// There may be many thousands: only those are looked at for which something may have changed. One
-// that was sent off makes the next one on its lane move in the same pass.
+// There may be many thousands of messages, so only those are stepped for which something may have
+// changed. When one has sent its first frame, the next message on its lane moves in the same pass.
 bool Scheduler::stepMessages() {
   wakeRunnable();
   bool moved = false;
@@ -234,7 +240,7 @@ void Scheduler::tick(Time now) {
   next_tick_ = now + kLongestSleep;
   watchDeadlines(now);
   mailbox_.lookForPassed();
-  watchSuspects();  // before it is judged that who told so has left
+  watchSuspects();  // before watchPeers(), for which the sender of a notice may have left
   watchMismatches();
   watchPeers();
   wakeups_.notifyAll();
@@ -283,7 +289,8 @@ void Scheduler::watchSuspect(Time now) {
   suspect_.reset();
 }
 
-// What that rank waits for, if it is this one, which has sent it nothing that it has not seen.
+// Returns what that rank waits for, if it waits for this rank and has read everything that this
+// rank has sent to it.
 std::optional<BlockedState::Wait> Scheduler::suspectOf(int peer) const {
   const std::optional<BlockedState::Wait> wait = segment_.blockedState(peer).read();
   return wait && wait->lacking.has(members_.rank) && mailbox_.hasReadAll(peer) ? wait
@@ -329,7 +336,7 @@ bool Scheduler::isUnderWay(const LateMismatch& mismatch) const {
   return found != messages_.end() && !found->second->is_detached;
 }
 
-// An operation that still waits for others need not do so.
+// An operation with a mismatch fails now, even if it still waits for other ranks.
 void Scheduler::watchMismatches() {
   const auto is_under_way = [this](const LateMismatch& it) { return isUnderWay(it); };
   while (const std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(is_under_way)) {
@@ -339,14 +346,15 @@ void Scheduler::watchMismatches() {
   }
 }
 
-// Looks at all operations only when one may be late: there may be many thousands.
+// This looks at all operations only when one may be late, because there may be many thousands.
 void Scheduler::watchDeadlines(Time now) {
   if (now < next_deadline_) {
     return;
   }
   for (const auto& op : collectives_) {
     if (op->deadline.passed(now)) {
-      // The front one holds up those behind it.
+      // The ranks that the operation at the front lacks are to blame, since it holds up those
+      // behind it.
       failCollectives(timedOut(members_, *op, lateFor(*collectives_.front())));
       break;
     }
@@ -363,7 +371,8 @@ void Scheduler::watchDeadlines(Time now) {
   }
 }
 
-// The ranks that it lacks may have called something else, for which this rank has called nothing.
+// The missing ranks may have called something that this rank has not called, and then the failure
+// says so.
 Failure Scheduler::late(const Op& message) const {
   const std::vector<int> missing = lateFor(message);
   Failure failure = timedOut(members_, message, missing);
@@ -407,7 +416,8 @@ void Scheduler::publishCalls() {
 void Scheduler::watchPeers() {
   const std::vector<Departure>& gone = links_.look();
   if (gone.size() != departures_seen_) {
-    // What they published before they went is still there: one more pass, then the next tick.
+    // What they published before they went is still there. It gets one more pass before the next
+    // tick judges.
     departures_seen_ = gone.size();
     departed_ = setOf(gone);
     mailbox_.giveUpOn(departed_);
@@ -417,7 +427,8 @@ void Scheduler::watchPeers() {
     publishCalls();
     return;
   }
-  // Who is gone is gone: the same operations need him as at the last look unless something moved.
+  // A departure is final. So the same operations lack these ranks as at the last look, unless
+  // something moved.
   if (gone.empty() || !std::exchange(has_moved_, false)) {
     return;
   }
@@ -502,14 +513,15 @@ void Scheduler::sayGoodbye() {
     try {
       bridge_->leave(Deadline::in(kLingering));
     } catch (const Failure&) {
-      // A peer that cannot be relied on, or a death on an Open MPI that does not survive one: the
-      // others hear of this rank's end by itself.
+      // Either a peer has sent what cannot be, or a rank has died and this Open MPI does not
+      // survive that. The other ranks notice by themselves that this rank has ended.
     }
   }
 }
 
-// By an eighth: so what comes is late by an eighth of the wait for it. Measured, puts of 1 MiB at
-// 1 Gbit/s: 97 % of the wire's rate, and 83 where naps were as long as the wait.
+// The interval grows by an eighth, so that what arrives is noticed late by at most an eighth of the
+// wait for it. Measured with puts of 1 MiB at 1 Gbit/s: 97 % of the wire's rate, and 83 % when
+// sleeps were as long as the wait.
 std::chrono::nanoseconds Scheduler::pollInterval() {
   const std::chrono::microseconds now = poll_interval_;
   poll_interval_ = std::min(poll_interval_ + poll_interval_ / 8, kLongestPoll);
