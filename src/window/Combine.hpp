@@ -8,9 +8,9 @@
 
 namespace bluefog {
 
-// out[i] = weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ..., in that order. Integers are
-// exact where all weights are 1; otherwise they are summed in float64 and rounded towards zero.
-// `out` may be one of the inputs. Without any, zeros.
+// Computes out[i] = weights[0] * inputs[0][i] + weights[1] * inputs[1][i] + ..., in that order.
+// Integers are exact if all weights are 1; otherwise they are summed in float64 and rounded towards
+// zero. `out` may be one of the inputs. Without inputs the result is zeros.
 void combine(Dtype dtype, void* out, std::span<const void* const> inputs,
              std::span<const double> weights, size_t count);
 inline void combine(Dtype dtype, void* out, std::initializer_list<const void*> inputs,
@@ -19,7 +19,7 @@ inline void combine(Dtype dtype, void* out, std::initializer_list<const void*> i
           std::span(weights.begin(), weights.size()), count);
 }
 
-// Whether elements of that type can be combined.
+// Returns whether elements of that type can be combined.
 bool isCombinable(Dtype dtype);
 
 }  // namespace bluefog

@@ -19,7 +19,8 @@ Slot::Slot(std::byte* memory, size_t bytes)
 Slot::Slot(std::byte* header, std::byte* buffers, size_t bytes, Space& space)
     : header_(header), buffers_(buffers), stride_(roundUp(bytes)), space_(&space) {}
 
-// Where another has changed it meanwhile, `expected` is what it is now.
+// Changes the state from `expected` to `next`. If somebody else has changed it meanwhile, returns
+// false and sets `expected` to what it is now.
 bool Slot::become(SlotState& expected, const SlotState& next) {
   uint64_t word = expected.encode();
   if (header().state.compare_exchange_strong(word, next.encode(), std::memory_order_acq_rel,
@@ -33,7 +34,7 @@ bool Slot::become(SlotState& expected, const SlotState& next) {
 void Slot::noteChange() const {
   header().changed.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   header().total.fetch_add(1, std::memory_order_relaxed);
-  // Orders the change before the look whether the owner sleeps.
+  // This orders the change before the look whether the owner sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   header().changes.notify();
 }
@@ -65,7 +66,8 @@ void Slot::begin(const SlotUpdate& what) {
   replace(what, now, now.fillable(), 1);
 }
 
-// By that buffer, of the owner's where `filled` is 1.
+// Writes into the buffer `written` and makes it the one that counts. `filled` is 1 if that is one
+// of the owner's buffers, otherwise 0.
 void Slot::replace(const SlotUpdate& what, SlotState now, unsigned written, uint32_t filled) {
   space_->combine(what.dtype, buffer(written), {what.data}, {what.weight}, what.count);
   SlotState next;

@@ -4,25 +4,27 @@
 
 namespace bluefog {
 
-// Which of a slot's buffers holds what, in one word that the slot's writer and its owner both
-// change: so neither waits for the other, and neither sees what the other has not finished.
+// A SlotState says which of a slot's buffers holds what. It is one word in shared memory that the
+// slot's writer and its owner both change by compare-and-exchange. So neither waits for the other,
+// and neither sees what the other has not finished.
 //
-// The writer fills a buffer that nobody looks at and then makes it the one that counts. The owner,
-// who reads, says which one it holds: the writer has one more. What the owner puts there itself has
-// two buffers of its own.
+// The writer fills a buffer that nobody looks at, and then makes it the one that counts. The owner
+// says which buffer it reads. So the writer needs three buffers: one that counts, one that the
+// owner reads, and one to fill. What the owner itself puts into the slot has two buffers of its
+// own.
 struct SlotState {
   static constexpr unsigned kWriters = 3;
   static constexpr unsigned kBuffers = 5;
 
   unsigned current = 0;  // the buffer that counts
-  unsigned held = 0;     // the one that the owner reads, or has read last
-  bool is_empty = true;  // zeros count instead
-  // How often the owner has filled a buffer: with it, no state comes twice while somebody works on
-  // what the first one said.
+  unsigned held = 0;     // the buffer that the owner reads, or has read last
+  bool is_empty = true;  // if set, zeros count instead of the current buffer
+  // This counts how often the owner has filled a buffer. It keeps a state from coming up a second
+  // time while somebody works with the first one.
   uint32_t filled = 0;
   uint32_t version = 0;  // changes since the owner's last update
 
-  // 0 is that of a new slot.
+  // The word 0 is the state of a new slot.
   static SlotState decode(uint64_t word) {
     return {static_cast<unsigned>(word & 7), static_cast<unsigned>(word >> 3 & 7),
             (word >> 6 & 1) == 0, static_cast<uint32_t>(word >> 7 & kFilledMask),
@@ -33,7 +35,7 @@ struct SlotState {
            static_cast<uint64_t>(filled & kFilledMask) << 7 | static_cast<uint64_t>(version) << 32;
   }
 
-  // A buffer of the writer's that nobody reads.
+  // Returns a buffer of the writer's that does not count and that nobody reads.
   unsigned writable() const {
     unsigned buffer = 0;
     while (buffer == current || buffer == held) {
@@ -41,10 +43,11 @@ struct SlotState {
     }
     return buffer;
   }
-  // A buffer of the owner's that does not count.
+  // Returns a buffer of the owner's that does not count.
   unsigned fillable() const { return current == kWriters ? kWriters + 1 : kWriters; }
 
-  // Whether an accumulation onto what the other one says would give the same.
+  // Returns whether an accumulation onto the other state's content would give the same result as
+  // onto this one's.
   bool hasContentOf(const SlotState& other) const {
     return current == other.current && is_empty == other.is_empty && filled == other.filled;
   }

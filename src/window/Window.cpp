@@ -28,14 +28,16 @@ bool Window::liesElsewhere(const Slot& slot) const {
   return &slot.space() != where_.space.get() && shape_.bytes() > 0;
 }
 
-// Before anything is taken out of the slot, since there may be no memory.
+// Makes the memory for brought() before anything is taken out of the slot, because there may be
+// none.
 void Window::prepareToBring(int writer) {
   if (liesElsewhere(slotOf(writer)) && brought_[writer] == nullptr) {
     brought_[writer] = where_.space->make(shape_.bytes());
   }
 }
 
-// What a slot holds, where the tensor lies: a copy, until the writer's next one, or itself.
+// Returns a slot's content where the tensor lies: the content itself, or else a copy, which stays
+// until the next call for that writer.
 const void* Window::brought(const Slot& slot, int writer, const std::byte* data) {
   if (data == nullptr || !liesElsewhere(slot)) {
     return data;
@@ -86,14 +88,14 @@ void Window::update(const Update& how, void* out) {
   std::vector<double> weights;
   double p = 0;
   const auto add = [&](const void* data, double weight, double its_p) {
-    // What weighs nothing must not come in as 0 * infinity.
+    // What has no weight is left out, because it could be 0 * infinity.
     if (data != nullptr && weight != 0) {
       inputs.push_back(data);
       weights.push_back(weight);
       p += weight * its_p;
     }
   };
-  // In the order of the ranks, so that equal slots give equal bits everywhere.
+  // The terms are added in the order of the ranks, so that equal slots give equal bits everywhere.
   bool own_is_in = false;
   const auto add_own = [&] {
     if (!std::exchange(own_is_in, true)) {

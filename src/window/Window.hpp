@@ -12,23 +12,27 @@
 
 namespace bluefog {
 
-// Where a rank's tensor lies, and the buffers of those of its slots that lie there, too.
+// A WindowSpace says in which Space a rank's tensor lies, and where the buffers of those of its
+// slots are that lie there, too.
 struct WindowSpace {
   std::shared_ptr<Space> space = HostSpace::get();
-  std::vector<std::byte*> buffers = {};  // by writer; null, or none at all: in its room
+  std::vector<std::byte*> buffers = {};  // by writer; null, or empty for all: in the window block
 };
 
-// This rank's part of a window: a tensor that the others read, and a slot for each of them to write
-// to. Any thread may use it. PeerWindow is the others' parts.
+// A Window is this rank's part of a window: a tensor that the others read, and a slot for each of
+// them to write to. PeerWindow stands for the other ranks' parts. A Window owns its window block,
+// and refers to the tensor, which must outlive it.
+// Thread safety: any thread may call any method.
 class Window {
  public:
-  // For so many ranks, which give it the same number. In that room, zeroed.
+  // `number` tells the window from others, and is the same on all ranks. `room` is the zeroed
+  // window block for the header and slots.
   Window(int rank, int size, uint64_t number, WindowShape shape, std::byte* tensor,
          std::unique_ptr<WindowBlock> room, WindowSpace where = {});
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  // To others it is as if it had been freed.
+  // Makes the window look freed to the other ranks. Its memory stays.
   void abandon() { part_.number() = 0; }
 
   int rank() const { return rank_; }
@@ -36,23 +40,25 @@ class Window {
   const WindowShape& shape() const { return shape_; }
   const WindowLayout& layout() const { return layout_; }
   const std::byte* tensor() const { return tensor_; }
-  // As it is now.
+  // Copies the tensor as it is now to the host's memory.
   void copyTensor(std::byte* to) const { where_.space->toHost(to, tensor_, shape_.bytes()); }
 
   struct Update {
     double self_weight;
-    std::vector<WeightedRank> sources;  // ascending
-    bool reset = false;                 // the slots of those
+    std::vector<WeightedRank> sources;  // in ascending order
+    bool reset = false;                 // whether the slots of the sources are emptied
     bool with_p = false;
   };
-  // self_weight times the tensor and the slots of the sources, times their weights: into `out`,
-  // which may be the tensor. The sources' slots are as if nothing had come since.
+  // Writes self_weight times the tensor plus each source's slot times its weight to `out`, which
+  // may be the tensor. Afterwards the sources' slots count as seen.
   void update(const Update& how, void* out);
-  // A copy of a slot.
+  // Copies a slot's content to `out`.
   void read(int writer, void* out);
-  // As a put by that writer. Of what lies where that slot's buffers do.
+  // Replaces a slot's content as a put by that writer would. The data must lie in the Space of the
+  // slot's buffers.
   void fill(int writer, const SlotUpdate& what);
-  // With this rank's own values, as if its owner had seen them. Before anybody reaches it.
+  // Sets a slot's first content to this rank's own values, which count as seen. It must be called
+  // before other ranks reach the window.
   void begin(int writer);
   double p() const { return part_.p().load(std::memory_order_relaxed); }
   void setP(double p) { part_.p().store(p, std::memory_order_relaxed); }
@@ -74,7 +80,7 @@ class Window {
   const WindowPart part_;
   const WindowSpace where_;
   std::mutex owning_;
-  std::map<int, std::shared_ptr<std::byte>> brought_;  // by writer
+  std::map<int, std::shared_ptr<std::byte>> brought_;  // copies, by writer: see brought()
 };
 
 }  // namespace bluefog

@@ -12,6 +12,7 @@
 
 namespace bluefog {
 
+// A WindowShape is the type and number of elements of a window's tensor.
 struct WindowShape {
   Dtype dtype;
   size_t count;
@@ -19,16 +20,16 @@ struct WindowShape {
   size_t bytes() const { return count * width(dtype); }
 };
 
-// Where a rank's part of a window lies: its header and slots in its room, its tensor in its heap,
-// if others read it there.
+// A WindowPlace says where a rank's part of a window lies: at which offset its window block begins
+// in the rank's window area, and the tensor in the rank's heap, if others read it there.
 struct WindowPlace {
   uint64_t room;
   std::optional<uint64_t> tensor;
 };
 
-// A rank's part of a window, in its room:
+// A WindowLayout says how a rank's part of a window is laid out in its window block:
 //
-//   p of its tensor and the window's number | EdgeMutex x n | Slot x n, by their writers
+//    p of its tensor and the window's number | EdgeMutex x n | Slot x n, by their writers
 class WindowLayout {
  public:
   WindowLayout(int size, size_t bytes) : size_(static_cast<size_t>(size)), bytes_(bytes) {}
@@ -48,18 +49,20 @@ class WindowLayout {
   size_t bytes_;
 };
 
-// The memory of one, seen by a rank of its host.
+// A WindowPart gives access to the memory of one rank's part of a window, as a rank of the same
+// host sees it. It does not own that memory.
+// Thread safety: any thread may call any method; what they return has its own rules.
 class WindowPart {
  public:
   WindowPart(std::byte* memory, const WindowLayout& layout) : memory_(memory), layout_(layout) {}
 
   std::atomic<double>& p() const { return header().p; }
-  // Another one, or 0, when it was freed.
+  // Returns the number of the window. It is 0, or another window's, when this one was freed.
   std::atomic<uint64_t>& number() const { return header().number; }
   Slot slot(int writer) const {
     return {memory_ + layout_.slotAt(writer), layout_.bytesOfTensor()};
   }
-  // With its buffers in that space.
+  // Returns the slot of that writer, whose buffers lie in another space.
   Slot slot(int writer, std::byte* buffers, Space& space) const {
     return {memory_ + layout_.slotAt(writer), buffers, layout_.bytesOfTensor(), space};
   }

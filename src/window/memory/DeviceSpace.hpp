@@ -7,7 +7,8 @@
 
 namespace bluefog {
 
-// The memory of an accelerator's device.
+// DeviceSpace is the Space of an accelerator's device. It shares ownership of the device's heap.
+// Thread safety: any thread may call any method.
 class DeviceSpace final : public Space {
  public:
   explicit DeviceSpace(std::shared_ptr<DeviceHeap> heap) : heap_(std::move(heap)) {}

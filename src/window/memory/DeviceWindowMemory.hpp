@@ -11,20 +11,24 @@
 
 namespace bluefog {
 
-// What of a window lies on a device: the buffers of slots that ranks of this host write to; and
-// what this rank has opened of those, their tensors and such buffers. All else goes through the
-// host.
+// DeviceWindowMemory holds what lies on a device of one window. It owns the buffers of those of
+// this rank's slots that ranks of this host write to. It also owns what this rank has opened of
+// these ranks' memory: their tensors, and the buffers of its slots there. Everything else of the
+// window goes through the host's memory.
+// Thread safety: one thread at a time.
 class DeviceWindowMemory {
  public:
-  // What others open this rank's part by. Trivially copyable, as it is sent.
+  // A Ticket tells other ranks how to open this rank's part. It is sent as bytes, so it must be
+  // trivially copyable.
   struct Ticket {
     bool is_shared = false;
     bluefog_handle tensor{};
     uint64_t tensor_at = 0;
-    bluefog_handle slots{};  // where there are any
+    bluefog_handle slots{};  // valid if there are slots on the device
   };
 
-  // Of a tensor in that heap, of so many bytes. `writers`: the ranks that shall have slots there.
+  // Makes and shares the slots of `writers` for a tensor of `bytes`, which lies in that heap. If
+  // something cannot be shared, the ticket says so, and reason() why.
   DeviceWindowMemory(std::shared_ptr<DeviceHeap> heap, const std::byte* tensor, size_t bytes,
                      std::vector<int> writers);
   ~DeviceWindowMemory();
@@ -32,24 +36,28 @@ class DeviceWindowMemory {
   DeviceWindowMemory& operator=(const DeviceWindowMemory&) = delete;
 
   const Ticket& ticket() const { return ticket_; }
-  // Of another rank. False where that cannot be opened.
+  // These two open another rank's tensor, or its slots. They return false if that cannot be opened.
   bool openTensor(int rank, const Ticket& ticket);
   bool openSlots(int rank, const Ticket& ticket);
-  // Why something could not be shared, or opened; empty where all could.
+  // Returns why something could not be shared or opened, or an empty text if all could.
   const std::string& reason() const { return reason_; }
-  // But the tensors and slots of those ranks.
+  // Closes everything but the tensors and the slots of these ranks.
   void closeOthersThan(const std::vector<int>& tensors, const std::vector<int>& slots);
-  // Before their owners free them; and where they don't, again. Throws where that fails.
+  // closeAll() closes everything that was opened, which must happen before its owners free it.
+  // openAgain() opens it again if they do not free it, and throws std::runtime_error if that fails.
   void closeAll();
   void openAgain();
 
-  // Of the memory of this rank's slots: nobody writes there; others may have it open for ever.
+  // These two are about the memory of this rank's slots. giveSlotsBack() frees it, when nobody
+  // writes there. forsakeSlots() leaves it until the process ends, because others may have it open
+  // for as long.
   void giveSlotsBack() { slots_.reset(); }
   void forsakeSlots();
 
-  // The buffers of this rank's slot for one of the writers.
+  // Returns the buffers of this rank's slot for one of its writers.
   std::byte* buffers(int writer) const;
-  // Those of another rank's slot, the `place`-th of its writers'; and its tensor. As opened.
+  // These return what was opened of another rank: the buffers of the slot of its `place`-th writer,
+  // and its tensor.
   std::byte* buffersAt(int rank, size_t place) const;
   const std::byte* tensorAt(int rank) const;
 
@@ -57,7 +65,7 @@ class DeviceWindowMemory {
   struct Opened {
     bluefog_handle handle;
     uint64_t at;
-    std::byte* block;  // null where it is closed
+    std::byte* block;  // null while it is closed
 
     std::byte* data() const { return block + at; }
   };
@@ -67,7 +75,7 @@ class DeviceWindowMemory {
             uint64_t at);
 
   const std::shared_ptr<DeviceHeap> heap_;
-  const size_t bytes_;  // of a slot's buffers
+  const size_t bytes_;  // size of a slot's buffers
   const std::vector<int> writers_;
   std::shared_ptr<std::byte> slots_;
   Ticket ticket_;

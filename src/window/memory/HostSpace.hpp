@@ -6,7 +6,8 @@
 
 namespace bluefog {
 
-// The host's memory.
+// HostSpace is the Space of the host's memory. There is one in a process, which get() returns.
+// Thread safety: any thread may call any method.
 class HostSpace final : public Space {
  public:
   static const std::shared_ptr<HostSpace>& get() {

@@ -8,20 +8,23 @@
 
 namespace bluefog {
 
-// Whether the ranks of a group are there. Of the death of those of this host it is some
-// milliseconds old at most. Any thread may ask.
+// PeerLiveness says which ranks of a group have ended. It notices the death of a rank of this host
+// within some milliseconds.
+// Thread safety: any thread may call any method.
 class PeerLiveness {
  public:
-  // `processes`, by rank: none for this one and for those on other hosts.
+  // `processes` holds each rank's process, and none for this rank and for ranks on other hosts.
   explicit PeerLiveness(std::vector<Process> processes)
       : processes_(std::move(processes)), ended_(processes_.size()), left_(processes_.size()) {}
 
+  // Returns whether that rank has died or has left the group.
   bool hasEnded(int rank) const;
-  // Where a rank of this host says that it leaves.
+  // Registers the word in which a rank of this host says that it has left. It must outlive this
+  // object.
   void watch(int rank, const std::atomic<uint32_t>& has_left) {
     left_[static_cast<size_t>(rank)] = &has_left;
   }
-  // Of one on another host.
+  // Notes that a rank has ended that cannot be watched, such as one on another host.
   void note(int ended) { ended_[static_cast<size_t>(ended)] = true; }
 
  private:

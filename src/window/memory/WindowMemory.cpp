@@ -34,7 +34,7 @@ std::unique_ptr<WindowBlock> WindowMemory::take(size_t bytes) {
 
 void WindowMemory::giveBack(uint64_t at, size_t bytes) {
   if (process_.isForked()) {
-    return;  // it is the parent's
+    return;  // the memory is the parent's
   }
   if (std::byte* own = mappedOwn()) {
     ::madvise(own + at, roundUp(bytes), MADV_REMOVE);
@@ -47,7 +47,8 @@ void WindowMemory::leave() {
   if (process_.isForked()) {
     return;
   }
-  // Where not even the first page finds room, nobody has got any.
+  // If there is no memory even for the first page, no window block was ever taken, and nobody needs
+  // to know.
   std::byte* own = mappedOwn();
   if (own != nullptr && find_room_(0, kPage)) {
     reinterpret_cast<std::atomic<uint32_t>*>(own)->store(1);

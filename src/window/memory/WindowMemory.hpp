@@ -18,7 +18,9 @@ namespace bluefog {
 
 class WindowMemory;
 
-// Memory in which the ranks of a host write. Given back when it ends.
+// A WindowBlock is a part of this rank's window area, in which the ranks of this host write. Its
+// destructor gives the memory back. It shares ownership of the WindowMemory.
+// Thread safety: any thread may call any method.
 class WindowBlock {
  public:
   WindowBlock(std::shared_ptr<WindowMemory> memory, uint64_t at, size_t bytes)
@@ -27,6 +29,7 @@ class WindowBlock {
   WindowBlock& operator=(const WindowBlock&) = delete;
   ~WindowBlock();
 
+  // Returns the offset of the block in the rank's window area.
   uint64_t at() const { return at_; }
   std::byte* data() const;
 
@@ -36,22 +39,26 @@ class WindowBlock {
   const size_t bytes_;
 };
 
-// Where the windows of a group lie on this host: each rank's room, in which its peers write, and
-// its heap, which they read. A room begins with a page that says whether its rank has left. Any
-// thread may use it.
+// WindowMemory is where the windows of a group lie on this host. It owns mappings of each rank's
+// window area (`room`), in which the rank's peers write, and of each rank's heap, which they read.
+// A window area begins with a page that says whether its rank has left.
+// Thread safety: any thread may call any method.
 class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
  public:
   WindowMemory(std::shared_ptr<const Segments> segments, int rank);
 
-  // Of this rank's room, in pages of its own: zeroed, and without memory until it is written to.
-  // Null where there is no place.
+  // Returns a block of this rank's window area. It consists of whole pages, is zeroed, and takes no
+  // memory until it is written to. Returns null if there is no room for it.
   std::unique_ptr<WindowBlock> take(size_t bytes);
-  // This rank leaves the group: nobody needs to write in its room any more.
+  // Tells the ranks of this host that this rank leaves the group, so that nobody needs to write in
+  // its window area any more.
   void leave();
+  // Returns the word that a rank of this host sets when it leaves.
   const std::atomic<uint32_t>& hasLeft(int rank) {
     return *reinterpret_cast<const std::atomic<uint32_t>*>(room(rank));
   }
-  // Those of a rank of this host. Throw std::runtime_error where they cannot be mapped.
+  // These return the window area and the heap of a rank of this host. They map them at the first
+  // call, and throw std::runtime_error if they cannot.
   std::byte* room(int rank) { return mapped(rooms_, Segment::Area::kRoom, rank); }
   const std::byte* heap(int rank) { return mapped(heaps_, Segment::Area::kHeap, rank); }
 
@@ -60,7 +67,7 @@ class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
 
   void giveBack(uint64_t at, size_t bytes);
   std::byte* own() { return room(rank_); }
-  std::byte* mappedOwn();  // null where it has not been needed yet
+  std::byte* mappedOwn();  // null if it was not mapped yet
   std::byte* mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank);
 
   const std::shared_ptr<const Segments> segments_;

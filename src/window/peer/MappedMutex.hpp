@@ -9,7 +9,9 @@
 
 namespace bluefog {
 
-// In memory of this host.
+// A MappedMutex is a SlotMutex whose word lies in memory of this host. It takes the mutex from a
+// holder that has died. The mutex and the liveness must outlive it.
+// Thread safety: any thread may call any method.
 class MappedMutex final : public SlotMutex {
  public:
   MappedMutex(EdgeMutex& mutex, int rank, const PeerLiveness& liveness)

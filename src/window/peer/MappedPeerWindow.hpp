@@ -12,22 +12,28 @@
 
 namespace bluefog {
 
-// Of a rank of this host, whose memory this one writes and reads itself; of a device's memory as
-// far as it could be opened.
+// A MappedPeerWindow reaches the window part of a rank on this host, by reading and writing that
+// rank's memory itself. What lies on a device is reached like that as far as it could be opened,
+// and otherwise by messages. It shares ownership of this rank's Window; the memory and the liveness
+// must outlive it.
+// Thread safety: any thread may call any method but reopened().
 class MappedPeerWindow final : public PeerWindow {
  public:
+  // Reaches a window in the host's memory.
   MappedPeerWindow(std::shared_ptr<Window> own, int owner, const WindowPlace& place,
                    WindowMemory& memory, const PeerLiveness& liveness);
-  // Of a window on a device.
+  // OnDevice says how a window on a device is reached.
   struct OnDevice {
-    std::optional<Slot> slot;              // this rank's there, if it lies on the device
-    const std::byte* tensor;               // null where it was not opened
-    std::unique_ptr<PeerWindow> messages;  // for the rest
+    std::optional<Slot> slot;  // this rank's slot there, if its buffers lie on the device
+    const std::byte* tensor;   // null if it could not be opened
+    std::unique_ptr<PeerWindow> messages;  // reaches what could not be opened
   };
+  // Reaches a window on a device.
   MappedPeerWindow(std::shared_ptr<Window> own, int owner, const WindowPart& part,
                    OnDevice on_device, const PeerLiveness& liveness);
 
-  // After that was closed, and opened again elsewhere. Nobody may be at work on it.
+  // Notes where the memory lies that was closed and has been opened again. No other call may be
+  // under way.
   void reopened(std::optional<Slot> slot, const std::byte* tensor) {
     slot_ = slot;
     tensor_ = tensor;
@@ -45,7 +51,7 @@ class MappedPeerWindow final : public PeerWindow {
   const WindowPart part_;
   std::optional<Slot> slot_;
   const std::byte* tensor_;
-  const std::unique_ptr<PeerWindow> messages_;  // null where the window is on the host
+  const std::unique_ptr<PeerWindow> messages_;  // null if the window is in the host's memory
   MappedMutex mutex_;
   std::mutex writing_;
 };

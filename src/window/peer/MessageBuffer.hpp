@@ -9,10 +9,12 @@
 
 namespace bluefog {
 
-// A message with a header, as it has come: of any length.
+// A MessageBuffer owns the bytes of a message that has come, or is to be sent: a header and a body.
+// A message that has come may have any length.
+// Thread safety: one thread at a time.
 class MessageBuffer {
  public:
-  // Where to put one of that length. Keeps its memory from one to the next.
+  // Returns memory for a message of that length. Memory that is large enough is used again.
   std::byte* make(size_t bytes) {
     if (bytes > room_) {
       memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -22,7 +24,7 @@ class MessageBuffer {
     return memory_.get();
   }
   ConstSpan whole() const { return {memory_.get(), bytes_}; }
-  // Nothing where it is shorter.
+  // Returns a copy of the header, or nothing if the message is shorter than that.
   template <class Header>
   std::optional<Header> header() const {
     Header header;
@@ -32,6 +34,7 @@ class MessageBuffer {
     std::memcpy(&header, memory_.get(), sizeof header);
     return header;
   }
+  // The next two are only for messages that are known to have such a header.
   template <class Header>
   const std::byte* body() const {
     return memory_.get() + sizeof(Header);

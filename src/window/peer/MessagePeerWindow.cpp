@@ -10,7 +10,7 @@
 namespace bluefog {
 namespace {
 
-// Between two times that a rank asks for a mutex that another one holds.
+// A rank asks at this interval for a mutex that another rank holds.
 constexpr std::chrono::milliseconds kAskAgain{1};
 
 bool isOfMutex(WindowRequest::RequestKind kind) {
@@ -33,7 +33,7 @@ const char* nameOf(WindowRequest::RequestKind kind) {
 
 }  // namespace
 
-// PeerLiveness as long as its operation.
+// A Talk is one request and its answer. It lives as long as the request's operation.
 struct WindowClient::Talk {
   WindowRequest request;
   MessageBuffer answer;
@@ -57,8 +57,7 @@ PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWin
   talk->request.window = window_;
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
   auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.kind));
-  op->is_service =
-      request.kind == WindowRequest::RequestKind::kLetMutexGo;  // of which no call hears
+  op->is_service = request.kind == WindowRequest::RequestKind::kLetMutexGo;  // no call hears of it
   op->called = std::string(nameOf(request.kind)) + " '" + name_ + "'";
   ConstSpans message(
       ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(WindowRequest)});
@@ -93,7 +92,7 @@ PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWin
   return op;
 }
 
-// The answer comes to what was sent as a whole, and to nothing else.
+// Waits for the answer, which comes only if all of the request was sent.
 Task WindowClient::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
   const std::vector<int> source(1, peer);
   co_await WaitUntil([&op] { return op.tasks.front().done(); }, [&source] { return source; });
@@ -103,7 +102,7 @@ Task WindowClient::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_pt
   co_await Join(neighborGather(mailbox, op, source, talk->request.answer, std::move(make)));
 }
 
-// A mutex that is not let go would be lost.
+// Letting a mutex go has no deadline, because a mutex that is not let go would be lost.
 Deadline WindowClient::deadlineOf(WindowRequest::RequestKind kind) const {
   return kind == WindowRequest::RequestKind::kLetMutexGo ? Deadline::never()
                                                          : Deadline::in(timeout_);
@@ -147,7 +146,7 @@ std::optional<int> MessageMutex::take() {
     client_->await(client_->ask({.kind = WindowRequest::RequestKind::kTakeMutex}, {},
                                 {Engine::Who::kCaller, {}}, hear));
   } catch (...) {
-    letGo();  // the answer may have been that it is this rank's
+    letGo();  // the lost answer may have said that this rank holds it
     throw;
   }
   return *holder;
@@ -157,7 +156,7 @@ void MessageMutex::await(int /*holder*/, std::chrono::nanoseconds limit) {
   std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(limit, kAskAgain));
 }
 
-// Nobody waits for it: what this rank asks next comes after it.
+// Nobody waits for the answer: the peer does what this rank asks next after it.
 void MessageMutex::letGo() noexcept {
   try {
     client_->ask({.kind = WindowRequest::RequestKind::kLetMutexGo}, {}, {Engine::Who::kEngine, {}});

@@ -16,22 +16,25 @@
 
 namespace bluefog {
 
-// How a window's part on another host is asked for something. What is under way keeps it.
+// A WindowClient sends requests to another rank's WindowServer about one window, and hears the
+// answers. A request that is under way keeps the client.
+// Thread safety: any thread may call any method.
 class WindowClient : public std::enable_shared_from_this<WindowClient> {
  public:
-  // `window`: its number, alike on all ranks. `dropped` is called for what was asked of a rank
-  // that turns out to be dead, but for its mutex. `freed` is what it means that it has freed the
-  // window.
+  // `window` is the window's number, which is the same on all ranks. `freed` is the cause of the
+  // failure when the peer has freed the window. `dropped` is called for each request that fails
+  // because the peer is dead, except for requests about the mutex.
   WindowClient(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
                std::chrono::milliseconds timeout, Cause freed, std::function<void()> dropped);
 
-  // Sends it with that many bytes behind it. `then`, if any, gets the answer, in the thread that
-  // drives; it may throw Failure.
+  // Sends the request followed by `data`, and returns the operation that ends with the answer.
+  // `then`, if any, gets the answer in the thread that drives, and may throw Failure.
   using Then = std::function<void(const WindowReply&, const MessageBuffer&)>;
   PendingOp ask(WindowRequest request, ConstSpan data, const PeerWindow::Issue& issue,
                 Then then = {});
-  // Waits for it; throws its error.
+  // Waits for a pending request, and throws its error.
   void await(const PendingOp& pending);
+  // Returns a failure whose text says that the peer did, or has, `what`.
   Failure failure(Cause cause, const std::string& what) const;
 
  private:
@@ -51,6 +54,8 @@ class WindowClient : public std::enable_shared_from_this<WindowClient> {
   std::atomic<uint32_t> asked_{0};
 };
 
+// A MessageMutex is a SlotMutex at a rank that is reached by messages.
+// Thread safety: any thread may call any method.
 class MessageMutex final : public SlotMutex {
  public:
   explicit MessageMutex(std::shared_ptr<WindowClient> client) : client_(std::move(client)) {}
@@ -63,14 +68,15 @@ class MessageMutex final : public SlotMutex {
   const std::shared_ptr<WindowClient> client_;
 };
 
-// Of a rank whose engine does what this one asks: one on another host, or whose device's memory
-// this one cannot open.
+// A MessagePeerWindow reaches the window part of a rank that does what this rank asks by messages.
+// That rank is on another host, or has a device whose memory this rank cannot open.
+// Thread safety: any thread may call any method.
 class MessagePeerWindow final : public PeerWindow {
  public:
   MessagePeerWindow(std::shared_ptr<Window> own, int owner, std::shared_ptr<WindowClient> client)
       : own_(std::move(own)), owner_(owner), client_(std::move(client)), mutex_(client_) {}
 
-  // The answer tells.
+  // This cannot be known before the peer answers.
   bool isThere() const override { return true; }
   bool takesFromDevice() const override { return false; }
   PendingOp put(const SlotUpdate& what, Into into, const Issue& issue) override;

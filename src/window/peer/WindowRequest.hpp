@@ -6,30 +6,33 @@
 
 namespace bluefog {
 
-// What a rank asks of another one's part of a window, on another host: one message, with what is to
-// be put behind it. One WindowReply comes back, with what was asked for behind that.
+// A WindowRequest is what a rank asks of another rank's part of a window by a message. The message
+// is this header, followed by the data of a put or accumulation. The peer sends one WindowReply
+// back, followed by the tensor if that was asked for.
 struct alignas(64) WindowRequest {
   enum class RequestKind : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
 
   RequestKind kind{};
   uint32_t has_p = 0;
   uint64_t window = 0;
-  int64_t answer = 0;  // the tag of that
+  int64_t answer = 0;  // the reply's tag
   double weight = 1;
   double p = 0;
 };
 
+// A WindowReply says how a request went.
 struct alignas(64) WindowReply {
   enum class ReplyStatus : uint32_t { kDone, kHeld, kNoSuchWindow, kWrongSize, kNoMemory, kFailed };
 
   ReplyStatus status{};
-  int32_t holder = 0;  // kHeld
-  double p = 0;        // kGet
+  int32_t holder = 0;  // with kHeld: the rank that holds the mutex
+  double p = 0;        // of kGet: the p of the tensor that follows
 };
 
 static_assert(sizeof(WindowRequest) == 64 && sizeof(WindowReply) == 64);
 
-// The messages of both: bytes, and of the tags the one that no answer has.
+// Requests and replies are messages of bytes with this signature. All requests have the tag
+// kRequests, which no reply has.
 inline constexpr Signature kWindowMessage{
     .kind = OpKind::kWindow, .dtype = Dtype::kUInt8, .count = 1};
 inline constexpr int64_t kRequests = 0;

@@ -35,7 +35,7 @@ WindowReply take(SlotMutex& mutex) {
                 : WindowReply{};
 }
 
-// A peer of which so many requests in a row have failed cannot be relied on.
+// A peer is given up when this many of its requests in a row have failed.
 constexpr int kMostFailures = 100;
 
 std::shared_ptr<Op> serviceOp() {
@@ -85,13 +85,15 @@ void WindowServer::await(int peer) {
   engine_.post(op, Engine::Who::kEngine);
 }
 
-// The memory of the last one: pages that are new to it would cost a large one more than the copy.
+// Exchanges the buffer for the one of the peer's last message, because fresh pages would cost a
+// large message more than its copy.
 void WindowServer::swapSpare(int peer, MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
   std::swap(message, spares_[static_cast<size_t>(peer)]);
 }
 
-// Not another one, for whose death all operations fail.
+// Returns whether the operation failed because this very peer has gone. The death of another rank
+// makes operations fail, too.
 bool WindowServer::hasGone(int peer, const Op& op) const {
   const std::optional<Error> error = errorIn(op.error);
   return error && error->cause() == Cause::kPeerFailed &&
@@ -107,14 +109,14 @@ void WindowServer::receive(int peer, const Op& op, MessageBuffer& message) {
     return;
   }
   try {
-    // Of a message that its sender has broken off there is nothing to do.
+    // A message that its sender has broken off asks for nothing.
     if (const auto request = op.error ? std::nullopt : message.header<WindowRequest>()) {
       answer(peer, request->answer, serve(peer, *request, message));
     }
     swapSpare(peer, message);
     await(peer);
   } catch (const std::exception&) {
-    liveness_->note(peer);  // the group has ended, or this process has no memory for anything
+    liveness_->note(peer);  // the group has ended, or this process is out of memory
   }
 }
 
@@ -131,7 +133,7 @@ std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const WindowRequest
     return done(peer, request, message);
   } catch (const std::bad_alloc&) {
     return deliveryOf({.status = WindowReply::ReplyStatus::kNoMemory});
-  } catch (const std::exception&) {  // of its device
+  } catch (const std::exception&) {  // the window's device has failed
     return deliveryOf({.status = WindowReply::ReplyStatus::kFailed});
   }
 }

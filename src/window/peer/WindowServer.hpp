@@ -14,17 +14,21 @@
 
 namespace bluefog {
 
-// Does what ranks on other hosts, and those that cannot open its device's memory, ask of this
-// rank's windows, while its program computes: in the thread that drives, one rank's requests one
-// after the other.
+// A WindowServer does what other ranks ask of this rank's windows by messages, while this rank's
+// program computes. These are ranks on other hosts, and ranks that cannot open the memory of this
+// rank's device. It does the work in the engine's driving thread, the requests of one rank one
+// after the other. The operations that it posts keep it, and the engine must live as long as they
+// do.
+// Thread safety: any thread may call any method.
 class WindowServer : public std::enable_shared_from_this<WindowServer> {
  public:
   WindowServer(Engine& engine, std::shared_ptr<PeerLiveness> liveness);
 
-  // To those ranks, from now on until the group ends.
+  // Serves these ranks from now on, until the group ends.
   void open(const std::vector<int>& peers);
+  // Serves requests about a window, which must live until remove().
   void add(uint64_t number, Window& window);
-  // When it returns nobody works on that window any more.
+  // Stops serving a window. No thread of the server uses it when this returns.
   void remove(uint64_t number);
 
  private:
@@ -33,18 +37,19 @@ class WindowServer : public std::enable_shared_from_this<WindowServer> {
   void receive(int peer, const Op& op, MessageBuffer& message);
   bool hasGone(int peer, const Op& op) const;
   void answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> message);
-  // Does it. The answer, with what follows it.
+  // Does what is asked, and returns the reply with what follows it. Does not throw if memory or the
+  // device fails, but says so in the reply.
   std::shared_ptr<MessageBuffer> serve(int peer, const WindowRequest& request,
                                        const MessageBuffer& message);
   std::shared_ptr<MessageBuffer> done(int peer, const WindowRequest& request,
                                       const MessageBuffer& message);
 
-  Engine& engine_;  // has what this one posts, and lives as long as that
+  Engine& engine_;  // holds what this server posts, and lives as long
   const std::shared_ptr<PeerLiveness> liveness_;
   std::mutex mutex_;
   std::map<uint64_t, Window*> windows_;
-  std::vector<MessageBuffer> spares_;  // by rank: of its last message
-  std::vector<int> failures_;          // by rank: of its messages, in a row
+  std::vector<MessageBuffer> spares_;  // buffers of the last messages, by rank
+  std::vector<int> failures_;          // failed messages in a row, by rank
 };
 
 }  // namespace bluefog
