@@ -45,7 +45,7 @@ TensorWindow::TensorWindow(WindowResources resources, std::string name, Plan pla
   }
 }
 
-// Where others reach it.
+// Moves the tensor to where the other ranks reach it, and takes memory for the slots.
 void TensorWindow::settle(bool is_fresh, const std::string& who) {
   const c10::OptionalDeviceGuard guard = onDevice();
   const size_t bytes = tensor_.nbytes();
@@ -88,7 +88,8 @@ std::vector<int> TensorWindow::here(const std::vector<int>& ranks) const {
   return here;
 }
 
-// What others may still have open stays until the process ends: to free it would be undefined.
+// What other ranks may still have open stays until the process ends, because freeing it would be
+// undefined behavior.
 TensorWindow::~TensorWindow() {
   stopHearing();
   stream_.reset();
@@ -188,7 +189,7 @@ void TensorWindow::abandon() {
   if (window_) {
     window_->abandon();
     stopHearing();
-    shared_.reset();  // the tensor may be in another group's window
+    shared_.reset();  // the tensor may be in a window of another group next
   }
 }
 

@@ -33,15 +33,18 @@
 
 namespace bluefog {
 
-// A window over a tensor, as Python has it. What it raises names this rank, the call and the
-// window. Any thread may use it.
+// A TensorWindow is a window over a tensor, as Python has it. It owns this rank's Window and the
+// ways to reach the other ranks' parts, shares ownership of the tensor, and keeps the group's
+// WindowResources. The text of each error that it throws names this rank, the call and the window.
+// Thread safety: any thread may call any method once open() has returned.
 class TensorWindow {
  public:
   using Ranks = std::vector<WeightedRank>;
 
-  // Moves what the tensor, and all that shares its storage, refers to into memory that the others
-  // read. `is_fresh`: nothing else points to its memory, which is freed. `drops`: what is for a
-  // dead rank is counted, and no error. `sources`: those that write to it by default.
+  // A Plan says how a window is made. `tensor` moves, with all that shares its storage, into memory
+  // that the other ranks read. `is_fresh` means that nothing else points to the tensor's memory,
+  // which is then freed. With `drops`, what is meant for a dead rank is counted and is no error.
+  // `sources` are the ranks that write to the window by default.
   struct Plan {
     at::Tensor tensor;
     bool is_fresh;
@@ -53,13 +56,14 @@ class TensorWindow {
   TensorWindow(const TensorWindow&) = delete;
   TensorWindow& operator=(const TensorWindow&) = delete;
 
-  // For the others' open().
+  // Returns where this rank's part lies, for the other ranks' open().
   WindowPlace place() const { return place_; }
-  // Of a tensor on a device: for the others' openPeers(); nothing of another one, or where no other
-  // rank is here.
+  // Returns what the other ranks' openPeers() needs if the tensor is on a device. Returns nothing
+  // if it is not, or if no other rank is on this host.
   std::optional<DeviceWindowMemory::Ticket> ticket();
-  // Opens what ranks of this host have on the device: with all ranks' tickets and sources. The
-  // ranks whose slots it has opened, those whose tensors, and why not the others.
+  // Opens what ranks of this host have on the device. It needs the tickets and the sources of all
+  // ranks. Returns the ranks whose slots, and those whose tensors, it has opened, and why it has
+  // not opened the others.
   struct OpenedPeers {
     std::vector<int> slots;
     std::vector<int> tensors;
@@ -67,16 +71,17 @@ class TensorWindow {
   };
   OpenedPeers openPeers(const std::vector<DeviceWindowMemory::Ticket>& tickets,
                         const std::vector<std::vector<int>>& sources);
-  // The ranks that both sides have opened the device's memory of: to write to this one's slots; for
-  // this one to write to theirs.
+  // Direct holds the ranks for which both sides have opened the device's memory: the `writers`
+  // write to this rank's slots like that, and this rank writes to the slots of the `owners`.
   struct Direct {
     std::vector<int> writers = {};
     std::vector<int> owners = {};
   };
-  // With the places of all ranks, and a number that they give this window alone. Its slots begin
-  // with the tensor's values, or empty.
+  // Makes the window ready for calls. `places` are those of all ranks, and `number` is what all
+  // ranks give to this window alone. The slots begin with the tensor's values, or empty if
+  // `zero_init`.
   void open(uint64_t number, const std::vector<WindowPlace>& places, bool zero_init, Direct direct);
-  // All ranks have: nobody else has its memory open but those.
+  // Notes that all ranks have opened it. From now on only the ranks in Direct have its memory open.
   void noteOpened();
 
   const at::Tensor& tensor() const { return tensor_; }
@@ -87,30 +92,33 @@ class TensorWindow {
     bool with_p;
     bool async_op;
   };
-  // Where it is asynchronous: what may still be under way, with a copy of what is to be sent;
-  // ended where a mutex is required, or this thread holds one. Otherwise null.
+  // Asynchronous calls return what may still be under way, with a copy of what is to be sent. It
+  // has ended already if a mutex is required, or if this thread holds one of the mutexes. Other
+  // calls return null.
   WorkPtr put(const at::Tensor& tensor, const Ranks& destinations, const PutOptions& opts);
   WorkPtr get(const Ranks& sources, bool require_mutex, bool with_p, bool async_op);
-  // Until all that was begun has ended, well or not.
+  // Waits until everything that was begun has ended, whether it succeeded or failed.
   void flush(const char* op);
-  // No thread works on it any more when it returns, and none begins; nor does it keep other ranks
-  // from freeing what it has opened of their memory. Until reopen().
+  // Waits until no thread is in a call, and lets none begin until reopen(). It also closes what was
+  // opened of other ranks' memory, so that they can free it. Throws a timeout if a thread stays in
+  // a call.
   void close(const char* op);
   void reopen();
-  // To others it is as if it had been freed, though its memory stays.
+  // Makes the window look freed to the other ranks, though its memory stays.
   void abandon();
-  // All ranks have closed it: nobody has its memory open any more.
+  // Notes that all ranks have closed it, so that nobody has its memory open any more.
   void noteFreed() { is_open_elsewhere_ = false; }
   at::Tensor update(double self_weight, const Ranks& sources, bool reset, bool clone,
                     bool require_mutex, bool with_p);
-  // Waits until one of the sources has sent something since the last update, or kPace has passed
-  // since the last such wait.
+  // Waits until one of the sources has sent something since the last update, or until kPace has
+  // passed since the last such wait.
   void awaitNews(const std::vector<int>& sources);
   at::Tensor read(int writer, bool require_mutex);
   double p() const { return window_ == nullptr ? alone_p_ : opened("win_associated_p").p(); }
   void multiplyP(double factor);
-  // Of the slots of those ranks; changes since the last update, changes in all, and the seconds
-  // since the last one (infinite where there was none); whether their writer has died.
+  // A SlotReport says for the slot of one writer: the changes since the last update, all changes so
+  // far, the seconds since the last change (infinite if there was none), the slot's p, and whether
+  // the writer has died.
   struct SlotReport {
     uint32_t version;
     uint64_t changes;
@@ -121,10 +129,10 @@ class TensorWindow {
   std::map<int, SlotReport> states(const std::vector<int>& writers) const;
 
   using Sent = WindowCounters::Sent;
-  // Of the ranks to which there was anything.
+  // Returns the counts for the ranks to which something was sent, or would have been.
   std::map<int, Sent> sent() const;
 
-  // The mutexes of these edges, but where the other rank is dead. By a thread, which has to let
+  // take() takes the mutexes of these edges, except those of dead ranks. The same thread must let
   // them go.
   using Edge = WindowMutexes::Edge;
   void take(const std::vector<Edge>& edges);
@@ -139,7 +147,7 @@ class TensorWindow {
   void checkGroup(const char* op) const;
   void interrupt() const;
   void checkOpen(const char* op) const;
-  Window& opened(const char* op) const;  // where there are other ranks
+  Window& opened(const char* op) const;  // there must be other ranks
   PeerWindow& peerWindow(int rank) const { return *peer_windows_[static_cast<size_t>(rank)]; }
   void settle(bool is_fresh, const std::string& who);
   std::vector<int> here(const std::vector<int>& ranks) const;
@@ -151,13 +159,14 @@ class TensorWindow {
   std::unique_ptr<PeerWindow> messagesTo(int rank);
   struct IssueMode {
     bool is_async;
-    bool is_guarded;  // each part ends before the next one begins, or the call returns
+    bool is_guarded;  // each part must end before the next one begins or the call returns
 
     bool goesOn() const { return is_async && !is_guarded; }
     Engine::Who whoWaits() const { return goesOn() ? Engine::Who::kEngine : Engine::Who::kCaller; }
   };
   IssueMode issueModeOf(const Ranks& others, bool async_op, bool require_mutex) const;
-  // Begins `what` with each of the ranks that live.
+  // A PeerCall begins a call's part with one rank. forEachPeer() makes it for each of the ranks
+  // that live.
   using PeerCall = std::function<PendingOp(const WeightedRank&)>;
   WorkPtr forEachPeer(const char* op, const Ranks& ranks, const IssueMode& mode, PeerCall call);
   WorkPtr forEachPeerLater(const char* op, const Ranks& ranks, PeerCall call);
@@ -178,29 +187,29 @@ class TensorWindow {
   const bool drops_;
   const std::vector<int> sources_;
   const std::vector<int64_t> sizes_;
-  c10::Storage storage_;  // of the window, also where the tensor has got another one
+  c10::Storage storage_;  // the window's, even if the tensor has got another one
   std::optional<SharedStorage> shared_;
   WindowPlace place_{};
   Direct direct_;
-  std::map<int, std::pair<MappedPeerWindow*, WindowPart>> opened_;  // of a tensor on a device
+  std::map<int, std::pair<MappedPeerWindow*, WindowPart>> opened_;  // only for a tensor on a device
   std::unique_ptr<WindowBlock> room_;
   std::shared_ptr<Space> space_;
-  std::unique_ptr<DeviceWindowMemory> on_device_;          // null where no other rank is here
-  std::vector<std::vector<int>> all_sources_;              // of each rank; of a tensor on a device
-  std::shared_ptr<Window> window_;                         // null where there is no other rank
+  std::unique_ptr<DeviceWindowMemory> on_device_;          // null if no other rank is on this host
+  std::vector<std::vector<int>> all_sources_;              // by rank; only for a tensor on a device
+  std::shared_ptr<Window> window_;                         // null if there is no other rank
   std::vector<std::unique_ptr<PeerWindow>> peer_windows_;  // by rank; null for this one
   std::vector<std::unique_ptr<SlotMutex>> own_mutexes_;    // by writer
   double alone_p_ = 1;
-  std::shared_timed_mutex calls_;  // shared: by each call of a thread
+  std::shared_timed_mutex calls_;  // held in shared mode by each thread in a call
   std::atomic<bool> is_closed_{false};
-  bool is_open_elsewhere_ = false;  // its device's memory, or it may be
+  bool is_open_elsewhere_ = false;  // other ranks have its device memory open, or may have
   std::mutex mutex_;
   std::vector<PendingOp> under_way_;
   std::optional<Slot::Clock::time_point> paced_at_;
-  size_t most_under_way_ = 0;  // before those that have ended are looked for
+  size_t most_under_way_ = 0;  // length at which ended ones are dropped
   WindowMutexes mutexes_;
   const std::shared_ptr<WindowCounters> counters_;
-  std::unique_ptr<WindowStream> stream_;  // null of a tensor of the CPU's
+  std::unique_ptr<WindowStream> stream_;  // null for a tensor on the CPU
 };
 
 }  // namespace bluefog

@@ -1,4 +1,5 @@
-// The calls of a window: with each of some ranks, or of its own memory.
+// This file holds the calls of a TensorWindow, which deal with each of some ranks or with its own
+// memory.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -15,17 +16,17 @@
 namespace bluefog {
 namespace {
 
-// Operations under way that may be remembered though they have ended.
+// This many operations may be remembered as under way though they have ended.
 constexpr size_t kMostUnderWay = 64;
 
 // While a rank's sources send nothing, each of its steps takes at least this long. It is longer
 // than a rank is usually kept from a core that it shares, and shorter than most steps of a
 // training.
 constexpr std::chrono::milliseconds kPace(5);
-// A wait for any of several slots looks at each of them so often.
+// A wait for any of several slots looks at each of them in turn, for this long.
 constexpr std::chrono::microseconds kLook(100);
 
-// As torch does it for what is written in place.
+// Marks the tensor as changed in place, as torch's own operations do.
 void noteWritten(const at::Tensor& tensor) {
   if (!tensor.is_inference()) {
     tensor.unsafeGetTensorImpl()->bump_version();
@@ -44,7 +45,7 @@ WindowIssued TensorWindow::issue(const char* op, const Ranks& ranks, const PeerC
   const auto issue_one = [&](const WeightedRank& peer) {
     const bool is_there = peerWindow(peer.rank).isThere();
     if (resources_.liveness->hasEnded(peer.rank) ||
-        (drops_ && !is_there)) {  // since another has died
+        (drops_ && !is_there)) {  // the window was freed since another rank has died
       return false;
     }
     try {
@@ -54,14 +55,14 @@ WindowIssued TensorWindow::issue(const char* op, const Ranks& ranks, const PeerC
       if (PendingOp pending = sayingWhoseCall(label_, op, [&] { return call(peer); })) {
         issued.pending.push_back(std::move(pending));
       }
-    } catch (const Error& error) {  // the others get theirs all the same
+    } catch (const Error& error) {  // the other ranks get theirs nevertheless
       if (drops_ && error.cause() == Cause::kPeerFailed) {
         return false;
       }
       fail(std::current_exception());
     } catch (const Interruption&) {
       throw;
-    } catch (const std::exception&) {  // of a device
+    } catch (const std::exception&) {  // the device has failed
       fail(std::current_exception());
     }
     return true;
@@ -79,8 +80,9 @@ WindowWork::CallContext TensorWindow::callContext(const char* op) const {
   return {resources_.engine, resources_.interrupt, label_.who(op), drops_};
 }
 
-// What is under way when this thread lets a mutex go would not be guarded by it. (A call that is
-// waited for has ended then.)
+// A call is guarded if a mutex is required or this thread holds one. What is still under way when
+// this thread lets the mutex go would not be guarded by it. (A call that is waited for has ended by
+// then.)
 TensorWindow::IssueMode TensorWindow::issueModeOf(const Ranks& others, bool async_op,
                                                   bool require_mutex) const {
   const auto is_held = [this, self = label_.members.rank](const WeightedRank& other) {
@@ -127,7 +129,8 @@ TensorWindow::WorkPtr TensorWindow::forEachPeerLater(const char* op, const Ranks
   return work;
 }
 
-// What flush() waits for, also where Ctrl-C ends a wait.
+// Remembers what is under way for flush(), which waits for it even if Ctrl-C has ended the call's
+// own wait.
 PendingOp TensorWindow::track(PendingOp pending, const IssueMode& mode) {
   if (pending) {
     const std::lock_guard lock(mutex_);
@@ -198,7 +201,7 @@ TensorWindow::WorkPtr TensorWindow::get(const Ranks& sources, bool require_mutex
   return forEachPeer("win_get", sources, mode, call);
 }
 
-// Where there is no other rank.
+// Does what update() does where there is no other rank.
 void TensorWindow::scaleAlone(const at::Tensor& out, double weight) const {
   if (!resources_.device) {
     combine(dtypeOf(tensor_), out.mutable_data_ptr(), {tensor_.const_data_ptr()}, {weight},
@@ -211,7 +214,7 @@ void TensorWindow::scaleAlone(const at::Tensor& out, double weight) const {
   }
 }
 
-// Those of sources that live, and that this thread does not exclude by a mutex.
+// Returns the slots of those sources that live and that this thread does not keep out by a mutex.
 std::vector<Slot> TensorWindow::slotsOfLiving(const std::vector<int>& sources) const {
   std::vector<Slot> slots;
   for (const int source : sources) {
@@ -222,8 +225,8 @@ std::vector<Slot> TensorWindow::slotsOfLiving(const std::vector<int>& sources) c
   return slots;
 }
 
-// In a loop of microseconds a step, ranks that share cores would find nothing new for many steps,
-// or what others sent many steps ago.
+// Waits as long as kPace demands. Without it, in a loop whose steps take microseconds, ranks that
+// share cores would find nothing new for many steps, or what others sent many steps ago.
 void TensorWindow::keepPace(const std::vector<Slot>& slots, News news) {
   using Clock = Slot::Clock;
   const Clock::time_point until = [this] {
@@ -341,7 +344,7 @@ void TensorWindow::take(const std::vector<Edge>& edges) {
 }
 
 void TensorWindow::letGo(const std::vector<Edge>& edges) {
-  if (!resources_.engine->isForked()) {  // a child has none of them
+  if (!resources_.engine->isForked()) {  // a forked child holds none of them
     mutexes_.letGo(edges);
   }
 }

@@ -1,4 +1,4 @@
-// How a window reaches the other ranks' parts of it.
+// This file holds how a TensorWindow reaches the other ranks' parts of the window.
 #include <algorithm>
 
 #include "process_group/window/TensorWindow.hpp"
@@ -91,7 +91,7 @@ WindowSpace TensorWindow::spaceFor(const std::vector<int>& writers) const {
 }
 
 std::unique_ptr<PeerWindow> TensorWindow::messagesTo(int rank) {
-  const Cause freed = drops_ ? Cause::kPeerFailed : Cause::kMismatch;  // since another has died
+  const Cause freed = drops_ ? Cause::kPeerFailed : Cause::kMismatch;  // as another has died
   const auto client = std::make_shared<WindowClient>(
       resources_.engine, rank, window_->number(), label_.name, resources_.timeout, freed,
       [counters = counters_, rank] { counters->noteDropped(rank); });
@@ -116,7 +116,7 @@ std::unique_ptr<PeerWindow> TensorWindow::makePeerWindow(int rank, const WindowP
   return window;
 }
 
-// This rank's there, if it lies on the device.
+// Returns this rank's slot at that rank, if the slot lies on the device.
 std::optional<Slot> TensorWindow::slotAt(int rank, const WindowPart& part) const {
   if (!has(direct_.owners, rank)) {
     return std::nullopt;

@@ -7,12 +7,15 @@
 
 namespace bluefog {
 
-// Counts what goes into the others' slots. May outlive the window, by what is under way.
+// WindowCounters counts what this rank sends to the slots of others. Operations that are under way
+// may keep it longer than the window lives.
+// Thread safety: any thread may call any method.
 class WindowCounters {
  public:
-  // What this rank has written to another, and what it has not since that was dead.
+  // Sent counts what this rank has written to another rank, and what it has dropped because that
+  // rank was dead.
   struct Sent {
-    uint64_t puts = 0;  // and accumulations
+    uint64_t puts = 0;  // puts and accumulations
     uint64_t bytes = 0;
     uint64_t dropped = 0;
   };

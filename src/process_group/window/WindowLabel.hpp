@@ -10,7 +10,8 @@
 
 namespace bluefog {
 
-// Whose window it is, as what its calls raise begins.
+// A WindowLabel says whose window it is. The text of each error that a call throws begins with
+// who().
 struct WindowLabel {
   Membership members;
   std::string name;
@@ -18,7 +19,8 @@ struct WindowLabel {
   std::string who(const char* op) const { return members.who() + " " + op + " '" + name + "': "; }
 };
 
-// What a device's library, or torch, says of a device that has failed names neither rank nor call.
+// Makes the call, and has the text of its errors say whose call it was. The library of a device
+// that has failed, and torch, name neither the rank nor the call.
 template <class Call>
 auto sayingWhoseCall(const WindowLabel& label, const char* op, const Call& call) {
   try {

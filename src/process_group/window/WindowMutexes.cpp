@@ -10,7 +10,7 @@
 
 namespace bluefog {
 void WindowMutexes::take(const char* op, std::vector<Edge> edges) {
-  // All ranks take them in this order, so that none waits for one that waits for it.
+  // All ranks take the mutexes in this order, so that no two ranks can wait for each other.
   std::sort(edges.begin(), edges.end());
   for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
     try {
@@ -33,7 +33,7 @@ void WindowMutexes::take(const char* op, const Edge& edge) {
     const std::vector<int>& ranks = error.ranks();
     if (error.cause() != Cause::kPeerFailed ||
         std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
-      throw;  // of one that is dead there is nothing to exclude
+      throw;  // only a dead owner is no error: nothing is left to exclude
     }
   } catch (...) {
     owners_.release(edge);
@@ -74,7 +74,7 @@ void WindowMutexes::failLate(const char* op, int holder) const {
 void WindowMutexes::letGo(const std::vector<Edge>& edges) {
   for (const Edge& edge : edges) {
     if (!owners_.isMine(edge)) {
-      continue;  // a dead rank's
+      continue;  // it was not taken, because the owner is dead
     }
     if (SlotMutex* mutex = hooks_.find(edge)) {
       mutex->letGo();

@@ -12,27 +12,30 @@
 
 namespace bluefog {
 
-// The mutexes of a window's edges, as threads of this rank take them. Any thread may use it.
+// WindowMutexes takes the mutexes of a window's edges for threads of this rank. It owns none of the
+// SlotMutexes, which its hooks find.
+// Thread safety: any thread may call any method.
 class WindowMutexes {
  public:
   using Edge = LocalMutexOwners::Edge;
   struct MutexHooks {
     WindowLabel label;
     std::chrono::milliseconds timeout;
-    std::function<SlotMutex*(const Edge&)> find;  // null where its owner has freed the window
-    std::function<void(const char* op)> proceed;  // throws what ends a wait
+    std::function<SlotMutex*(const Edge&)> find;  // null if the owner has freed the window
+    std::function<void(const char* op)> proceed;  // called while waiting; may throw
   };
 
   explicit WindowMutexes(MutexHooks hooks) : hooks_(std::move(hooks)) {}
 
-  // All of them, or none where one cannot be had; but those whose owner is dead. This thread must
-  // hold none of them, and has to let them go.
+  // Takes all of them, or throws and takes none. Edges whose owner is dead are left out. The
+  // calling thread must hold none of them, and has to let them go.
   void take(const char* op, std::vector<Edge> edges);
-  // Those that this thread has taken.
+  // Lets go of those that the calling thread has taken.
   void letGo(const std::vector<Edge>& edges);
   bool isMine(const Edge& edge) const { return owners_.isMine(edge); }
 
-  // Edges that are this thread's for so long.
+  // A ScopedLock holds edges for the calling thread as long as it lives. It leaves out those that
+  // the thread already holds.
   class ScopedLock;
 
  private:

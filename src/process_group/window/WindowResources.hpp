@@ -11,14 +11,14 @@
 
 namespace bluefog {
 
-// What a window takes from its group, and keeps alive after the group has ended.
+// WindowResources is what a window needs from its group, and keeps alive after the group has ended.
 struct WindowResources {
   std::shared_ptr<Engine> engine;
-  std::shared_ptr<Heap> heap;  // of the tensor's kind of memory
+  std::shared_ptr<Heap> heap;  // for the tensor's kind of memory
   std::shared_ptr<WindowMemory> memory;
   std::shared_ptr<PeerLiveness> liveness;
-  std::shared_ptr<WindowServer> server;  // null where nobody sends messages
-  std::shared_ptr<DeviceHeap> device;    // null of a tensor of the CPU's
+  std::shared_ptr<WindowServer> server;  // null if no rank sends messages to this one's windows
+  std::shared_ptr<DeviceHeap> device;    // null for a tensor on the CPU
   Engine::Interrupt interrupt;
   std::chrono::milliseconds timeout;
 };

@@ -4,8 +4,8 @@
 
 namespace bluefog {
 
-// How long a wait of a window's call for other threads sleeps before it looks after its caller's
-// business.
+// A call of a window that waits for other threads sleeps this long before it looks after its
+// caller's business, such as Ctrl-C.
 inline constexpr std::chrono::milliseconds kSlice{20};
 
 }  // namespace bluefog

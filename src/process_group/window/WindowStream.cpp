@@ -11,7 +11,7 @@ namespace bluefog {
 WindowStream::~WindowStream() {
   ends_ = true;
   if (process_.isForked()) {
-    (void)worker_.release();  // its thread is the parent's
+    (void)worker_.release();  // its thread exists only in the parent
   }
 }
 
@@ -51,10 +51,10 @@ void WindowStream::begin(const char* op, std::function<void()> call,
   checkCapture(op);
   const auto before = sayingWhoseCall(
       context_.label, op, [&] { return std::make_shared<StreamPoint>(context_.device); });
-  const Deadline deadline = Deadline::in(context_.timeout);  // of the call, whatever is before it
+  const Deadline deadline = Deadline::in(context_.timeout);  // covers what is before the call
   worker_->post([this, op, before, deadline, call = std::move(call), fail = std::move(fail)] {
     try {
-      const c10::DeviceGuard guard(context_.device);  // or it would come to the first one's context
+      const c10::DeviceGuard guard(context_.device);  // a new thread would use device 0's context
       context_.memory->ignoreCaptures();
       sayingWhoseCall(context_.label, op, [&] {
         await(op, *before, deadline, [&] {

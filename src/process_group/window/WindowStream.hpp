@@ -14,8 +14,10 @@
 
 namespace bluefog {
 
-// The order of calls of a window on a device: each comes after what the program has put into its
-// current stream before, for which the host waits; in the caller's thread, or in one of its own.
+// A WindowStream puts the calls of a window on a device in order. Each call comes after what the
+// program has put into its current stream before. The host waits for that, in the caller's thread
+// or in a thread of the WindowStream's own, which it owns.
+// Thread safety: any thread may call any method.
 class WindowStream {
  public:
   struct StreamContext {
@@ -23,20 +25,20 @@ class WindowStream {
     c10::Device device;
     std::shared_ptr<Device> memory;
     std::chrono::milliseconds timeout;
-    // Called now and then by a waiting caller; throws what ends the wait.
+    // Called now and then by a waiting caller. It throws to end the wait.
     std::function<void(const char* op)> proceed;
   };
   explicit WindowStream(StreamContext context)
       : context_(std::move(context)), worker_(std::make_unique<Worker>()) {}
   ~WindowStream();
 
-  // Until what the current stream and begin() have been given so far is done.
+  // Waits until everything is done that the current stream and begin() have been given so far.
   void catchUp(const char* op);
-  // Has `call` made when the current stream has done what it has been given so far. What that or
-  // the wait throws, `fail` gets.
+  // Makes `call` in the own thread, once the current stream has done what it has been given so far.
+  // `fail` gets what the call, or the wait for it, throws.
   void begin(const char* op, std::function<void()> call,
              std::function<void(std::exception_ptr)> fail);
-  // Until that is done.
+  // Waits until every call that was begun so far has returned.
   void drain(const char* op);
 
  private:

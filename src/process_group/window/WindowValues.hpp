@@ -9,8 +9,9 @@
 
 namespace bluefog {
 
-// What a call puts into other ranks' slots: where it lies, or, for those that take it from the
-// host's memory, there. For one thread.
+// WindowValues is what a call puts into other ranks' slots. Its values lie where the tensor does. A
+// copy in the host's memory is made for the ranks that take them from there.
+// Thread safety: one thread at a time.
 class WindowValues {
  public:
   WindowValues(Flat flat, std::shared_ptr<Space> space)
@@ -20,6 +21,7 @@ class WindowValues {
     const void* data;
     std::shared_ptr<void> owner;
   };
+  // Returns the values for that rank's window, and what owns them.
   View viewFor(const PeerWindow& window) {
     if (flat_->tensor().is_cpu() || window.takesFromDevice()) {
       return {flat_->readable(), flat_};

@@ -11,22 +11,25 @@
 
 namespace bluefog {
 
+// Throws the error of a forked child that uses a window.
 [[noreturn]] void throwForked(const std::string& who);
 
-// What a call of a window has issued.
+// WindowIssued is what a call of a window has begun.
 struct WindowIssued {
-  std::vector<int> dead = {};  // ranks that it has left out, global
+  std::vector<int> dead = {};  // global ranks that were left out because they are dead
   std::vector<PendingOp> pending = {};
   std::exception_ptr failure = {};
 };
 
-// What a call of a window still has under way to other ranks. Any thread may wait.
+// A WindowWork stands for what a call of a window still has under way to other ranks. It keeps the
+// engine.
+// Thread safety: any thread may call any method.
 class WindowWork {
  public:
   struct CallContext {
     std::shared_ptr<Engine> engine;
     Engine::Interrupt interrupt;
-    std::string who;  // the call is of, as what it raises begins
+    std::string who;  // how the call's errors begin
     bool drops;       // ranks that are dead, or turn out to be, are no error
   };
   WindowWork(CallContext context, WindowIssued issued) : context_(std::move(context)) {
@@ -34,12 +37,13 @@ class WindowWork {
     promise.set_value(std::move(issued));
     issued_ = promise.get_future().share();
   }
-  // Of one that another thread begins.
+  // Stands for a call that another thread begins.
   WindowWork(CallContext context, std::future<WindowIssued> issued)
       : context_(std::move(context)), issued_(issued.share()) {}
 
   bool isCompleted() const;
-  // Until all has ended; throws what failed, of dead ranks all at once.
+  // Waits until everything has ended. Throws what failed; the failures of dead ranks become one
+  // error.
   void wait();
 
  private:
