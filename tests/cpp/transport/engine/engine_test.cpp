@@ -21,10 +21,10 @@ milliseconds processTime() {
                                                   std::chrono::nanoseconds(time.tv_nsec));
 }
 
-// Two ranks, of which the test drives both, or one, from threads of its own.
+// The group has two ranks. Each test drives one or both of them from threads of its own.
 class EngineTest : public ::testing::Test {
  protected:
-  // A receive that nobody answers, until answer().
+  // Starts a receive on rank 0 that is not answered before answer().
   OpPtr pending() { return zero.start(zero.receive(got_, 1)); }
   void answer() { one.run(one.send(sent_, 0)); }
 
@@ -112,7 +112,7 @@ TEST_F(EngineTest, SeveralThreadsMayWaitForOne) {
   EXPECT_EQ(got_, sent_);
 }
 
-// Threads that post, wait and let go, on both ranks, all at once.
+// Threads post, wait and release operations on both ranks at the same time.
 TEST_F(EngineTest, SeveralThreadsMayDoEverything) {
   constexpr int kThreads = 3;
   runThreads(2 * kThreads, [&](int thread) {
@@ -190,7 +190,7 @@ TEST_F(EngineTest, ShutdownFailsWhatIsPending) {
   zero.engine.shutdown();
 }
 
-// What can still go, goes: a send that nobody waited for.
+// A send that nobody waited for still goes if it can.
 TEST_F(EngineTest, ShutdownSendsWhatWasPosted) {
   zero.engine.post(zero.send(sent_, 1), Engine::Who::kCaller);
   zero.engine.shutdown();
@@ -254,7 +254,8 @@ TEST_F(EngineTest, MayPostWhileAnotherThreadShutsDown) {
 
 // ---- what it costs
 
-// Its thread is kept on duty by a receive that was given up, and busy by the other rank's messages.
+// A receive that was given up keeps the engine's thread on duty, and the other rank's messages keep
+// it busy.
 TEST_F(EngineTest, EndsWhileItsThreadIsAtWorkForPeers) {
   for (int round = 0; round < 30; ++round) {
     const Fd memory = Segment::create(2);
@@ -302,7 +303,7 @@ TEST_F(EngineTest, FreesWhatHasEnded) {
     const auto owned = std::make_shared<int>(1);
     const OpPtr op = zero.barrier();
     op->memory = owned;
-    // As a Work does, which concludes itself and holds its operation.
+    // A Work does the same: it concludes itself and holds its operation.
     op->finished = [op](Op&) {};
     trace = op;
     memory = owned;
@@ -360,7 +361,7 @@ TEST_F(EngineTest, EpiloguesRunBeforeTheResultIsThere) {
   EXPECT_EQ(got_[0], 100);
 }
 
-// As a hook of DDP does, that starts the next collective.
+// Starts the next collective in the callback of the last one, as a hook of DDP does.
 void chain(Rank& me, std::vector<float>& data, int left, std::atomic<int>& ended) {
   const OpPtr op = me.allreduce(data);
   op->finished = [&me, &data, left, &ended](Op&) {
@@ -443,7 +444,7 @@ TEST(InterruptTest, EndsAWaitAndNotTheOperation) {
   EXPECT_THROW(zero.engine.wait(*op, Deadline::never()), Interrupted);
   EXPECT_LT(Clock::now() - start, 1s);
   now = false;
-  // Nobody waits: the engine's thread goes on with it.
+  // Nobody waits now, so the engine's thread continues with the operation.
   one.run(one.send(std::vector<float>{1, 2, 3}, 0));
   EXPECT_TRUE(eventually([&] { return op->done.load(); }));
   EXPECT_EQ(data, (std::vector<float>{1, 2, 3}));

@@ -7,7 +7,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Two ranks whose agendas the test drives itself, step by step.
+// The group has two ranks, whose schedulers the test drives itself, step by step.
 class SchedulerTest : public ::testing::Test {
  protected:
   struct Side {
@@ -17,7 +17,8 @@ class SchedulerTest : public ::testing::Test {
           scheduler(segments, members, Links(2), nullptr),
           peer(1 - rank) {}
 
-    // As long as it runs, its data is `memory`.
+    // Adds an operation that `task` completes. The vector that `task` gets lives as long as the
+    // operation.
     OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& task) {
       Signature signature;
       signature.kind = OpKind::kPointToPoint;
@@ -61,7 +62,7 @@ std::string told(const OpPtr& op) {
   return error ? story(*error) : "";
 }
 
-// The call that tells of the first refusal sends a message that is itself refused later.
+// The call that reports the first refusal sends a message that is itself refused later.
 TEST_F(SchedulerTest, EachOfTwoLateRefusalsIsTold) {
   EXPECT_EQ(told(zero_.send(2)), "");
   const OpPtr first = one_.receive(1);
@@ -90,7 +91,7 @@ TEST_F(SchedulerTest, TwoLateRefusalsAtOnceAreToldOneAfterTheOther) {
   one_.scheduler.progress();
 
   zero_.receive(1);
-  zero_.scheduler.progress();  // takes in both
+  zero_.scheduler.progress();  // takes in both refusals
   for (const char* which : {"this rank's message #1", "this rank's message #2"}) {
     const std::string told_of = told(zero_.send(1));
     EXPECT_NE(told_of.find(which), std::string::npos) << told_of;
@@ -111,7 +112,7 @@ TEST_F(SchedulerTest, ALateRefusalIsToldThoughItsTellerFailsOtherwise) {
   EXPECT_NE(told(large).find("this rank's message #1"), std::string::npos) << told(large);
 }
 
-// What a rank sends that writes wherever it likes.
+// Rank 1 writes frames into its lane that no correct rank would write.
 class DamagedLaneTest : public SchedulerTest {
  protected:
   void write(const Frame& frame) {

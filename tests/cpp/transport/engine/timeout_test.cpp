@@ -33,7 +33,7 @@ std::vector<Absence> absences() {
   };
 }
 
-// All but the last rank call; it comes when the others have failed.
+// All ranks but the last one call. The last one comes when the others have failed.
 void miss(const Absence& absence, int n) {
   const int absent = n - 1;
   Errors errors(n);

@@ -8,7 +8,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Its host was cut off for so long that the others have given it up.
+// The host of one rank was cut off for so long that the others have given it up.
 TEST(BridgeTest, WhoIsSaidToHaveDiedBlamesWhoSaysSo) {
   constexpr int kCutOff = 1;
   const Hosts hosts(3, 3);

@@ -12,7 +12,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Ordinary memory, one mapping: what ThreadSanitizer sees of the protocol, it sees here.
+// This is ordinary memory with one mapping, so that ThreadSanitizer sees the whole protocol.
 class RingMemory {
  public:
   explicit RingMemory(const RingShape& shape)

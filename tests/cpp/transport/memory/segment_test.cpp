@@ -29,8 +29,8 @@ Fd unsealed(off_t size) {
   return file;
 }
 
-// On a disk where there is one: not every file system knows seals.
-// An ordinary file, as ranks share one where the system refuses memfds.
+// A File is an ordinary file, as ranks share one where the system refuses memfds. It lies in the
+// working directory, which may be on a disk: not every file system knows seals.
 class File {
  public:
   explicit File(off_t size) : fd_(::mkstemp(name_.data())) {

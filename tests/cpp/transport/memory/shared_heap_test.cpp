@@ -64,7 +64,7 @@ TEST_F(SharedHeapTest, WhatIsGivenBackTakesNoMemory) {
 TEST_F(SharedHeapTest, WhatIsGivenBackTakesNothingFromItsNeighbours) {
   const size_t before = memoryInUse();
   for (const size_t last : {0, 1, 2}) {
-    std::array<std::byte*, 3> blocks{};  // of one huge page, and of the next
+    std::array<std::byte*, 3> blocks{};  // they lie in one huge page and the next
     for (std::byte*& block : blocks) {
       block = heap_->take(kMiB - 4096);
       std::memset(block, 9, kMiB - 4096);
@@ -90,7 +90,7 @@ TEST_F(SharedHeapTest, KnowsWhatLiesInIt) {
   EXPECT_FALSE(heap_->placeOf(&elsewhere, 1));
 }
 
-// The child looks when the parent has changed it and given it back.
+// The child looks only after the parent has changed the block and given it back.
 TEST_F(SharedHeapTest, AForkedChildHasWhatWasThereAtTheFork) {
   std::byte* block = heap_->take(kMiB);
   std::byte* other = heap_->take(kMiB);
@@ -122,7 +122,7 @@ TEST_F(SharedHeapTest, AForkedChildHasWhatWasThereAtTheFork) {
   EXPECT_EQ(other[17], std::byte{6});
 }
 
-// There a file so large cannot be made.
+// The limit on the size of files is too small for a file with heaps.
 TEST(SharedHeapWithoutRoomTest, IsEmpty) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -12,8 +12,8 @@
 namespace bluefog::testing {
 namespace {
 
-// Rank 1 sends a large tensor to rank 0 and averages with rank 2, which dies before it has come.
-// The test drives ranks 0 and 1 itself, step by step.
+// Rank 1 sends a large tensor to rank 0 and averages with rank 2, which dies before its message
+// comes. The test drives ranks 0 and 1 itself, step by step.
 class DetachedSendsTest : public ::testing::Test {
  protected:
   DetachedSendsTest() { one_.emplace(memory_, 1, 4, std::move(links_.links)); }
@@ -29,9 +29,9 @@ class DetachedSendsTest : public ::testing::Test {
     const std::optional<Error> error = errorOf(*op);
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->ranks(), Ranks{2});
-    input_.assign(input_.size(), -1);  // as its caller may, from now on
+    input_.assign(input_.size(), -1);  // its caller may do so from now on
   }
-  // Until rank 0's operation has ended.
+  // Makes passes until rank 0's operation has ended, and returns its error.
   std::optional<Error> receive(size_t count) {
     std::vector<float> none(count);
     got_.assign(count, 0);

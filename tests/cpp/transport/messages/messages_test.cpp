@@ -27,7 +27,7 @@ TEST(MessagesTest, OfEverySizeArrive) {
   });
 }
 
-// In another order than they are received in, and from both kinds.
+// Small and large messages are sent in another order than they are received in.
 TEST(MessagesTest, AreFoundByTheirTags) {
   runRanks(2, [](Rank& me) {
     Lists<float> data;
@@ -156,7 +156,8 @@ TEST(MessagesTest, MayBeUnexpected) {
   });
 }
 
-// Its receiver takes none of them. Beyond its credit even an empty one waits for it.
+// The receiver takes none of the messages. Beyond the sender's credit, even an empty message waits
+// for the receiver.
 TEST(MessagesTest, ThatAreEmptyDoNotPileUpWithoutEnd) {
   runRanks(2, [](Rank& me) {
     constexpr int kMost = 65'536;
@@ -212,7 +213,8 @@ TEST(MessagesTest, ThatDoNotComeAreTimedOut) {
   });
 }
 
-// The k-th receive takes the k-th message, though the first was given up before it came.
+// The k-th receive takes the k-th message, though the first receive was given up before its message
+// came.
 void giveUpTheFirst(size_t count) {
   runRanks(2, [count](Rank& me) {
     if (me.self == 1) {
@@ -233,7 +235,7 @@ void giveUpTheFirst(size_t count) {
     const OpPtr second = me.start(me.send(two, 1));
     me.finish(second);
     if (count == kLittle) {
-      me.finish(first);  // was gone before anybody looked at it
+      me.finish(first);  // it was sent before anybody looked at it
       return;
     }
     const Error error = failureOf([&] { me.finish(first); });
@@ -250,7 +252,7 @@ TEST(MessagesTest, ThatCameTooLateAreThrownAway) {
   giveUpTheFirst(kMuch);
 }
 
-// Though it calls nothing in this group any more.
+// The rank that has given up is heard though it calls nothing in this group any more.
 TEST(MessagesTest, WhoHasGivenUpSaysSoToWhoComesLater) {
   std::latch cancel_reason(1);
   std::latch heard(1);
@@ -320,7 +322,7 @@ TEST(MessagesTest, BothSidesTellAMismatch) {
     errors.set(me.self, failureOf([&] {
                  me.run(me.self == 0 ? me.send(numbers(kMuch + 1, 0), 1) : me.receive(data, 0));
                }));
-    // Nothing is left of it.
+    // Nothing is left of the mismatch.
     std::vector<float> next(kMuch, -1);
     me.run(me.self == 0 ? me.send(numbers(kMuch, 4), 1) : me.receive(next, 0));
     EXPECT_TRUE(me.self == 0 || are(next, 4));
@@ -336,7 +338,8 @@ TEST(MessagesTest, BothSidesTellAMismatch) {
       << story(errors[0]);
 }
 
-// A small message is gone before anybody looks at it: its sender hears of it the next time.
+// A small message has left before its receiver looks at it, so its sender hears of the mismatch at
+// its next call.
 TEST(MessagesTest, ASmallMismatchIsToldLater) {
   runRanks(2, [](Rank& me) {
     std::vector<float> data(kLittle);

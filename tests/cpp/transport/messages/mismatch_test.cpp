@@ -15,7 +15,7 @@ struct Disagreement {
   std::string name;
   std::function<void(Rank&)> most;
   std::function<void(Rank&)> odd;
-  bool told_apart = true;  // the two calls read differently
+  bool told_apart = true;  // the error texts of the two calls differ
 };
 
 std::vector<Disagreement> disagreements() {
@@ -49,7 +49,8 @@ std::vector<Disagreement> disagreements() {
   };
 }
 
-// Returns what each rank fails with.
+// Has the rank `odd` of `n` ranks call something else than the others. Expects that all ranks
+// report the same mismatch.
 void disagree(const Disagreement& disagreement, int n, int odd) {
   Errors errors(n);
   Errors later(n);

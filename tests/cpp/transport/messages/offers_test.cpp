@@ -1,4 +1,4 @@
-// Messages that are read where they lie.
+// These tests are about messages that their receivers read in the sender's heap.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace bluefog::testing {
 namespace {
 
-constexpr size_t kCount = 700'000;  // three stretches of reading
+constexpr size_t kCount = 700'000;  // a receiver reads this in three stretches
 constexpr size_t kBytes = kCount * sizeof(float);
 
 // Rank 1 offers a tensor in its heap to rank 0, and averages with rank 2, which may die.
@@ -37,7 +37,7 @@ class OffersTest : public ::testing::Test {
     links_.die(2);
     one_->tick();
     one_->scheduler.takeFinished();
-    std::fill(input_, input_ + kCount, -1.0F);  // as its caller may, from now on
+    std::fill(input_, input_ + kCount, -1.0F);  // its caller may do so from now on
   }
   void finish(const OpPtr& op) {
     while (!zero_.scheduler.anyFinished()) {
@@ -64,14 +64,14 @@ TEST_F(OffersTest, AreReadWhereTheyLie) {
   finish(takes);
   EXPECT_FALSE(errorOf(*takes));
   EXPECT_TRUE(are(got_, 1));
-  EXPECT_EQ(framesInLane(), 1);  // that says where
+  EXPECT_EQ(framesInLane(), 1);  // a single frame says where the data lies
   one_->scheduler.progress();
   EXPECT_TRUE(one_->scheduler.anyFinished());
   EXPECT_FALSE(errorOf(*gives));
   EXPECT_EQ(one_->scheduler.mailbox().bytesSent(), kBytes);
 }
 
-// As frames of data do, see passage_test.
+// Offers carry samples for StorePolicy as frames of data do (see store_policy_test.cpp).
 TEST_F(OffersTest, TellNowAndThenHowTheyAreReadBest) {
   int timed = 0;
   for (int call = 0; call < 64; ++call) {
@@ -100,7 +100,7 @@ TEST_F(OffersTest, TheirReceiverEndsWhenItsAnswersAreThere) {
   std::vector<OpPtr> taken;
   size_t ended = 0;
   for (uint64_t i = 0; i <= ControlRing::kEntries; ++i) {
-    give();  // and its sender does not look into the answers
+    give();  // the sender does not read control messages meanwhile
     taken.push_back(take());
     for (int pass = 0; pass < 5; ++pass) {
       zero_.scheduler.progress();
@@ -126,7 +126,7 @@ TEST_F(OffersTest, ThatEndWhileTheyAreReadAreReadAgain) {
   const OpPtr takes = take();
   zero_.scheduler.progress();
   zero_.scheduler.progress();
-  ASSERT_EQ(got_[0], numbers(1, 1)[0]);  // it has begun
+  ASSERT_EQ(got_[0], numbers(1, 1)[0]);  // the receiver has begun to read
   ASSERT_EQ(got_.back(), 0);
   ASSERT_FALSE(zero_.scheduler.anyFinished());
   failForWantOfTwo();
@@ -169,7 +169,7 @@ TEST_F(OffersTest, BeyondTheHeapAreDamaged) {
       Error);
 }
 
-// Each changes its input as soon as its operation has ended.
+// Each rank changes its input as soon as its operation has ended.
 TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
   constexpr int kRounds = 30;
   runRanksUnheard(4, [&](Rank& me) {

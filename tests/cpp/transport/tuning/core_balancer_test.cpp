@@ -13,7 +13,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-// This thread may use two cores, and a group has `size` ranks there, of which it is rank 0.
+// The test's thread may use two cores. It stands for rank 0 of a group that has `size` ranks on
+// this host.
 class CoreBalancerTest : public ::testing::Test {
  protected:
   static constexpr int kMostRanks = 8;
@@ -37,7 +38,8 @@ class CoreBalancerTest : public ::testing::Test {
   void TearDown() override { ::sched_setaffinity(0, sizeof before_, &before_); }
 
   CoreMap& coreMap() { return *reinterpret_cast<CoreMap*>(memory_); }
-  // Looks until the seat is this thread's core: the kernel may move it meanwhile.
+  // Looks until the map has the core that this thread runs on, because the kernel may move the
+  // thread meanwhile. Returns that core.
   int settle(CoreBalancer& seat) {
     do {
       seat.look(now_ += microseconds(200));

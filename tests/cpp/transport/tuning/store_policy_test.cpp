@@ -29,7 +29,7 @@ std::vector<Sent> send(StorePolicy& policy, int frames, size_t bytes = kFrame) {
   return sent;
 }
 
-// Of the last frame of a period, which is no trial.
+// Sends frames for one period. Returns how the last one was stored, which is no trial.
 Stores ordinary(StorePolicy& policy) {
   Stores stores = policy.stores();
   for (int frame = 0; frame < kPeriod; ++frame) {
@@ -79,7 +79,7 @@ TEST(StorePolicyTest, WritesWhatItIsGiven) {
   }
 }
 
-// A clock that goes on by `step` at each look, so that everything takes that long.
+// Each look at this clock advances it by `step`, so that everything appears to take that long.
 struct SteppingClock {
   static StorePolicy::Clock::time_point now() { return time += step; }
 
@@ -89,7 +89,8 @@ struct SteppingClock {
 
 class PassageTimes : public ::testing::Test {
  protected:
-  // Has frames of one way take their readers longer, and streamed ones their writer `extra`.
+  // Sends frames that take their readers longer if they were stored in the way `slow`. Streamed
+  // ones also take their writer `extra` time.
   void go(StoreSample slow, StorePolicy::Clock::duration extra = {}) {
     for (int frame = 0; frame < 2 * kPeriod; ++frame) {
       SteppingClock::step =
