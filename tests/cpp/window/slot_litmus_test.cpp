@@ -1,6 +1,7 @@
-// A slot between two processes that do nothing else: sequence and checksum of everything it shows.
+// Two processes do nothing but use one slot. The tests check the order and a checksum of everything
+// that the slot shows.
 //
-// BLUEFOG_LITMUS=100000000: so many changes.
+// BLUEFOG_LITMUS=100000000 sets the number of changes.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -22,7 +23,8 @@ constexpr size_t kWords = 16;
 constexpr size_t kBytes = kWords * sizeof(int64_t);
 using Words = std::array<int64_t, kWords>;
 
-// Each word is a multiple of the first: also where several have been added up.
+// Returns words that are multiples of the first one, which also holds for sums of several such
+// values.
 Words wordsOf(int64_t value) {
   Words words;
   for (size_t i = 0; i < kWords; ++i) {
@@ -31,7 +33,7 @@ Words wordsOf(int64_t value) {
   return words;
 }
 
-// The first, if the others go with it; -1 otherwise.
+// Returns the first word if the others fit it, or -1 if they do not.
 int64_t valueOf(const Slot::Held& held) {
   if (held.data == nullptr) {
     return 0;

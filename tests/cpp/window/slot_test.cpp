@@ -35,7 +35,7 @@ class SlotTest : public ::testing::Test {
     return {Dtype::kFloat64, kCount, values.data(), weight, p};
   }
   static Values all(double value) { return Values(kCount, value); }
-  // What it holds, if all of it is the same; NaN otherwise.
+  // Returns the value of all elements, or NaN if they differ.
   static double valueOf(const Slot::Held& held) {
     if (held.data == nullptr) {
       return 0;
@@ -104,7 +104,7 @@ TEST_F(SlotTest, WhatItsOwnerFillsIsAddedTo) {
   EXPECT_EQ(held.p, 2.5);
 }
 
-// Every sum and every buffer is whole, whatever the other does meanwhile.
+// Every sum and every buffer is whole, whatever the other thread does meanwhile.
 TEST_F(SlotTest, NothingIsLostOrTornBetweenThreads) {
   constexpr int kRounds = 20'000;
   std::thread writer([this] {
@@ -129,7 +129,7 @@ TEST_F(SlotTest, NothingIsLostOrTornBetweenThreads) {
   EXPECT_EQ(slot_.changesInAll(), uint64_t{kRounds});
 }
 
-// Puts only grow, and the owner fills the slot itself now and then.
+// The values that are put only grow. The owner itself fills the slot now and then.
 TEST_F(SlotTest, PutsAreSeenInOrderBetweenThreads) {
   constexpr int kRounds = 20'000;
   std::atomic<bool> ended{false};
@@ -152,7 +152,8 @@ TEST_F(SlotTest, PutsAreSeenInOrderBetweenThreads) {
   writer.join();
 }
 
-// The one that accumulates is killed at any instant: what it has not finished is not there.
+// The process that accumulates is killed at any instant. What it has not finished is not in the
+// slot.
 TEST_F(SlotTest, AKilledWriterLeavesItWhole) {
   const Mapping shared = sharedMemory(4096);
   auto& finished = *reinterpret_cast<std::atomic<uint64_t>*>(shared.data());
@@ -175,7 +176,7 @@ TEST_F(SlotTest, AKilledWriterLeavesItWhole) {
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);
     collected += valueOf(slot_.hold(Slot::Then::kIsEmpty));
-    // The last one of each may have been added, but not counted any more.
+    // Each process may have made one more change that it was killed before counting.
     ASSERT_GE(collected, static_cast<double>(finished.load()));
     ASSERT_LE(collected, static_cast<double>(finished.load() + round + 1));
   }
@@ -195,7 +196,8 @@ TEST_F(SlotTest, DoesNotAwaitAChangeThatIsThere) {
   EXPECT_EQ(slot_.version(), 1U);
 }
 
-// Each of many waits ends by the change alone: there is no limit.
+// There are many waits, and each of them ends by the change alone, because its limit is an hour
+// away.
 TEST_F(SlotTest, AChangeEndsAWaitAtOnce) {
   constexpr int kRounds = 5'000;
   std::atomic<int> seen{0};

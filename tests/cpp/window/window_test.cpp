@@ -1,4 +1,4 @@
-// Windows among ranks of one host and of several.
+// These tests use windows among ranks of one host and of several hosts.
 #include "window/Window.hpp"
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ constexpr size_t kCount = 5000;
 constexpr uint64_t kNumber = 7;
 using Values = std::vector<double>;
 
-// One rank's part, and how it reaches the others'.
+// A Member is one rank's part of a window, together with the ways to reach the other ranks' parts.
 class Member {
  public:
-  // `places`: of all ranks, for each of which there is a thread.
+  // `places` is shared by all ranks, each of which is a thread and fills in its own entry.
   Member(Rank& rank, std::vector<WindowPlace>& places)
       : me(rank),
         engine_(std::shared_ptr<void>(), &rank.engine),
@@ -66,7 +66,8 @@ class Member {
     const Values values(kCount, value);
     copyBytes(data_, values.data(), kBytes);
   }
-  // What the slot has, if that is whole, and its p is the same.
+  // Takes out what the slot holds and returns it, or -1 if it is not whole or its p differs from
+  // it.
   double taken(int peer) {
     Values out(kCount);
     const double before = window->p();
@@ -222,7 +223,8 @@ TEST_P(WindowTest, WhoAsksForNoWindowHearsSo) {
 }
 
 #if defined(__SANITIZE_THREAD__)
-// It has no addresses for several ranks' rooms, and sees no order between two mappings.
+// ThreadSanitizer leaves no addresses for the window areas of several ranks, and sees no order
+// between two mappings.
 INSTANTIATE_TEST_SUITE_P(Hosts, WindowTest, ::testing::Values(kRanks));
 #else
 INSTANTIATE_TEST_SUITE_P(Hosts, WindowTest, ::testing::Values(1, 2, kRanks));
