@@ -18,10 +18,11 @@ def result(name: str, device: str = "cpu") -> Path:
 
 
 def place_of(name: str, args: argparse.Namespace, parser: argparse.ArgumentParser) -> Path:
-    """Of a JSON file, whose folder is made. `args` as parsed, before defaults are filled in."""
+    """The place of a JSON file; its folder is made. `args` are those parsed, without defaults."""
+    device = getattr(args, "device", "cpu")  # Programs that need no GPU do not ask for one.
     narrowed = {key for key, value in vars(args).items() if value != parser.get_default(key)}
     if not narrowed - NARROW_NOTHING:
-        return result(name, args.device)
-    place = HERE.parent / "build" / "bench" / named(name, args.device)
+        return result(name, device)
+    place = HERE.parent / "build" / "bench" / named(name, device)
     place.parent.mkdir(parents=True, exist_ok=True)
     return place

@@ -162,6 +162,17 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
     assert goal["found"].startswith("1.25 x its time")
 
 
+def test_every_program_has_a_place_for_its_figures() -> None:
+    """Options that narrow what is measured keep the figures out of results/."""
+    code = "import sys, across_hosts; sys.argv[1:] = {}; print(across_hosts.parse_args().out)"
+    for options, folder in (([], "benchmarks/results"), (["--quick"], "build/bench")):
+        ran = run_script(
+            [sys.executable, "-c", code.format(options)], env={"PYTHONPATH": str(BENCHMARKS)}
+        )
+        assert ran.code == 0, ran.out
+        assert ran.out.endswith(f"{folder}/across_hosts.json\n"), ran.out
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize("program", ["collectives", "neighbors", "training", "windows"])
