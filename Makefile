@@ -29,7 +29,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
-.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors lint $(CHECKS) tidy fmt clean
+.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -111,6 +111,9 @@ bench: dev ## Compare the collectives with gloo and MPI
 bench-neighbors: dev ## Compare averaging with neighbours with raw MPI, in C
 	$(BENCH_NEEDS)
 	python3 benchmarks/neighbors.py
+
+bench-tables: ## Make the tables of benchmarks/results again, from the JSON files beside them
+	python3 benchmarks/report.py
 
 BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(INSTALL) --no-build-isolation -e '.[bench]'
 

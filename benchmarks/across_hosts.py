@@ -40,7 +40,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few sizes, one round, 2 hosts")
     parser.add_argument("--no-start", action="store_true", help="without the times of init")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one network")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="JSON; the tables and the plot go beside it")
     args = parser.parse_args()
     args.out = args.out or places.place_of("across_hosts", args, parser)
     args.rounds = args.rounds or (1 if args.quick else 5)

@@ -8,17 +8,16 @@ is affine: its fixed point solves a linear system, and its error falls by the sp
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 
+import algorithms_report
 import collectives
 import launch
 import numpy as np
 import places
-from training import verdict
+from algorithms_report import RANKS
 
-RANKS = 5
 H = np.linspace(0.5, 1.5, RANKS)
 C = np.arange(RANKS, dtype=float) ** 2
 SOLUTION = float(H @ C / H.sum())
@@ -175,8 +174,6 @@ def main() -> None:
     ]
     args = {"runs": plan, "h": H.tolist(), "c": C.tolist(), "outer": OUTER}
     found = launch.run_ranks("algorithms_run.py", RANKS, args, 300)
-    print(f"{'':<24} {'lr':>5} {'from the solution':>22} {'off by':>9} {'rate':>17}")
-    print(f"{'':<24} {'':>5} {'theory':>11} {'found':>10} {'':>9} {'theory':>9} {'found':>7}")
     rows = []
     for case in todo:
         path = np.array(found[case.name + str(case.lr)])[:: case.every]
@@ -191,17 +188,8 @@ def main() -> None:
             "rate": slope(np.abs(path - ends).max(1)),
         }
         rows.append(row)
-        print(
-            f"{case.name:<24} {case.lr:>5} {row['bias_in_theory']:>11.3g} {row['bias']:>10.3g} "
-            f"{row['off']:>9.1e} {row['rate_in_theory']:>9.4f} {row['rate']:>7.4f}"
-        )
-    farthest, exact = max(row["off"] for row in rows), max(row["bias"] for row in rows[-3:])
-    rates = max(abs(row["rate"] - row["rate_in_theory"]) for row in rows)
-    print(verdict("farthest from where theory says", "<= 1e-10", farthest, farthest <= 1e-10))
-    print(verdict("farthest of exact methods from the solution", "<= 1e-10", exact, exact <= 1e-10))
-    print(verdict("largest difference of rates", "<= 0.02", rates, rates <= 0.02))
     found = {"machine": collectives.machine(), "rows": rows}
-    places.result("algorithms").write_text(json.dumps(found, indent=1))
+    algorithms_report.ALGORITHMS.write(found, places.result("algorithms"))
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import collectives_report
 import launch
 import places
 import probes
-import report
 import torch
 
 BACKENDS = {
@@ -58,7 +58,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
     parser.add_argument("--no-probes", action="store_true", help="the collectives alone")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
-    parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
+    parser.add_argument("--out", type=Path, help="JSON; the tables and the plot go beside it")
     args = parser.parse_args()
     out = places.place_of("collectives", args, parser)
     args.ranks = [int(n) for n in args.ranks.split(",")]
@@ -115,7 +115,7 @@ def main() -> None:
     print()
     for n in [] if args.no_probes else args.ranks:
         found["probes"][str(n)] = probes.run_all(n, backends, min(120, args.deadline), args.quick)
-    report.COLLECTIVES.write(found, args.out)
+    collectives_report.COLLECTIVES.write(found, args.out)
     if any(row["wrong"] for row in found["rows"]):
         sys.exit("wrong results: see the column #wrong")
 

@@ -11,7 +11,6 @@ python benchmarks/host_time.py --device cuda     on a GPU, shared where there ar
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import device_report
 import launch
 import places
 import torch
@@ -116,12 +116,7 @@ def main() -> None:
     for ranks in (2, 4):
         plan = {"device": args.device, "turns": args.turns}
         rows += launch.run_ranks("host_time.py", ranks, plan, 300)
-    print("| ranks | bytes | bluefog µs | batch_isend_irecv and a kernel µs | ratio |")
-    print("| ---: | ---: | ---: | ---: | ---: |")
-    for row in rows:
-        ours, theirs = (f"{1e6 * row['seconds'][name]:.0f}" for name in row["seconds"])
-        print(f"| {row['ranks']} | {row['bytes']} | {ours} | {theirs} | {row['ratio']:.2f} |")
-    out.write_text(json.dumps(rows, indent=1) + "\n")
+    device_report.HOST_TIME.write(rows, out)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,33 @@
-"""The goals of what across_hosts.py measured, and its plot.
-
-As a program: print the tables and goals and draw the plot again from a JSON file.
-"""
+"""The goals, tables and plot of what across_hosts.py measured."""
 
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import report
-from report import KIB, MIB, Goal, Report, Row, judge
+from figures import (
+    COLORS,
+    KIB,
+    MIB,
+    Goal,
+    Report,
+    Row,
+    goal_table,
+    grouped,
+    judge,
+    size_text,
+    table,
+    times_table,
+)
 
 ONE_PEER = "neighbor_one_peer"
 PEERS = ("bluefog", "gloo", "mpi", "wire")
 
 
 def times(rows: Iterable[Row], **wanted: Any) -> dict[tuple[Any, ...], float]:
-    """By all that a row is of."""
+    """The times by rate, hosts, operation, size and peer."""
     return {
         (row["rate"], row["hosts"], row["op"], row["size"], row["peer"]): row["time_us"]
         for row in rows
@@ -90,17 +98,6 @@ def goals(found: dict[str, Any]) -> list[Goal]:
     return made
 
 
-def tables(rows: list[Row]) -> str:
-    said: list[str] = []
-    last: tuple[Any, ...] = ()
-    for row in rows:
-        if (row["op"], row["hosts"], row["rate"]) != last:
-            last = (row["op"], row["hosts"], row["rate"])
-            said += [f"\n{row['rate']}, {row['hosts']} hosts" + report.heading(*last[:2])]
-        said.append(report.line(row))
-    return "\n".join(said)
-
-
 def plot(rows: list[Row], path: Path) -> None:
     """Time over the number of hosts, of the largest size at each rate."""
     from matplotlib.figure import Figure
@@ -115,15 +112,26 @@ def plot(rows: list[Row], path: Path) -> None:
             for peer in PEERS:
                 points = [r for r in own if (r["peer"], r["size"]) == (peer, size)]
                 xs, ys = [r["hosts"] for r in points], [r["time_us"] / 1e3 for r in points]
-                axes.plot(xs, ys, marker=".", label=peer, color=report.COLOURS[peer])
-            axes.set(title=f"{op}, {report.size_text(size)}, {rate}", ylim=(0, None))
+                axes.plot(xs, ys, marker=".", label=peer, color=COLORS[peer])
+            axes.set(title=f"{op}, {size_text(size)}, {rate}", ylim=(0, None))
             axes.set(xticks=sorted({r["hosts"] for r in own}), xlabel="hosts")
         line_of_axes[0].set_ylabel("time of a call, ms")
     figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     figure.savefig(path, dpi=90)
 
 
-ACROSS_HOSTS = Report(goals, tables, plot, of="hosts")
+def sections(found: dict[str, Any]) -> Iterator[str]:
+    yield goal_table(goals(found), of="hosts")
+    for (op, rate), rows in grouped(found["rows"], "op", "rate").items():
+        yield f"## {op}, {rate}"
+        yield times_table(rows, "hosts", "ranks")
+    if found["starts"]:
+        yield "## init_process_group on 2 hosts of 2 ranks, seconds"
+        lines = [
+            (name, f"{statistics.median(each):.3f}", f"{min(each):.3f}", f"{max(each):.3f}")
+            for name, each in found["starts"].items()
+        ]
+        yield table(["backend", "median", "least", "most"], lines)
 
-if __name__ == "__main__":
-    ACROSS_HOSTS.show_again(Path(sys.argv[1]))
+
+ACROSS_HOSTS = Report("Operations across hosts", sections, plot)

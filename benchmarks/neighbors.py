@@ -45,7 +45,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="turns of each peer; default 9")
     parser.add_argument("--quick", action="store_true", help="few sizes, few rounds")
     parser.add_argument("--deadline", type=float, default=900, help="seconds for one set of ranks")
-    parser.add_argument("--out", type=Path, help="JSON; the plot goes beside it")
+    parser.add_argument("--out", type=Path, help="JSON; the tables and the plot go beside it")
     args = parser.parse_args()
     out = places.place_of("neighbors", args, parser)
     args.ranks = [int(n) for n in args.ranks.split(",")]

@@ -10,9 +10,9 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+import figures
 import launch
 import peers
-import report
 import timing
 import torch
 import torch.distributed as dist
@@ -90,8 +90,8 @@ def main() -> None:
         rows += measure(jobs_of(me, size, groups, plan), plan.rounds)
     if me.rank == 0:
         for n in groups:
-            said = [report.line(row) for row in rows if row["ranks"] == n]
-            print("\n".join([report.heading(OP, n), *said]), flush=True)
+            said = [figures.line(row) for row in rows if row["ranks"] == n]
+            print("\n".join([figures.heading(OP, n), *said]), flush=True)
     me.give_back(rows)
     dist.barrier(group=everyone)
     dist.destroy_process_group()

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import figures
 import launch
 import peers
 import raw_mpi
-import report
 import torch
 import torch.distributed as dist
 from cases import Call, Case, Repeating, settle
@@ -144,8 +144,8 @@ def run_cases(
         found = run_case(case, all_peers, plan, gloo)
         if me.rank == 0:
             starts = not rows or rows[-1]["op"] != case.op
-            said = [report.heading(case.op, me.n)] if starts else []
-            print("\n".join([*said, *map(report.line, found)]), flush=True)
+            said = [figures.heading(case.op, me.n)] if starts else []
+            print("\n".join([*said, *map(figures.line, found)]), flush=True)
         rows += found
     return rows
 

@@ -12,10 +12,8 @@ python benchmarks/windows.py --device cuda  of GPUs, which ranks share where the
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +21,7 @@ import collectives
 import launch
 import places
 import raw_mpi
-
-# What, of which call, against which, at which sizes, at most so many times its time.
-Goal = tuple[str, str, str, tuple[int, ...], float]
-GOALS: tuple[Goal, ...] = (
-    ("put, against memcpy", "put", "memcpy", (4 << 20, 64 << 20), 1.25),
-    ("accumulate, against put", "accumulate", "put", (4 << 20, 64 << 20), 1.5),
-    ("put, against MPI_Put and flush", "put", "MPI_Put", (4, 4096), 2.0),
-    ("update, against reading and writing once", "update", "bare average", (4 << 20,), 1.3),
-)
-GOALS_OF_DEVICES: tuple[Goal, ...] = (("put, against a copy", "put", "memcpy", (64 << 20,), 1.2),)
-
-
-def report(rows: list[dict[str, Any]], goals: Sequence[Goal]) -> None:
-    of = {(row["ranks"], row["size"], row["call"]): row["us"] for row in rows}
-    print(f"{'ranks':>5} {'bytes':>9}  call              us")
-    for (ranks, size, call), us in of.items():
-        print(f"{ranks:>5} {size:>9}  {call:<16} {us:>9.2f}")
-    print(f"\n{'goal':<42} {'ranks':>5} {'bytes':>9}  limit  found")
-    for what, call, peer, sizes, limit in goals:
-        for ranks in sorted({row["ranks"] for row in rows}):
-            for size in sizes:
-                if (ranks, size, call) in of:
-                    found = of[ranks, size, call] / of[ranks, size, peer]
-                    verdict = "reached" if found <= limit else "missed"
-                    print(f"{what:<42} {ranks:>5} {size:>9} {limit:>6} {found:>6.2f} {verdict}")
-    if (2, 4 << 20, "put, busy") in of:
-        busy, idle = of[2, 4 << 20, "put, busy"], of[2, 4 << 20, "put, idle"]
-        print(f"{'put, target computes, against it sleeps':<57} +- 0.2 {judged(busy / idle)}")
-
-
-def judged(ratio: float) -> str:
-    return f"{ratio:>6.2f} {'reached' if abs(ratio - 1) <= 0.2 else 'missed'}"
-
-
-def report_far(rows: list[dict[str, Any]]) -> None:
-    of = {(row["size"], row["call"]): row["s"] for row in rows}
-    print(f"\n2 hosts, 1 Gbit/s\n{'bytes':>9}  {'call':<26} {'ms':>8}  of the wire's rate")
-    for (size, call), s in of.items():
-        print(f"{size:>9}  {call:<26} {s * 1e3:>8.2f}  {of[size, 'wire'] / s:>6.1%}")
-    for size in sorted({size for size, _ in of}):
-        ratio = of[size, "put, busy"] / of[size, "put"]
-        print(f"{size:>9}  put, target computes, against it sleeps: {judged(ratio)}")
+import windows_report
 
 
 def on_a_host(device: str, quick: bool) -> list[dict[str, Any]]:
@@ -105,11 +62,9 @@ def main() -> None:
         sys.exit(f"raw MPI, with which windows are compared, needs {lacking}")
     found: dict[str, Any] = {"machine": collectives.machine()}
     found["rows"] = on_a_host(args.device, args.quick)
-    report(found["rows"], GOALS if of_cpu else GOALS_OF_DEVICES)
     if of_cpu:
         found["across_hosts"] = across_hosts(args.quick)
-        report_far(found["across_hosts"])
-    places.place_of("windows", args, parser).write_text(json.dumps(found, indent=1))
+    windows_report.WINDOWS.write(found, places.place_of("windows", args, parser))
 
 
 if __name__ == "__main__":

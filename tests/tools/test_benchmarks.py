@@ -26,6 +26,13 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 OPS = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer", "pair_gossip")
 
 
+def goals_in(tables: Path) -> list[tuple[str, str, str]]:
+    """The limit, the find and the verdict of each goal in a Markdown file."""
+    lines = re.findall(r"^[|] (.+) [|]$", tables.read_text(), re.MULTILINE)
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [(c[2], c[3], c[4]) for c in cells if c[-1] in ("reached", "missed", "not measured")]
+
+
 def bench(program: str, *args: str) -> Ran:
     # Ranks of MPI that spin would take the cores from other tests.
     env = {"OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -61,7 +68,8 @@ def test_averaging_is_compared_with_raw_mpi(tmp_path: Path) -> None:
         assert min(row["rounds_us"]) > 0
     for key in ("copies_per_out_neighbor", "reads_per_in_neighbor", "writes_of_result"):
         assert [row[key] for row in found["touched"]] == [1.0] * len(OPS), key
-    assert "time of raw MPI / time of bluefog" in ran.out
+    assert "raw_mpi / bluefog" in ran.out
+    assert (tmp_path / "neighbors.md").read_text() in ran.out
     assert (tmp_path / "neighbors.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -70,8 +78,8 @@ def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     with hosts.network(1):
         pass  # skips where there can be none
     out = bench("windows.py", "--quick").out
-    assert len(re.findall(r"(?:reached|missed)$", out, re.MULTILINE)) == 12, out
-    assert re.search(r"^ +1048576  accumulate +\S+ +\S+%$", out, re.MULTILINE), out
+    assert len(re.findall(r"[|] (?:reached|missed) +[|]$", out, re.MULTILINE)) == 12, out
+    assert re.search(r"^[|] accumulate +[|] +2 [|] +\S+ ms \(\S+%\) [|]$", out, re.MULTILINE), out
 
 
 @pytest.mark.thorough
@@ -102,6 +110,10 @@ def test_windows_are_compared_with_torchs_copies() -> None:
     assert all(row["us"] > 0 for row in rows)
 
 
+def without_bars(tables: Path) -> str:
+    return " ".join(tables.read_text().replace("|", " ").split())
+
+
 def row(peer: str, size: int, us: float, ranks: int = 2, op: str = "pair_gossip") -> dict[str, Any]:
     return {
         "ranks": ranks, "op": op, "size": size, "count": size // 4, "type": "float32",
@@ -126,9 +138,8 @@ def test_neighbour_goals_are_judged(tmp_path: Path) -> None:
     }
     path = tmp_path / "neighbors.json"
     path.write_text(json.dumps(found))
-    ran = bench("neighbors_report.py", str(path))
-    goals = json.loads(path.read_text())["goals"]
-    assert [(goal["limit"], goal["found"], goal["verdict"]) for goal in goals] == [
+    bench("report.py", str(path))
+    assert goals_in(tmp_path / "neighbors.md") == [
         ("≥ 1.5 x faster", "1.4 x faster (pair_gossip, 4 MiB)", "missed"),
         ("≤ 1 x its time", "1 x its time (pair_gossip, 16 KiB)", "reached"),
         ("≤ 3 x its time", "4 x its time (pair_gossip, 4 B)", "missed"),
@@ -138,7 +149,8 @@ def test_neighbour_goals_are_judged(tmp_path: Path) -> None:
         ("≤ 1 x", "1 x", "reached"),
         ("≤ 1.25 x that of 2", "1.3 x that of 2", "missed"),  # 104 us * 2 / 16 = 13 us
     ]
-    assert re.search(r"^bluefog +4 B +4 +24\.00 +12\.00 +1\.20$", ran.out, re.MULTILINE)
+    cells = ("bluefog", "4 B", "4", "24.0 us", "12.0 us", "1.20")
+    assert " ".join(cells) in without_bars(tmp_path / "neighbors.md")
 
 
 def test_averaging_on_gpus_is_compared_with_nccl(tmp_path: Path) -> None:
@@ -146,10 +158,11 @@ def test_averaging_on_gpus_is_compared_with_nccl(tmp_path: Path) -> None:
     empty = {"fused": [], "touched": [], "scaling": {"cores": 0, "rows": []}}
     path = tmp_path / "neighbors_cuda.json"
     path.write_text(json.dumps({"rows": rows, **empty}))
-    out = bench("neighbors_report.py", str(path)).out
-    assert "time of NCCL / time of bluefog" in out
-    assert re.search(r"^pair_gossip +2 +4 B +2\.50 +2\.50 +10\.00$", out, re.MULTILINE), out
-    assert json.loads(path.read_text())["goals"] == []
+    bench("report.py", str(path))
+    text = without_bars(tmp_path / "neighbors_cuda.md")
+    assert "nccl / bluefog of the leasts bluefog / torch.add" in text
+    assert "2 4 B 4 us 10.0 us 1 us 2.500 2.500 4.000 4.000" in text
+    assert goals_in(tmp_path / "neighbors_cuda.md") == []
 
 
 def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
@@ -157,9 +170,23 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
     path = tmp_path / "collectives_cuda.json"
     path.write_text(json.dumps({"rows": ranks, "probes": {}}))
     bench("report.py", str(path))
-    (goal,) = json.loads(path.read_text())["goals"]
-    assert (goal["limit"], goal["verdict"]) == ("≤ 1.02 x its time", "missed")
-    assert goal["found"].startswith("1.25 x its time")
+    (goal,) = goals_in(tmp_path / "collectives_cuda.md")
+    assert goal == ("≤ 1.02 x its time", "1.25 x its time", "missed")
+
+
+def test_tables_are_those_of_the_figures(tmp_path: Path) -> None:
+    """Each JSON file in results/ has its tables beside it: `make bench-tables` writes them."""
+    results = BENCHMARKS / "results"
+    kept = {path.name: path.read_text() for path in results.glob("*.md")}
+    copies = shutil.copytree(results, tmp_path / "results")
+    for path in copies.glob("*.md"):
+        path.unlink()
+    bench("report.py", *map(str, copies.glob("*.json")))
+    made = {path.name: path.read_text() for path in copies.glob("*.md")}
+    assert len(made) == len(list(results.glob("*.json")))
+    assert sorted(kept) == sorted(made)
+    for name in made:
+        assert kept[name] == made[name], f"{name}: run `make bench-tables`"
 
 
 def test_every_program_has_a_place_for_its_figures() -> None:
