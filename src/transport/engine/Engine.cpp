@@ -22,7 +22,7 @@ constexpr milliseconds kStopAgain{2};
 constexpr milliseconds kSettled{150};
 // A small exchange is waited for at most this long before it becomes an operation.
 constexpr milliseconds kFastPathLimit{2};
-// Measured (benchmarks/README.md): below this size, two ranks that each have a core are faster over
+// Measured (docs/decisions/0106): below this size, two ranks that each have a core are faster over
 // a lane, whose frames stay in their caches.
 constexpr size_t kLargeOffer = size_t{8} << 20;
 

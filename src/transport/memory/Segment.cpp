@@ -16,7 +16,7 @@
 namespace bluefog {
 namespace {
 
-// These sizes were measured on 2 cores (benchmarks/README.md). A chunk stays in the caches between
+// These sizes were measured on 2 cores (docs/decisions/0107). A chunk stays in the caches between
 // its writer and its reader, and there are enough of them that ranks of different speed do not wait
 // for each other.
 constexpr uint32_t kBoardPayload = 128 * 1024;
