@@ -8,14 +8,14 @@ from bluefog_pg import _autoload
 # Every `import torch` of this environment imports this package (see _autoload), so what a name
 # needs, and the list of names itself, is imported when a name is first used.
 def __getattr__(name: str) -> Any:
-    from bluefog_pg._lazy import find
+    from bluefog_pg._core.lazy import find
 
     globals()[name] = value = find(name)
     return value
 
 
 def __dir__() -> list[str]:
-    from bluefog_pg._lazy import find
+    from bluefog_pg._core.lazy import find
 
     return sorted({*globals(), *find("__all__"), "__version__"})
 

@@ -14,11 +14,11 @@ from bluefog_pg._C import (
     PeerFailed as PeerFailed,
     ProcessGroupBluefog as ProcessGroupBluefog,
 )
-from bluefog_pg._errors import (
+from bluefog_pg._core.errors import (
     ArgumentError as ArgumentError,
     NotRunning as NotRunning,
 )
-from bluefog_pg._stats import stats as stats
+from bluefog_pg._core.stats import stats as stats
 from bluefog_pg.barrier import monitored_barrier as monitored_barrier
 from bluefog_pg.flight import (
     flight_log as flight_log,

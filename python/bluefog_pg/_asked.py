@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import _edges
-from bluefog_pg._call import Call
+from bluefog_pg._core.argument_checker import ArgumentChecker
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bluefog_pg._C import Edges
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
     Numbers = Sequence[float] | None
     Ranks = Sequence[int] | None
 
 
-def _mapping(call: Call, ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
+def _mapping(check: ArgumentChecker, ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
     """Weights that are left out are 1."""
     if ranks is None and weights is None:
         return None
@@ -26,12 +26,12 @@ def _mapping(call: Call, ranks: Ranks, weights: Numbers) -> dict[int, float] | N
     weights = [1.0] * len(ranks) if weights is None else weights
     mapping = dict(zip(ranks, weights, strict=False))
     if not len(mapping) == len(ranks) == len(weights):
-        call.fail(f"expected weights of different ranks, got {weights} and {ranks}")
+        check.fail(f"expected weights of different ranks, got {weights} and {ranks}")
     return mapping
 
 
 def _averaging(
-    member: Member,
+    member: GroupState,
     op: str,
     tensors: Sequence[Tensor],
     self_weight: float | None,
@@ -40,16 +40,16 @@ def _averaging(
     dst_ranks: Ranks,
     dst_weights: Numbers,
 ) -> Edges:
-    call, tensor = Call(member, op, tensors[0]), tensors[0]
-    sources = _mapping(call, src_ranks, src_weights)
-    destinations = _mapping(call, dst_ranks, dst_weights)
+    check, tensor = ArgumentChecker(member, op, tensors[0]), tensors[0]
+    sources = _mapping(check, src_ranks, src_weights)
+    destinations = _mapping(check, dst_ranks, dst_weights)
     if op == "hierarchical_neighbor_allreduce":
         return _edges.between_machines(member, tensor, self_weight, sources, destinations)
     return _edges.averaging(member, op, tensor, self_weight, sources, destinations)
 
 
 def _gossiping(
-    member: Member,
+    member: GroupState,
     _op: str,
     tensors: Sequence[Tensor],
     self_weight: float | None,
@@ -63,7 +63,7 @@ def _gossiping(
 
 
 def _gathering(
-    member: Member,
+    member: GroupState,
     op: str,
     tensors: Sequence[Tensor],
     _self_weight: None,
@@ -84,7 +84,7 @@ _FINDERS: dict[str, Callable[..., Edges]] = {
 }
 
 
-def find(op: str, member: Member, tensors: Sequence[Tensor], *asked: Any) -> Edges:
+def find(op: str, member: GroupState, tensors: Sequence[Tensor], *asked: Any) -> Edges:
     """Of a call: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
 
     Raises:

@@ -20,8 +20,8 @@ def register() -> None:
 
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
+        from bluefog_pg._core.loader import leave_at_exit
         from bluefog_pg._creator import create
-        from bluefog_pg._loader import leave_at_exit
 
         leave_at_exit()
         dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))

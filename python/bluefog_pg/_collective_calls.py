@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._call import described
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._loader import load
-from bluefog_pg._machine_backend import machine_backend_of
-from bluefog_pg._member import member_of
-from bluefog_pg._operators import alike
-from bluefog_pg._tags import tag_of
+from bluefog_pg._core.argument_checker import described
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.loader import load
+from bluefog_pg._core.machine_backend import machine_backend_of
+from bluefog_pg._core.operators import alike
+from bluefog_pg._core.tags import tag_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 # Its messages are those of neighbour operations, of which no other has this name.
 _ALLGATHER = tag_of("bluefog_pg.collectives.allgather")
 
 
-def member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Member:
+def member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> GroupState:
     member = member_of(group)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
@@ -38,7 +38,7 @@ def member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Memb
     return member
 
 
-def require_mean(member: Member, op: str, tensor: Tensor, average: bool) -> None:
+def require_mean(member: GroupState, op: str, tensor: Tensor, average: bool) -> None:
     if average and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ArgumentError(
             f"{member.who} {op} {described(tensor)}: only tensors of a type with fractions have "
@@ -46,7 +46,7 @@ def require_mean(member: Member, op: str, tensor: Tensor, average: bool) -> None
         )
 
 
-def root_of(member: Member, op: str, tensor: Tensor, root_rank: Any) -> int:
+def root_of(member: GroupState, op: str, tensor: Tensor, root_rank: Any) -> int:
     try:
         root = operator.index(root_rank)
     except TypeError:
@@ -62,7 +62,7 @@ def root_of(member: Member, op: str, tensor: Tensor, root_rank: Any) -> int:
 
 
 def sum_in_place(
-    member: Member, tensor: Tensor, average: bool, is_local: bool, async_op: bool
+    member: GroupState, tensor: Tensor, average: bool, is_local: bool, async_op: bool
 ) -> Any:
     """The Work, with async_op. `is_local`: of the machine's ranks alone."""
     backend: Any = machine_backend_of(member) if is_local else member.backend
@@ -72,7 +72,7 @@ def sum_in_place(
     return _begun(backend.allreduce([tensor], options), async_op)
 
 
-def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op: bool) -> Any:
+def broadcast_in_place(member: GroupState, tensor: Tensor, root_rank: int, async_op: bool) -> Any:
     """The Work, with async_op."""
     backend: Any = member.backend
     options = dist.BroadcastOptions()
@@ -82,7 +82,7 @@ def broadcast_in_place(member: Member, tensor: Tensor, root_rank: int, async_op:
 
 
 def rows_of_others(
-    member: Member,
+    member: GroupState,
     tensor: Tensor,
     async_op: bool,
     tag: int = _ALLGATHER,
@@ -104,7 +104,7 @@ def rows_of_others(
     return backend.allgather_in_parts(like, [tensor] * len(others), edges, tag, async_op)
 
 
-def with_own(member: Member, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:
+def with_own(member: GroupState, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:
     """All ranks' tensors, in the order of the ranks."""
     return [*others[: member.rank], tensor, *others[member.rank :]]
 
@@ -113,7 +113,7 @@ def copy_of(tensor: Tensor) -> Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def place_for(member: Member, tensor: Tensor, root_rank: int) -> Tensor:
+def place_for(member: GroupState, tensor: Tensor, root_rank: int) -> Tensor:
     """What a broadcast writes to, or, on the root, reads."""
     return copy_of(tensor) if member.rank == root_rank else alike(tensor.detach())
 

@@ -23,7 +23,7 @@ from bluefog_pg._collective_calls import (
     sum_in_place,
     with_own,
 )
-from bluefog_pg._operators import alike, library, member_named, register, some_rows
+from bluefog_pg._core.operators import alike, library, member_named, register, some_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

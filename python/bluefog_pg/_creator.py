@@ -6,8 +6,8 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bluefog_pg._accelerator import Accelerator
     from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._core.accelerator import Accelerator
 
 
 def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
@@ -24,11 +24,12 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     """
     from torch.distributed.constants import default_pg_timeout
 
-    from bluefog_pg import _accelerator, _backend
-    from bluefog_pg._loader import load
+    from bluefog_pg._core import accelerator as accelerators
+    from bluefog_pg._core import backend as backends
+    from bluefog_pg._core.loader import load
 
     cls = load().ProcessGroupBluefog
-    accelerator = _accelerator.found()
+    accelerator = accelerators.found()
     options, inner_options = _options(cls, accelerator, pg_options)
     if opts.timeout != default_pg_timeout or options._timeout == cls.Options()._timeout:
         options._timeout = opts.timeout
@@ -36,7 +37,7 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
     try:
-        group = _backend.make(
+        group = backends.make(
             opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options,
             splits=True,
         )  # fmt: skip
@@ -52,7 +53,7 @@ def _options(
     cls: type[ProcessGroupBluefog], accelerator: Accelerator | None, given: Any
 ) -> tuple[ProcessGroupBluefog.Options, Any]:
     """Ours and those of the accelerator's backend. A program may give either."""
-    from bluefog_pg._accelerator import options_class
+    from bluefog_pg._core.accelerator import options_class
 
     inner: Any = options_class(accelerator) if accelerator else None
     if inner and isinstance(given, inner):

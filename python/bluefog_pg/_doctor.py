@@ -55,7 +55,7 @@ def _looks(tries: bool) -> Iterator[tuple[str, Callable[[], str], bool]]:
 
 
 def _versions() -> str:
-    from bluefog_pg._loader import load
+    from bluefog_pg._core.loader import load
 
     try:
         load()
@@ -104,8 +104,8 @@ def _refusal(call: Callable[[], object]) -> str:
 def _accelerator() -> str:
     import torch
 
-    from bluefog_pg._accelerator import found
-    from bluefog_pg._loader import load
+    from bluefog_pg._core.accelerator import found
+    from bluefog_pg._core.loader import load
 
     try:
         with warnings.catch_warnings():

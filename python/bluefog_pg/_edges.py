@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._call import Call
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._known import key_of, remember
+from bluefog_pg._core.argument_checker import ArgumentChecker
+from bluefog_pg._core.edge_cache import key_of, remember
+from bluefog_pg._core.errors import ArgumentError
 from bluefog_pg.topology import require_alike, topology_of
 
 if TYPE_CHECKING:
     import torch
 
     from bluefog_pg._C import Edges
-    from bluefog_pg._member import Member
-    from bluefog_pg._topology import Neighborhood
+    from bluefog_pg._core.group_state import GroupState
+    from bluefog_pg._core.neighborhood import Neighborhood
 
     SrcWeights = Mapping[int, float]
     DstWeights = Mapping[int, float] | Iterable[int]
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def averaging(
-    member: Member,
+    member: GroupState,
     op: str,
     tensors: Tensors,
     self_weight: float | None,
@@ -37,15 +37,15 @@ def averaging(
     if self_weight is None and src_weights is None and dst_weights is None:
         return topology.edges
     key = key_of(self_weight, src_weights, dst_weights)
-    if edges := topology.known.get(key):
+    if edges := topology.edge_cache.get(key):
         return edges
-    call, near = Call(member, op, tensors), topology.neighborhood
-    edges = _weighted(call, near, self_weight, src_weights, dst_weights)
-    return remember(topology.known, key, edges)
+    check, near = ArgumentChecker(member, op, tensors), topology.neighborhood
+    edges = _weighted(check, near, self_weight, src_weights, dst_weights)
+    return remember(topology.edge_cache, key, edges)
 
 
 def gathering(
-    member: Member,
+    member: GroupState,
     op: str,
     tensors: Tensors,
     src_ranks: Iterable[int] | None,
@@ -55,18 +55,18 @@ def gathering(
     if src_ranks is None and dst_ranks is None:
         return (member.topology or topology_of(member)).edges
     key = key_of(src_ranks, dst_ranks)
-    if edges := member.known.get(key):
+    if edges := member.edge_cache.get(key):
         return edges
-    call = Call(member, op, tensors)
+    check = ArgumentChecker(member, op, tensors)
     if src_ranks is None or dst_ranks is None:
-        call.fail("src_ranks and dst_ranks must be given together")
-    sources = [(rank, 1.0) for rank in call.ranks("src_ranks", src_ranks)]
-    destinations = [(rank, 1.0) for rank in call.ranks("dst_ranks", dst_ranks)]
-    return remember(member.known, key, member.backend.edges(1.0, sources, destinations, 1.0))
+        check.fail("src_ranks and dst_ranks must be given together")
+    sources = [(rank, 1.0) for rank in check.ranks("src_ranks", src_ranks)]
+    destinations = [(rank, 1.0) for rank in check.ranks("dst_ranks", dst_ranks)]
+    return remember(member.edge_cache, key, member.backend.edges(1.0, sources, destinations, 1.0))
 
 
 def gossiping(
-    member: Member,
+    member: GroupState,
     tensors: Tensors,
     target_rank: int,
     self_weight: float | None,
@@ -74,22 +74,22 @@ def gossiping(
 ) -> Edges:
     """Between two ranks."""
     key = key_of(target_rank, self_weight, pair_weight)
-    if edges := member.known.get(key):
+    if edges := member.edge_cache.get(key):
         return edges
-    call = Call(member, "pair_gossip", tensors)
-    (target,) = call.ranks("target_rank", [target_rank])
+    check = ArgumentChecker(member, "pair_gossip", tensors)
+    (target,) = check.ranks("target_rank", [target_rank])
     own, other, divisor = 1.0, 1.0, 2.0
     if self_weight is not None or pair_weight is not None:
         if self_weight is None or pair_weight is None:
-            call.fail("self_weight and pair_weight must be given together")
-        own, divisor = call.number("self_weight", self_weight), 1.0
-        other = call.number("pair_weight", pair_weight)
+            check.fail("self_weight and pair_weight must be given together")
+        own, divisor = check.number("self_weight", self_weight), 1.0
+        other = check.number("pair_weight", pair_weight)
     edges = member.backend.edges(own, [(target, other)], [(target, 1.0)], divisor)
-    return remember(member.known, key, edges)
+    return remember(member.edge_cache, key, edges)
 
 
 def between_machines(
-    member: Member,
+    member: GroupState,
     tensor: torch.Tensor,
     self_weight: float | None,
     src_weights: SrcWeights | None,
@@ -113,18 +113,22 @@ def between_machines(
                 f"{member.who} {op}: no topology; call set_machine_topology first, or give weights"
             )
         return topology.edges
-    call = Call(member, op, tensor, nodes=(len(machines.all), machines.machine_rank, "machine"))
+    check = ArgumentChecker(
+        member, op, tensor, nodes=(len(machines.all), machines.machine_rank, "machine")
+    )
     if self_weight is None or src_weights is None or dst_weights is None:
-        call.fail("self_weight, src_machine_weights and dst_machine_weights must be given together")
-    sources = call.weights("src_machine_weights", src_weights)
-    destinations = call.destinations("dst_machine_weights", dst_weights)
+        check.fail(
+            "self_weight, src_machine_weights and dst_machine_weights must be given together"
+        )
+    sources = check.weights("src_machine_weights", src_weights)
+    destinations = check.destinations("dst_machine_weights", dst_weights)
     if topology is not None:
         near = topology.neighborhood
-        call.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
-        call.require_neighbors(
+        check.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
+        check.require_neighbors(
             "dst_machine_weights", destinations, "out-neighbours", near.destinations
         )
-    own = call.number("self_weight", self_weight)
+    own = check.number("self_weight", self_weight)
     return member.backend.edges(
         own,
         [(machines.counterpart(node), weight) for node, weight in sorted(sources.items())],
@@ -134,22 +138,22 @@ def between_machines(
 
 
 def _weighted(
-    call: Call,
+    check: ArgumentChecker,
     near: Neighborhood,
     self_weight: Any,
     src_weights: Any,
     dst_weights: Any,
 ) -> Edges:
     if (self_weight is None) != (src_weights is None):
-        call.fail("self_weight and src_weights must be given together")
+        check.fail("self_weight and src_weights must be given together")
     if src_weights is None:
-        call.fail("dst_weights needs self_weight and src_weights")
-    own = call.number("self_weight", self_weight)
-    weights = call.weights("src_weights", src_weights)
+        check.fail("dst_weights needs self_weight and src_weights")
+    own = check.number("self_weight", self_weight)
+    weights = check.weights("src_weights", src_weights)
     if dst_weights is not None:
-        to = sorted(call.destinations("dst_weights", dst_weights).items())
-        return call.member.backend.edges(*_divided(own, sorted(weights.items()), to))
-    call.require_neighbors(
+        to = sorted(check.destinations("dst_weights", dst_weights).items())
+        return check.member.backend.edges(*_divided(own, sorted(weights.items()), to))
+    check.require_neighbors(
         "src_weights",
         weights,
         "in-neighbours",
@@ -158,7 +162,7 @@ def _weighted(
     )
     sources = [(rank, weights.get(rank, 0.0)) for rank in near.sources]
     destinations = [(rank, 1.0) for rank in near.destinations]
-    return call.member.backend.edges(*_divided(own, sources, destinations))
+    return check.member.backend.edges(*_divided(own, sources, destinations))
 
 
 def _divided(own: float, sources: Weighted, destinations: Weighted) -> Divided:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
-from bluefog_pg._loader import leaving, load
+from bluefog_pg._core.loader import leaving, load
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

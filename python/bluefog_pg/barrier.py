@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from bluefog_pg._groups import backend_of, resolve, who
+from bluefog_pg._core.groups import backend_of, resolve, who
 
 if TYPE_CHECKING:
     from typing import Any

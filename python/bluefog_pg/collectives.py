@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from bluefog_pg import _collective_calls as calls
-from bluefog_pg._member import Member
-from bluefog_pg._operators import keeps_graph
+from bluefog_pg._core.group_state import GroupState
+from bluefog_pg._core.operators import keeps_graph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -258,7 +258,7 @@ def allgather(
 class AllgatherWork(dist.Work):
     """Of an `allgather`."""
 
-    def __init__(self, member: Member, tensor: Tensor, others: dist.Work) -> None:
+    def __init__(self, member: GroupState, tensor: Tensor, others: dist.Work) -> None:
         super().__init__()
         self._member, self._tensor, self._others = member, tensor.detach(), others
 
@@ -285,7 +285,7 @@ class AllgatherWork(dist.Work):
         return self._others.get_future().then(rows)
 
 
-def _run(op: str, member: Member, *args: Any, **options: Any) -> Tensor:
+def _run(op: str, member: GroupState, *args: Any, **options: Any) -> Tensor:
     """With gradients."""
     run = getattr(torch.ops.bluefog, op)
     result: Tensor = run(*args, **options, group_name=member.group.group_name)

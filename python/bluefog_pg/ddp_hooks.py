@@ -17,7 +17,7 @@ from torch.distributed.algorithms.model_averaging.averagers import ModelAverager
 from torch.futures import Future
 from torch.nn import Parameter
 
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
 from bluefog_pg.optim.averages import begin_average
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.routes import Route, routes_of

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._groups import backend_of
+from bluefog_pg._core.groups import backend_of
 
 if TYPE_CHECKING:
     import os

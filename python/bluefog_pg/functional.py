@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bluefog_pg._asked import find
-from bluefog_pg._loader import load
-from bluefog_pg._operators import alike, library, member_named, register, some_rows
-from bluefog_pg._refused import count_refused, count_refused_pair
-from bluefog_pg._tags import tag_of_gradient
+from bluefog_pg._core.loader import load
+from bluefog_pg._core.operators import alike, library, member_named, register, some_rows
+from bluefog_pg._core.refused import count_refused, count_refused_pair
+from bluefog_pg._core.tags import tag_of_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bluefog_pg._C import Edges, Match
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
     Listed = Sequence[Any]
 
@@ -54,38 +54,38 @@ library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_CALL}) 
 library.define(f"_mean_of_machines(Tensor tensor, {_CALL}) -> Tensor[]")
 
 
-def sum_of(op: str, tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+def sum_of(op: str, tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
     """Differentiable `neighbor_allreduce` and `pair_gossip`."""
     return sums_of(op, [tensor], edges, tag, member)[0]
 
 
 def sums_of(
-    op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: Member
+    op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: GroupState
 ) -> list[Tensor]:
     """Of a list."""
     return _sums(tensors, op, _given(edges, tag, member))
 
 
 def parts_of(
-    like: Tensor, parts: Sequence[Tensor], edges: Edges, tag: int, member: Member
+    like: Tensor, parts: Sequence[Tensor], edges: Edges, tag: int, member: GroupState
 ) -> list[Tensor]:
     """Differentiable `neighbor_alltoall`."""
     return _parts(like, parts, len(edges.sources), _given(edges, tag, member))
 
 
-def rows_of(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+def rows_of(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
     """Differentiable `neighbor_allgather`."""
     return _rows(tensor, _given(edges, tag, member))
 
 
-def parts_of_rows(tensor: Tensor, edges: Edges, tag: int, member: Member) -> list[Tensor]:
+def parts_of_rows(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> list[Tensor]:
     """The rows of each source, as differentiable parts of one result of `neighbor_allgather`."""
     rows, counts, _ = torch.ops.bluefog._rows(tensor, None, *_given(edges, tag, member))
     parts: list[Tensor] = list(torch.split(rows, counts[: len(edges.sources)].tolist()))
     return parts
 
 
-def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: Member) -> Tensor:
+def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
     """Differentiable `hierarchical_neighbor_allreduce`."""
     return _mean(tensor, _given(edges, tag, member))
 
@@ -120,7 +120,7 @@ def _mean(tensor: Tensor, listed: Listed, number: Tensor | None = None) -> Tenso
     return mean
 
 
-def _given(edges: Edges, tag: int, member: Member) -> Listed:
+def _given(edges: Edges, tag: int, member: GroupState) -> Listed:
     """Edges, as operators take them."""
     sources, destinations = edges.sources, edges.destinations
     return (
@@ -148,7 +148,7 @@ def _listed_for(
 
 
 def _found(
-    op: str, member: Member, tensors: Sequence[Tensor], asked: Listed, *, counts: bool
+    op: str, member: GroupState, tensors: Sequence[Tensor], asked: Listed, *, counts: bool
 ) -> Edges:
     try:
         return find(op, member, tensors, *asked)
@@ -172,7 +172,7 @@ def _reversed(listed: Listed) -> Listed:
     return *edges, 1.0, tag, group_name, op, reversals
 
 
-def _unlisted(listed: Listed, tensors: Sequence[Tensor]) -> tuple[Member, Edges, Match]:
+def _unlisted(listed: Listed, tensors: Sequence[Tensor]) -> tuple[GroupState, Edges, Match]:
     number, *asked, _, tag, group_name, op, reversals = listed
     member = member_named(group_name)
     match = load().Match(tag, 0 if number is None else int(number))
@@ -191,7 +191,7 @@ def _number_of(match: Match) -> Tensor:
     return torch.tensor(match.number, dtype=torch.int64, device="cpu")
 
 
-def _edges_of(listed: Listed, member: Member) -> Edges:
+def _edges_of(listed: Listed, member: GroupState) -> Edges:
     own, src_ranks, src_weights, dst_ranks, dst_weights, divisor, *_ = listed
     return member.backend.edges(
         own,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import _member, topology, world
+from bluefog_pg import topology, world
+from bluefog_pg._core.group_state import member_of
 from bluefog_pg.topology_util._arguments import require_graph
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def init(
         if isinstance(timeout := options.get("timeout"), int | float):
             options["timeout"] = timedelta(seconds=timeout)
         dist.init_process_group("bluefog", **options)
-    member = _member.member_of(None)
+    member = member_of(None)
     _ = member.machines  # what the environment says of them now
     graph = topology_fn(member.size) if callable(topology_fn) else topology_fn
     topology.set_topology(graph, is_weighted=is_weighted)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._member import Member, member_of
-from bluefog_pg._topology import (
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.group_state import GroupState, member_of
+from bluefog_pg._core.neighborhood import (
     Neighborhood,
     Topology,
     check_graph,
@@ -138,7 +138,7 @@ def out_neighbor_machine_ranks(group: dist.ProcessGroup | None = None) -> list[i
     return list(topology.neighborhood.destinations) if topology else []
 
 
-def topology_of(member: Member) -> Topology:
+def topology_of(member: GroupState) -> Topology:
     """What was set, or the default."""
     if member.topology is None:
         set_topology(group=member.group)
@@ -146,7 +146,7 @@ def topology_of(member: Member) -> Topology:
     return member.topology
 
 
-def require_alike(member: Member, what: str) -> None:
+def require_alike(member: GroupState, what: str) -> None:
     """Raise ArgumentError unless all machines have as many ranks."""
     if not member.machines.are_alike:
         raise ArgumentError(
@@ -156,7 +156,7 @@ def require_alike(member: Member, what: str) -> None:
 
 
 def _edges_over(
-    member: Member, near: Neighborhood, rank_of: Callable[[int], int] = lambda node: node
+    member: GroupState, near: Neighborhood, rank_of: Callable[[int], int] = lambda node: node
 ) -> Edges:
     """`rank_of`: the group rank that a node stands for."""
     destinations = [(rank_of(node), 1.0) for node in near.destinations]

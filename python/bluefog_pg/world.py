@@ -13,45 +13,45 @@ from typing import TYPE_CHECKING
 
 from torch.distributed import distributed_c10d
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._member import member_of
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.group_state import member_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._machines import Machines
-    from bluefog_pg._member import Member, Place
+    from bluefog_pg._core.group_state import GroupState, RankInfo
+    from bluefog_pg._core.machines import Machines
 
 
 class _Past:
     """Of the default group that was left by `shutdown`."""
 
-    place: Place | None = None
+    rank_info: RankInfo | None = None
 
 
 def remember() -> None:
     """Go on answering when the default group is gone."""
-    _Past.place = member_of(None).place
+    _Past.rank_info = member_of(None).rank_info
 
 
 def rank(group: dist.ProcessGroup | None = None) -> int:
     """This rank's number in the group."""
-    return _place(group).rank
+    return _rank_info(group).rank
 
 
 def size(group: dist.ProcessGroup | None = None) -> int:
     """The number of ranks in the group."""
-    return _place(group).size
+    return _rank_info(group).size
 
 
 def local_rank(group: dist.ProcessGroup | None = None) -> int:
     """This rank's number among those of its machine."""
-    return _place(group).machines.local_rank
+    return _rank_info(group).machines.local_rank
 
 
 def local_size(group: dist.ProcessGroup | None = None) -> int:
     """The number of ranks on this machine."""
-    return len(_place(group).machines.locals)
+    return len(_rank_info(group).machines.locals)
 
 
 def machine_rank(group: dist.ProcessGroup | None = None) -> int:
@@ -74,20 +74,20 @@ def machine_size(group: dist.ProcessGroup | None = None) -> int:
 
 def is_homogeneous(group: dist.ProcessGroup | None = None) -> bool:
     """Whether all machines have as many ranks, and each of them consecutive ones."""
-    return _place(group).machines.are_blocks
+    return _rank_info(group).machines.are_blocks
 
 
 def _homogeneous(group: dist.ProcessGroup | None, what: str) -> Machines:
-    place = _place(group)
-    if not place.machines.are_blocks:
+    info = _rank_info(group)
+    if not info.machines.are_blocks:
         raise ArgumentError(
-            f"{place.who} {what}: the machines have ranks {place.machines.all}; they must be as "
+            f"{info.who} {what}: the machines have ranks {info.machines.all}; they must be as "
             "many on each, and consecutive"
         )
-    return place.machines
+    return info.machines
 
 
-def _place(group: dist.ProcessGroup | None) -> Member | Place:
-    if group is None and _Past.place is not None and not distributed_c10d.is_initialized():
-        return _Past.place
+def _rank_info(group: dist.ProcessGroup | None) -> GroupState | RankInfo:
+    if group is None and _Past.rank_info is not None and not distributed_c10d.is_initialized():
+        return _Past.rank_info
     return member_of(group)

@@ -214,7 +214,7 @@ def test_devices_named(backend: str, through_gloo: bool) -> None:
 
 
 def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bluefog_pg import _accelerator
+    from bluefog_pg._core import accelerator as accelerators
 
     said = {
         "none": None,
@@ -227,7 +227,7 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
         said["cuda:NCCL"] = ("cuda", "nccl")
     for value, expected in said.items():
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
-        found = _accelerator.found()  # "": nothing, where these tests run
+        found = accelerators.found()  # "": nothing, where these tests run
         assert (found and (found.device, found.backend)) == expected
     cuda = () if torch.cuda.is_available() else ("cuda:nccl", "cuda:gloo")
     for wrong in (
@@ -236,18 +236,18 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", wrong)
         with pytest.raises(ValueError, match=f"BLUEFOG_ACCELERATOR={wrong}"):
-            _accelerator.found()
+            accelerators.found()
 
 
 def test_a_torch_without_nccl_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bluefog_pg import _accelerator
+    from bluefog_pg._core import accelerator as accelerators
 
     cuda = torch.device("cuda")
     monkeypatch.delenv("BLUEFOG_ACCELERATOR", raising=False)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: cuda)
     monkeypatch.setattr(dist, "is_nccl_available", lambda: False)
     with pytest.warns(UserWarning, match="this torch was built without NCCL; CPU tensors can"):
-        assert _accelerator.found() is None
+        assert accelerators.found() is None
 
 
 def unlike(rank: int, world: int) -> inrank.Raised | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bluefog_pg._loader import load
+from bluefog_pg._core.loader import load
 from tests.support.environment import ROOT
 
 MODULE = Path(load().__file__ or "")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-import bluefog_pg.timeline
+import bluefog_pg._core.timeline
 from tests.support import harness, inrank
 from tests.support.programs import run_script
 
@@ -214,7 +214,7 @@ def test_a_folder_that_is_missing_is_told_of(tmp_path: Path) -> None:
 def test_without_a_timeline(caplog: pytest.LogCaptureFixture) -> None:
     import bluefog_pg.torch as bf
 
-    bluefog_pg.timeline._complain.cache_clear()
+    bluefog_pg._core.timeline._complain.cache_clear()
     with caplog.at_level(logging.ERROR, logger="bluefog_pg"):
         assert bf.timeline_start_activity("x", "y") is False
         assert bf.timeline_end_activity("x") is False

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bluefog_pg._loader import load
+from bluefog_pg._core.loader import load
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 DEVICE = "cuda"

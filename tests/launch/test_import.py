@@ -66,7 +66,8 @@ def test_import_torch_registers_and_loads_nothing_heavy() -> None:
     with_us = set(check(f"{modules}; assert {IN_LIST}").split())
     without = set(check(modules, TORCH_DEVICE_BACKEND_AUTOLOAD="0").split())
     # An editable install brings its path finder with it, autoload or not.
-    ours = {"bluefog_pg", "bluefog_pg._autoload", "bluefog_pg._creator", "bluefog_pg._loader"}
+    names = ("_autoload", "_core", "_core.loader", "_creator")
+    ours = {"bluefog_pg", *(f"bluefog_pg.{name}" for name in names)}
     assert {m for m in with_us - without if m.startswith(("bluefog_pg", "networkx"))} == ours
     assert len(with_us - without - ours) < 10
 
@@ -176,5 +177,5 @@ def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path)
 def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> None:
     (other_package / "_build_info.py").write_text("from torch import __version__ as TORCH_VERSION")
     (other_package / "_C.py").write_text("def shutdown_all(): print('shut down')\n")
-    code = "from bluefog_pg._loader import load; assert load() is load()"
+    code = "from bluefog_pg._core.loader import load; assert load() is load()"
     assert check(code, PYTHONPATH=str(other_package.parent)) == "shut down\n"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bluefog_pg import topology_util as tu
-from bluefog_pg._errors import ArgumentError
+from bluefog_pg._core.errors import ArgumentError
 
 Step = tuple[list[int], list[int]]
 

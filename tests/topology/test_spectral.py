@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bluefog_pg import topology_util as tu
-from bluefog_pg._errors import ArgumentError
+from bluefog_pg._core.errors import ArgumentError
 
 
 def test_closed_forms() -> None:

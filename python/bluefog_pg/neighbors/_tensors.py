@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 _USUAL = {torch.Tensor, torch.nn.Parameter}
 
 
-def require_tensor(member: Member, op: str, tensor: Any) -> None:
+def require_tensor(member: GroupState, op: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
         one_by_one = "; it takes one, not a list" if isinstance(tensor, list | tuple) else ""
         raise TypeError(
@@ -21,7 +21,7 @@ def require_tensor(member: Member, op: str, tensor: Any) -> None:
         )
 
 
-def list_of(member: Member, op: str, tensors: Any) -> list[torch.Tensor]:
+def list_of(member: GroupState, op: str, tensors: Any) -> list[torch.Tensor]:
     listed = list(tensors) if isinstance(tensors, Iterable) else [tensors]
     if set(map(type, listed)) <= _USUAL:
         return listed

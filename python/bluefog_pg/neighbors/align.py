@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from bluefog_pg import _agreement
-from bluefog_pg._member import member_of
+from bluefog_pg._core import group_check
+from bluefog_pg._core.group_state import member_of
 
 
 def align(group: dist.ProcessGroup | None = None) -> None:
@@ -34,7 +34,7 @@ def align(group: dist.ProcessGroup | None = None) -> None:
     """
     member = member_of(group)
     highest = torch.tensor([member.backend.calls_made], dtype=torch.int64, device="cpu")
-    with _agreement.meeting(f"{member.who} align"):
+    with group_check.meeting(f"{member.who} align"):
         dist.all_reduce(highest, dist.ReduceOp.MAX, group=member.group)
         member.backend.align(int(highest))
         dist.barrier(member.group)

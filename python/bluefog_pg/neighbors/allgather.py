@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _agreement, _edges, functional
-from bluefog_pg._member import member_of
-from bluefog_pg._operators import keeps_graph
-from bluefog_pg._refused import count_refused
-from bluefog_pg._tags import named_tag
+from bluefog_pg import _edges, functional
+from bluefog_pg._core import group_check
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.operators import keeps_graph
+from bluefog_pg._core.refused import count_refused
+from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def neighbor_allgather(
         require_tensor(member, "neighbor_allgather", tensor)
         edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
         if enable_topo_check and src_ranks is not None:
-            _agreement.require(member, "neighbor_allgather", edges)
+            group_check.require(member, "neighbor_allgather", edges)
         tag = 0 if name is None else named_tag(member, "neighbor_allgather", name)
     except BaseException:
         count_refused(member, tensor, name)

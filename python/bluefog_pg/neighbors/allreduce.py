@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from torch import Tensor
 
-from bluefog_pg import _agreement, functional
+from bluefog_pg import functional
+from bluefog_pg._core import group_check
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.refused import count_refused
+from bluefog_pg._core.tags import named_tag
 from bluefog_pg._edges import averaging
-from bluefog_pg._member import member_of
-from bluefog_pg._refused import count_refused
-from bluefog_pg._tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def neighbor_allreduce(
             member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
         )
         if enable_topo_check and dst_weights is not None:
-            _agreement.require(member, "neighbor_allreduce", edges)
+            group_check.require(member, "neighbor_allreduce", edges)
         tag = 0 if name is None else named_tag(member, "neighbor_allreduce", name)
     except BaseException:
         count_refused(member, tensor, name)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _agreement, _edges, functional
-from bluefog_pg._call import Call
-from bluefog_pg._member import Member, member_of
-from bluefog_pg._operators import any_requires_grad, keeps_graph
-from bluefog_pg._refused import count_refused
-from bluefog_pg._tags import named_tag
+from bluefog_pg import _edges, functional
+from bluefog_pg._core import group_check
+from bluefog_pg._core.argument_checker import ArgumentChecker
+from bluefog_pg._core.group_state import GroupState, member_of
+from bluefog_pg._core.operators import any_requires_grad, keeps_graph
+from bluefog_pg._core.refused import count_refused
+from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def neighbor_alltoall(
             tensor = list_of(member, "neighbor_alltoall", tensor)
         edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
         if enable_topo_check and src_ranks is not None:
-            _agreement.require(member, "neighbor_alltoall", edges)
+            group_check.require(member, "neighbor_alltoall", edges)
         tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
         has_edges = bool(edges.sources or edges.destinations)
         if not isinstance(tensor, torch.Tensor) and not tensor and not has_edges:
@@ -92,18 +93,18 @@ def neighbor_alltoall(
 
 
 def _parts(
-    member: Member, tensor: torch.Tensor | list[torch.Tensor], count: int
+    member: GroupState, tensor: torch.Tensor | list[torch.Tensor], count: int
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """A tensor of the type and rows of all parts, and the parts."""
     if isinstance(tensor, torch.Tensor):
         if tensor.dim() == 0 or (count and tensor.size(0) % count):
-            Call(member, "neighbor_alltoall", tensor).fail(
+            ArgumentChecker(member, "neighbor_alltoall", tensor).fail(
                 f"a single tensor is cut into equal parts of its rows, one for each of the {count} "
                 "out-neighbours"
             )
         return tensor, list(tensor.tensor_split(count)) if count else []
     if not tensor:
-        Call(member, "neighbor_alltoall", tensor).fail(
+        ArgumentChecker(member, "neighbor_alltoall", tensor).fail(
             "an empty list does not say of what type and shape; pass torch.empty(0, ...)"
         )
     return tensor[0], tensor

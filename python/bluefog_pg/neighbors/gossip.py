@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, overload
 import torch
 
 from bluefog_pg import _edges, functional
-from bluefog_pg._member import member_of
-from bluefog_pg._refused import count_refused_pair
-from bluefog_pg._tags import named_tag
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.refused import count_refused_pair
+from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
 
 if TYPE_CHECKING:

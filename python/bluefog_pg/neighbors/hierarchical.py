@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _agreement, _edges, functional
-from bluefog_pg._member import member_of
-from bluefog_pg._operators import keeps_graph
-from bluefog_pg._refused import count_refused
-from bluefog_pg._tags import named_tag
+from bluefog_pg import _edges, functional
+from bluefog_pg._core import group_check
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.operators import keeps_graph
+from bluefog_pg._core.refused import count_refused
+from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def hierarchical_neighbor_allreduce(
             member, tensor, self_weight, src_machine_weights, dst_machine_weights
         )
         if enable_topo_check:
-            _agreement.require_of_machines(member, "hierarchical_neighbor_allreduce", edges)
+            group_check.require_of_machines(member, "hierarchical_neighbor_allreduce", edges)
         tag = 0 if name is None else named_tag(member, "hierarchical_neighbor_allreduce", name)
     except BaseException:
         count_refused(member, tensor, name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bluefog_pg._loader import load
+from bluefog_pg._core.loader import load
 from bluefog_pg.optim.order import AVERAGES, WINDOWS, CountsPasses, Update
 
 if TYPE_CHECKING:

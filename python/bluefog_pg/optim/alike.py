@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._agreement import meeting
-from bluefog_pg._warning import warn
+from bluefog_pg._core.group_check import meeting
+from bluefog_pg._core.warning import warn
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module, Parameter
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.order import Order
     from bluefog_pg.optim.plan import Plan
 
@@ -24,7 +24,11 @@ FAR = 0.5  # of a parameter's norm: farther apart than ranks of a training that 
 
 
 def require_alike(
-    params: Sequence[Parameter], models: Sequence[Module], plan: Plan, order: Order, member: Member
+    params: Sequence[Parameter],
+    models: Sequence[Module],
+    plan: Plan,
+    order: Order,
+    member: GroupState,
 ) -> None:
     """Collective, where there are several ranks. Warns where they begin far apart.
 

@@ -14,7 +14,7 @@ from bluefog_pg.optim.routes import Route, settled
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.knobs import Knobs
 
 
@@ -53,7 +53,7 @@ class NeighborAverage(Communication):
 
     activity = "NEIGHBOR_ALLREDUCE"
 
-    def __init__(self, knobs: Knobs, member: Member) -> None:
+    def __init__(self, knobs: Knobs, member: GroupState) -> None:
         self._knobs, self._member = knobs, member
         self._route = Route()
 
@@ -131,7 +131,7 @@ class GlobalAverage(Communication):
     makes_alike = True
     activity = "ALLREDUCE"
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: GroupState) -> None:
         self._member = member
 
     def begin(self, flat: Tensor) -> Finish:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.knobs import Knobs
 
@@ -48,7 +48,7 @@ class CompressedAverage(Communication):
 
     activity = "NEIGHBOR_ALLREDUCE"
 
-    def __init__(self, compressor: Compressor, knobs: Knobs, member: Member) -> None:
+    def __init__(self, compressor: Compressor, knobs: Knobs, member: GroupState) -> None:
         self._compressor, self._knobs, self._member = compressor, knobs, member
         # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.
         self._own: dict[tuple[int, bytes], _Copy] = {}

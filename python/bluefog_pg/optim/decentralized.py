@@ -14,8 +14,8 @@ from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 
 from bluefog_pg import collectives
-from bluefog_pg._member import member_of
-from bluefog_pg._renamed import renamed
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.renamed import renamed
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.bucket import parted
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer

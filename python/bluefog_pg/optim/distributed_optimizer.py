@@ -13,7 +13,7 @@ import torch
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
 from bluefog_pg.optim.bucket import LIMIT
 from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.parameters import params_of

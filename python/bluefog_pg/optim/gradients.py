@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bluefog_pg import collectives
-from bluefog_pg._warning import warn
+from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.order import Order, Update
 from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.site import Exchange

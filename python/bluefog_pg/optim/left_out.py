@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch.nn import Parameter
 
-from bluefog_pg._warning import warn
+from bluefog_pg._core.warning import warn
 
 # Three steps with equally many passes before each show what a program's steps look like.
 _ENOUGH = 3

@@ -13,7 +13,7 @@ from bluefog_pg import collectives
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.order import Order
 
 KEY = "bluefog"  # in the state_dict, where plain optimizers look at others only
@@ -26,7 +26,9 @@ class Memory:
     all ranks go on from what they have saved themselves, or all begin anew.
     """
 
-    def __init__(self, optimizer: Optimizer, order: Callable[[], Order], member: Member) -> None:
+    def __init__(
+        self, optimizer: Optimizer, order: Callable[[], Order], member: GroupState
+    ) -> None:
         """`order`: the one that remembers, now."""
         self._order, self._member = order, member
         self._loaded: dict[str, Any] | None = None

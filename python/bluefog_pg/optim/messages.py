@@ -83,10 +83,10 @@ def forms_of(tensor: Tensor, *others: torch.dtype) -> Forms:
 
 @functools.cache
 def _by_kernels(device: str) -> Forms | None:
-    from bluefog_pg import _accelerator
-    from bluefog_pg._loader import load
+    from bluefog_pg._core import accelerator as accelerators
+    from bluefog_pg._core.loader import load
 
-    accelerator = _accelerator.found()
+    accelerator = accelerators.found()
     if accelerator is None or accelerator.device != device:
         return None
     messages = load().MessageKernels(accelerator.plugin)

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from bluefog_pg import collectives
-from bluefog_pg._member import member_of
-from bluefog_pg._stats import stats
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.stats import stats
 from bluefog_pg.optim.parameters import params_of
 from bluefog_pg.windows import window_stats
 

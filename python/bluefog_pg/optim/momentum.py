@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bluefog_pg._warning import warn
+from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
 from bluefog_pg.optim.order import CountsPasses, Order, Update
 

@@ -15,7 +15,7 @@ from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, SGD
 
-from bluefog_pg._warning import warn
+from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
@@ -25,7 +25,7 @@ from bluefog_pg.optim.push_sum import PushSum
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.order import Update
     from bluefog_pg.optim.routes import Topology
@@ -59,7 +59,7 @@ class Plan:
 class Planning:
     """Checks arguments, and makes of them what they name."""
 
-    def __init__(self, optimizer: Optimizer, models: Sequence[Module], member: Member) -> None:
+    def __init__(self, optimizer: Optimizer, models: Sequence[Module], member: GroupState) -> None:
         self._optimizer, self._models, self._member = optimizer, models, member
 
     def order_of(self, plan: Plan, communication: str) -> Order:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bluefog_pg._topology import check_graph, neighborhood_of
-from bluefog_pg._warning import warn
+from bluefog_pg._core.neighborhood import check_graph, neighborhood_of
+from bluefog_pg._core.warning import warn
 from bluefog_pg.topology import topology_of
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from bluefog_pg._member import Member
-    from bluefog_pg._topology import Neighborhood
+    from bluefog_pg._core.group_state import GroupState
+    from bluefog_pg._core.neighborhood import Neighborhood
 
     Graph = nx.DiGraph[int]
     # A digraph; the steps of a schedule, again and again; its ranks to send to and to receive from,
@@ -43,7 +43,7 @@ class Route:
 
 
 def routes_of(
-    topology: Topology | None, member: Member, order: Averages | None = None
+    topology: Topology | None, member: GroupState, order: Averages | None = None
 ) -> Iterator[Route]:
     """Of every step, without end; `order` is what they are for.
 
@@ -62,7 +62,7 @@ def routes_of(
     return cycle([step.route(member.rank) for step in steps])
 
 
-def settled(route: Route, member: Member) -> tuple[tuple[float, dict[int, float]], list[int]]:
+def settled(route: Route, member: GroupState) -> tuple[tuple[float, dict[int, float]], list[int]]:
     """The weights (of this rank, of its sources), and its destinations.
 
     Those of the group's topology where the route says nothing.
@@ -75,7 +75,7 @@ def settled(route: Route, member: Member) -> tuple[tuple[float, dict[int, float]
     return weights, list(to)
 
 
-def neighbors_in(topology: Topology | None, member: Member) -> tuple[list[int], list[int]]:
+def neighbors_in(topology: Topology | None, member: GroupState) -> tuple[list[int], list[int]]:
     """All sources and all destinations of a rank in a schedule; of an iterator, everyone."""
     if topology is None:
         near = topology_of(member).neighborhood
@@ -96,7 +96,7 @@ def is_schedule(topology: Topology | None) -> bool:
     return topology == "one-peer-exp2" or isinstance(topology, Iterator)
 
 
-def _graphs(topology: Any, member: Member) -> list[Graph]:
+def _graphs(topology: Any, member: GroupState) -> list[Graph]:
     from bluefog_pg import topology_util
 
     where = f"{member.who} DistributedOptimizer: "
@@ -144,7 +144,7 @@ def _weights_of(near: Neighborhood) -> tuple[float, dict[int, float]]:
     return own, near.source_weights or dict.fromkeys(near.sources, alike)
 
 
-def _route_of_ranks(step: Any, member: Member) -> Route:
+def _route_of_ranks(step: Any, member: GroupState) -> Route:
     try:
         to, source = (list(ranks) for ranks in step)
     except (TypeError, ValueError):
@@ -156,7 +156,7 @@ def _route_of_ranks(step: Any, member: Member) -> Route:
     return Route(alike, dict.fromkeys(source, alike), to)
 
 
-def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Averages | None) -> None:
+def _warn_of_doubtful(steps: Sequence[_Step], member: GroupState, order: Averages | None) -> None:
     import networkx as nx
 
     every_edge = nx.compose_all([step.graph for step in steps])
@@ -180,7 +180,7 @@ def _warn_of_doubtful(steps: Sequence[_Step], member: Member, order: Averages | 
     _warn_of_weights(steps, member, order)
 
 
-def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Averages | None) -> None:
+def _warn_of_weights(steps: Sequence[_Step], member: GroupState, order: Averages | None) -> None:
     """Those with which an order does not end where it should."""
     import numpy as np
 
@@ -206,5 +206,5 @@ def _warn_of_weights(steps: Sequence[_Step], member: Member, order: Averages | N
             return
 
 
-def _warn(member: Member, what: str) -> None:
+def _warn(member: GroupState, what: str) -> None:
     warn(f"{member.who} DistributedOptimizer: {what}")

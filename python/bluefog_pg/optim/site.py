@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bluefog_pg._warning import warn
-from bluefog_pg.timeline import drawn_until
+from bluefog_pg._core.timeline import drawn_until
+from bluefog_pg._core.warning import warn
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.communication import Communication, Finish
     from bluefog_pg.optim.knobs import Knobs
@@ -46,7 +46,7 @@ class Site:
     communication: Communication
     every: int
     knobs: Knobs
-    member: Member
+    member: GroupState
     prefix: str  # of names that are the optimizer's own in the group
     tally: Tally
     # Those parameters' part of the optimizer's own step.

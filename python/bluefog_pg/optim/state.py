@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from bluefog_pg import collectives
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from torch.nn import Module, Parameter
 from torch.optim import LBFGS, Optimizer
 
-from bluefog_pg._errors import NotRunning
-from bluefog_pg._warning import warn
+from bluefog_pg._core.errors import NotRunning
+from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.alike import require_alike
 from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
@@ -31,7 +31,7 @@ from bluefog_pg.optim.site import Site, Tally
 from bluefog_pg.optim.windows import Send, WindowAverage, free_prefix
 
 if TYPE_CHECKING:
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.routes import Route, Topology
 
 _trainings: weakref.WeakSet[Training] = weakref.WeakSet()
@@ -44,7 +44,7 @@ class Training:
         self,
         optimizer: Optimizer,
         models: Sequence[Module],
-        member: Member,
+        member: GroupState,
         plan: Plan,
         update: Callable[[], Any],
     ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from bluefog_pg._C import WindowWork
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.knobs import Knobs
     from bluefog_pg.optim.routes import Topology
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Send = Callable[[Window, Route], "WindowWork | None"]
 
 
-def free_prefix(models: Sequence[Module], member: Member) -> str:
+def free_prefix(models: Sequence[Module], member: GroupState) -> str:
     """Of window names: the models' classes, and a number where others have these."""
     name = "+".join(type(model).__name__ for model in models)
     numbered = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
@@ -52,7 +52,7 @@ class WindowAverage(Communication):
         is_own: bool,
         knobs: Knobs,
         topology: Topology | None,
-        member: Member,
+        member: GroupState,
     ) -> None:
         """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
         self._prefix, self._send, self._is_own = prefix, send, is_own

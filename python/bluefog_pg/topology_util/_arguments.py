@@ -6,8 +6,8 @@ import operator
 import reprlib
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._topology import as_float
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.neighborhood import as_float
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._renamed import renamed
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.renamed import renamed
 from bluefog_pg.topology_util._arguments import (
     base_above_one,
     integer,

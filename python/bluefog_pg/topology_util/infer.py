@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._groups import resolve, who
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.groups import resolve, who
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,7 +101,7 @@ def InferDestinationFromSourceRanks(
 
 def _gather(ranks: Iterable[Any], name: str, group: dist.ProcessGroup | None) -> Table:
     """(n, n): [i, j] is 1 where rank i named rank j."""
-    from bluefog_pg._agreement import named_by_all
+    from bluefog_pg._core.group_check import named_by_all
 
     resolved = resolve(group)
     gathered: Table = named_by_all(resolved, _checked(ranks, name, resolved))[:, 0].numpy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._errors import ArgumentError
+from bluefog_pg._core.errors import ArgumentError
 from bluefog_pg.topology_util._arguments import integer, positive, rank_below, size_of
 from bluefog_pg.topology_util._digraph import circulant
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._errors import ArgumentError
-from bluefog_pg._topology import as_float
+from bluefog_pg._core.errors import ArgumentError
+from bluefog_pg._core.neighborhood import as_float
 from bluefog_pg.topology_util._arguments import (
     base_above_one,
     integer,

@@ -8,15 +8,15 @@ import torch
 import torch.distributed as dist
 
 from bluefog_pg import collectives
-from bluefog_pg._groups import resolve
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.groups import resolve
 from bluefog_pg.torch import _named_collectives
 from bluefog_pg.torch._run import handles, issued, one_name, waited_for
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg._handles import Started
+    from bluefog_pg._core.handles import Started
 
 
 def allreduce(

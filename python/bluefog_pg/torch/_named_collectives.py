@@ -13,9 +13,9 @@ import torch
 
 from bluefog_pg import _collective_calls as calls
 from bluefog_pg import functional
-from bluefog_pg._loader import load
-from bluefog_pg._operators import keeps_graph
-from bluefog_pg._tags import named_tag
+from bluefog_pg._core.loader import load
+from bluefog_pg._core.operators import keeps_graph
+from bluefog_pg._core.tags import named_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bluefog_pg._C import Edges
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 
 def allreduce(tensor: Tensor, average: bool, is_local: bool, name: str, async_op: bool) -> Any:
@@ -88,7 +88,7 @@ def _kept(tensor: Tensor, async_op: bool) -> tuple[bool, Tensor]:
 
 
 def _sum_of_integers(
-    member: Member, tensor: Tensor, ranks: Sequence[int], tag: int, async_op: bool
+    member: GroupState, tensor: Tensor, ranks: Sequence[int], tag: int, async_op: bool
 ) -> Any:
     row = tensor.reshape(1, -1)
 
@@ -99,7 +99,7 @@ def _sum_of_integers(
 
 
 def _of_parts(
-    member: Member,
+    member: GroupState,
     tensor: Tensor,
     tag: int,
     keeps: bool,
@@ -117,7 +117,7 @@ def _of_rows(others: Any, result: Callable[[list[Tensor]], Tensor], async_op: bo
     return (others, lambda: result(others.result())) if async_op else result(others)
 
 
-def _between(member: Member, ranks: Iterable[int], divisor: float) -> Edges:
+def _between(member: GroupState, ranks: Iterable[int], divisor: float) -> Edges:
     others = _ranks(rank for rank in ranks if rank != member.rank)
     return member.backend.edges(1.0, others, others, divisor)
 
@@ -126,6 +126,6 @@ def _ranks(ranks: Iterable[int]) -> list[tuple[int, float]]:
     return [(rank, 1.0) for rank in ranks]
 
 
-def _tag(member: Member, op: str, name: str) -> int:
+def _tag(member: GroupState, op: str, name: str) -> int:
     """No neighbor operation has this tag, whatever names a program gives those."""
     return named_tag(member, op, f"{op}\0{name}")

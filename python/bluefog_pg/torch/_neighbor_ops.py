@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import neighbors
-from bluefog_pg._renamed import renamed
+from bluefog_pg._core.renamed import renamed
 from bluefog_pg.topology import in_neighbor_ranks
 from bluefog_pg.torch._run import issued, one_name, waited_for
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from torch import Tensor
 
-    from bluefog_pg._handles import Started
+    from bluefog_pg._core.handles import Started
 
     Weights = Mapping[int, float]
     Destinations = Mapping[int, float] | Sequence[int]

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bluefog_pg._loader import load
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.loader import load
 from bluefog_pg.topology import out_neighbor_ranks
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import torch.distributed as dist
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 _FREE = "free"
 _POLL_S = 0.001
@@ -55,7 +55,7 @@ def mutexes_of(
 
 
 @contextlib.contextmanager
-def _held(member: Member, rank: int) -> Iterator[None]:
+def _held(member: GroupState, rank: int) -> Iterator[None]:
     store, key = member.group.get_group_store(), f"bluefog/mutex/{rank}"
     thread = f"{member.rank} {threading.get_ident()} "
     mine = f"{thread}{next(_numbers)}"

@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from bluefog_pg import timeline
-from bluefog_pg._handles import Handles
-from bluefog_pg.timeline import drawn
+from bluefog_pg._core import timeline
+from bluefog_pg._core.handles import Handles
+from bluefog_pg._core.timeline import drawn
 
 if TYPE_CHECKING:
-    from bluefog_pg._handles import Started
+    from bluefog_pg._core.handles import Started
 
 T = TypeVar("T")
 

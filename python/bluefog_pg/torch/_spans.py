@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import timeline
+from bluefog_pg._core import timeline
 
 if TYPE_CHECKING:
     from torch.nn import Module

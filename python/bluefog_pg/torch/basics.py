@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from bluefog_pg import _agreement, start, timeline
+from bluefog_pg import start
 from bluefog_pg import topology as topology_of_ranks
-from bluefog_pg._loader import load
-from bluefog_pg._member import member_of
-from bluefog_pg._renamed import renamed
-from bluefog_pg.timeline import timeline_context, timeline_end_activity, timeline_start_activity
+from bluefog_pg._core import group_check, timeline
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.loader import load
+from bluefog_pg._core.renamed import renamed
+from bluefog_pg._core.timeline import (
+    timeline_context,
+    timeline_end_activity,
+    timeline_start_activity,
+)
 from bluefog_pg.topology import (
     in_neighbor_machine_ranks,
     in_neighbor_ranks,
@@ -154,7 +159,7 @@ def _agreed(op: str, group: dist.ProcessGroup | None) -> Iterator[None]:
         failure = error
     member = member_of(group)
     try:
-        _agreement.require_one(member, op, "topologies", given)
+        group_check.require_one(member, op, "topologies", given)
     except BaseException as error:
         member.topology = before
         raise failure or error from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from bluefog_pg._renamed import renamed
+from bluefog_pg._core.renamed import renamed
 from bluefog_pg.optim import decentralized
 from bluefog_pg.optim.decentralized import OptimFn as OPTIM_FN_TYPE
 from bluefog_pg.optim.decentralized import SchedulerFn as LR_SCHEDULER_FN_TYPE

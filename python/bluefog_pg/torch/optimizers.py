@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 
-from bluefog_pg import timeline
-from bluefog_pg._renamed import renamed
-from bluefog_pg._warning import warn
+from bluefog_pg._core import timeline
+from bluefog_pg._core.renamed import renamed
+from bluefog_pg._core.warning import warn
 from bluefog_pg.optim import DistributedOptimizer
 from bluefog_pg.torch._collective_ops import barrier
 from bluefog_pg.torch._communication import CommunicationType

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bluefog_pg._call import Call
+from bluefog_pg._core.argument_checker import ArgumentChecker
 
 if TYPE_CHECKING:
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 
-class WindowCall(Call):
+class WindowArgumentChecker(ArgumentChecker):
     """A call of a window while it is checked: what it raises names the window."""
 
-    def __init__(self, member: Member, op: str, name: str) -> None:
+    def __init__(self, member: GroupState, op: str, name: str) -> None:
         super().__init__(member, op, ())
         self._op, self._name = op, name
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._agreement import all_gather, meeting, named_by_all, told_by
-from bluefog_pg._call import described
-from bluefog_pg._errors import NAMED
-from bluefog_pg._loader import load
+from bluefog_pg._core.argument_checker import described
+from bluefog_pg._core.errors import NAMED
+from bluefog_pg._core.group_check import all_gather, meeting, named_by_all, told_by
+from bluefog_pg._core.loader import load
 
 if TYPE_CHECKING:
     from bluefog_pg._C import TensorWindow
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 
 _log = logging.getLogger("bluefog_pg")
@@ -56,7 +56,7 @@ class Plan:
     drops: bool
 
 
-def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> TensorWindow:
+def open_together(member: GroupState, name: Any, plan: Callable[[], Plan]) -> TensorWindow:
     """Collective: two all_gathers of some bytes; of a tensor on an accelerator, five.
 
     Raises:
@@ -70,7 +70,7 @@ def open_together(member: Member, name: Any, plan: Callable[[], Plan]) -> Tensor
         return _opened(member, name, plan, where)
 
 
-def _opened(member: Member, name: Any, plan: Callable[[], Plan], where: str) -> TensorWindow:
+def _opened(member: GroupState, name: Any, plan: Callable[[], Plan], where: str) -> TensorWindow:
     error, place, told = None, (0, 0), f"{name!r}"
     made: TensorWindow | None = None
     try:
@@ -125,7 +125,7 @@ class _Direct:
 
 
 def _reach_out(
-    member: Member, made: TensorWindow, mine: Plan, where: str
+    member: GroupState, made: TensorWindow, mine: Plan, where: str
 ) -> tuple[_Direct, Exception | None]:
     """Collective. Both sides of an edge must have opened the other's memory."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
@@ -150,7 +150,7 @@ def _reach_out(
     return _Direct(writers.nonzero().flatten().tolist(), owners.nonzero().flatten().tolist()), error
 
 
-def meet(member: Member, call: str) -> None:
+def meet(member: GroupState, call: str) -> None:
     """Collective: wait for the others, who must call the same.
 
     Raises:

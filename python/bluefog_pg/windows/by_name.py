@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._loader import load
-from bluefog_pg._member import member_of
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.loader import load
 from bluefog_pg.windows._switch import (
     turn_off_win_ops_with_associated_p,
     turn_on_win_ops_with_associated_p,
@@ -389,10 +389,10 @@ def _require(
 ) -> None:
     if given is None:
         return
-    call = window.call(op)
-    call.require_neighbors(
+    check = window.checker(op)
+    check.require_neighbors(
         argument,
-        dict(call.pairs(argument, given)),
+        dict(check.pairs(argument, given)),
         which,
         neighbors,
         "; a window keeps the topology that it was made in",

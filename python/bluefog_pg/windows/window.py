@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._call import described
-from bluefog_pg._loader import load
-from bluefog_pg._member import member_of
+from bluefog_pg._core.argument_checker import described
+from bluefog_pg._core.group_state import member_of
+from bluefog_pg._core.loader import load
 from bluefog_pg.topology import topology_of
-from bluefog_pg.windows._arguments import WindowCall
+from bluefog_pg.windows._arguments import WindowArgumentChecker
 from bluefog_pg.windows._making import Plan, is_on_accelerator, joined, meet, open_together
 from bluefog_pg.windows._switch import Switch
 
@@ -78,7 +78,7 @@ class Window:
         def plan() -> Plan:
             self._check_name()
             if on_peer_failure not in ("raise", "drop"):
-                self.call("win_create").fail(
+                self.checker("win_create").fail(
                     f"on_peer_failure must be 'raise' or 'drop', not {on_peer_failure!r}"
                 )
             self._settle(neighbors)
@@ -89,22 +89,22 @@ class Window:
         member.windows[name] = self
 
     def _check_name(self) -> None:
-        name, call = self.name, self.call("win_create")
+        name, check = self.name, self.checker("win_create")
         if not isinstance(name, str):
-            raise TypeError(f"{call.where}: name must be a str, not {type(name).__name__}")
+            raise TypeError(f"{check.where}: name must be a str, not {type(name).__name__}")
         if not _is_text(name):
-            call.fail("the name has half a character (a lone surrogate)")
+            check.fail("the name has half a character (a lone surrogate)")
         if name in self._member.windows:
-            call.fail("there is a window of this name; free it first")
+            check.fail("there is a window of this name; free it first")
 
     def _settle(self, neighbors: tuple[Iterable[int], Iterable[int]] | None) -> None:
         """The neighbours and weights of calls that name none."""
-        call, near = self.call("win_create"), topology_of(self._member).neighborhood
+        check, near = self.checker("win_create"), topology_of(self._member).neighborhood
         given = (near.sources, near.destinations) if neighbors is None else neighbors
         if not isinstance(given, Sequence) or len(given) != 2:
-            call.fail(f"neighbors must be (sources, destinations), not {given!r}")
-        self.sources = sorted(call.ranks("neighbors", given[0]))
-        self.destinations = sorted(call.ranks("neighbors", given[1]))
+            check.fail(f"neighbors must be (sources, destinations), not {given!r}")
+        self.sources = sorted(check.ranks("neighbors", given[0]))
+        self.destinations = sorted(check.ranks("neighbors", given[1]))
         self._from = [(rank, 1.0) for rank in self.sources]
         self._to = [(rank, 1.0) for rank in self.destinations]
         weights = (near.self_weight, near.source_weights) if neighbors is None else (None, None)
@@ -114,7 +114,7 @@ class Window:
         self._parts = None
         if isinstance(given, torch.Tensor):
             return given
-        where = self.call("win_create").where
+        where = self.checker("win_create").where
         if not isinstance(given, Iterable):
             raise TypeError(f"{where}: expected a torch.Tensor or a list of them, not {given!r}")
         self._parts = list(given)
@@ -187,7 +187,7 @@ class Window:
         sources = (
             self._from
             if src_weights is None
-            else self.call("win_get").pairs("src_weights", src_weights)
+            else self.checker("win_get").pairs("src_weights", src_weights)
         )
         return window.get(sources, require_mutex, Switch.is_on, async_op)
 
@@ -222,18 +222,18 @@ class Window:
         """
         window, own, sources = self._opened("win_update"), self._own_weight, self._averaged
         if self_weight is not None or neighbor_weights is not None:
-            call = self.call("win_update")
+            check = self.checker("win_update")
             if self_weight is None or neighbor_weights is None:
-                call.fail("self_weight and neighbor_weights belong together: give both or none")
-            own = call.number("self_weight", self_weight)
-            sources = sorted(call.weights("neighbor_weights", neighbor_weights).items())
+                check.fail("self_weight and neighbor_weights belong together: give both or none")
+            own = check.number("self_weight", self_weight)
+            sources = sorted(check.weights("neighbor_weights", neighbor_weights).items())
         result = window.update(own, sources, reset, clone, require_mutex, Switch.is_on)
         if Switch.is_on and not self._has_warned and 0 < window.p < _LEAST_P:
             self._has_warned = True
             _log.warning(
                 "%s: p is %.1e, and the tensor as small: this rank gives away what it has, and "
                 "gets hardly anything. Do its in-neighbors put into the window as often?",
-                self.call("win_update").where, window.p,
+                self.checker("win_update").where, window.p,
             )  # fmt: skip
         return result
 
@@ -255,8 +255,8 @@ class Window:
 
     def read(self, rank: int, *, require_mutex: bool = False) -> torch.Tensor:
         """A copy of one slot, which stays as it is, with its version."""
-        window, call = self._opened("win_read_neighbor"), self.call("win_read_neighbor")
-        (writer,) = call.ranks("rank", [rank])
+        window, check = self._opened("win_read_neighbor"), self.checker("win_read_neighbor")
+        (writer,) = check.ranks("rank", [rank])
         return window.read(writer, require_mutex)
 
     def mutex(
@@ -277,9 +277,9 @@ class Window:
             CollectiveTimeout: somebody else held one for longer than the group's timeout. (Who
                 dies lets go.)
         """
-        window, call = self._opened("win_mutex"), self.call("win_mutex")
+        window, check = self._opened("win_mutex"), self.checker("win_mutex")
         default = self.sources if for_self else self.destinations
-        named = default if ranks is None else call.ranks("ranks", ranks)
+        named = default if ranks is None else check.ranks("ranks", ranks)
         own = self._member.rank
         edges = [(own, rank) if for_self else (rank, own) for rank in named]
         exclusion: contextlib.AbstractContextManager[None] = load().Exclusion(window, edges)
@@ -369,9 +369,9 @@ class Window:
         window, destinations, own = self._opened(op), self._to, 1.0
         given = window.tensor if tensor is None else self._flat(op, tensor)
         if dst_weights is not None:
-            destinations = self.call(op).pairs("dst_weights", dst_weights)
+            destinations = self.checker(op).pairs("dst_weights", dst_weights)
         if self_weight is not None:
-            own = self.call(op).number("self_weight", self_weight)
+            own = self.checker(op).number("self_weight", self_weight)
         adds, with_p = op == "win_accumulate", Switch.is_on
         try:
             work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
@@ -401,12 +401,12 @@ class Window:
     def _flat(self, op: str, tensor: Any) -> torch.Tensor:
         if isinstance(tensor, torch.Tensor):
             return tensor
-        call = self.call(op)
+        check = self.checker(op)
         if self._parts is None:
-            call.fail(f"expected a torch.Tensor, got {type(tensor).__name__}")
+            check.fail(f"expected a torch.Tensor, got {type(tensor).__name__}")
         parts: list[torch.Tensor] = list(tensor)
         if [part.shape for part in parts] != [part.shape for part in self._parts]:
-            call.fail("the list's tensors must have the shapes of the window's")
+            check.fail("the list's tensors must have the shapes of the window's")
         if all(a is b for a, b in zip(parts, self._parts, strict=True)):
             return self.tensor
         return torch.cat([part.detach().reshape(-1) for part in parts])
@@ -421,12 +421,12 @@ class Window:
 
     def _opened(self, op: str) -> TensorWindow:
         if self._window is None:
-            self.call(op).fail("the window was freed")
+            self.checker(op).fail("the window was freed")
         return self._window
 
-    def call(self, op: str) -> WindowCall:
+    def checker(self, op: str) -> WindowArgumentChecker:
         """What checks the arguments of a call."""
-        return WindowCall(self._member, op, self.name)
+        return WindowArgumentChecker(self._member, op, self.name)
 
     def __repr__(self) -> str:
         if self._window is None:

@@ -131,7 +131,7 @@ struct MatchKey {
 
 // kOrders is the number of consecutive tags that belong to one name, or to calls without a name:
 // for a call, for its gradient, for the gradient of that gradient, and so on
-// (python/bluefog_pg/_tags.py).
+// (python/bluefog_pg/_core/tags.py).
 constexpr int64_t kOrders = 16;
 
 // A Counter names a sequence in which a rank counts its neighbor calls. There is one for all calls

@@ -109,7 +109,7 @@ def machines() -> Calls:
     import networkx as nx
 
     import bluefog_pg
-    from bluefog_pg._machines import Machines
+    from bluefog_pg._core.machines import Machines
 
     def by(blocks: str) -> Any:
         with mock.patch.dict("os.environ", {"BLUEFOG_NODES_PER_MACHINE": blocks}):
@@ -160,15 +160,16 @@ def topologies() -> Calls:
 
 def of_python(gloo: Any) -> Calls:
     import bluefog_pg
-    from bluefog_pg import _creator, _loader
+    from bluefog_pg import _creator
+    from bluefog_pg._core import loader
 
     def for_other_torch() -> None:
         with mock.patch.object(torch.version, "__version__", "9.8.7+cpu"):
-            _loader._check_torch_version()
+            loader._check_torch_version()
 
     def unbuilt() -> None:
         with mock.patch.dict(sys.modules, {"bluefog_pg._build_info": None}):
-            _loader._check_torch_version()
+            loader._check_torch_version()
 
     def barrier(timeout: Any, **kwargs: Any) -> Any:
         return bluefog_pg.monitored_barrier(timeout=timeout, **kwargs)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._tags import tag_of
+from bluefog_pg._core.tags import tag_of
 
 if TYPE_CHECKING:
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 
-def count_refused(member: Member, tensor: Any, name: Any) -> None:
+def count_refused(member: GroupState, tensor: Any, name: Any) -> None:
     """Count a call that is refused before the backend sees it.
 
     It exchanges nothing. Without that, this rank's later calls would meet earlier ones of others.
@@ -19,7 +19,7 @@ def count_refused(member: Member, tensor: Any, name: Any) -> None:
     member.backend.count_refused(_tag(tensor, name))
 
 
-def count_refused_pair(member: Member, tensor: Any, target_rank: Any, name: Any) -> None:
+def count_refused_pair(member: GroupState, tensor: Any, target_rank: Any, name: Any) -> None:
     """The same of a call that is counted for two ranks."""
     try:
         target = operator.index(target_rank)

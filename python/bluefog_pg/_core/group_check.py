@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._errors import NAMED
-from bluefog_pg._tags import digest_of
+from bluefog_pg._core.errors import NAMED
+from bluefog_pg._core.tags import digest_of
 
 if TYPE_CHECKING:
     from bluefog_pg._C import Edges
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 # torch 2.13 names it anew, and warns about the old name.
 all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -56,7 +56,7 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
     return table
 
 
-def require_one(member: Member, op: str, what: str, given: bytes | None) -> None:
+def require_one(member: GroupState, op: str, what: str, given: bytes | None) -> None:
     """Collective: one all_gather of 8 bytes.
 
     Args:
@@ -84,7 +84,7 @@ def require_one(member: Member, op: str, what: str, given: bytes | None) -> None
         )
 
 
-def require(member: Member, op: str, edges: Edges) -> None:
+def require(member: GroupState, op: str, edges: Edges) -> None:
     """Collective, as `named_by_all`.
 
     Raises:
@@ -112,7 +112,7 @@ def require(member: Member, op: str, edges: Edges) -> None:
         raise ValueError(f"{member.who} {op}: the ranks do not agree on edges: {'; '.join(told)}")
 
 
-def require_of_machines(member: Member, op: str, edges: Edges) -> None:
+def require_of_machines(member: GroupState, op: str, edges: Edges) -> None:
     """Collective: one all_gather of 8 bytes a machine and direction, and `require`.
 
     Raises:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bluefog_pg._errors import ArgumentError
+from bluefog_pg._core.errors import ArgumentError
 
 # BlueFog's name. It is the number of ranks on each machine.
 _SIZE = "BLUEFOG_NODES_PER_MACHINE"

@@ -13,8 +13,8 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
-from bluefog_pg._loader import load
-from bluefog_pg._warning import warn
+from bluefog_pg._core.loader import load
+from bluefog_pg._core.warning import warn
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bluefog_pg._loader import load
+from bluefog_pg._core.loader import load
 
 _PACKAGE = "bluefog_pg"
 # `from bluefog_pg import *` leaves these out: torch would no longer be torch.
@@ -40,7 +40,7 @@ def find(name: str) -> Any:
 @cache
 def _homes() -> dict[str, str]:
     """The module that each listed name is from; of a module, the package."""
-    stub = ast.parse(Path(__file__).with_name("__init__.pyi").read_text())
+    stub = ast.parse(Path(__file__).parent.with_name("__init__.pyi").read_text())
     return {
         alias.name: str(node.module)
         for node in stub.body

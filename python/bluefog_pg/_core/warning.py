@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from types import FrameType
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

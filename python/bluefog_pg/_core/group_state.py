@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed import distributed_c10d
 
-from bluefog_pg._errors import NotRunning
-from bluefog_pg._groups import backend_of, resolve, who
-from bluefog_pg._machines import Machines
+from bluefog_pg._core.errors import NotRunning
+from bluefog_pg._core.groups import backend_of, resolve, who
+from bluefog_pg._core.machines import Machines
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
     from bluefog_pg._C import ProcessGroupBluefog, TensorWindow
-    from bluefog_pg._known import Known
-    from bluefog_pg._topology import Topology
+    from bluefog_pg._core.edge_cache import EdgeCache
+    from bluefog_pg._core.neighborhood import Topology
 
 
 @dataclass(frozen=True)
-class Place:
+class RankInfo:
     """Who a rank is."""
 
     who: str
@@ -32,8 +32,11 @@ class Place:
     machines: Machines
 
 
-class Member:
-    """Lives as long as the group, and does not hold it."""
+class GroupState:
+    """What this rank keeps for a group that it is a member of; variables are called `member`.
+
+    It lives as long as the group, and does not hold it.
+    """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = weakref.ref(group)
@@ -48,7 +51,7 @@ class Member:
         self.machine_lock = threading.Lock()
         # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
         # pair_gossip's by three.
-        self.known: Known = {}
+        self.edge_cache: EdgeCache = {}
         self.windows: dict[str, Any] = {}  # each Window, by its name
         self.unfreed: list[TensorWindow] = []  # others may still write there
 
@@ -66,8 +69,8 @@ class Member:
         return group is None or group not in _world.pg_map
 
     @property
-    def place(self) -> Place:
-        return Place(self.who, self.rank, self.size, self.machines)
+    def rank_info(self) -> RankInfo:
+        return RankInfo(self.who, self.rank, self.size, self.machines)
 
     @cached_property
     def machines(self) -> Machines:
@@ -75,10 +78,10 @@ class Member:
 
 
 _world = distributed_c10d._world
-_members: dict[int, Member] = {}  # by the id of the group, which takes its own out when it goes
+_members: dict[int, GroupState] = {}  # by the id of the group, which takes its own out when it goes
 
 
-def member_of(group: dist.ProcessGroup | None) -> Member:
+def member_of(group: dist.ProcessGroup | None) -> GroupState:
     """Of the group, or of the default one.
 
     Raises:
@@ -89,8 +92,8 @@ def member_of(group: dist.ProcessGroup | None) -> Member:
     return _members.get(id(wanted)) or _new_member(group)
 
 
-def _new_member(group: dist.ProcessGroup | None) -> Member:
+def _new_member(group: dist.ProcessGroup | None) -> GroupState:
     resolved = resolve(group)
-    member = _members.setdefault(id(resolved), Member(resolved))
+    member = _members.setdefault(id(resolved), GroupState(resolved))
     weakref.finalize(resolved, _members.pop, id(resolved), None).atexit = False
     return member

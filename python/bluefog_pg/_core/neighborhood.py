@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from bluefog_pg._C import Edges
-    from bluefog_pg._known import Known
+    from bluefog_pg._core.edge_cache import EdgeCache
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Topology:
     graph: nx.DiGraph[int]
     neighborhood: Neighborhood
     edges: Edges
-    known: Known = field(default_factory=dict)  # of calls over it
+    edge_cache: EdgeCache = field(default_factory=dict)  # of calls over it
 
 
 def neighborhood_of(graph: nx.DiGraph[int], node: int, is_weighted: bool) -> Neighborhood:

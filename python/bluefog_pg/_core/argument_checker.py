@@ -1,4 +1,4 @@
-"""A call of a neighbour operation, while it is checked."""
+"""Checks of what a call of a neighbour operation was given."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bluefog_pg._topology import as_float
+from bluefog_pg._core.neighborhood import as_float
 
 if TYPE_CHECKING:
     import torch
 
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
     Tensors = torch.Tensor | Sequence[torch.Tensor]
 
 
-class Call:
-    """Who calls what: for what is raised, and for the nodes that it may name."""
+class ArgumentChecker:
+    """Checks one call, and raises in the name of its rank and operation."""
 
     def __init__(
         self,
-        member: Member,
+        member: GroupState,
         op: str,
         tensors: Tensors,
         nodes: tuple[int, int, str] | None = None,

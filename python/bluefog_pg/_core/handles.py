@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from bluefog_pg._errors import NAMED
+from bluefog_pg._core.errors import NAMED
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg._errors import NotRunning
+from bluefog_pg._core.errors import NotRunning
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
     """The group's bluefog backend, of whichever device; TypeError where it has none."""
-    from bluefog_pg._loader import load
+    from bluefog_pg._core.loader import load
 
     backends = [_unwrapped(group, device) for device in group._device_types]
     ours: type[ProcessGroupBluefog] = load().ProcessGroupBluefog

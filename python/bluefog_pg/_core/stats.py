@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bluefog_pg._groups import backend_of, resolve
+from bluefog_pg._core.groups import backend_of, resolve
 
 if TYPE_CHECKING:
     import torch.distributed as dist

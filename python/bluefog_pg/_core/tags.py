@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 # Tags next to each other that belong to an operation and its derivatives (kOrders in Frame.hpp).
 _ORDERS = 16
@@ -24,7 +24,7 @@ def tag_of(name: str) -> int:
     return (digest_of(name.encode(errors="surrogatepass")) + 1) * _ORDERS
 
 
-def named_tag(member: Member, op: str, name: Any) -> int:
+def named_tag(member: GroupState, op: str, name: Any) -> int:
     """`tag_of` a name that a user gave."""
     if not isinstance(name, str):
         raise TypeError(f"{member.who} {op}: name must be a str, got {type(name).__name__}")

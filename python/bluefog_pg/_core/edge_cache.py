@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bluefog_pg._C import Edges
 
-    Known = dict[bytes | None, Edges]
+    EdgeCache = dict[bytes | None, Edges]
 
 _MOST = 1024
 # The last one that writes equal values alike wherever else they are in use.
@@ -29,7 +29,7 @@ def key_of(*given: Any) -> bytes | None:
         return None
 
 
-def remember(known: Known, key: bytes | None, edges: Edges) -> Edges:
+def remember(known: EdgeCache, key: bytes | None, edges: Edges) -> Edges:
     if key is not None:
         if len(known) >= _MOST:
             known.clear()

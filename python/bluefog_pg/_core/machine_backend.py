@@ -8,15 +8,15 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.distributed_c10d import GroupName
 
-from bluefog_pg._accelerator import found
-from bluefog_pg._backend import make
+from bluefog_pg._core.accelerator import found
+from bluefog_pg._core.backend import make
 
 if TYPE_CHECKING:
     from bluefog_pg._C import ProcessGroupBluefog
-    from bluefog_pg._member import Member
+    from bluefog_pg._core.group_state import GroupState
 
 
-def machine_backend_of(member: Member) -> ProcessGroupBluefog:
+def machine_backend_of(member: GroupState) -> ProcessGroupBluefog:
     """Made when first asked for, which all ranks of the machine must do; it goes with the group.
 
     No group of c10d: that would have to be destroyed by whoever destroys this one, and
@@ -45,7 +45,7 @@ def machine_backend_of(member: Member) -> ProcessGroupBluefog:
         return member.machine_backend
 
 
-def _make(member: Member) -> ProcessGroupBluefog:
+def _make(member: GroupState) -> ProcessGroupBluefog:
     group, machines = member.group, member.machines
     name = f"{group.group_name}/machine{machines.machine_rank}"
     options = member.backend.Options()

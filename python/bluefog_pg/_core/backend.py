@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import PrefixStore, _DistributedBackendOptions
 
-from bluefog_pg import _accelerator
-from bluefog_pg._loader import load
+from bluefog_pg._core import accelerator as accelerators
+from bluefog_pg._core.loader import load
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-    from bluefog_pg._accelerator import Accelerator
     from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupComposed
+    from bluefog_pg._core.accelerator import Accelerator
 
 
 def make(
@@ -30,7 +30,7 @@ def make(
 ) -> ProcessGroupBluefog:
     """A member of a group that meets in that store; with an accelerator, of both backends.
 
-    `splits`: see `_accelerator.make`.
+    `splits`: see `accelerator.make`.
     """
     module = load()
     if accelerator is None:
@@ -45,7 +45,7 @@ def make(
     seat.timeout = options._timeout
     seat.group_id = options.group_name
     seat.global_ranks_in_group = options.global_ranks_in_group
-    inner = _accelerator.make(accelerator, seat, inner_options, splits=splits)
+    inner = accelerators.make(accelerator, seat, inner_options, splits=splits)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
     return group
 

@@ -10,7 +10,7 @@ import torch
 from torch._library.effects import EffectType
 from torch.distributed import distributed_c10d
 
-from bluefog_pg._member import Member, member_of
+from bluefog_pg._core.group_state import GroupState, member_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +43,7 @@ def keeps_graph(async_op: bool) -> bool:
     return not async_op and torch.is_grad_enabled()
 
 
-def member_named(group_name: str) -> Member:
+def member_named(group_name: str) -> GroupState:
     """Of the group of that name; "" is the default one."""
     if not group_name:
         return member_of(None)
