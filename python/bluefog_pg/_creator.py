@@ -44,7 +44,8 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     except BaseException:
         _forget_failed_default_group()
         raise
-    from bluefog_pg import _collective_ops, functional  # noqa: F401 they define torch.ops.bluefog
+    from bluefog_pg import functional  # noqa: F401 they define torch.ops.bluefog
+    from bluefog_pg.collectives import operators  # noqa: F401
 
     return group
 

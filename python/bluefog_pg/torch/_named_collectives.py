@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bluefog_pg import _collective_calls as calls
 from bluefog_pg import functional
 from bluefog_pg._core.loader import load
 from bluefog_pg._core.operators import keeps_graph
 from bluefog_pg._core.tags import named_tag
+from bluefog_pg.collectives import calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

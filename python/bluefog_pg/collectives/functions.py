@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 import torch.distributed as dist
 
-from bluefog_pg import _collective_calls as calls
 from bluefog_pg._core.group_state import GroupState
 from bluefog_pg._core.operators import keeps_graph
+from bluefog_pg.collectives import calls
 
 if TYPE_CHECKING:
     from torch import Tensor

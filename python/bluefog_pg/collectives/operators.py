@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from bluefog_pg._collective_calls import (
+from bluefog_pg._core.operators import alike, library, member_named, register, some_rows
+from bluefog_pg.collectives.calls import (
     broadcast_in_place,
     complete,
     copy_of,
@@ -23,7 +24,6 @@ from bluefog_pg._collective_calls import (
     sum_in_place,
     with_own,
 )
-from bluefog_pg._core.operators import alike, library, member_named, register, some_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
