@@ -43,7 +43,7 @@ from bluefog_pg.start import (
     init as init,
     shutdown as shutdown,
 )
-from bluefog_pg.topology import (
+from bluefog_pg.topology.group_topology import (
     in_neighbor_machine_ranks as in_neighbor_machine_ranks,
     in_neighbor_ranks as in_neighbor_ranks,
     is_machine_topo_weighted as is_machine_topo_weighted,

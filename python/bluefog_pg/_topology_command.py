@@ -12,7 +12,7 @@ from bluefog_pg import topology_util
 if TYPE_CHECKING:
     import argparse
 
-    from bluefog_pg.topology_util.spectral import Topology
+    from bluefog_pg.topology.graphs.spectral import Topology
 
 
 def _erdos_renyi(size: int) -> Any:
@@ -57,8 +57,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _describe(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    from bluefog_pg.topology_util._facts import facts
-    from bluefog_pg.topology_util.spectral import graphs_of
+    from bluefog_pg.topology.graphs.facts import facts
+    from bluefog_pg.topology.graphs.spectral import graphs_of
 
     if args.size > _MOST_RANKS:
         parser.error(f"SIZE must be at most {_MOST_RANKS} to be described, got {args.size}")

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bluefog_pg._asked import find
 from bluefog_pg._core.loader import load
 from bluefog_pg._core.operators import alike, library, member_named, register, some_rows
 from bluefog_pg._core.refused import count_refused, count_refused_pair
 from bluefog_pg._core.tags import tag_of_gradient
+from bluefog_pg.topology.operator_arguments import edges_for_operator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -151,7 +151,7 @@ def _found(
     op: str, member: GroupState, tensors: Sequence[Tensor], asked: Listed, *, counts: bool
 ) -> Edges:
     try:
-        return find(op, member, tensors, *asked)
+        return edges_for_operator(op, member, tensors, *asked)
     except BaseException:
         if counts and op == "pair_gossip":
             count_refused_pair(member, tensors, asked[1][0], None)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import topology, world
+from bluefog_pg import world
 from bluefog_pg._core.group_state import member_of
-from bluefog_pg.topology_util._arguments import require_graph
+from bluefog_pg.topology.graphs.arguments import require_graph
+from bluefog_pg.topology.group_topology import set_topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -56,7 +57,7 @@ def init(
     member = member_of(None)
     _ = member.machines  # what the environment says of them now
     graph = topology_fn(member.size) if callable(topology_fn) else topology_fn
-    topology.set_topology(graph, is_weighted=is_weighted)
+    set_topology(graph, is_weighted=is_weighted)
 
 
 def shutdown() -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _edges, functional
+from bluefog_pg import functional
 from bluefog_pg._core import group_check
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.operators import keeps_graph
 from bluefog_pg._core.refused import count_refused
 from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
+from bluefog_pg.topology.edges import edges_for_gather
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -74,7 +75,7 @@ def neighbor_allgather(
     member = member_of(group)
     try:
         require_tensor(member, "neighbor_allgather", tensor)
-        edges = _edges.gathering(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
+        edges = edges_for_gather(member, "neighbor_allgather", tensor, src_ranks, dst_ranks)
         if enable_topo_check and src_ranks is not None:
             group_check.require(member, "neighbor_allgather", edges)
         tag = 0 if name is None else named_tag(member, "neighbor_allgather", name)

@@ -12,8 +12,8 @@ from bluefog_pg._core import group_check
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.refused import count_refused
 from bluefog_pg._core.tags import named_tag
-from bluefog_pg._edges import averaging
 from bluefog_pg.neighbors._tensors import list_of
+from bluefog_pg.topology.edges import edges_for_allreduce
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -118,7 +118,7 @@ def neighbor_allreduce(
     try:
         if not isinstance(tensor, (Tensor, list)):
             tensor = list_of(member, "neighbor_allreduce", tensor)
-        edges = averaging(
+        edges = edges_for_allreduce(
             member, "neighbor_allreduce", tensor, self_weight, src_weights, dst_weights
         )
         if enable_topo_check and dst_weights is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _edges, functional
+from bluefog_pg import functional
 from bluefog_pg._core import group_check
 from bluefog_pg._core.argument_checker import ArgumentChecker
 from bluefog_pg._core.group_state import GroupState, member_of
@@ -15,6 +15,7 @@ from bluefog_pg._core.operators import any_requires_grad, keeps_graph
 from bluefog_pg._core.refused import count_refused
 from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
+from bluefog_pg.topology.edges import edges_for_gather
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -76,7 +77,7 @@ def neighbor_alltoall(
     try:
         if not isinstance(tensor, torch.Tensor):
             tensor = list_of(member, "neighbor_alltoall", tensor)
-        edges = _edges.gathering(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
+        edges = edges_for_gather(member, "neighbor_alltoall", tensor, src_ranks, dst_ranks)
         if enable_topo_check and src_ranks is not None:
             group_check.require(member, "neighbor_alltoall", edges)
         tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)

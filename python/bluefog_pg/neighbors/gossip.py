@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _edges, functional
+from bluefog_pg import functional
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.refused import count_refused_pair
 from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import list_of
+from bluefog_pg.topology.edges import edges_for_gossip
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -81,7 +82,7 @@ def pair_gossip(
     try:
         if not isinstance(tensor, (torch.Tensor, list)):
             tensor = list_of(member, "pair_gossip", tensor)
-        edges = _edges.gossiping(member, tensor, target_rank, self_weight, pair_weight)
+        edges = edges_for_gossip(member, tensor, target_rank, self_weight, pair_weight)
         tag = 0 if name is None else named_tag(member, "pair_gossip", name)
     except BaseException:
         count_refused_pair(member, tensor, target_rank, name)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 
-from bluefog_pg import _edges, functional
+from bluefog_pg import functional
 from bluefog_pg._core import group_check
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.operators import keeps_graph
 from bluefog_pg._core.refused import count_refused
 from bluefog_pg._core.tags import named_tag
 from bluefog_pg.neighbors._tensors import require_tensor
+from bluefog_pg.topology.edges import edges_for_hierarchical_allreduce
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -85,7 +86,7 @@ def hierarchical_neighbor_allreduce(
     member = member_of(group)
     try:
         require_tensor(member, "hierarchical_neighbor_allreduce", tensor)
-        edges = _edges.between_machines(
+        edges = edges_for_hierarchical_allreduce(
             member, tensor, self_weight, src_machine_weights, dst_machine_weights
         )
         if enable_topo_check:

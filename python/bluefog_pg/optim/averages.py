@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bluefog_pg import _edges, collectives, neighbors
+from bluefog_pg import collectives, neighbors
 from bluefog_pg.optim.communication import Communication, Finish, FinishMove
 from bluefog_pg.optim.routes import Route, settled
+from bluefog_pg.topology.edges import edges_for_allreduce
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -72,7 +73,7 @@ class NeighborAverage(Communication):
 
     def begin_move(self, flat: Tensor) -> FinishMove:
         route, op = self._route, "neighbor_allreduce"
-        edges = _edges.averaging(
+        edges = edges_for_allreduce(
             self._member, op, flat, route.self_weight, route.src_weights, route.dst_weights
         )
         if any(weight != 1 for _, weight in edges.destinations):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bluefog_pg._core.neighborhood import check_graph, neighborhood_of
 from bluefog_pg._core.warning import warn
-from bluefog_pg.topology import topology_of
+from bluefog_pg.topology.group_topology import topology_of
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bluefog_pg import neighbors
 from bluefog_pg._core.renamed import renamed
-from bluefog_pg.topology import in_neighbor_ranks
+from bluefog_pg.topology.group_topology import in_neighbor_ranks
 from bluefog_pg.torch._run import issued, one_name, waited_for
 
 if TYPE_CHECKING:

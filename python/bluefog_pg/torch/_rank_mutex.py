@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.loader import load
-from bluefog_pg.topology import out_neighbor_ranks
+from bluefog_pg.topology.group_topology import out_neighbor_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

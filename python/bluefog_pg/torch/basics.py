@@ -20,7 +20,7 @@ from bluefog_pg._core.timeline import (
     timeline_end_activity,
     timeline_start_activity,
 )
-from bluefog_pg.topology import (
+from bluefog_pg.topology.group_topology import (
     in_neighbor_machine_ranks,
     in_neighbor_ranks,
     is_machine_topo_weighted,

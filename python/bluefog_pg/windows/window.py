@@ -13,7 +13,7 @@ import torch.distributed as dist
 from bluefog_pg._core.argument_checker import described
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.loader import load
-from bluefog_pg.topology import topology_of
+from bluefog_pg.topology.group_topology import topology_of
 from bluefog_pg.windows._arguments import WindowArgumentChecker
 from bluefog_pg.windows._making import Plan, is_on_accelerator, joined, meet, open_together
 from bluefog_pg.windows._switch import Switch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util._arguments import require_edges
+from bluefog_pg.topology.graphs.arguments import require_edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -46,9 +46,9 @@ def set_topology(
     """
     member = member_of(group)
     if topology is None:
-        from bluefog_pg import topology_util  # not when a group is made: that imports this module
+        from bluefog_pg.topology import graphs  # only the default needs them
 
-        topology = topology_util.ExponentialTwoGraph(member.size)
+        topology = graphs.ExponentialTwoGraph(member.size)
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
     near = neighborhood_of(topology, member.rank, is_weighted)
     member.topology = Topology(topology.copy(), near, _edges_over(member, near))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._core.errors import ArgumentError
 from bluefog_pg._core.renamed import renamed
-from bluefog_pg.topology_util._arguments import (
+from bluefog_pg.topology.graphs.arguments import (
     base_above_one,
     integer,
     positive,
@@ -15,9 +15,9 @@ from bluefog_pg.topology_util._arguments import (
     real,
     require_edges,
 )
-from bluefog_pg.topology_util._digraph import circulant, digraph
-from bluefog_pg.topology_util.metropolis import MetropolisHastingsWeights
-from bluefog_pg.topology_util.weights import isPowerOf
+from bluefog_pg.topology.graphs.digraph import circulant, digraph
+from bluefog_pg.topology.graphs.metropolis import MetropolisHastingsWeights
+from bluefog_pg.topology.graphs.weights import isPowerOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

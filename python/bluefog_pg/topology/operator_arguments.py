@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import _edges
 from bluefog_pg._core.argument_checker import ArgumentChecker
+from bluefog_pg.topology.edges import (
+    edges_for_allreduce,
+    edges_for_gather,
+    edges_for_gossip,
+    edges_for_hierarchical_allreduce,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +35,7 @@ def _mapping(check: ArgumentChecker, ranks: Ranks, weights: Numbers) -> dict[int
     return mapping
 
 
-def _averaging(
+def _for_allreduce(
     member: GroupState,
     op: str,
     tensors: Sequence[Tensor],
@@ -44,11 +49,11 @@ def _averaging(
     sources = _mapping(check, src_ranks, src_weights)
     destinations = _mapping(check, dst_ranks, dst_weights)
     if op == "hierarchical_neighbor_allreduce":
-        return _edges.between_machines(member, tensor, self_weight, sources, destinations)
-    return _edges.averaging(member, op, tensor, self_weight, sources, destinations)
+        return edges_for_hierarchical_allreduce(member, tensor, self_weight, sources, destinations)
+    return edges_for_allreduce(member, op, tensor, self_weight, sources, destinations)
 
 
-def _gossiping(
+def _for_gossip(
     member: GroupState,
     _op: str,
     tensors: Sequence[Tensor],
@@ -59,10 +64,10 @@ def _gossiping(
 ) -> Edges:
     (target,) = src_ranks
     (pair_weight,) = src_weights or (None,)
-    return _edges.gossiping(member, tensors[0], target, self_weight, pair_weight)
+    return edges_for_gossip(member, tensors[0], target, self_weight, pair_weight)
 
 
-def _gathering(
+def _for_gather(
     member: GroupState,
     op: str,
     tensors: Sequence[Tensor],
@@ -72,19 +77,21 @@ def _gathering(
     dst_ranks: Ranks,
     _dst_weights: None,
 ) -> Edges:
-    return _edges.gathering(member, op, tensors, src_ranks, dst_ranks)
+    return edges_for_gather(member, op, tensors, src_ranks, dst_ranks)
 
 
 _FINDERS: dict[str, Callable[..., Edges]] = {
-    "neighbor_allreduce": _averaging,
-    "neighbor_allgather": _gathering,
-    "neighbor_alltoall": _gathering,
-    "pair_gossip": _gossiping,
-    "hierarchical_neighbor_allreduce": _averaging,
+    "neighbor_allreduce": _for_allreduce,
+    "neighbor_allgather": _for_gather,
+    "neighbor_alltoall": _for_gather,
+    "pair_gossip": _for_gossip,
+    "hierarchical_neighbor_allreduce": _for_allreduce,
 }
 
 
-def find(op: str, member: GroupState, tensors: Sequence[Tensor], *asked: Any) -> Edges:
+def edges_for_operator(
+    op: str, member: GroupState, tensors: Sequence[Tensor], *asked: Any
+) -> Edges:
     """Of a call: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._core.errors import ArgumentError
 from bluefog_pg._core.neighborhood import as_float
-from bluefog_pg.topology_util._arguments import (
+from bluefog_pg.topology.graphs.arguments import (
     base_above_one,
     integer,
     rank_below,

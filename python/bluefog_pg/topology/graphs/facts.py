@@ -6,14 +6,14 @@ from functools import reduce
 from operator import matmul
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util.spectral import doubly_stochastic, gap, steps_to_mean, weight_matrix
+from bluefog_pg.topology.graphs.spectral import doubly_stochastic, gap, steps_to_mean, weight_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import networkx as nx
 
-    from bluefog_pg.topology_util.spectral import Matrix
+    from bluefog_pg.topology.graphs.spectral import Matrix
 
 _TOLERANCE = 1e-3  # of the mixing time
 _EXACT = 1e-12

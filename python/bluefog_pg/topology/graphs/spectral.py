@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util._arguments import integer, positive, real, size_of
+from bluefog_pg.topology.graphs.arguments import integer, positive, real, size_of
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bluefog_pg._core.argument_checker import ArgumentChecker
 from bluefog_pg._core.edge_cache import key_of, remember
 from bluefog_pg._core.errors import ArgumentError
-from bluefog_pg.topology import require_alike, topology_of
+from bluefog_pg.topology.group_topology import require_alike, topology_of
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Divided = tuple[float, Weighted, Weighted, float]
 
 
-def averaging(
+def edges_for_allreduce(
     member: GroupState,
     op: str,
     tensors: Tensors,
@@ -44,7 +44,7 @@ def averaging(
     return remember(topology.edge_cache, key, edges)
 
 
-def gathering(
+def edges_for_gather(
     member: GroupState,
     op: str,
     tensors: Tensors,
@@ -65,7 +65,7 @@ def gathering(
     return remember(member.edge_cache, key, member.backend.edges(1.0, sources, destinations, 1.0))
 
 
-def gossiping(
+def edges_for_gossip(
     member: GroupState,
     tensors: Tensors,
     target_rank: int,
@@ -88,7 +88,7 @@ def gossiping(
     return remember(member.edge_cache, key, edges)
 
 
-def between_machines(
+def edges_for_hierarchical_allreduce(
     member: GroupState,
     tensor: torch.Tensor,
     self_weight: float | None,

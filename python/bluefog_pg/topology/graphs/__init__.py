@@ -1,14 +1,7 @@
-"""Weighted digraphs of ranks: builders, schedules, what one rank needs of them, how fast they mix.
+"""Graphs of ranks and what is known of them: users find these in `bluefog_pg.topology_util`."""
 
-The edge i -> j means that i sends to j, with weight A[i, j]; nodes are the ranks 0 .. n-1. Rank j
-averages with column j: x_j <- A[j, j] x_j + sum_i A[i, j] x_i, that is x <- A^T x. In all graphs
-built here rows and columns sum to one, so that averaging keeps the mean of all ranks.
-
-Names in CamelCase are BlueFog's, or of its kind.
-"""
-
-from bluefog_pg.topology_util.base_k import BaseKGraphs
-from bluefog_pg.topology_util.graphs import (
+from bluefog_pg.topology.graphs.base_k import BaseKGraphs
+from bluefog_pg.topology.graphs.builders import (
     BiRingGraph,
     DeBruijnGraph,
     ErdosRenyiGraph,
@@ -23,13 +16,13 @@ from bluefog_pg.topology_util.graphs import (
     SymmetricExponentialGraph,
     TorusGraph,
 )
-from bluefog_pg.topology_util.infer import (
+from bluefog_pg.topology.graphs.infer import (
     InferDestinationFromSourceRanks,
     InferSourceFromDestinationRanks,
 )
-from bluefog_pg.topology_util.metropolis import MetropolisHastingsWeights
-from bluefog_pg.topology_util.plot import plot
-from bluefog_pg.topology_util.schedules import (
+from bluefog_pg.topology.graphs.metropolis import MetropolisHastingsWeights
+from bluefog_pg.topology.graphs.plot import plot
+from bluefog_pg.topology.graphs.schedules import (
     GetDynamicOnePeerSendRecvRanks,
     GetDynamicSendRecvRanks,
     GetExp2DynamicSendRecvMachineRanks,
@@ -37,14 +30,14 @@ from bluefog_pg.topology_util.schedules import (
     GetInnerOuterRingDynamicSendRecvRanks,
     OnePeerExponentialTwoGraphs,
 )
-from bluefog_pg.topology_util.spectral import (
+from bluefog_pg.topology.graphs.spectral import (
     is_doubly_stochastic,
     mixing_time,
     second_singular_value,
     simulate_consensus,
     spectral_gap,
 )
-from bluefog_pg.topology_util.weights import (
+from bluefog_pg.topology.graphs.weights import (
     GetRecvWeights,
     GetSendWeights,
     GetWeights,

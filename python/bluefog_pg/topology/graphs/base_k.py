@@ -7,8 +7,8 @@ from collections import defaultdict
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from bluefog_pg.topology_util._arguments import base_above_one, positive, require_edges
-from bluefog_pg.topology_util._digraph import symmetric
+from bluefog_pg.topology.graphs.arguments import base_above_one, positive, require_edges
+from bluefog_pg.topology.graphs.digraph import symmetric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg.topology_util._facts import facts
-from bluefog_pg.topology_util.spectral import graphs_of, simulate_consensus
+from bluefog_pg.topology.graphs.facts import facts
+from bluefog_pg.topology.graphs.spectral import graphs_of, simulate_consensus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bluefog_pg._core.errors import ArgumentError
-from bluefog_pg.topology_util._arguments import integer, positive, rank_below, size_of
-from bluefog_pg.topology_util._digraph import circulant
+from bluefog_pg.topology.graphs.arguments import integer, positive, rank_below, size_of
+from bluefog_pg.topology.graphs.digraph import circulant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
