@@ -39,7 +39,7 @@ from bluefog_pg.optim import (
     broadcast_optimizer_state as broadcast_optimizer_state,
     broadcast_parameters as broadcast_parameters,
 )
-from bluefog_pg.start import (
+from bluefog_pg.launch.lifecycle import (
     init as init,
     shutdown as shutdown,
 )
@@ -86,7 +86,7 @@ from bluefog_pg.windows import (
     win_wait as win_wait,
     window_stats as window_stats,
 )
-from bluefog_pg.world import (
+from bluefog_pg.launch.world import (
     is_homogeneous as is_homogeneous,
     local_rank as local_rank,
     local_size as local_size,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bluefog_pg import _doctor, _run_as_bluefog, _timeline_command, _topology_command
+from bluefog_pg import _doctor, _timeline_command, _topology_command
+from bluefog_pg.launch import run_as_bluefog
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
     parser.set_defaults(run=_examine)
     commands = parser.add_subparsers(title="other commands", metavar="command")
     _topology_command.add_to(commands)
-    _run_as_bluefog.add_to(commands)
+    run_as_bluefog.add_to(commands)
     _timeline_command.add_to(commands)
     args = parser.parse_args()
     args.run(args)

@@ -21,12 +21,12 @@ def register() -> None:
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
         from bluefog_pg._core.loader import leave_at_exit
-        from bluefog_pg._creator import create
+        from bluefog_pg.launch.creator import create
 
         leave_at_exit()
         dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))
         if "PMIX_RANK" in os.environ:  # of mpirun or srun
-            from bluefog_pg._launcher import register as register_launcher
+            from bluefog_pg.launch.pmix import register as register_launcher
 
             register_launcher()
     except Exception as error:

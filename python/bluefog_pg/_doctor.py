@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from bluefog_pg import _mpi
+from bluefog_pg.launch import mpi
 
 _DEADLINE = 60.0  # seconds for two ranks
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of linux/sockios.h
@@ -137,7 +137,7 @@ def _why_none() -> str:
 
 def _open_mpi() -> str:
     try:
-        home = _mpi.find()
+        home = mpi.find()
         library = ctypes.CDLL(home.library)
     except (RuntimeError, ImportError, OSError) as error:
         raise _LackError(error) from error

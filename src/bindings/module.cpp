@@ -58,7 +58,7 @@ bool checkSignals() {
 bluefog::mpi::Home findMpi() {
   const py::gil_scoped_acquire gil;
   try {
-    const py::object home = py::module_::import("bluefog_pg._mpi").attr("find")();
+    const py::object home = py::module_::import("bluefog_pg.launch.mpi").attr("find")();
     const auto field = [&home](const char* name) { return home.attr(name).cast<std::string>(); };
     return {field("library"), field("pmix_library"), field("prefix"), field("server_program")};
   } catch (const py::error_already_set& error) {

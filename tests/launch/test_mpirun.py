@@ -181,9 +181,9 @@ extern "C" int MPI_Init_thread(int *a, char ***b, int c, int *d) { return sleep(
 
 def odd_mpi(folder: Path, source: str) -> str:
     """The prefix of an MPI that is the real one but for what `source` defines."""
-    from bluefog_pg import _mpi
+    from bluefog_pg.launch import mpi
 
-    real = _mpi.find()
+    real = mpi.find()
     (folder / "lib").mkdir()
     (folder / "shim.cpp").write_text(source)
     where = str(Path(real.library).parent)

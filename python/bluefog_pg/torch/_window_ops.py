@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from bluefog_pg._core.timeline import current, drawn
+from bluefog_pg.launch.world import rank as rank_of
 from bluefog_pg.torch._rank_mutex import mutexes_of
 from bluefog_pg.windows import by_name
 from bluefog_pg.windows.by_name import *  # noqa: F403
-from bluefog_pg.world import rank as rank_of
 
 if TYPE_CHECKING:
     import contextlib

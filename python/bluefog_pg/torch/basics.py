@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from bluefog_pg import start
 from bluefog_pg import topology as topology_of_ranks
 from bluefog_pg._core import group_check, timeline
 from bluefog_pg._core.group_state import member_of
@@ -19,6 +18,16 @@ from bluefog_pg._core.timeline import (
     timeline_context,
     timeline_end_activity,
     timeline_start_activity,
+)
+from bluefog_pg.launch import lifecycle
+from bluefog_pg.launch.world import (
+    is_homogeneous,
+    local_rank,
+    local_size,
+    machine_rank,
+    machine_size,
+    rank,
+    size,
 )
 from bluefog_pg.topology.group_topology import (
     in_neighbor_machine_ranks,
@@ -34,15 +43,6 @@ from bluefog_pg.topology.group_topology import (
 from bluefog_pg.torch import _old_variables
 from bluefog_pg.torch._run import handles
 from bluefog_pg.windows import get_current_created_window_names
-from bluefog_pg.world import (
-    is_homogeneous,
-    local_rank,
-    local_size,
-    machine_rank,
-    machine_size,
-    rank,
-    size,
-)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -113,7 +113,7 @@ def init(
     """
     if not (dist.is_initialized() and _has_windows("init", None, asked=topology_fn is not None)):
         with _agreed("init", None):
-            start.init(topology_fn, is_weighted, **options)
+            lifecycle.init(topology_fn, is_weighted, **options)
     timeline.start(rank())
     _old_variables.heed(rank())
 
@@ -175,7 +175,7 @@ def _described(group: dist.ProcessGroup | None) -> bytes:
 
 def shutdown() -> None:
     """Leave the default process group. `size`, `rank` and the like go on answering."""
-    start.shutdown()
+    lifecycle.shutdown()
     handles.resume()
 
 

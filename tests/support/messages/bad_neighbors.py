@@ -160,8 +160,8 @@ def topologies() -> Calls:
 
 def of_python(gloo: Any) -> Calls:
     import bluefog_pg
-    from bluefog_pg import _creator
     from bluefog_pg._core import loader
+    from bluefog_pg.launch import creator
 
     def for_other_torch() -> None:
         with mock.patch.object(torch.version, "__version__", "9.8.7+cpu"):
@@ -181,7 +181,7 @@ def of_python(gloo: Any) -> Calls:
         "monitored_barrier, gloo": lambda: barrier(None, group=gloo),
         "neighbor_allreduce, gloo": lambda: bluefog_pg.neighbor_allreduce(f(3), group=gloo),
         "stats, gloo": lambda: bluefog_pg.stats(gloo),
-        "pg_options a dict": lambda: _creator.create(None, {}),
+        "pg_options a dict": lambda: creator.create(None, {}),
         "unknown name": lambda: bluefog_pg.nothing,
         "another torch": for_other_torch,
         "not built": unbuilt,

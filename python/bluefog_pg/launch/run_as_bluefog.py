@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
 # The folder in which `bluefog` lies.
-_FOLDER = Path(__file__).parent / "_as_bluefog"
+_FOLDER = Path(__file__).parent / "as_bluefog"
 
 
 def add_to(commands: Any) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bluefog_pg import world
 from bluefog_pg._core.group_state import member_of
+from bluefog_pg.launch.world import remember
 from bluefog_pg.topology.graphs.arguments import require_graph
 from bluefog_pg.topology.group_topology import set_topology
 
@@ -68,7 +68,7 @@ def shutdown() -> None:
     import torch.distributed as dist
 
     if dist.is_initialized():
-        world.remember()
+        remember()
         dist.destroy_process_group()
 
 

@@ -100,12 +100,12 @@ def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
 
 def _client(timeout: timedelta) -> PmixClient:
     global _asked
-    from bluefog_pg import _mpi
+    from bluefog_pg.launch import mpi
 
     try:
         if not _needs_no_mpi():
             load().start_mpi(timeout)  # Open MPI does not start where PMIx was used before
-        client: PmixClient = load().PmixClient(_mpi.find().pmix_library)
+        client: PmixClient = load().PmixClient(mpi.find().pmix_library)
     except RuntimeError as error:
         raise RuntimeError(
             f"[bluefog] RANK, WORLD_SIZE, MASTER_ADDR or MASTER_PORT is not set, and the launcher "

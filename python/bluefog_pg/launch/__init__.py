@@ -1,0 +1,1 @@
+"""How ranks start, find each other, make a group, and learn who they are."""
