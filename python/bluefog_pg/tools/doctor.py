@@ -174,7 +174,7 @@ def _try_two_ranks(settings: dict[str, str]) -> str:
     with tempfile.TemporaryDirectory(prefix="bluefog-doctor-") as folder:
         ranks = [
             subprocess.Popen(  # noqa: S603 (our own module)
-                [sys.executable, "-m", "bluefog_pg._selftest", f"{folder}/store", str(rank)],
+                [sys.executable, "-m", "bluefog_pg.tools.selftest", f"{folder}/store", str(rank)],
                 env=os.environ | {"OMP_NUM_THREADS": "1"} | settings,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
