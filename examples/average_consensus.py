@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from devices import own_device
 
-import bluefog_pg
+import bluefog_pg.torch
 
 
 def random_digraph(size: int, seed: int) -> "nx.DiGraph[int]":
@@ -58,7 +58,7 @@ def main() -> None:
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
     bluefog_pg.set_topology(random_digraph(world, args.seed))
-    bluefog_pg.turn_on_win_ops_with_associated_p()
+    bluefog_pg.torch.turn_on_win_ops_with_associated_p()
     generator = torch.Generator().manual_seed(rank)
     x = torch.randn(args.elements, dtype=torch.float64, generator=generator).to(args.device)
     mean = x.clone()

@@ -8,9 +8,11 @@ from bluefog_pg import _autoload
 # Every `import torch` of this environment imports this package (see _autoload), so what a name
 # needs, and the list of names itself, is imported when a name is first used.
 def __getattr__(name: str) -> Any:
-    from bluefog_pg._core.lazy import find
+    from bluefog_pg._core.lazy import find, is_deprecated
 
-    globals()[name] = value = find(name)
+    value = find(name)
+    if not is_deprecated(name):
+        globals()[name] = value
     return value
 
 

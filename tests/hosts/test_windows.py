@@ -79,23 +79,23 @@ def test_a_rank_that_holds_its_gil_is_not_waited_for(tmp_path: Path) -> None:
 def begun_and_waited_for(rank: int, world: int) -> list[Any]:
     """Asynchronous: the tensor may change at once, in the order of the calls; a fence ends all."""
     bf = windows.ring()
-    bf.win_create(torch.zeros(1 << 19), "w", zero_init=True)
+    bf.torch.win_create(torch.zeros(1 << 19), "w", zero_init=True)
     x = torch.ones(1 << 19)
     dist.barrier()
     polled = []
     if rank == 0:
-        handles = [bf.win_put_nonblocking(x, "w", self_weight=2.0) for _ in range(4)]
-        handles.append(bf.win_accumulate_nonblocking(x, "w"))
-        polled = [bf.win_poll(handle) for handle in handles]
+        handles = [bf.torch.win_put_nonblocking(x, "w", self_weight=2.0) for _ in range(4)]
+        handles.append(bf.torch.win_accumulate_nonblocking(x, "w"))
+        polled = [bf.torch.win_poll(handle) for handle in handles]
         x.zero_()
         for handle in handles[:3]:
-            bf.win_wait(handle)
-    bf.win_fence("w")
-    polled += [bf.win_poll(handle) for handle in handles[3:]] if rank == 0 else []
-    got = bf.win_read_neighbor("w", 1 - rank).unique().tolist()
-    fetched = bf.win_get_nonblocking("w")
-    bf.win_wait(fetched)
-    bf.win_free("w")
+            bf.torch.win_wait(handle)
+    bf.torch.win_fence("w")
+    polled += [bf.torch.win_poll(handle) for handle in handles[3:]] if rank == 0 else []
+    got = bf.torch.win_read_neighbor("w", 1 - rank).unique().tolist()
+    fetched = bf.torch.win_get_nonblocking("w")
+    bf.torch.win_wait(fetched)
+    bf.torch.win_free("w")
     return [polled, got]
 
 
@@ -146,16 +146,16 @@ def test_one_that_stands_is_late_and_then_goes_on() -> None:
 def freed_while_under_way(rank: int, world: int) -> list[Any]:
     bf = windows.ring()
     x = torch.zeros(1 << 20)
-    bf.win_create(x, "w", zero_init=True)
+    bf.torch.win_create(x, "w", zero_init=True)
     dist.barrier()
-    handle = bf.win_put_nonblocking(torch.ones(1 << 20), "w")
-    early = bf.win_poll(handle)
-    bf.win_free("w")
-    late = bf.win_poll(handle)
-    waited = bf.win_wait(handle)
-    bf.win_create(x, "w", zero_init=True)  # another one of this name
-    empty = bf.win_read_neighbor("w", 1 - rank).count_nonzero().item()
-    bf.win_free("w")
+    handle = bf.torch.win_put_nonblocking(torch.ones(1 << 20), "w")
+    early = bf.torch.win_poll(handle)
+    bf.torch.win_free("w")
+    late = bf.torch.win_poll(handle)
+    waited = bf.torch.win_wait(handle)
+    bf.torch.win_create(x, "w", zero_init=True)  # another one of this name
+    empty = bf.torch.win_read_neighbor("w", 1 - rank).count_nonzero().item()
+    bf.torch.win_free("w")
     return [early, late, waited, empty]
 
 

@@ -111,7 +111,7 @@ def two_by_windows(_rank: int, _world: int) -> None:
     for model in both:
         model(torch.ones(1, 2)).sum().backward()
         model.close()
-    assert not bluefog_pg.get_current_created_window_names()
+    assert not bluefog_pg.torch.get_current_created_window_names()
 
 
 @pytest.mark.slow

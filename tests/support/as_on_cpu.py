@@ -112,7 +112,7 @@ def windowed(rank: int, world: int) -> list[torch.Tensor]:
     import bluefog_pg
     from bluefog_pg import optim
 
-    bluefog_pg.turn_on_win_ops_with_associated_p()
+    bluefog_pg.torch.turn_on_win_ops_with_associated_p()
     parts = [torch.full((3,), float(rank), **PLAIN), torch.ones(2, 2, **PLAIN)]
     window = bluefog_pg.Window(parts, "parts", zero_init=True)
     window.accumulate(self_weight=0.5, dst_weights=dict.fromkeys(window.destinations, 0.25))
@@ -120,7 +120,7 @@ def windowed(rank: int, world: int) -> list[torch.Tensor]:
     window.update_then_collect()
     found = [part.clone() for part in parts] + [torch.tensor(window.associated_p, **PLAIN)]
     window.free()
-    bluefog_pg.turn_off_win_ops_with_associated_p()
+    bluefog_pg.torch.turn_off_win_ops_with_associated_p()
     for options in ({"communication": "win_put"}, {"order": optim.AsynchronousPairs()}):
         fitted("cpu", wrapped(lambda options=options: options), rank)
     return found

@@ -34,7 +34,7 @@ def differs(x: torch.Tensor, value: complex) -> bool:
 def put_and_updated(rank: int, world: int) -> None:
     """Weights and p, of every type: integers are rounded towards zero."""
     bf, bad = ring(), []
-    bf.turn_on_win_ops_with_associated_p()
+    bf.torch.turn_on_win_ops_with_associated_p()
     for n in (1, 1000, 70_000):
         for dtype in KINDS:
             x = torch.full((n,), 4 * rank + 4, dtype=dtype)
@@ -56,7 +56,7 @@ def put_and_updated(rank: int, world: int) -> None:
             if window.associated_p != p:
                 bad.append(f"{n} {dtype}: p {window.associated_p} instead of {p}")
             window.free()
-    bf.turn_off_win_ops_with_associated_p()
+    bf.torch.turn_off_win_ops_with_associated_p()
     assert not bad, bad
 
 
@@ -89,7 +89,7 @@ def push_sum(rank: int, world: int) -> list[float]:
     Every rank goes on until each has made 100 steps: a rank that stops mixes nothing more.
     """
     bf = ring()
-    bf.turn_on_win_ops_with_associated_p()
+    bf.torch.turn_on_win_ops_with_associated_p()
     x = torch.full((40_000,), float(rank), dtype=torch.float64)
     window = bf.Window(x, "w", zero_init=True)
     share = 1.0 / (1 + len(window.destinations))
@@ -106,7 +106,7 @@ def push_sum(rank: int, world: int) -> list[float]:
     window.update_then_collect()
     told = [x.sum().item() / x.numel(), window.associated_p, float(x.eq(x[0]).all())]
     estimate = x[0].item() / window.associated_p
-    bf.turn_off_win_ops_with_associated_p()
+    bf.torch.turn_off_win_ops_with_associated_p()
     window.free()
     return [*told, estimate]
 
@@ -123,12 +123,12 @@ def bad_calls(rank: int, world: int) -> dict[str, Any]:
         "a name that is taken": lambda: bf.Window(x, "w"),
         "a name that is none": lambda: bf.Window(x, 5),
         "no tensor": lambda: bf.Window("x", "v"),
-        "a name unknown to update": lambda: bf.win_update("v"),
-        "a name unknown to free": lambda: bf.win_free("v"),
-        "a name unknown to put": lambda: bf.win_put(x, "v"),
-        "a name unknown to get": lambda: bf.win_get("v"),
-        "a name unknown to versions": lambda: bf.get_win_version("v"),
-        "a name unknown to mutex": lambda: bf.win_mutex("v"),
+        "a name unknown to update": lambda: bf.torch.win_update("v"),
+        "a name unknown to free": lambda: bf.torch.win_free("v"),
+        "a name unknown to put": lambda: bf.torch.win_put(x, "v"),
+        "a name unknown to get": lambda: bf.torch.win_get("v"),
+        "a name unknown to versions": lambda: bf.torch.get_win_version("v"),
+        "a name unknown to mutex": lambda: bf.torch.win_mutex("v"),
         "freed": lambda: freed.put(),
         "replaced": lambda: replaced.update(),
         "another shape": lambda: window.put(torch.zeros(5)),
@@ -136,14 +136,14 @@ def bad_calls(rank: int, world: int) -> dict[str, Any]:
         "a list": lambda: window.put([x]),
         "itself": lambda: window.put(dst_weights={rank: 1.0}),
         "no rank": lambda: window.put(dst_weights=[world]),
-        "no neighbour": lambda: bf.win_put(x, "w", dst_weights={(rank + 2) % world: 1.0}),
-        "no neighbour to get": lambda: bf.win_get("w", {(rank + 2) % world: 1.0}),
-        "no neighbour to update": lambda: bf.win_update("w", 0.5, {(rank + 2) % world: 1.0}),
+        "no neighbour": lambda: bf.torch.win_put(x, "w", dst_weights={(rank + 2) % world: 1.0}),
+        "no neighbour to get": lambda: bf.torch.win_get("w", {(rank + 2) % world: 1.0}),
+        "no neighbour to update": lambda: bf.torch.win_update("w", 0.5, {(rank + 2) % world: 1.0}),
         "a weight that is none": lambda: window.put(dst_weights={(rank + 1) % world: math.nan}),
         "one weight alone": lambda: window.update(self_weight=0.5),
         "the other alone": lambda: window.update(neighbor_weights={}),
         "another policy": lambda: bf.Window(x, "v", on_peer_failure="ignore"),
-        "no handle": lambda: bf.win_poll(10**9),
+        "no handle": lambda: bf.torch.win_poll(10**9),
     }
     told = {label: inrank.catch(call) for label, call in calls.items()}
     window.free()
@@ -154,7 +154,7 @@ def bad_calls(rank: int, world: int) -> dict[str, Any]:
 def random_calls(rank: int, world: int, seed: int, calls: int) -> tuple[int, float]:
     """Add integers, and p with them, at random, without barriers: what was sent and what came."""
     bf, chance = ring(), random.Random(1000 * seed + rank)
-    bf.turn_on_win_ops_with_associated_p()
+    bf.torch.turn_on_win_ops_with_associated_p()
     x = torch.zeros(257, dtype=torch.float64)
     window = bf.Window(x, "w", zero_init=True)
     sent, torn = 0, []
@@ -186,7 +186,7 @@ def random_calls(rank: int, world: int, seed: int, calls: int) -> tuple[int, flo
         neighbor_weights={other: 1.0 for other in range(world) if other != rank},
         reset=True,
     )
-    bf.turn_off_win_ops_with_associated_p()
+    bf.torch.turn_off_win_ops_with_associated_p()
     arrived = x[0].item()
     if not x.eq(arrived).all():
         torn.append(x.unique().tolist())

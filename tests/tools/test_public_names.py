@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import bluefog_pg
+from bluefog_pg._core import lazy
 
 PACKAGE = Path(bluefog_pg.__file__).parent
 IMPORTS = [
@@ -58,6 +59,16 @@ def test_star_imports_all_names_and_leaves_torch_alone() -> None:
     name, *names = printed(code)
     assert name == "torch"
     assert {each for each in names if not each.startswith("_")} == {*HOMES, "torch"}
+
+
+@pytest.mark.parametrize("name", lazy._IN_TORCH)
+def test_functions_of_windows_by_name_warn_here(name: str) -> None:
+    """Each use of an old name warns, at the line of the program."""
+    with pytest.warns(DeprecationWarning, match=rf"use bluefog_pg\.torch\.{name}\Z") as told:
+        function = getattr(bluefog_pg, name)
+    assert [each.filename for each in told] == [__file__]
+    assert function is getattr(bluefog_pg.torch, name)
+    assert name not in {*vars(bluefog_pg), *dir(bluefog_pg)}
 
 
 def test_version_is_the_installed_one() -> None:

@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.mpi, pytest.mark.device]
 
 
 def made_twice(rank: int, world: int) -> list[Any]:
-    import bluefog_pg
+    import bluefog_pg.torch as bf
 
     with inrank.logged() as logged:
-        made = [bluefog_pg.win_create(torch.ones(2), "twice") for _ in range(2)]
-    bluefog_pg.win_free("twice")
+        made = [bf.win_create(torch.ones(2), "twice") for _ in range(2)]
+    bf.win_free("twice")
     return [*made, *logged]
 
 
@@ -32,12 +32,12 @@ def test_a_window_that_is_there_already_is_told_of(pool: harness.Pool) -> None:
 
 def crossed(rank: int, world: int) -> inrank.Raised | None:
     """Rank 0 makes a window where the others free one."""
-    import bluefog_pg
+    import bluefog_pg.torch as bf
 
-    bluefog_pg.win_create(torch.ones(2), "w")
+    bf.win_create(torch.ones(2), "w")
     if rank == 0:
-        return inrank.catch(bluefog_pg.win_create, torch.ones(2), "z")
-    return inrank.catch(bluefog_pg.win_free, "w")
+        return inrank.catch(bf.win_create, torch.ones(2), "z")
+    return inrank.catch(bf.win_free, "w")
 
 
 def test_calls_that_do_not_meet_name_themselves() -> None:

@@ -147,7 +147,7 @@ def scaling(rank: int, world: int) -> list[Any]:
     """Rank 2 dies; what rank 0 gives to it and to rank 1 is given away."""
     import bluefog_pg as bf
 
-    bf.turn_on_win_ops_with_associated_p()
+    bf.torch.turn_on_win_ops_with_associated_p()
     window = outliving(world, 8.0)
     error = None
     if rank == 0:

@@ -86,7 +86,7 @@ def aliases(rank: int, world: int) -> list[Any]:
     window.free()
     second.free()
     base.add_(1)
-    return [*told, part.tolist(), bf.get_current_created_window_names()]
+    return [*told, part.tolist(), bf.torch.get_current_created_window_names()]
 
 
 def test_views_are_windows_and_go_on_without_them(pool: harness.Pool) -> None:
@@ -215,11 +215,11 @@ def without_p(rank: int, world: int) -> list[Any]:
     window.get()
     fetched = [it.p for it in window.states().values()]
     dist.barrier()
-    bf.turn_on_win_ops_with_associated_p()
+    bf.torch.turn_on_win_ops_with_associated_p()
     window.get()
     with_p = [it.p for it in window.states().values()]
-    bf.turn_off_win_ops_with_associated_p()
-    done = bf.win_wait(window.put(async_op=True))
+    bf.torch.turn_off_win_ops_with_associated_p()
+    done = bf.torch.win_wait(window.put(async_op=True))
     window.free()
     return [before, fetched, with_p, done]
 

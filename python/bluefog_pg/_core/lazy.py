@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from bluefog_pg._core.loader import load
+from bluefog_pg._core.warning import warn
 
 _PACKAGE = "bluefog_pg"
 # `from bluefog_pg import *` leaves these out: torch would no longer be torch.
 _UNLISTED = ("collectives", "torch")
+# Functions of windows by name, which were names of this package, too, before `bluefog_pg.torch`'s.
+_IN_TORCH = """
+    get_current_created_window_names get_win_version neighbor_win_accumulate
+    neighbor_win_accumulate_nonblocking neighbor_win_get neighbor_win_get_nonblocking
+    neighbor_win_put neighbor_win_put_nonblocking turn_off_win_ops_with_associated_p
+    turn_on_win_ops_with_associated_p win_accumulate win_accumulate_nonblocking win_associated_p
+    win_create win_fence win_free win_get win_get_nonblocking win_lock win_mutex win_poll win_put
+    win_put_nonblocking win_read_neighbor win_update win_update_then_collect win_wait
+""".split()
 
 
 def find(name: str) -> Any:
@@ -26,6 +36,10 @@ def find(name: str) -> Any:
         from importlib.metadata import version
 
         return version("bluefog-pg")
+    if is_deprecated(name):
+        instead = f"{_PACKAGE}.torch.{name}"
+        warn(f"[bluefog] {_PACKAGE}.{name} is deprecated: use {instead}", DeprecationWarning)
+        return getattr(importlib.import_module(f"{_PACKAGE}.torch"), name)
     homes = _homes()
     if name == "__all__":
         return sorted(homes)
@@ -35,6 +49,11 @@ def find(name: str) -> Any:
     if home == _PACKAGE:
         return importlib.import_module(f"{_PACKAGE}.{name}")
     return getattr(load() if home == f"{_PACKAGE}._C" else importlib.import_module(home), name)
+
+
+def is_deprecated(name: str) -> bool:
+    """Whether `find` warns of the name, which must then be asked each time."""
+    return name in _IN_TORCH
 
 
 @cache

@@ -42,7 +42,7 @@ from bluefog_pg.topology.group_topology import (
 )
 from bluefog_pg.torch import _old_variables
 from bluefog_pg.torch._run import handles
-from bluefog_pg.windows import get_current_created_window_names
+from bluefog_pg.torch._windows_by_name import get_current_created_window_names
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bluefog_pg.torch import _window_ops, basics
+from bluefog_pg.torch import _windows_by_name, basics
 from bluefog_pg.torch._collective_ops import (
     allgather,
     allgather_nonblocking,
@@ -39,7 +39,7 @@ from bluefog_pg.torch._older import (
     neighbor_allreduce_async,
 )
 from bluefog_pg.torch._run import handles
-from bluefog_pg.torch._window_ops import *  # noqa: F403
+from bluefog_pg.torch._windows_by_name import *  # noqa: F403
 from bluefog_pg.torch.basics import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ __all__ = [
     "synchronize",
     "wait",
 ]
-__all__ += [*_window_ops.__all__, *basics.__all__]
+__all__ += [*_windows_by_name.__all__, *basics.__all__]
 
 
 def poll(handle: int) -> bool:
