@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 from types import ModuleType
+from typing import Any
 
 
 @functools.cache  # one warning, not one from the package and one from torch
@@ -21,10 +22,11 @@ def register() -> None:
         if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
             return
         from bluefog_pg._core.loader import leave_at_exit
-        from bluefog_pg.launch.creator import create
 
         leave_at_exit()
-        dist.Backend.register_backend("bluefog", create, extended_api=True, devices=_devices(torch))
+        dist.Backend.register_backend(
+            "bluefog", _create, extended_api=True, devices=_devices(torch)
+        )
         if "PMIX_RANK" in os.environ:  # of mpirun or srun
             from bluefog_pg.launch.pmix import register as register_launcher
 
@@ -33,6 +35,13 @@ def register() -> None:
         logging.getLogger("bluefog_pg").warning(
             'backend "bluefog" is not available: %s: %s', type(error).__name__, error
         )
+
+
+def _create(opts: Any, pg_options: Any = None) -> Any:
+    """Make a group, by a module that nobody who makes none has to import."""
+    from bluefog_pg.launch.creator import create
+
+    return create(opts, pg_options)
 
 
 def _devices(torch: ModuleType) -> list[str]:
