@@ -15,7 +15,13 @@ from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.loader import load
 from bluefog_pg.topology.group_topology import topology_of
 from bluefog_pg.windows._arguments import WindowArgumentChecker
-from bluefog_pg.windows._making import Plan, is_on_accelerator, joined, meet, open_together
+from bluefog_pg.windows._collective_create import (
+    WindowSpec,
+    is_on_accelerator,
+    joined,
+    meet,
+    open_together,
+)
 from bluefog_pg.windows._switch import Switch
 
 if TYPE_CHECKING:
@@ -75,7 +81,7 @@ class Window:
         self._has_warned = False
         self._drops = on_peer_failure == "drop"
 
-        def plan() -> Plan:
+        def spec() -> WindowSpec:
             self._check_name()
             if on_peer_failure not in ("raise", "drop"):
                 self.checker("win_create").fail(
@@ -83,9 +89,9 @@ class Window:
                 )
             self._settle(neighbors)
             flat = self._flattened(tensor)
-            return Plan(flat, flat is not tensor, self.sources, zero_init, self._drops)
+            return WindowSpec(flat, flat is not tensor, self.sources, zero_init, self._drops)
 
-        self._window: TensorWindow | None = open_together(member, name, plan)
+        self._window: TensorWindow | None = open_together(member, name, spec)
         member.windows[name] = self
 
     def _check_name(self) -> None:

@@ -46,7 +46,7 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WindowSpec:
     """What a rank wants to make."""
 
     tensor: torch.Tensor
@@ -56,25 +56,27 @@ class Plan:
     drops: bool
 
 
-def open_together(member: GroupState, name: Any, plan: Callable[[], Plan]) -> TensorWindow:
+def open_together(member: GroupState, name: Any, spec: Callable[[], WindowSpec]) -> TensorWindow:
     """Collective: two all_gathers of some bytes; of a tensor on an accelerator, five.
 
     Raises:
         ValueError: ranks give other names, types or shapes (on every rank); or as TensorWindow.
         RuntimeError: another rank could not make its part.
         DistError: as the collectives that they meet in, of win_create.
-        Exception: what `plan` raises, which the others hear of.
+        Exception: what `spec` raises, which the others hear of.
     """
     where = f"{member.who} win_create {name!r}"
     with meeting(where):
-        return _opened(member, name, plan, where)
+        return _opened(member, name, spec, where)
 
 
-def _opened(member: GroupState, name: Any, plan: Callable[[], Plan], where: str) -> TensorWindow:
+def _opened(
+    member: GroupState, name: Any, spec: Callable[[], WindowSpec], where: str
+) -> TensorWindow:
     error, place, told = None, (0, 0), f"{name!r}"
     made: TensorWindow | None = None
     try:
-        mine = plan()
+        mine = spec()
         told = f"'{name}' of {described(mine.tensor)} on {mine.tensor.device.type}"
         made = load().TensorWindow(
             member.backend, name, mine.tensor, mine.is_fresh, mine.drops, mine.sources
@@ -125,7 +127,7 @@ class _Direct:
 
 
 def _reach_out(
-    member: GroupState, made: TensorWindow, mine: Plan, where: str
+    member: GroupState, made: TensorWindow, mine: WindowSpec, where: str
 ) -> tuple[_Direct, Exception | None]:
     """Collective. Both sides of an edge must have opened the other's memory."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
