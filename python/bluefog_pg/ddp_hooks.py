@@ -19,8 +19,8 @@ from torch.nn import Parameter
 
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg.optim.averages import begin_average
-from bluefog_pg.optim.knobs import Knobs
 from bluefog_pg.optim.routes import Route, routes_of
+from bluefog_pg.optim.step_overrides import StepOverrides
 
 if TYPE_CHECKING:
     from bluefog_pg.optim.routes import Topology
@@ -41,12 +41,12 @@ class NeighborState:
         self, topology: "Topology | None" = None, group: dist.ProcessGroup | None = None
     ) -> None:
         self.group = group
-        self._knobs = Knobs(routes_of(topology, member_of(group)))
+        self._overrides = StepOverrides(routes_of(topology, member_of(group)))
         self._route = Route()
 
     def advance(self) -> None:
         """The next pass begins."""
-        self._route = self._knobs.route()
+        self._route = self._overrides.route()
 
     def begin(self, tensors: Tensor | list[Tensor]) -> dist.Work:
         """An average of the pass."""

@@ -2,6 +2,7 @@
 
 from bluefog_pg.optim.accum_adam import AccumAdam, AccumAdamW
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
+from bluefog_pg.optim.algorithm import AdaptThenCombine, Algorithm
 from bluefog_pg.optim.compression import Cast, Compressor, Int8, RandomK, TopK
 from bluefog_pg.optim.decentralized import DecentralizedDataParallel
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
@@ -9,7 +10,6 @@ from bluefog_pg.optim.exact import ExactDiffusion, GradientTracking
 from bluefog_pg.optim.local import LocalSteps
 from bluefog_pg.optim.metrics import Recorder, consensus_distance
 from bluefog_pg.optim.momentum import DecentLaM, QuasiGlobalMomentum
-from bluefog_pg.optim.order import AdaptThenCombine, Order
 from bluefog_pg.optim.pairs import AsynchronousPairs
 from bluefog_pg.optim.push_sum import PushDiging, PushSum
 from bluefog_pg.optim.sampler import LocalStepRandomBatchSampler
@@ -19,11 +19,14 @@ from bluefog_pg.optim.state import (
     broadcast_parameters,
 )
 
+Order = Algorithm  # the name that programs know
+
 __all__ = [
     "AccumAdam",
     "AccumAdamW",
     "AdaptThenCombine",
     "AdaptWithCombine",
+    "Algorithm",
     "AsynchronousPairs",
     "Cast",
     "Compressor",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bluefog_pg._core.loader import load
-from bluefog_pg.optim.order import AVERAGES, WINDOWS, CountsPasses, Update
+from bluefog_pg.optim.algorithm import AVERAGES, WINDOWS, CountsPasses, Update
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
 
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 OUT_OF_STEP = (
     "A pass of the model's training has begun this average. Did a rank make such a pass, or a "
@@ -31,19 +31,19 @@ class AdaptWithCombine(CountsPasses):
 
     communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
 
-    def open(self, site: Site) -> None:
-        super().open(site)
+    def open(self, context: Context) -> None:
+        super().open(context)
         self._has_heard = False  # of a forward pass since the last step
         self._has_averaged = False  # since then, since synchronize() was called
         self._is_stepping = False
         self._is_rewritten = False
         self._is_dropped = False  # an average that all ranks are going to make again
-        self._params = [param for bucket in site.buckets for param in bucket.params]
+        self._params = [param for bucket in context.buckets for param in bucket.params]
         self._watch: Any = None  # of what the program writes while an average is under way
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         before = self._has_heard, self._has_averaged
-        super().reopen(site)
+        super().reopen(context)
         self._has_heard, self._has_averaged = before
 
     def forward(self) -> None:
@@ -52,13 +52,13 @@ class AdaptWithCombine(CountsPasses):
         self._has_heard = True
         if self._exchange is not None:
             self._look_for_writes()
-        elif self.site.every == 1 and not self._has_averaged:
+        elif self.context.every == 1 and not self._has_averaged:
             self._begin()
 
     def gradient(self, param: Parameter) -> None:  # noqa: ARG002
         if self._is_stepping or self._exchange is not None:
             return
-        if self._backwards + 1 >= self.site.every:
+        if self._backwards + 1 >= self.context.every:
             self._begin()
 
     def prepare(self) -> None:
@@ -114,7 +114,7 @@ class AdaptWithCombine(CountsPasses):
     def abandon(self) -> None:
         exchange, self._exchange = self._exchange, None
         self._is_rewritten = self._is_dropped = False
-        if exchange is None or self.site.communication.reads_at_end:
+        if exchange is None or self.context.communication.reads_at_end:
             return
         flats = [flat for each in self._exchanged() for flat in each]
         kept = [flat.clone() for flat in flats]
@@ -137,16 +137,16 @@ class AdaptWithCombine(CountsPasses):
         if self._has_averaged:
             return
         if not self._has_heard and not self.update_differentiates:
-            self.site.warn_of_no_forward()
-        if self._is_dropped or max(1, self._backwards) >= self.site.every:
+            self.context.warn_of_no_forward()
+        if self._is_dropped or max(1, self._backwards) >= self.context.every:
             self._begin(is_watched=False)
 
     @torch.no_grad()
     def _begin(self, is_watched: bool = True) -> None:
         is_another, self._is_dropped = not self._is_dropped, False
         self._is_rewritten = self._has_averaged = False
-        self.site.parameters()  # into the buckets
-        self._exchange = self.site.exchange(*self._exchanged(), is_another=is_another)
+        self.context.parameters()  # into the buckets
+        self._exchange = self.context.exchange(*self._exchanged(), is_another=is_another)
         self._watch = load().WriteWatch(self._params) if is_watched else None
 
     def _begin_again(self) -> None:
@@ -166,15 +166,15 @@ class AdaptWithCombine(CountsPasses):
         if changed is not None:
             param = self._params[changed]
             raise RuntimeError(
-                f"{self.site.member.who} DistributedOptimizer: between the forward pass and step() "
-                f"the program has written to {self.site.name_of(param)} by way of .data, while its "
-                'average was under way. Use order="atc", which averages in step(); or write to the '
-                "parameter itself, under torch.no_grad()"
+                f"{self.context.member.who} DistributedOptimizer: between the forward pass and "
+                f"step() the program has written to {self.context.name_of(param)} by way of "
+                '.data, while its average was under way. Use order="atc", which averages in '
+                "step(); or write to the parameter itself, under torch.no_grad()"
             )
 
     def _update_apart(self, update: Update) -> None:
         """Have the update differentiate at this rank's own parameters, and move the averages."""
-        flats = self.site.parameters()
+        flats = self.context.parameters()
         own = [flat.clone() for flat in flats]
         self._finish()
         differences = [flat - mine for flat, mine in zip(flats, own, strict=True)]
@@ -185,9 +185,9 @@ class AdaptWithCombine(CountsPasses):
             update()
         finally:
             self._is_stepping = False
-            for flat, difference in zip(self.site.parameters(), differences, strict=True):
+            for flat, difference in zip(self.context.parameters(), differences, strict=True):
                 flat.add_(difference)
 
     def _exchanged(self) -> list[list[Tensor]]:
         """Return what is averaged, by kinds of tensors of the buckets' shapes."""
-        return [[bucket.flat for bucket in self.site.buckets]]
+        return [[bucket.flat for bucket in self.context.buckets]]

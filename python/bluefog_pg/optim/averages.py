@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from bluefog_pg._core.group_state import GroupState
-    from bluefog_pg.optim.knobs import Knobs
+    from bluefog_pg.optim.step_overrides import StepOverrides
 
 
 def ending(work: dist.Work, tensor: Tensor) -> Finish:
@@ -50,24 +50,24 @@ def begin_average(
 
 
 class NeighborAverage(Communication):
-    """Over the group's topology, or the edges that the knobs say."""
+    """Over the group's topology, or the edges that overrides name."""
 
     activity = "NEIGHBOR_ALLREDUCE"
 
-    def __init__(self, knobs: Knobs, member: GroupState) -> None:
-        self._knobs, self._member = knobs, member
+    def __init__(self, overrides: StepOverrides, member: GroupState) -> None:
+        self._overrides, self._member = overrides, member
         self._route = Route()
 
     def advance(self) -> None:
         super().advance()
-        route = self._knobs.route()
+        route = self._overrides.route()
         if route.dst_weights is not None and route.src_weights is None:
             (own, sources), _ = settled(Route(), self._member)
             route = Route(own, sources, route.dst_weights)
         self._route = route
 
     def begin(self, flat: Tensor) -> Finish:
-        check = self._knobs.enable_topo_check
+        check = self._overrides.enable_topo_check
         work = begin_average(flat, self._route, self._member.group, check, self._name)
         return ending(work, flat)
 
@@ -84,7 +84,7 @@ class NeighborAverage(Communication):
             flat,
             src_ranks=list(weights),
             dst_ranks=[rank for rank, _ in edges.destinations],
-            enable_topo_check=self._knobs.enable_topo_check,
+            enable_topo_check=self._overrides.enable_topo_check,
             name=self._name,
             group=self._member.group,
             async_op=True,
@@ -104,21 +104,21 @@ class NeighborAverage(Communication):
 
 
 class MachineAverage(Communication):
-    """Over the topology of the group's machines, or the edges that the knobs say."""
+    """Over the topology of the group's machines, or the edges that overrides name."""
 
     activity = "HIERARCHICAL_NEIGHBOR_ALLREDUCE"
 
-    def __init__(self, knobs: Knobs, group: dist.ProcessGroup | None) -> None:
-        self._knobs, self._group = knobs, group
+    def __init__(self, overrides: StepOverrides, group: dist.ProcessGroup | None) -> None:
+        self._overrides, self._group = overrides, group
 
     def begin(self, flat: Tensor) -> Finish:
-        knobs = self._knobs
+        overrides = self._overrides
         work = neighbors.hierarchical_neighbor_allreduce(
             flat,
-            self_weight=knobs.self_weight,
-            src_machine_weights=knobs.src_machine_weights,
-            dst_machine_weights=knobs.dst_machine_weights,
-            enable_topo_check=knobs.enable_topo_check,
+            self_weight=overrides.self_weight,
+            src_machine_weights=overrides.src_machine_weights,
+            dst_machine_weights=overrides.dst_machine_weights,
+            enable_topo_check=overrides.enable_topo_check,
             name=self._name,
             group=self._group,
             async_op=True,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.compression import Compressor
-    from bluefog_pg.optim.knobs import Knobs
+    from bluefog_pg.optim.step_overrides import StepOverrides
 
 _STAMP = 8  # bytes at a message's end: whom its sender has sent it to, and how many before it
 
@@ -48,8 +48,10 @@ class CompressedAverage(Communication):
 
     activity = "NEIGHBOR_ALLREDUCE"
 
-    def __init__(self, compressor: Compressor, knobs: Knobs, member: GroupState) -> None:
-        self._compressor, self._knobs, self._member = compressor, knobs, member
+    def __init__(
+        self, compressor: Compressor, overrides: StepOverrides, member: GroupState
+    ) -> None:
+        self._compressor, self._overrides, self._member = compressor, overrides, member
         # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.
         self._own: dict[tuple[int, bytes], _Copy] = {}
         self._theirs: dict[tuple[int, int, bytes], _Copy] = {}
@@ -58,7 +60,7 @@ class CompressedAverage(Communication):
 
     def advance(self) -> None:
         super().advance()
-        self._route, self._place = self._knobs.route(), 0
+        self._route, self._place = self._overrides.route(), 0
         self._check(self._route)
 
     def repeat(self) -> None:
@@ -77,7 +79,7 @@ class CompressedAverage(Communication):
             torch.cat([message, message.new_tensor(list(stamp))]),
             src_ranks=list(weights),
             dst_ranks=destinations,
-            enable_topo_check=self._knobs.enable_topo_check,
+            enable_topo_check=self._overrides.enable_topo_check,
             name=self._name,
             group=self._member.group,
             async_op=True,

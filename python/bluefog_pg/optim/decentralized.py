@@ -18,10 +18,10 @@ from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.renamed import renamed
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
 from bluefog_pg.optim.bucket import parted
+from bluefog_pg.optim.bucket_readiness import BucketReadiness
 from bluefog_pg.optim.distributed_optimizer import DistributedOptimizer
+from bluefog_pg.optim.hooks import BackwardHooks, LoadHooks
 from bluefog_pg.optim.parameters import params_of
-from bluefog_pg.optim.passes import Backwards, Loads
-from bluefog_pg.optim.ready import Ready
 from bluefog_pg.optim.state import allreduce_parameters
 from bluefog_pg.optim.windows import free_prefix
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
-    from bluefog_pg.optim.order import Update
+    from bluefog_pg.optim.algorithm import Update
     from bluefog_pg.optim.routes import Topology
 
 OptimFn = Callable[[list[tuple[str, Parameter]]], "Optimizer"]
@@ -120,13 +120,13 @@ class DecentralizedDataParallel(Module):
         parts = parted(params, bucket_size_in_mb * 2**20)
         topologies = _for_each(topology, len(parts))
         prefix = free_prefix([module], self._member)
-        self._orders = [_CombineAhead() for _ in parts]
+        self._algorithms = [_CombineAhead() for _ in parts]
         self._optimizers = [
             DistributedOptimizer(
                 self._made(optim_fn, [(names[param], param) for param in part]),
                 [],
                 "neighbor_allreduce" if sync else "win_put",
-                order=self._orders[number],
+                order=self._algorithms[number],
                 topology=topologies[number],
                 window_prefix=f"{prefix}.{number}",
                 bucket_bytes=math.inf,
@@ -135,9 +135,9 @@ class DecentralizedDataParallel(Module):
             for number, part in enumerate(parts)
         ]
         self._schedulers = [lr_scheduler_fn(o) for o in self._optimizers] if lr_scheduler_fn else []
-        self._ready = Ready(parts, self._step)
-        self._backwards = Backwards([param for part in parts for param in part], self)
-        self._loads = Loads([module], self._leave)
+        self._readiness = BucketReadiness(parts, self._step)
+        self._backwards = BackwardHooks([param for part in parts for param in part], self)
+        self._loads = LoadHooks([module], self._leave)
         self._is_closed = False
         self.register_load_state_dict_pre_hook(_take_asyncddp)  # type: ignore[no-untyped-call]
 
@@ -153,9 +153,9 @@ class DecentralizedDataParallel(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and not self._accumulates:
-            if self._scaler is not None and self._ready.has_acted:
+            if self._scaler is not None and self._readiness.has_acted:
                 self._scaler.update()  # of the buckets that the failed pass has stepped
-            self._ready.restart()  # the last pass may have failed in its midst
+            self._readiness.restart()  # the last pass may have failed in its midst
             self._backwards.restart()
         return self.module(*args, **kwargs)
 
@@ -210,19 +210,19 @@ class DecentralizedDataParallel(Module):
     def gradient(self, param: Parameter) -> None:
         """A backward pass tells of it."""
         if not self._accumulates and self._is_training():
-            self._ready.gradient(param)
+            self._readiness.gradient(param)
 
     def backward(self) -> None:
         """A backward pass ends."""
         if self._accumulates or not self._is_training():
             return
-        self._ready.end()
+        self._readiness.end()
         if self._scaler is not None:
             self._scaler.update()
 
     def _is_training(self) -> bool:
         """Not where another one has taken the module over, or the group has been destroyed."""
-        return not all(o.is_closed or o._training.is_orphan for o in self._optimizers)
+        return not all(o.is_closed or o._coordinator.is_orphan for o in self._optimizers)
 
     def _made(self, optim_fn: OptimFn, named: list[tuple[str, Parameter]]) -> Optimizer:
         optimizer = optim_fn(named)
@@ -240,12 +240,12 @@ class DecentralizedDataParallel(Module):
 
     def _leave(self) -> None:
         for optimizer in self._optimizers:
-            optimizer._training.leave()
+            optimizer._coordinator.leave()
 
     def _go_on(self) -> None:
         """From what all ranks have now: windows, too, hold that when it returns."""
-        for order in self._orders:
-            order.begin()
+        for algorithm in self._algorithms:
+            algorithm.begin()
         dist.barrier(group=self._member.group)
 
     @torch.no_grad()

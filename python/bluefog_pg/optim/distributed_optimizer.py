@@ -15,19 +15,19 @@ from torch.optim import Optimizer
 
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg.optim.bucket import LIMIT
-from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.config import Config
+from bluefog_pg.optim.coordinator import Coordinator
 from bluefog_pg.optim.parameters import params_of
-from bluefog_pg.optim.plan import Plan
-from bluefog_pg.optim.training import Training
+from bluefog_pg.optim.step_overrides import StepOverrides
 
 if TYPE_CHECKING:
     import torch.distributed as dist
     from typing_extensions import Self
 
+    from bluefog_pg.optim.algorithm import Algorithm
     from bluefog_pg.optim.compression import Compressor
-    from bluefog_pg.optim.order import Order
+    from bluefog_pg.optim.exchange import ExchangeStats
     from bluefog_pg.optim.routes import Topology
-    from bluefog_pg.optim.site import Tally
 
 
 INSIDE = "Where it wraps another optimizer, make that one distributed first, and then wrap it"
@@ -53,7 +53,7 @@ class DistributedOptimizer(Optimizer):
         order: of parameters' averages, "awc" (adapt with combine): w <- average(w) - update(w),
             averaged during forward and backward; or "atc" (adapt then combine):
             w <- average(w - update(w)); or an algorithm of `bluefog_pg.optim`, a new one for each
-            optimizer. "gradient_allreduce" and "push_sum" have orders of their own.
+            optimizer. "gradient_allreduce" and "push_sum" have algorithms of their own.
         every: communicate at every k-th pass: what is between is local.
         compression: of "neighbor_allreduce": "fp16", "bf16", "int8", or a `TopK`, `RandomK` or
             other compressor of `bluefog_pg.optim`, a new one for each optimizer. What is not sent
@@ -82,7 +82,7 @@ class DistributedOptimizer(Optimizer):
     dst_machine_weights: Mapping[int, float] | Sequence[int] | None
     enable_topo_check: bool
     _plain: type[Optimizer]
-    _training: Training
+    _coordinator: Coordinator
     _is_skipping: bool
     _is_in_own_step: bool
     _patched_step: Callable[..., Any] | None = None
@@ -94,7 +94,7 @@ class DistributedOptimizer(Optimizer):
         model: Module | Sequence[Module],
         communication: str = "neighbor_allreduce",
         *,
-        order: Literal["awc", "atc"] | Order = "awc",
+        order: Literal["awc", "atc"] | Algorithm = "awc",
         every: int = 1,
         compression: str | Compressor | None = None,
         topology: Topology | None = None,
@@ -113,8 +113,8 @@ class DistributedOptimizer(Optimizer):
                 f"torch.optim.Optimizer.__init__. {INSIDE}"
             )
         if isinstance(optimizer, DistributedOptimizer):
-            if optimizer._training.is_orphan:
-                optimizer._training.retire()
+            if optimizer._coordinator.is_orphan:
+                optimizer._coordinator.retire()
             if not optimizer.is_closed:
                 raise TypeError(
                     "[bluefog] DistributedOptimizer: the optimizer is distributed already; "
@@ -122,11 +122,11 @@ class DistributedOptimizer(Optimizer):
                 )
             optimizer.__class__ = optimizer._plain  # type: ignore[assignment]
         self = cast("Self", optimizer)
-        self._training = Training(
+        self._coordinator = Coordinator(
             optimizer,
             [model] if isinstance(model, Module) else list(model),
             member_of(group),
-            Plan(communication, order, every, compression, topology, window_prefix, bucket_bytes),
+            Config(communication, order, every, compression, topology, window_prefix, bucket_bytes),
             lambda: self._own_step(None),
         )
         self._is_skipping = self._is_in_own_step = False
@@ -139,35 +139,35 @@ class DistributedOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """The optimizer's own step, and around it what the order and the communication say."""
+        """The optimizer's own step, and around it what the algorithm and the communication say."""
         if self._is_in_own_step:  # what the program has put in place of step() calls it
             return self._plainly(closure)
         results = []
-        if closure is not None and not self._training.hands_closures_on():
+        if closure is not None and not self._coordinator.hands_closures_on():
             with torch.enable_grad():
                 results.append(closure())
             closure = None
         closure = closure and torch.enable_grad()(closure)
-        training, order = self._training, self._training.order
+        coordinator, algorithm = self._coordinator, self._coordinator.algorithm
 
-        with _scaler_aside(self, order.has_updated) as is_infinite:
+        with _scaler_aside(self, algorithm.has_updated) as is_infinite:
 
             def update() -> None:
-                if not is_infinite or order.reads_gradients:
+                if not is_infinite or algorithm.reads_gradients:
                     results.append(self._own_step(closure))
 
             if self._is_skipping:
-                is_done = order.has_updated  # in backward()
-                training.skip()
+                is_done = algorithm.has_updated  # in backward()
+                coordinator.skip()
                 if not is_done:
                     update()
             else:
-                training.step(update, differentiates=closure is not None)
+                coordinator.step(update, differentiates=closure is not None)
         return next((result for result in results if result is not None), None)
 
     def synchronize(self) -> None:
         """Wait for what is under way: with order="awc" the parameters are averages then."""
-        self._training.synchronize()
+        self._coordinator.synchronize()
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -183,9 +183,9 @@ class DistributedOptimizer(Optimizer):
         return _new, (self._plain,), Optimizer.__getstate__(self)
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ExchangeStats:
         """Exchanges so far, and the seconds that this rank has waited in them."""
-        return self._training.tally
+        return self._coordinator.stats
 
     def set_topology(self, topology: Topology | None) -> None:
         """Average over this one from the next exchange on. All ranks do.
@@ -193,25 +193,25 @@ class DistributedOptimizer(Optimizer):
         Args:
             topology: as above.
         """
-        self._training.set_topology(topology)
+        self._coordinator.set_topology(topology)
 
     @property
     def is_closed(self) -> bool:
         """It averages no more: after `close()`, or when another one has its parameters."""
-        return self._training.is_closed
+        return self._coordinator.is_closed
 
     def close(self) -> None:
         """Finish what is under way, free windows, and average no more. All ranks do."""
-        self._training.close()
+        self._coordinator.close()
 
     @property
     def communication(self) -> str:
         """May be set between two steps, by all ranks."""
-        return self._training.communication
+        return self._coordinator.communication
 
     @communication.setter
     def communication(self, name: str) -> None:
-        self._training.communication = name
+        self._coordinator.communication = name
 
     def _own_step(self, closure: Callable[[], Any] | None) -> Any:
         if self._patched_step is None:
@@ -269,7 +269,7 @@ def _take_patch(optimizer: DistributedOptimizer) -> None:
 
 @contextlib.contextmanager
 def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
-    """Do here what a GradScaler has left to the optimizer, before an order reads gradients.
+    """Do here what a GradScaler has left to the optimizer, before an algorithm reads gradients.
 
     Yields whether there are infinite ones, which are zeros then.
     """
@@ -296,17 +296,17 @@ def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
         own.update(hidden)
 
 
-def _knob(name: str) -> property:
-    """An attribute of the knobs."""
+def _override(name: str) -> property:
+    """An attribute of the step's overrides."""
 
     def get(self: DistributedOptimizer) -> Any:
-        return getattr(self._training.knobs, name)
+        return getattr(self._coordinator.overrides, name)
 
     def turn(self: DistributedOptimizer, value: Any) -> None:
-        setattr(self._training.knobs, name, value)
+        setattr(self._coordinator.overrides, name, value)
 
     return property(get, turn)
 
 
-for _name in (knob.name for knob in fields(Knobs) if knob.name != "routes"):
-    setattr(DistributedOptimizer, _name, _knob(_name))
+for _name in (override.name for override in fields(StepOverrides) if override.name != "routes"):
+    setattr(DistributedOptimizer, _name, _override(_name))

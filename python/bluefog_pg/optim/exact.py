@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
+from bluefog_pg.optim.algorithm import AVERAGES, Algorithm, Update
+from bluefog_pg.optim.context import wider
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
-from bluefog_pg.optim.order import AVERAGES, Order, Update
-from bluefog_pg.optim.site import wider
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
-class ExactDiffusion(Order):
+class ExactDiffusion(Algorithm):
     """psi <- w - update(w); w <- (I + average)/2 of (psi + w - the psi before).
 
     Corrects each average by what the last one changed (Yuan, Ying, Zhao and Sayed, 2019); with
@@ -30,23 +30,23 @@ class ExactDiffusion(Order):
     exchanges_at_each_pass = True
     needs = "symmetric"
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._corrections = site.zeros(torch.float64)
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._corrections = context.zeros(torch.float64)
 
     def flats(self) -> dict[str, list[Tensor]]:
         return {"correction": self._corrections}
 
     def step(self, update: Update) -> None:
         update()
-        flats = self.site.parameters()
+        flats = self.context.parameters()
         corrected = [
             (flat + correction).to(wider(flat, torch.float32))
             for flat, correction in zip(flats, self._corrections, strict=True)
         ]
         # Rounding errors of a move are as small as the move. In w - psi they would be as large as
         # those of the parameters, and add up in the corrections.
-        moves = self.site.moves(corrected)
+        moves = self.context.moves(corrected)
         for flat, correction, move in zip(flats, self._corrections, moves, strict=True):
             flat.add_(correction.add_(move, alpha=0.5))
 
@@ -54,18 +54,18 @@ class ExactDiffusion(Order):
 class Tracker:
     """Of each rank an estimate of the mean gradient: y <- average(y) + the gradient's change."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.estimates: list[Tensor] = site.zeros(torch.float32)
-        self._gradients = site.zeros()
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.estimates: list[Tensor] = context.zeros(torch.float32)
+        self._gradients = context.zeros()
 
     def flats(self) -> dict[str, list[Tensor]]:
-        """Return what an order's `flats` returns."""
+        """Return what an algorithm's `flats` returns."""
         return {"tracker": self.estimates, "gradient": self._gradients}
 
     def track(self) -> None:
         """Add the gradients' changes to the averaged estimates, which replace the gradients."""
-        for number, bucket in enumerate(self._site.buckets):
+        for number, bucket in enumerate(self._context.buckets):
             gradient = flat_gradient(bucket)
             self.estimates[number].add_(gradient).sub_(self._gradients[number])
             self._gradients[number].copy_(gradient)
@@ -86,9 +86,9 @@ class GradientTracking(AdaptWithCombine):
     takes_closures = False
     needs = "doubly stochastic"
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._tracker = Tracker(site)
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._tracker = Tracker(context)
 
     def step(self, update: Update) -> None:
         def tracked() -> None:

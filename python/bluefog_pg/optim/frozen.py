@@ -1,4 +1,4 @@
-"""Parameters that are frozen, and what an order remembers of them, while others are averaged."""
+"""Parameters that are frozen, and what algorithms remember of them, while others are averaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Frozen:
-    """The frozen parameters, and what an order remembers of them, as they are when this is made.
+    """The frozen parameters, and what algorithms remember of them, as they are when this is made.
 
     They lie amid others in the buckets and travel with them. What comes back is not theirs.
     """

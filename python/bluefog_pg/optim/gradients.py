@@ -9,18 +9,18 @@ from torch import Tensor
 
 from bluefog_pg import collectives
 from bluefog_pg._core.warning import warn
-from bluefog_pg.optim.order import Order, Update
-from bluefog_pg.optim.ready import Ready
-from bluefog_pg.optim.site import Exchange
+from bluefog_pg.optim.algorithm import Algorithm, Update
+from bluefog_pg.optim.bucket_readiness import BucketReadiness
+from bluefog_pg.optim.exchange import Exchange
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
 
     from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
-class GradientAverage(Order):
+class GradientAverage(Algorithm):
     """w <- w - the update by the mean of all ranks' gradients, as DistributedDataParallel does.
 
     The mean is there when backward returns: it is formed bucket by bucket meanwhile.
@@ -29,16 +29,18 @@ class GradientAverage(Order):
     communications = ("gradient_allreduce",)
     watches_backward = True
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._ready = Ready([bucket.params for bucket in site.buckets], self._begin)
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._readiness = BucketReadiness(
+            [bucket.params for bucket in context.buckets], self._begin
+        )
         self._backwards = 0
         self._has_warned = False
         self._is_kept = True  # what the exchange under way gives
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         backwards = self._backwards
-        super().reopen(site)
+        super().reopen(context)
         self._backwards = backwards
 
     def forward(self) -> None:
@@ -46,15 +48,15 @@ class GradientAverage(Order):
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
-        if self._backwards + 1 == self.site.every:
-            self._ready.gradient(param)
+        if self._backwards + 1 == self.context.every:
+            self._readiness.gradient(param)
 
     @torch.no_grad()
     def backward(self) -> None:
         self._backwards += 1
-        if self._backwards == self.site.every:
+        if self._backwards == self.context.every:
             self._backwards = 0
-            self._ready.end()
+            self._readiness.end()
             self.synchronize()
 
     def step(self, update: Update) -> None:
@@ -62,9 +64,9 @@ class GradientAverage(Order):
         if self._backwards and not self._has_warned:
             self._has_warned = True
             warn(
-                f"{self.site.member.who} DistributedOptimizer: step() after {self._backwards} of "
-                f"every={self.site.every} backward passes: gradients are averaged in the last one "
-                "alone, and ranks that step before it drift apart for good",
+                f"{self.context.member.who} DistributedOptimizer: step() after {self._backwards} "
+                f"of every={self.context.every} backward passes: gradients are averaged in the "
+                "last one alone, and ranks that step before it drift apart for good",
             )
         update()
 
@@ -75,15 +77,15 @@ class GradientAverage(Order):
 
     def _forget_what_failed(self) -> None:
         """The mean of a pass that did not end is no gradient of the next one."""
-        self._ready.restart()
+        self._readiness.restart()
         self._is_kept = False
         self.synchronize()
         self._is_kept = True
 
     def _begin(self, number: int) -> None:
-        self._exchange = self._exchange or Exchange(self.site.tally)
-        bucket = self.site.buckets[number]
-        group, flat = self.site.member.group, _with_users(bucket)
+        self._exchange = self._exchange or Exchange(self.context.stats)
+        bucket = self.context.buckets[number]
+        group, flat = self.context.member.group, _with_users(bucket)
         work = collectives.allreduce(flat, group=group, async_op=True)
 
         def finish() -> None:
@@ -96,7 +98,7 @@ class GradientAverage(Order):
             for param, view, users in zip(bucket.params, views, used, strict=True):
                 param.grad = view if users else None
 
-        self._exchange.add(self.site.drawn("ALLREDUCE", number, lambda: finish))
+        self._exchange.add(self.context.drawn("ALLREDUCE", number, lambda: finish))
 
 
 def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import Parameter
 
+from bluefog_pg.optim.algorithm import Algorithm, Update, copy_alike, copy_parts
 from bluefog_pg.optim.bucket import parts_of
-from bluefog_pg.optim.order import Order, Update, copy_alike, copy_parts
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
-class LocalSteps(Order):
+class LocalSteps(Algorithm):
     """`every` steps on each rank by itself; then outer(anchor, gradient anchor - average(w)).
 
     Parameters go on from the anchor that comes out. SGD of learning rate 1 is plain local SGD; with
@@ -39,32 +39,32 @@ class LocalSteps(Order):
             )
         self._make = outer or partial(torch.optim.SGD, lr=1.0)
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._anchors = [Parameter(flat) for flat in site.zeros()]
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._anchors = [Parameter(flat) for flat in context.zeros()]
         self._outer = self._make(self._anchors)
         self._steps = 0
         self._has_anchors = False
         self._are_alike = False  # the anchors, on all ranks
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         steps, has_anchors = self._steps, self._has_anchors
-        before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
+        before = {name: parts_of(self.context.buckets, kept) for name, kept in self.flats().items()}
         counts, groups = self._counts(), self._outer.param_groups
-        self.open(site)
+        self.open(context)
         for mine, group in zip(self._outer.param_groups, groups, strict=False):
             mine.update({name: value for name, value in group.items() if name != "params"})
         self._steps, self._has_anchors = steps, has_anchors
         elementwise = [name for name in before if name != "anchors"]
-        before["anchors"] = {p: p for b in site.buckets for p in b.params} | before["anchors"]
-        for bucket, anchor in zip(site.buckets, self._anchors, strict=True):
+        before["anchors"] = {p: p for b in context.buckets for p in b.params} | before["anchors"]
+        for bucket, anchor in zip(context.buckets, self._anchors, strict=True):
             kept = [counts[param] for param in bucket.params if param in counts]
             if counts:  # of an anchor of new parameters alone, as of any other
                 zeros = {name: torch.zeros_like(anchor.data) for name in elementwise}
                 own = copy.deepcopy((kept or list(counts.values()))[0])
                 self._outer.state[anchor].update(zeros | own)
         for name, flats in self.flats().items():
-            copy_parts(parts_of(site.buckets, flats), before[name])
+            copy_parts(parts_of(context.buckets, flats), before[name])
 
     def flats(self) -> dict[str, list[Tensor]]:
         states = [self._outer.state.get(anchor, {}) for anchor in self._anchors]
@@ -83,7 +83,7 @@ class LocalSteps(Order):
         """Return what the outer optimizer keeps of a whole anchor, such as its steps."""
         flats = self.flats()
         counts = {}
-        for bucket, anchor in zip(self.site.buckets, self._anchors, strict=True):
+        for bucket, anchor in zip(self.context.buckets, self._anchors, strict=True):
             state = self._outer.state.get(anchor, {})
             kept = {name: value for name, value in state.items() if name not in flats}
             counts.update(dict.fromkeys(bucket.params, kept) if state else {})
@@ -104,20 +104,20 @@ class LocalSteps(Order):
     def prepare(self) -> None:
         if not self._has_anchors:  # what ranks begin with may have been sent around until now
             self._has_anchors = True
-            for anchor, flat in zip(self._anchors, self.site.parameters(), strict=True):
+            for anchor, flat in zip(self._anchors, self.context.parameters(), strict=True):
                 anchor.data.copy_(flat)
 
     def step(self, update: Update) -> None:
         update()
         self._steps += 1
-        if self._steps % self.site.every:
+        if self._steps % self.context.every:
             return
-        flats, anchors = self.site.parameters(), [anchor.data for anchor in self._anchors]
-        self.site.exchange(flats, *([] if self._are_alike else [anchors])).finish()
-        is_any_frozen = any(not p.requires_grad for b in self.site.buckets for p in b.params)
-        self._are_alike = self.site.communication.makes_alike and not is_any_frozen
+        flats, anchors = self.context.parameters(), [anchor.data for anchor in self._anchors]
+        self.context.exchange(flats, *([] if self._are_alike else [anchors])).finish()
+        is_any_frozen = any(not p.requires_grad for b in self.context.buckets for p in b.params)
+        self._are_alike = self.context.communication.makes_alike and not is_any_frozen
         moves = [anchor.data - flat for flat, anchor in zip(flats, self._anchors, strict=True)]
-        for param, move in parts_of(self.site.buckets, moves).items():
+        for param, move in parts_of(self.context.buckets, moves).items():
             if not param.requires_grad:
                 move.zero_()  # of which the outer optimizer is to remember nothing
         for anchor, move in zip(self._anchors, moves, strict=True):

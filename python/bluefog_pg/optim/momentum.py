@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bluefog_pg._core.warning import warn
+from bluefog_pg.optim.algorithm import Algorithm, CountsPasses, Update
 from bluefog_pg.optim.gradients import flat_gradient, set_gradient
-from bluefog_pg.optim.order import CountsPasses, Order, Update
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
 class QuasiGlobalMomentum(CountsPasses):
@@ -28,33 +28,33 @@ class QuasiGlobalMomentum(CountsPasses):
     def __init__(self, momentum: float = 0.9) -> None:
         self._momentum = momentum
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        if any(group.get("momentum") for group in site.optimizer.param_groups):
+    def open(self, context: Context) -> None:
+        super().open(context)
+        if any(group.get("momentum") for group in context.optimizer.param_groups):
             warn(
-                f"{site.member.who} QuasiGlobalMomentum: the optimizer has momentum of its own, "
+                f"{context.member.who} QuasiGlobalMomentum: the optimizer has momentum of its own, "
                 "and both together may diverge; use SGD without",
             )
-        self._moves = site.zeros()
+        self._moves = context.zeros()
 
     def flats(self) -> dict[str, list[Tensor]]:
         return {"momentum": self._moves}
 
     def step(self, update: Update) -> None:
-        beta, flats = self._momentum, self.site.parameters()
+        beta, flats = self._momentum, self.context.parameters()
         before = [flat.clone() for flat in flats]
-        for bucket, move in zip(self.site.buckets, self._moves, strict=True):
+        for bucket, move in zip(self.context.buckets, self._moves, strict=True):
             set_gradient(bucket, flat_gradient(bucket).add_(move, alpha=beta))
         update()
         if self._is_due():
-            self.site.exchange(flats).finish()
-        rates = _rates(self.site)
+            self.context.exchange(flats).finish()
+        rates = _rates(self.context)
         for flat, move, was, rate in zip(flats, self._moves, before, rates, strict=True):
             moved = _over(was.sub_(flat), rate)
             move.mul_(beta).add_(moved, alpha=1 - beta)
 
 
-class DecentLaM(Order):
+class DecentLaM(Algorithm):
     """SGD with momentum, of the gradient (w - average(w - lr g)) / lr.
 
     So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021). For
@@ -68,23 +68,23 @@ class DecentLaM(Order):
     needs = "symmetric"
 
     def step(self, update: Update) -> None:
-        flats, rates = self.site.parameters(), _rates(self.site)
+        flats, rates = self.context.parameters(), _rates(self.context)
         ends = [
             flat - rate * flat_gradient(bucket)
-            for flat, rate, bucket in zip(flats, rates, self.site.buckets, strict=True)
+            for flat, rate, bucket in zip(flats, rates, self.context.buckets, strict=True)
         ]
-        self.site.exchange(ends).finish()
-        for bucket, end, rate in zip(self.site.buckets, ends, rates, strict=True):
+        self.context.exchange(ends).finish()
+        for bucket, end, rate in zip(self.context.buckets, ends, rates, strict=True):
             set_gradient(bucket, _over(bucket.flat - end, rate))
         update()
 
 
-def _rates(site: Site) -> list[Tensor]:
+def _rates(context: Context) -> list[Tensor]:
     """Each bucket's elements' learning rates."""
-    groups = site.optimizer.param_groups
+    groups = context.optimizer.param_groups
     rate_of = {param: group["lr"] for group in groups for param in group["params"]}
-    rates = site.zeros()
-    for bucket, flat in zip(site.buckets, rates, strict=True):
+    rates = context.zeros()
+    for bucket, flat in zip(context.buckets, rates, strict=True):
         for param, view in zip(bucket.params, bucket.views(flat), strict=True):
             view.fill_(rate_of[param])
     return rates

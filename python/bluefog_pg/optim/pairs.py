@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bluefog_pg.optim.order import Order, Update
+from bluefog_pg.optim.algorithm import Algorithm, Update
 from bluefog_pg.optim.routes import settled
 from bluefog_pg.windows import Window
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
-class AsynchronousPairs(Order):
+class AsynchronousPairs(Algorithm):
     """After each update this rank and a random neighbour j meet: by (w_j - w_i) / (d + 1).
 
     d is the larger one of their numbers of neighbours, over all steps of a schedule. Each moves
@@ -37,13 +37,13 @@ class AsynchronousPairs(Order):
         """`seed`: of the choice, which is another one on each rank."""
         self._seed = seed
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._random = random.Random(f"{self._seed} {site.member.rank}")  # noqa: S311
-        self._meetings = _Meetings(f"{site.prefix}.met", site)
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._random = random.Random(f"{self._seed} {context.member.rank}")  # noqa: S311
+        self._meetings = _Meetings(f"{context.prefix}.met", context)
         self._pairs = [
-            _Pair(flat, f"{site.prefix}.{number}", site)
-            for number, flat in enumerate(site.parameters())
+            _Pair(flat, f"{context.prefix}.{number}", context)
+            for number, flat in enumerate(context.parameters())
         ]
 
     def close(self) -> None:
@@ -54,13 +54,13 @@ class AsynchronousPairs(Order):
     def step(self, update: Update) -> None:
         self._collect()
         update()
-        (_, weights), _ = settled(self.site.knobs.route(), self.site.member)
-        degree = max(len(weights), *map(len, self.site.near()))
+        (_, weights), _ = settled(self.context.overrides.route(), self.context.member)
+        degree = max(len(weights), *map(len, self.context.near()))
         self._meetings.tell_of_degree(degree)
         degrees = self._meetings.of_those_who_have_moved(weights)
         if degrees:
             peer = self._random.choice(sorted(degrees))
-            self.site.tally.exchanges += 1
+            self.context.stats.exchanges += 1
             for pair in self._pairs:
                 pair.meet(peer, 1 / (max(degree, degrees[peer]) + 1))
             self._meetings.tell_of_one(peer)
@@ -78,9 +78,9 @@ class _Meetings:
     A window of three numbers for each rank that could meet: met, moved, degree.
     """
 
-    def __init__(self, name: str, site: Site) -> None:
-        near, group = _everyone(site), site.member.group
-        size = site.member.size
+    def __init__(self, name: str, context: Context) -> None:
+        near, group = _everyone(context), context.member.group
+        size = context.member.size
         numbers = torch.zeros(3, dtype=torch.int64, device="cpu")
         self._window = Window(
             numbers, name, zero_init=True, neighbors=near, on_peer_failure="drop", group=group
@@ -130,8 +130,8 @@ class _Meetings:
 class _Pair:
     """Of one bucket: a window in which others read it, and one for what they move it by."""
 
-    def __init__(self, flat: Tensor, name: str, site: Site) -> None:
-        near, group = _everyone(site), site.member.group
+    def __init__(self, flat: Tensor, name: str, context: Context) -> None:
+        near, group = _everyone(context), context.member.group
         self._read = Window(
             flat, f"{name}.w", zero_init=True, neighbors=near, on_peer_failure="drop", group=group
         )
@@ -158,6 +158,6 @@ class _Pair:
         self._moved.free()
 
 
-def _everyone(site: Site) -> tuple[list[int], list[int]]:
-    others = [rank for rank in range(site.member.size) if rank != site.member.rank]
+def _everyone(context: Context) -> tuple[list[int], list[int]]:
+    others = [rank for rank in range(context.member.size) if rank != context.member.rank]
     return others, others

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from bluefog_pg.optim.algorithm import CountsPasses, Update
 from bluefog_pg.optim.averages import begin_average, ending
 from bluefog_pg.optim.exact import Tracker
-from bluefog_pg.optim.order import CountsPasses, Update
+from bluefog_pg.optim.exchange import Exchange
 from bluefog_pg.optim.routes import Route, settled
-from bluefog_pg.optim.site import Exchange
 
 if TYPE_CHECKING:
     from bluefog_pg.optim.communication import Finish
-    from bluefog_pg.optim.site import Site
+    from bluefog_pg.optim.context import Context
 
 
 class PushSum(CountsPasses):
@@ -33,13 +33,13 @@ class PushSum(CountsPasses):
     takes_closures = False  # what it updates are sums, not the parameters
     takes_weights = False
 
-    def open(self, site: Site) -> None:
-        super().open(site)
+    def open(self, context: Context) -> None:
+        super().open(context)
         self.p = torch.ones(1, dtype=torch.float64, device="cpu")
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         p = self.p
-        super().reopen(site)
+        super().reopen(context)
         self.p = p
 
     def memory(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class PushSum(CountsPasses):
         with self._in_sums():
             update()
             if self._is_due():
-                self._share(self.site.parameters())
+                self._share(self.context.parameters())
 
     @contextlib.contextmanager
     def _in_sums(self) -> Iterator[None]:
@@ -61,39 +61,39 @@ class PushSum(CountsPasses):
             self._scale(1 / self.p.item())
 
     def _scale(self, factor: float) -> None:
-        for flat in self.site.parameters():
+        for flat in self.context.parameters():
             flat.mul_(factor)
 
     def _share(self, tensors: list[Tensor]) -> None:
         """Keep a share of each, and of p, give the others away, and add what comes."""
         route = Route(*self._weights())
-        exchange = Exchange(self.site.tally)
+        exchange = Exchange(self.context.stats)
         # p last: where one fails it is that of what was before.
         for number, tensor in enumerate([*tensors, self.p]):
             begin = functools.partial(self._begin, tensor, route)
-            exchange.add(self.site.drawn("NEIGHBOR_ALLREDUCE", number, begin))
+            exchange.add(self.context.drawn("NEIGHBOR_ALLREDUCE", number, begin))
         exchange.finish()
 
     def _begin(self, tensor: Tensor, route: Route) -> Finish:
-        return ending(begin_average(tensor, route, self.site.member.group), tensor)
+        return ending(begin_average(tensor, route, self.context.member.group), tensor)
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
-        knobs = self.site.knobs
-        route = knobs.route()  # of which a program may have set but a part
-        (_, near_sources), near_destinations = settled(knobs.following, self.site.member)
+        overrides = self.context.overrides
+        route = overrides.route()  # of which a program may have set but a part
+        (_, near_sources), near_destinations = settled(overrides.following, self.context.member)
         sources = near_sources if route.src_weights is None else route.src_weights
         to = near_destinations if route.dst_weights is None else route.dst_weights
-        if isinstance(to, Mapping) and knobs.self_weight is not None:
-            own, shares = knobs.self_weight, dict(to)
+        if isinstance(to, Mapping) and overrides.self_weight is not None:
+            own, shares = overrides.self_weight, dict(to)
             if abs(own + sum(shares.values()) - 1) > 1e-9:
                 raise ValueError(
-                    f"{self.site.member.who} push_sum: self_weight and dst_weights are the shares "
-                    "of what this rank has: they must sum to 1, not "
+                    f"{self.context.member.who} push_sum: self_weight and dst_weights are the "
+                    "shares of what this rank has: they must sum to 1, not "
                     f"{own + sum(shares.values()):g}"
                 )
-        elif knobs.self_weight is not None:
+        elif overrides.self_weight is not None:
             raise ValueError(
-                f"{self.site.member.who} push_sum: self_weight goes with dst_weights, a dict of "
+                f"{self.context.member.who} push_sum: self_weight goes with dst_weights, a dict of "
                 "shares"
             )
         else:
@@ -116,9 +116,9 @@ class PushDiging(PushSum):
     is_for_sgd = True
     reads_gradients = True
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self._tracker = Tracker(site)
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self._tracker = Tracker(context)
 
     def flats(self) -> dict[str, list[Tensor]]:
         return self._tracker.flats()
@@ -127,4 +127,4 @@ class PushDiging(PushSum):
         self._tracker.track()
         with self._in_sums():
             update()
-            self._share([*self.site.parameters(), *self._tracker.estimates])
+            self._share([*self.context.parameters(), *self._tracker.estimates])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Averages(Protocol):
-    """An order, as far as routes ask it: which weights its averages take."""
+    """An algorithm, as far as routes ask it: which weights its averages take."""
 
     @property
     def takes_weights(self) -> bool: ...
@@ -43,9 +43,9 @@ class Route:
 
 
 def routes_of(
-    topology: Topology | None, member: GroupState, order: Averages | None = None
+    topology: Topology | None, member: GroupState, algorithm: Averages | None = None
 ) -> Iterator[Route]:
-    """Of every step, without end; `order` is what they are for.
+    """Yield the route of every step, without end; `algorithm` is what they are for.
 
     Raises:
         TypeError, ValueError: what is no topology of the group's ranks.
@@ -53,12 +53,12 @@ def routes_of(
     if topology is None:
         own = topology_of(member)
         has_weights = own.neighborhood.self_weight is not None
-        _warn_of_doubtful([_Step(own.graph, has_weights)], member, order)
+        _warn_of_doubtful([_Step(own.graph, has_weights)], member, algorithm)
         return cycle([Route()])
     if isinstance(topology, Iterator):
         return (_route_of_ranks(step, member) for step in topology)
     steps = [_Step.of(graph) for graph in _graphs(topology, member)]
-    _warn_of_doubtful(steps, member, order)
+    _warn_of_doubtful(steps, member, algorithm)
     return cycle([step.route(member.rank) for step in steps])
 
 
@@ -156,7 +156,9 @@ def _route_of_ranks(step: Any, member: GroupState) -> Route:
     return Route(alike, dict.fromkeys(source, alike), to)
 
 
-def _warn_of_doubtful(steps: Sequence[_Step], member: GroupState, order: Averages | None) -> None:
+def _warn_of_doubtful(
+    steps: Sequence[_Step], member: GroupState, algorithm: Averages | None
+) -> None:
     import networkx as nx
 
     every_edge = nx.compose_all([step.graph for step in steps])
@@ -166,7 +168,7 @@ def _warn_of_doubtful(steps: Sequence[_Step], member: GroupState, order: Average
             "the topology is not strongly connected: some ranks never hear of others, and the "
             "ranks' models will not agree",
         )
-    if order is not None and not order.takes_weights:
+    if algorithm is not None and not algorithm.takes_weights:
         return
     for step in steps:
         route = step.route(member.rank)
@@ -177,14 +179,16 @@ def _warn_of_doubtful(steps: Sequence[_Step], member: GroupState, order: Average
                 f"this rank's weights in the topology sum to {total:g}, not 1: each average scales "
                 "the parameters by that",
             )
-    _warn_of_weights(steps, member, order)
+    _warn_of_weights(steps, member, algorithm)
 
 
-def _warn_of_weights(steps: Sequence[_Step], member: GroupState, order: Averages | None) -> None:
-    """Those with which an order does not end where it should."""
+def _warn_of_weights(
+    steps: Sequence[_Step], member: GroupState, algorithm: Averages | None
+) -> None:
+    """Those with which an algorithm does not end where it should."""
     import numpy as np
 
-    if order is None or not order.needs or member.size == 1:
+    if algorithm is None or not algorithm.needs or member.size == 1:
         return
     for step in steps:
         weights = np.zeros((member.size, member.size))
@@ -194,13 +198,13 @@ def _warn_of_weights(steps: Sequence[_Step], member: GroupState, order: Averages
             for source, weight in (route.src_weights or {}).items():
                 weights[rank, source] = weight
         is_well = np.allclose(weights.sum(0), 1) and np.allclose(weights.sum(1), 1)
-        if order.needs == "symmetric":
+        if algorithm.needs == "symmetric":
             is_well = np.allclose(weights, weights.T)
         if not is_well:
             _warn(
                 member,
-                f"{type(order).__name__} needs {order.needs} weights, which the topology's are "
-                "not, to end where it should: try topology='ring', or "
+                f"{type(algorithm).__name__} needs {algorithm.needs} weights, which the topology's "
+                "are not, to end where it should: try topology='ring', or "
                 "topology_util.MetropolisHastingsWeights(graph) of an undirected graph",
             )
             return

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bluefog_pg._C import WindowWork
     from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.bucket import Bucket
-    from bluefog_pg.optim.knobs import Knobs
     from bluefog_pg.optim.routes import Topology
+    from bluefog_pg.optim.step_overrides import StepOverrides
 
 Send = Callable[[Window, Route], "WindowWork | None"]
 
@@ -50,20 +50,20 @@ class WindowAverage(Communication):
         prefix: str,
         send: Send,
         is_own: bool,
-        knobs: Knobs,
+        overrides: StepOverrides,
         topology: Topology | None,
         member: GroupState,
     ) -> None:
         """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
         self._prefix, self._send, self._is_own = prefix, send, is_own
         self.activity = "WIN_GET" if is_own else "WIN_PUT"
-        self._knobs, self._group, self._who = knobs, member.group, member.who
+        self._overrides, self._group, self._who = overrides, member.group, member.who
         self._is_scheduled = is_schedule(topology)
         self._route = Route()
         if topology is not None and self._is_scheduled:
             self._neighbors = neighbors_in(topology, member)
         else:
-            self._settled, destinations = settled(knobs.route(), member)
+            self._settled, destinations = settled(overrides.route(), member)
             self._neighbors = list(self._settled[1]), destinations
         self._own, self._weights = 0.0, dict[int, float]()  # of the exchange
         self._windows: dict[Tensor, Window] = {}
@@ -80,19 +80,21 @@ class WindowAverage(Communication):
             )
 
     def advance(self) -> None:
-        knobs = self._knobs
+        overrides = self._overrides
         self._check_weights()
         if self._is_scheduled:
-            route = knobs.route()
+            route = overrides.route()
             sources = dict.fromkeys(route.src_weights or (), 1.0)
             self._route = Route(src_weights=sources, dst_weights=route.dst_weights)
-        elif knobs.self_weight is None or knobs.src_weights is None:
+        elif overrides.self_weight is None or overrides.src_weights is None:
             self._own, self._weights = self._settled
-            self._route = Route(src_weights=knobs.src_weights, dst_weights=knobs.dst_weights)
+            self._route = Route(
+                src_weights=overrides.src_weights, dst_weights=overrides.dst_weights
+            )
         else:  # which are of the average, not of what comes
-            self._own, self._weights = knobs.self_weight, dict(knobs.src_weights)
+            self._own, self._weights = overrides.self_weight, dict(overrides.src_weights)
             sources = dict.fromkeys(self._weights, 1.0)
-            self._route = Route(src_weights=sources, dst_weights=knobs.dst_weights)
+            self._route = Route(src_weights=sources, dst_weights=overrides.dst_weights)
 
     def begin(self, flat: Tensor) -> Finish:
         window = self._windows[flat]
@@ -121,7 +123,7 @@ class WindowAverage(Communication):
                 window.free()
 
     def _check_weights(self) -> None:
-        own, sources = self._knobs.self_weight, self._knobs.src_weights
+        own, sources = self._overrides.self_weight, self._overrides.src_weights
         where = f"{self._who} DistributedOptimizer: "
         # BlueFog's pull-get takes src_weights alone: they scale what comes.
         if (own is not None and sources is None) or (own is None and sources and not self._is_own):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
 
 
-class Ready:
+class BucketReadiness:
     """Calls `act` with each part's number when a backward pass has formed its gradients, in order.
 
     So all ranks act in one order. A part that lacks gradients has its turn at the end of the pass.

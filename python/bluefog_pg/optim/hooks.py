@@ -59,7 +59,7 @@ class _Forward:
             self._told()
 
 
-class Forwards:
+class ForwardHooks:
     """Calls `tell`, a method, when the models begin forward passes of their training."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
@@ -70,7 +70,7 @@ class Forwards:
         _remove(self._handles)
 
 
-class Loads:
+class LoadHooks:
     """Calls `tell`, a method, before `load_state_dict` of a model, or of a part of it."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
@@ -84,7 +84,7 @@ class Loads:
         _remove(self._handles)
 
 
-class Backwards:
+class BackwardHooks:
     """Tells `who`, as long as there is one, of backward passes that reach the parameters.
 
     Of activation checkpoints with use_reentrant=True each segment counts as a pass.

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from torch.nn import Module, Parameter
 
     from bluefog_pg._core.group_state import GroupState
-    from bluefog_pg.optim.order import Order
-    from bluefog_pg.optim.plan import Plan
+    from bluefog_pg.optim.algorithm import Algorithm
+    from bluefog_pg.optim.config import Config
 
 FAR = 0.5  # of a parameter's norm: farther apart than ranks of a training that is resumed
 
 
-def require_alike(
+def require_consistent(
     params: Sequence[Parameter],
     models: Sequence[Module],
-    plan: Plan,
-    order: Order,
+    config: Config,
+    algorithm: Algorithm,
     member: GroupState,
 ) -> None:
     """Collective, where there are several ranks. Warns where they begin far apart.
@@ -39,7 +39,7 @@ def require_alike(
         return
     names = {param: name for model in models for name, param in model.named_parameters()}
     of_all: list[Any] = [None] * member.size
-    mine = _described(params, names, plan, order), _sample(params)
+    mine = _described(params, names, config, algorithm), _sample(params)
     with meeting(f"{member.who} DistributedOptimizer"):
         dist.all_gather_object(of_all, mine, group=member.group)
     of_ranks, samples = zip(*of_all, strict=True)
@@ -52,7 +52,7 @@ def require_alike(
                     f"has {_brief(first, theirs[what])}, rank {named[rank]} "
                     f"{_brief(theirs[what], first)}"
                 )
-    far = 0.0 if plan.communication == "gradient_allreduce" else FAR
+    far = 0.0 if config.communication == "gradient_allreduce" else FAR
     if any(_are_apart(samples[0], other, params, far) for other in samples):
         warn(
             f"{member.who} DistributedOptimizer: ranks begin with different parameters, of which "
@@ -86,15 +86,18 @@ def _are_apart(first: Tensor, other: Tensor, params: Sequence[Parameter], far: f
 
 
 def _described(
-    params: Sequence[Parameter], names: Mapping[Parameter, str], plan: Plan, order: Order
+    params: Sequence[Parameter],
+    names: Mapping[Parameter, str],
+    config: Config,
+    algorithm: Algorithm,
 ) -> dict[str, Any]:
     return {
-        "order": _options_of(order),
-        "communication": plan.communication,
-        "every": plan.every,
-        "compression": _options_of(plan.compression),
-        "bucket_bytes": plan.bucket_bytes,
-        "topology": _described_topology(plan.topology),
+        "order": _options_of(algorithm),
+        "communication": config.communication,
+        "every": config.every,
+        "compression": _options_of(config.compression),
+        "bucket_bytes": config.bucket_bytes,
+        "topology": _described_topology(config.topology),
         "parameters": [
             (
                 names.get(p, ""),

@@ -9,7 +9,7 @@ from bluefog_pg.optim.routes import Route
 
 
 @dataclass
-class Knobs:
+class StepOverrides:
     """None, those of the routes: of the topology that the optimizer was given, or the group's."""
 
     routes: Iterator[Route]

@@ -13,31 +13,33 @@ from torch.optim import LBFGS, Optimizer
 
 from bluefog_pg._core.errors import NotRunning
 from bluefog_pg._core.warning import warn
-from bluefog_pg.optim.alike import require_alike
+from bluefog_pg.optim.algorithm import AVERAGES, WINDOWS, Algorithm
+from bluefog_pg.optim.algorithm_state import AlgorithmState
 from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
 from bluefog_pg.optim.communication import Communication
 from bluefog_pg.optim.compressed import CompressedAverage
+from bluefog_pg.optim.config import Config
+from bluefog_pg.optim.config_check import ConfigCheck
+from bluefog_pg.optim.consistency import require_consistent
+from bluefog_pg.optim.context import Context
+from bluefog_pg.optim.exchange import ExchangeStats
 from bluefog_pg.optim.frozen import Frozen
-from bluefog_pg.optim.knobs import Knobs
+from bluefog_pg.optim.hooks import BackwardHooks, ForwardHooks, LoadHooks
 from bluefog_pg.optim.left_out import StepsLeftOut
-from bluefog_pg.optim.memory import Memory
-from bluefog_pg.optim.order import AVERAGES, WINDOWS, Order
 from bluefog_pg.optim.parameters import only, params_of
-from bluefog_pg.optim.passes import Backwards, Forwards, Loads
-from bluefog_pg.optim.plan import Plan, Planning
 from bluefog_pg.optim.routes import neighbors_in, routes_of
-from bluefog_pg.optim.site import Site, Tally
+from bluefog_pg.optim.step_overrides import StepOverrides
 from bluefog_pg.optim.windows import Send, WindowAverage, free_prefix
 
 if TYPE_CHECKING:
     from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.routes import Route, Topology
 
-_trainings: weakref.WeakSet[Training] = weakref.WeakSet()
+_coordinators: weakref.WeakSet[Coordinator] = weakref.WeakSet()
 
 
-class Training:
+class Coordinator:
     """Of one optimizer, which it watches through its models."""
 
     def __init__(
@@ -45,34 +47,34 @@ class Training:
         optimizer: Optimizer,
         models: Sequence[Module],
         member: GroupState,
-        plan: Plan,
+        config: Config,
         update: Callable[[], Any],
     ) -> None:
         """`update`: the optimizer's own step."""
         self._optimizer, self._models, self._member = optimizer, models, member
-        self._plan, self._update = plan, update
-        self._planning = planning = Planning(optimizer, models, member)
+        self._config, self._update = config, update
+        self._config_check = config_check = ConfigCheck(optimizer, models, member)
         self._params = self._trainable()
-        planning.require_parameters(self._params)
-        planning.check_parameters(self._params)
-        self._compressor = planning.compressor_of(plan.compression, self._params)
-        self.order = planning.order_of(plan, plan.communication)
-        self.knobs = Knobs(self._routes(plan))
-        self.tally = Tally()
+        config_check.require_parameters(self._params)
+        config_check.check_parameters(self._params)
+        self._compressor = config_check.compressor_of(config.compression, self._params)
+        self.algorithm = config_check.algorithm_of(config, config.communication)
+        self.overrides = StepOverrides(self._routes(config))
+        self.stats = ExchangeStats()
         self.is_closed, self._has_stepped = False, False
         self._left_out = StepsLeftOut(member.who, self._params)
         self._communication = Communication()
-        require_alike(self._params, models, plan, self.order, member)
+        require_consistent(self._params, models, config, self.algorithm, member)
         with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
             self._take_over()
-            undo.callback(_trainings.discard, self)
-            self._loads = Loads(models, self.leave)
+            undo.callback(_coordinators.discard, self)
+            self._loads = LoadHooks(models, self.leave)
             undo.callback(self._loads.remove)
-            self._memory = Memory(optimizer, lambda: self.order, member)
-            undo.callback(self._memory.remove)
-            self._prefix = plan.window_prefix or free_prefix(models, member)
+            self._algorithm_state = AlgorithmState(optimizer, lambda: self.algorithm, member)
+            undo.callback(self._algorithm_state.remove)
+            self._prefix = config.window_prefix or free_prefix(models, member)
             self._arrange(undo)
-            self.order.open(self._site)
+            self.algorithm.open(self._context)
             self._watch()
             undo.pop_all()
 
@@ -84,37 +86,37 @@ class Training:
         """
         if isinstance(self._optimizer, LBFGS):
             return True
-        return not self._planning.is_of_torch and self.order.takes_closures
+        return not self._config_check.is_of_torch and self.algorithm.takes_closures
 
     @property
     def communication(self) -> str:
-        return self._plan.communication
+        return self._config.communication
 
     @communication.setter
     def communication(self, name: str) -> None:
         """From the next exchange on. All ranks do."""
-        order = self._planning.order_of(self._plan, name)
+        algorithm = self._config_check.algorithm_of(self._config, name)
         self._require_open("communication")
-        if name == self._plan.communication:
+        if name == self._config.communication:
             return
         self._disconnect()
-        self._plan = dataclasses.replace(self._plan, communication=name)
-        if type(order) is not type(self.order):
+        self._config = dataclasses.replace(self._config, communication=name)
+        if type(algorithm) is not type(self.algorithm):
             self._unwatch()
-            self.order.close()
-            self.order = order
-            order.open(self._site)
+            self.algorithm.close()
+            self.algorithm = algorithm
+            algorithm.open(self._context)
             self._watch()
         self._connect()
 
     def set_topology(self, topology: Topology | None) -> None:
         """From the next exchange on. All ranks do."""
         self._require_open("set_topology")
-        plan = dataclasses.replace(self._plan, topology=topology)
-        self._planning.order_of(plan, plan.communication)
-        routes = self._routes(plan)
+        config = dataclasses.replace(self._config, topology=topology)
+        self._config_check.algorithm_of(config, config.communication)
+        routes = self._routes(config)
         self._disconnect()
-        self._plan, self.knobs.routes = plan, routes
+        self._config, self.overrides.routes = config, routes
         self._connect()
 
     def step(self, update: Callable[[], None], differentiates: bool) -> None:
@@ -131,19 +133,23 @@ class Training:
             self._warn_of_no_gradients()
         is_first, self._has_stepped = not self._has_stepped, True
         if is_first and not self.is_closed:
-            self._planning.warn_of_averaged_gradients(self._params)
-            update = self._planning.watched(update, self._params)
+            self._config_check.warn_of_averaged_gradients(self._params)
+            update = self._config_check.watched(update, self._params)
         if self._is_all_frozen():
             self.synchronize()
             update()
             return
-        if self._plan.communication in AVERAGES and self.order.meets and self._member.size > 1:
+        if (
+            self._config.communication in AVERAGES
+            and self.algorithm.meets
+            and self._member.size > 1
+        ):
             self._left_out.step()
-        self.order.prepare()
+        self.algorithm.prepare()
         with self._frozen_kept() as frozen:
             frozen.gather()
-            self.order.update_differentiates = differentiates
-            self.order.step(lambda: frozen.update(update))
+            self.algorithm.update_differentiates = differentiates
+            self.algorithm.step(lambda: frozen.update(update))
 
     def forward(self) -> None:
         """The model begins a forward pass; where all is frozen, it is another training's."""
@@ -153,28 +159,28 @@ class Training:
         if not self._is_all_frozen():
             self._backwards.restart()
             self._left_out.forward()
-            self.order.forward()
+            self.algorithm.forward()
 
     def skip(self) -> None:
         """Wait for what is under way: the next step is the optimizer's own alone."""
         self.synchronize()
-        self.order.skip()
+        self.algorithm.skip()
 
     def gradient(self, param: Parameter) -> None:
         """A backward pass has formed the parameter's gradient."""
         if not self.is_orphan:
-            self.order.gradient(param)
+            self.algorithm.gradient(param)
 
     def backward(self) -> None:
         """A backward pass ends."""
         if not self.is_orphan:
-            self.order.backward()
+            self.algorithm.backward()
 
     def synchronize(self) -> None:
         """Wait for what is under way."""
         self._renew()
         with self._frozen_kept():
-            self.order.synchronize()
+            self.algorithm.synchronize()
 
     def close(self) -> None:
         """Average no more. All ranks do, unless the group has been destroyed."""
@@ -193,8 +199,8 @@ class Training:
         self.is_closed = True
         self._unwatch()
         self._loads.remove()
-        self._memory.remove()
-        self.order = Order()
+        self._algorithm_state.remove()
+        self.algorithm = Algorithm()
 
     def _take_over(self) -> None:
         """End what averages these parameters already: both would.
@@ -202,7 +208,7 @@ class Training:
         That is done without other ranks: they may have dropped it.
         """
         mine = set(self._params)
-        for other in list(_trainings):
+        for other in list(_coordinators):
             if other.is_closed or mine.isdisjoint(params_of(other._optimizer)):
                 continue
             if not other.is_orphan:
@@ -211,28 +217,28 @@ class Training:
                     "parameters until now; it goes on as a plain one",
                 )
             other.retire()
-        _trainings.add(self)
+        _coordinators.add(self)
 
-    def _routes(self, plan: Plan) -> Iterator[Route]:
+    def _routes(self, config: Config) -> Iterator[Route]:
         """Which matter where averages are of neighbours."""
-        is_for_them = plan.communication in ("neighbor_allreduce", *WINDOWS, "push_sum")
-        return routes_of(plan.topology, self._member, self.order if is_for_them else None)
+        is_for_them = config.communication in ("neighbor_allreduce", *WINDOWS, "push_sum")
+        return routes_of(config.topology, self._member, self.algorithm if is_for_them else None)
 
     def leave(self) -> None:
         """End what is under way before the program replaces the parameters, or another trains."""
         if self.is_orphan:
             return
         with self._frozen_kept():
-            self.order.leave()
+            self.algorithm.leave()
 
     @contextlib.contextmanager
     def _frozen_kept(self) -> Iterator[Frozen]:
-        """Leave the frozen parameters as they are, where an order remembers something of them.
+        """Leave the frozen parameters as they are, where an algorithm remembers something of them.
 
         Its corrections are of steps that a frozen parameter does not make. Plain averages go on.
         """
-        memories = list(self.order.flats().values())
-        frozen = Frozen(self._site.buckets if memories else [], memories)
+        memories = list(self.algorithm.flats().values())
+        frozen = Frozen(self._context.buckets if memories else [], memories)
         try:
             yield frozen
         finally:
@@ -248,79 +254,79 @@ class Training:
         """
         if self.is_closed:
             return
-        self._memory.recall(is_last=False)
+        self._algorithm_state.recall(is_last=False)
         known = set(self._params)
         params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
         if self._kinds != _kinds_of(params):  # other parameters lie in the buckets
-            self._planning.check_parameters(params)
-            self.order.abandon()
+            self._config_check.check_parameters(params)
+            self.algorithm.abandon()
             self._end()
             self._params = params
             with contextlib.ExitStack() as undo:
                 self._arrange(undo)
                 undo.pop_all()
-            self.order.reopen(self._site)
+            self.algorithm.reopen(self._context)
             self._watch()
-        self._memory.recall(is_last=True)
+        self._algorithm_state.recall(is_last=True)
 
     def _end(self) -> None:
         """Finish what is under way, and give up windows."""
         with self._frozen_kept():
-            self.order.close()
+            self.algorithm.close()
         self._unwatch()
         self._communication.close()
 
     def _arrange(self, undo: contextlib.ExitStack) -> None:
         """Move the parameters into buckets, and connect these with other ranks'."""
         params = self._params
-        self._site = Site(
+        self._context = Context(
             self._optimizer,
-            [Bucket(part) for part in parted(params, self._plan.bucket_bytes)],
+            [Bucket(part) for part in parted(params, self._config.bucket_bytes)],
             Communication(),
-            self._plan.every,
-            self.knobs,
+            self._config.every,
+            self.overrides,
             self._member,
             self._prefix,
-            self.tally,
+            self.stats,
             self._update_of,
             lambda: self._near,
             self._name_of,
             bool(self._models),
         )
-        undo.callback(_scatter, self._site.buckets)
+        undo.callback(_scatter, self._context.buckets)
         self._kinds = _kinds_of(params)
         undo.callback(lambda: self._communication.close())
         self._connect()
 
     def _connect(self) -> None:
-        self._near = neighbors_in(self._plan.topology, self._member)
-        self._communication = self._site.communication = self._new_communication()
-        self._communication.open(list(self._site.buckets))
+        self._near = neighbors_in(self._config.topology, self._member)
+        self._communication = self._context.communication = self._new_communication()
+        self._communication.open(list(self._context.buckets))
 
     def _disconnect(self) -> None:
         self.synchronize()
-        self.order.abandon()  # what was to be made again with the ranks of before
+        self.algorithm.abandon()  # what was to be made again with the ranks of before
         self._communication.close()
 
     def _watch(self) -> None:
-        watched = self._site.buckets if self.order.watches_backward else ()
-        self._forwards = Forwards(self._models[:1], self.forward)
-        self._backwards = Backwards([p for bucket in watched for p in bucket.params], self)
+        watched = self._context.buckets if self.algorithm.watches_backward else ()
+        self._forwards = ForwardHooks(self._models[:1], self.forward)
+        self._backwards = BackwardHooks([p for bucket in watched for p in bucket.params], self)
 
     def _unwatch(self) -> None:
         self._forwards.remove()
         self._backwards.remove()
 
     def _new_communication(self) -> Communication:
-        name, knobs, group = self._plan.communication, self.knobs, self._member.group
+        name, overrides, group = self._config.communication, self.overrides, self._member.group
         if self._member.size == 1:
             return Communication()
         if name == "neighbor_allreduce" and self._compressor is not None:
-            return CompressedAverage(self._compressor, knobs, self._member)
+            return CompressedAverage(self._compressor, overrides, self._member)
         if name == "neighbor_allreduce":
-            return NeighborAverage(knobs, self._member)
+            return NeighborAverage(overrides, self._member)
         if name == "hierarchical_neighbor_allreduce":
-            return MachineAverage(knobs, group)
+            return MachineAverage(overrides, group)
         if name == "allreduce":
             return GlobalAverage(self._member)
         if name == "win_put":
@@ -336,8 +342,8 @@ class Training:
         return Communication()
 
     def _windows(self, send: Send, is_own: bool) -> WindowAverage:
-        topology = self._plan.topology
-        return WindowAverage(self._prefix, send, is_own, self.knobs, topology, self._member)
+        topology = self._config.topology
+        return WindowAverage(self._prefix, send, is_own, self.overrides, topology, self._member)
 
     def _update_of(self, params: Sequence[Parameter]) -> None:
         with only(self._optimizer, params):

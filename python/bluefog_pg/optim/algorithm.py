@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from bluefog_pg.optim.bucket import parts_of
-from bluefog_pg.optim.ready import Ready
+from bluefog_pg.optim.bucket_readiness import BucketReadiness
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
 
-    from bluefog_pg.optim.site import Exchange, Site
+    from bluefog_pg.optim.context import Context
+    from bluefog_pg.optim.exchange import Exchange
 
 Update = Callable[[], None]
 AVERAGES = ("neighbor_allreduce", "hierarchical_neighbor_allreduce", "allreduce")
 WINDOWS = ("win_put", "win_get")
 
 
-class Order:
+class Algorithm:
     """What an optimizer does around its own update; this one, nothing: each rank by itself."""
 
     communications: tuple[str, ...] = AVERAGES  # that it goes with
@@ -36,12 +37,17 @@ class Order:
     has_updated = False  # in a backward pass, before step()
     takes_closures = True  # its update may be handed the program's closure, and differentiate
     update_differentiates = False  # in this step
-    site: Site
+    context: Context
     _exchange: Exchange | None = None  # under way
 
-    def open(self, site: Site) -> None:
+    @property
+    def site(self) -> Context:
+        """The earlier name of `context`, which algorithms of programs may have."""
+        return self.context
+
+    def open(self, context: Context) -> None:
         """Work on these buckets from now on, as if nothing had been before."""
-        self.site = site
+        self.context = context
 
     def forward(self) -> None:
         """The model begins a forward pass of its training."""
@@ -57,7 +63,7 @@ class Order:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.finish()
-            for bucket in self.site.buckets:  # gradients at what was before would be wrong
+            for bucket in self.context.buckets:  # gradients at what was before would be wrong
                 torch.autograd.graph.increment_version(bucket.params)
 
     def settle(self) -> None:
@@ -75,15 +81,15 @@ class Order:
         """The program is about to replace the parameters: what is under way ends before."""
         self.settle()
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         """Work on other buckets from now on, most of whose parameters are the same.
 
         The memory of a parameter moves with it. The memory of a new one begins with zeros.
         """
-        before = {name: parts_of(self.site.buckets, kept) for name, kept in self.flats().items()}
-        self.open(site)
+        before = {name: parts_of(self.context.buckets, kept) for name, kept in self.flats().items()}
+        self.open(context)
         for name, flats in self.flats().items():
-            copy_parts(parts_of(site.buckets, flats), before.get(name, {}))
+            copy_parts(parts_of(context.buckets, flats), before.get(name, {}))
 
     def flats(self) -> dict[str, list[Tensor]]:
         """Return what it remembers of each parameter: by name, tensors of the buckets' shapes.
@@ -118,17 +124,17 @@ class Order:
         update()
 
 
-class CountsPasses(Order):
+class CountsPasses(Algorithm):
     """Exchanges once in `every` backward passes."""
 
-    def open(self, site: Site) -> None:
-        super().open(site)
-        self.watches_backward = site.every > 1
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self.watches_backward = context.every > 1
         self._backwards = 0
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         backwards = self._backwards
-        super().reopen(site)
+        super().reopen(context)
         self._backwards = backwards
 
     def backward(self) -> None:
@@ -136,7 +142,7 @@ class CountsPasses(Order):
 
     def _is_due(self) -> bool:
         """Asked once in a step."""
-        if self.site.every > 1 and self._backwards < self.site.every:
+        if self.context.every > 1 and self._backwards < self.context.every:
             return False
         self._backwards = 0
         return True
@@ -158,51 +164,53 @@ class AdaptThenCombine(CountsPasses):
         self._in_backward = in_backward
         self.takes_closures = not in_backward
 
-    def open(self, site: Site) -> None:
-        super().open(site)
+    def open(self, context: Context) -> None:
+        super().open(context)
         self.watches_backward |= self._in_backward
         self.has_updated = False
-        self._ready = Ready([bucket.params for bucket in site.buckets], self._adapt)
+        self._readiness = BucketReadiness(
+            [bucket.params for bucket in context.buckets], self._adapt
+        )
 
-    def reopen(self, site: Site) -> None:
+    def reopen(self, context: Context) -> None:
         has_updated = self.has_updated
-        super().reopen(site)
+        super().reopen(context)
         self.has_updated = has_updated
 
     def forward(self) -> None:
-        if self._ready.is_under_way:  # the pass has failed in its midst
+        if self._readiness.is_under_way:  # the pass has failed in its midst
             self.synchronize()
-            self._ready.restart()
+            self._readiness.restart()
             self.has_updated = False
 
     @torch.no_grad()
     def gradient(self, param: Parameter) -> None:
-        if not self._in_backward or self._backwards + 1 < self.site.every:
+        if not self._in_backward or self._backwards + 1 < self.context.every:
             return
-        if self.has_updated and not self._ready.is_under_way:
+        if self.has_updated and not self._readiness.is_under_way:
             raise RuntimeError(
-                f"{self.site.member.who} DistributedOptimizer: a second backward() before step(): "
-                "AdaptThenCombine(in_backward=True) has made its update in the first one. To "
-                "accumulate gradients over k passes use every=k"
+                f"{self.context.member.who} DistributedOptimizer: a second backward() before "
+                "step(): AdaptThenCombine(in_backward=True) has made its update in the first one. "
+                "To accumulate gradients over k passes use every=k"
             )
-        self._ready.gradient(param)
+        self._readiness.gradient(param)
 
     @torch.no_grad()
     def backward(self) -> None:
         super().backward()
-        if self._in_backward and self._backwards >= self.site.every:
-            self._ready.end()
+        if self._in_backward and self._backwards >= self.context.every:
+            self._readiness.end()
 
     def step(self, update: Update) -> None:
-        if self._ready.is_under_way:  # the pass has failed in its midst
-            self._ready.end()
-            self._backwards = max(self._backwards, self.site.every)
+        if self._readiness.is_under_way:  # the pass has failed in its midst
+            self._readiness.end()
+            self._backwards = max(self._backwards, self.context.every)
         has_updated, self.has_updated = self.has_updated, False
         if not has_updated:
             update()
         if self._is_due():
             if not has_updated:
-                self._exchange = self.site.exchange(self.site.parameters())
+                self._exchange = self.context.exchange(self.context.parameters())
             self.synchronize()
 
     def skip(self) -> None:
@@ -212,11 +220,11 @@ class AdaptThenCombine(CountsPasses):
     def _adapt(self, number: int) -> None:
         self.has_updated = True
         if self._exchange is None:
-            self._exchange = self.site.exchange()
-        bucket = self.site.buckets[number]
-        self.site.update(bucket.params)
+            self._exchange = self.context.exchange()
+        bucket = self.context.buckets[number]
+        self.context.update(bucket.params)
         bucket.gather()
-        self._exchange.add(self.site.begin(bucket.flat, number))
+        self._exchange.add(self.context.begin(bucket.flat, number))
 
 
 @torch.no_grad()

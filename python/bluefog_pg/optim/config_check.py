@@ -1,11 +1,10 @@
-"""What a distributed optimizer is asked to do, and whether that goes together."""
+"""Whether what a distributed optimizer is asked to do goes together."""
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -17,18 +16,18 @@ from torch.optim import LBFGS, SGD
 
 from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
+from bluefog_pg.optim.algorithm import WINDOWS, AdaptThenCombine, Algorithm
 from bluefog_pg.optim.compression import NAMED
 from bluefog_pg.optim.gradients import GradientAverage
-from bluefog_pg.optim.order import WINDOWS, AdaptThenCombine, Order
 from bluefog_pg.optim.push_sum import PushSum
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bluefog_pg._core.group_state import GroupState
+    from bluefog_pg.optim.algorithm import Update
     from bluefog_pg.optim.compression import Compressor
-    from bluefog_pg.optim.order import Update
-    from bluefog_pg.optim.routes import Topology
+    from bluefog_pg.optim.config import Config
 
 COMMUNICATIONS = (
     "neighbor_allreduce",
@@ -39,48 +38,35 @@ COMMUNICATIONS = (
     "push_sum",
     "empty",
 )
-ORDERS = {"awc": AdaptWithCombine, "atc": AdaptThenCombine}
-OWN_ORDERS = {"gradient_allreduce": GradientAverage, "push_sum": PushSum}
+ALGORITHMS = {"awc": AdaptWithCombine, "atc": AdaptThenCombine}
+OWN_ALGORITHMS = {"gradient_allreduce": GradientAverage, "push_sum": PushSum}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The arguments of a `DistributedOptimizer`, but for what it optimizes."""
-
-    communication: str
-    order: str | Order
-    every: int
-    compression: str | Compressor | None
-    topology: Topology | None
-    window_prefix: str | None
-    bucket_bytes: float
-
-
-class Planning:
+class ConfigCheck:
     """Checks arguments, and makes of them what they name."""
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module], member: GroupState) -> None:
         self._optimizer, self._models, self._member = optimizer, models, member
 
-    def order_of(self, plan: Plan, communication: str) -> Order:
+    def algorithm_of(self, config: Config, communication: str) -> Algorithm:
         """What goes around the optimizer's step where it communicates like that.
 
         Raises:
-            ValueError: the plan does not go with it.
+            ValueError: the configuration does not go with it.
         """
         if communication not in COMMUNICATIONS:
-            hint = f" (order={communication!r}?)" if communication in list(ORDERS) else ""
+            hint = f" (order={communication!r}?)" if communication in list(ALGORITHMS) else ""
             self._fail(
                 f"communication must be one of {', '.join(COMMUNICATIONS)}, "
                 f"not {communication!r}{hint}"
             )
-        order = self._order_of(plan, communication)
-        self._check_order(plan, order, communication)
-        if plan.compression is not None and communication != "neighbor_allreduce":
+        algorithm = self._algorithm_of(config, communication)
+        self._check_algorithm(config, algorithm, communication)
+        if config.compression is not None and communication != "neighbor_allreduce":
             self._fail(f"compression is of neighbor_allreduce alone, not of {communication}")
-        if communication == "hierarchical_neighbor_allreduce" and plan.topology is not None:
+        if communication == "hierarchical_neighbor_allreduce" and config.topology is not None:
             self._fail(f"{communication} goes over the machines' topology: set_machine_topology")
-        return Order() if communication == "empty" else order
+        return Algorithm() if communication == "empty" else algorithm
 
     def compressor_of(self, compression: Any, params: Sequence[Parameter]) -> Compressor | None:
         if compression is not None and any(param.is_complex() for param in params):
@@ -184,45 +170,45 @@ class Planning:
         """Whether the optimizer is one of torch's own."""
         return type(self._optimizer).__module__.startswith("torch.optim")
 
-    def _order_of(self, plan: Plan, communication: str) -> Order:
-        given = plan.order
-        if isinstance(given, Order):
+    def _algorithm_of(self, config: Config, communication: str) -> Algorithm:
+        given = config.order
+        if isinstance(given, Algorithm):
             return given
-        if given not in ORDERS:
-            made = isinstance(given, type) and issubclass(given, Order)
+        if given not in ALGORITHMS:
+            made = isinstance(given, type) and issubclass(given, Algorithm)
             self._fail(
                 f"order must be 'awc', 'atc' or one of bluefog_pg.optim's, such as "
                 f"ExactDiffusion(), not {given!r}{'; make one: add ()' if made else ''}"
             )
-        kind: type[Order] = OWN_ORDERS.get(communication, ORDERS[given])
+        kind: type[Algorithm] = OWN_ALGORITHMS.get(communication, ALGORITHMS[given])
         return kind()
 
-    def _check_order(self, plan: Plan, order: Order, communication: str) -> None:
-        kind, every = type(order).__name__, plan.every
-        if communication not in (*order.communications, "empty"):
+    def _check_algorithm(self, config: Config, algorithm: Algorithm, communication: str) -> None:
+        kind, every = type(algorithm).__name__, config.every
+        if communication not in (*algorithm.communications, "empty"):
             self._fail(
-                f"{kind} goes with communication {' or '.join(order.communications)}, "
+                f"{kind} goes with communication {' or '.join(algorithm.communications)}, "
                 f"not with {communication}"
             )
-        site = getattr(order, "site", None)
-        if site is not None and site.optimizer is not self._optimizer:
+        context = getattr(algorithm, "context", None)
+        if context is not None and context.optimizer is not self._optimizer:
             self._fail("the order is another optimizer's; make a new one for each")
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             self._fail(f"every must be a positive number of passes, not {every!r}")
-        size = plan.bucket_bytes
+        size = config.bucket_bytes
         if not isinstance(size, int | float) or isinstance(size, bool) or not size > 0:
-            self._fail(f"bucket_bytes must be a positive number, not {plan.bucket_bytes!r}")
-        if order.exchanges_at_each_pass and every != 1:
+            self._fail(f"bucket_bytes must be a positive number, not {config.bucket_bytes!r}")
+        if algorithm.exchanges_at_each_pass and every != 1:
             self._fail(f"{kind} exchanges at each pass; every must be 1, not {every}")
-        if plan.compression is not None and not order.takes_compression:
+        if config.compression is not None and not algorithm.takes_compression:
             self._fail(f"{kind} takes no compression")
-        if order.is_for_sgd and not isinstance(self._optimizer, SGD):
+        if algorithm.is_for_sgd and not isinstance(self._optimizer, SGD):
             warn(
                 f"{self._member.who} DistributedOptimizer: {kind} is for SGD, whose update is "
                 f"linear in the gradient; {type(self._optimizer).__name__}'s is not, and the "
                 "algorithm may end elsewhere",
             )
-        is_disturbed = isinstance(order, AdaptWithCombine) or order.reads_gradients
+        is_disturbed = isinstance(algorithm, AdaptWithCombine) or algorithm.reads_gradients
         if isinstance(self._optimizer, LBFGS) and is_disturbed:
             self._fail(
                 "LBFGS evaluates its closure several times in one step, at parameters that must "

@@ -1,4 +1,4 @@
-"""What an order remembers, in the optimizer's state_dict."""
+"""What an algorithm remembers, in the optimizer's state_dict."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bluefog_pg._core.group_state import GroupState
-    from bluefog_pg.optim.order import Order
+    from bluefog_pg.optim.algorithm import Algorithm
 
 KEY = "bluefog"  # in the state_dict, where plain optimizers look at others only
 
 
-class Memory:
+class AlgorithmState:
     """Goes with the optimizer's state_dict, and comes back with it.
 
     What ranks remember belongs together (corrections sum to 0, trackers to the gradients): either
@@ -27,10 +27,10 @@ class Memory:
     """
 
     def __init__(
-        self, optimizer: Optimizer, order: Callable[[], Order], member: GroupState
+        self, optimizer: Optimizer, algorithm: Callable[[], Algorithm], member: GroupState
     ) -> None:
-        """`order`: the one that remembers, now."""
-        self._order, self._member = order, member
+        """`algorithm`: the one that remembers, now."""
+        self._algorithm, self._member = algorithm, member
         self._loaded: dict[str, Any] | None = None
         self._is_to_recall = False
         self._handles = [
@@ -47,51 +47,51 @@ class Memory:
 
         Unless `is_last`, what is of other buckets waits for these.
         """
-        order = self._order()
-        if not self._is_to_recall or not order.memory():
+        algorithm = self._algorithm()
+        if not self._is_to_recall or not algorithm.memory():
             return
-        if not is_last and self._is_of_others(order):
+        if not is_last and self._is_of_others(algorithm):
             return
         self._is_to_recall = False
-        order.abandon()  # which would end in what is remembered of before
-        is_recalled = float(self._is_recalled(order))
+        algorithm.abandon()  # which would end in what is remembered of before
+        is_recalled = float(self._is_recalled(algorithm))
         agreed = collectives.allreduce(
             torch.tensor(is_recalled, dtype=torch.float32, device="cpu"), group=self._member.group
         )
         if agreed < 1:
-            order.open(order.site)
+            algorithm.open(algorithm.context)
 
     def _save(self, _optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-        order = self._order()
-        memory = order.memory()
+        algorithm = self._algorithm()
+        memory = algorithm.memory()
         if not memory:
             return state
-        return {**state, KEY: {**self._origin(order), "memory": copy.deepcopy(memory)}}
+        return {**state, KEY: {**self._origin(algorithm), "memory": copy.deepcopy(memory)}}
 
     def _load(self, _optimizer: Optimizer, state: dict[str, Any]) -> None:
         self._loaded, self._is_to_recall = state.get(KEY), True
 
     @torch.no_grad()
-    def _is_recalled(self, order: Order) -> bool:
+    def _is_recalled(self, algorithm: Algorithm) -> bool:
         loaded, self._loaded = self._loaded, None
         if not isinstance(loaded, dict):
             return False
-        if any(loaded.get(name) != value for name, value in self._origin(order).items()):
+        if any(loaded.get(name) != value for name, value in self._origin(algorithm).items()):
             return False
         try:
-            order.recall(loaded["memory"])
+            algorithm.recall(loaded["memory"])
         except (KeyError, ValueError):  # of other buckets
             return False
         return True
 
-    def _is_of_others(self, order: Order) -> bool:
+    def _is_of_others(self, algorithm: Algorithm) -> bool:
         """Return whether what was loaded is of buckets of other shapes."""
         saved = self._loaded.get("memory", {}) if isinstance(self._loaded, dict) else {}
         return any(
             [mine.shape for mine in flats] != [flat.shape for flat in saved.get(name, flats)]
-            for name, flats in order.flats().items()
+            for name, flats in algorithm.flats().items()
         )
 
-    def _origin(self, order: Order) -> dict[str, Any]:
+    def _origin(self, algorithm: Algorithm) -> dict[str, Any]:
         member = self._member
-        return {"rank": member.rank, "size": member.size, "order": type(order).__name__}
+        return {"rank": member.rank, "size": member.size, "order": type(algorithm).__name__}

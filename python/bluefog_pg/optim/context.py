@@ -1,9 +1,8 @@
-"""What an order works on."""
+"""What an algorithm works on."""
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from bluefog_pg._core.timeline import drawn_until
 from bluefog_pg._core.warning import warn
+from bluefog_pg.optim.exchange import Exchange
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.bucket import Bucket
     from bluefog_pg.optim.communication import Communication, Finish
-    from bluefog_pg.optim.knobs import Knobs
-
-
-@dataclass
-class Tally:
-    """What an optimizer has exchanged, and how long it has waited."""
-
-    exchanges: int = 0
-    waited: float = 0.0  # seconds
+    from bluefog_pg.optim.exchange import ExchangeStats
+    from bluefog_pg.optim.step_overrides import StepOverrides
 
 
 def wider(flat: Tensor, at_least: torch.dtype | None) -> torch.dtype:
@@ -38,17 +31,17 @@ def wider(flat: Tensor, at_least: torch.dtype | None) -> torch.dtype:
 
 
 @dataclass
-class Site:
+class Context:
     """The buckets of an optimizer, and how they are averaged."""
 
     optimizer: Optimizer
     buckets: Sequence[Bucket]
     communication: Communication
     every: int
-    knobs: Knobs
+    overrides: StepOverrides
     member: GroupState
     prefix: str  # of names that are the optimizer's own in the group
-    tally: Tally
+    stats: ExchangeStats
     # Those parameters' part of the optimizer's own step.
     update: Callable[[Sequence[Parameter]], None]
     # All whom this rank gets from, and sends to, in any step.
@@ -80,7 +73,7 @@ class Site:
             self.communication.advance()
         else:
             self.communication.repeat()
-        exchange = Exchange(self.tally)
+        exchange = Exchange(self.stats)
         for flats in of_buckets:
             for number, flat in enumerate(flats):
                 exchange.add(self.begin(flat, number))
@@ -90,7 +83,7 @@ class Site:
         """Return how far averages of what has the buckets' shapes are from it."""
         self.communication.advance()
         moves: list[Tensor] = []
-        exchange = Exchange(self.tally)
+        exchange = Exchange(self.stats)
         for number, flat in enumerate(flats):
             exchange.add(self._begin_move(flat, number, moves))
         exchange.finish()
@@ -121,22 +114,3 @@ class Site:
                 "before this step(), so nothing is averaged meanwhile, but in step(). Call the "
                 "model itself, model(x), in training mode; or wrap the module that is called",
             )
-
-
-class Exchange:
-    """Averages under way, each of which ends in the tensor that it began with."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        self._ends: list[Finish] = []
-        tally.exchanges += 1
-
-    def add(self, end: Finish) -> None:
-        self._ends.append(end)
-
-    def finish(self) -> None:
-        """Once."""
-        begun = time.perf_counter()
-        while self._ends:
-            self._ends.pop(0)()
-        self._tally.waited += time.perf_counter() - begun
