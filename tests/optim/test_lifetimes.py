@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
-from tests.support import harness
+from tests.support import harness, inrank
 from tests.support.one_weight import sgd, warned_by
 from tests.support.optimizers import (
     STEPS,
@@ -17,6 +18,7 @@ from tests.support.optimizers import (
     loss_of,
     make_model,
     step,
+    vector,
     wrapped,
 )
 
@@ -68,3 +70,34 @@ def dropped(rank: int, _world: int) -> None:
 
 def test_an_optimizer_that_is_dropped(pool: harness.Pool) -> None:
     pool.run(dropped)
+
+
+def set_up_again(rank: int, _world: int) -> None:
+    """A thawed layer's new buckets that cannot be connected are connected at the next step."""
+    import bluefog_pg
+    from bluefog_pg.optim import coordinator
+
+    model = make_model(rank)
+    model[0].requires_grad_(False)
+    optimizer = bluefog_pg.DistributedOptimizer(sgd(model), model, topology="full", order="atc")
+    states = [optimizer._coordinator._state.name]
+    step(model, optimizer, rank)
+    model[0].requires_grad_(True)
+    with mock.patch.object(coordinator, "new_communication", side_effect=OSError):
+        error = inrank.catch(step, model, optimizer, rank)
+    states.append(optimizer._coordinator._state.name)
+    step(model, optimizer, rank)
+    states.append(optimizer._coordinator._state.name)
+    apart = gathered(vector(model)).std(0).max()
+    optimizer.set_topology("ring")
+    states.append(optimizer._coordinator._state.name)
+    optimizer.close()
+    states.append(optimizer._coordinator._state.name)
+    assert states == ["ACTIVE", "APART", "ACTIVE", "ACTIVE", "CLOSED"], states
+    assert error is not None, "nothing has failed"
+    assert error.kind == "OSError", error
+    assert apart < 1e-12, f"{apart:g} apart"
+
+
+def test_a_set_up_that_failed_is_tried_again(pool: harness.Pool) -> None:
+    pool.run(set_up_again)

@@ -15,22 +15,22 @@ from bluefog_pg._core.errors import NotRunning
 from bluefog_pg._core.warning import warn
 from bluefog_pg.optim.algorithm import AVERAGES, WINDOWS, Algorithm
 from bluefog_pg.optim.algorithm_state import AlgorithmState
-from bluefog_pg.optim.averages import GlobalAverage, MachineAverage, NeighborAverage
 from bluefog_pg.optim.bucket import Bucket, parted
 from bluefog_pg.optim.communication import Communication
-from bluefog_pg.optim.compressed import CompressedAverage
+from bluefog_pg.optim.communications import new_communication
 from bluefog_pg.optim.config import Config
 from bluefog_pg.optim.config_check import ConfigCheck
 from bluefog_pg.optim.consistency import require_consistent
 from bluefog_pg.optim.context import Context
+from bluefog_pg.optim.coordinator_state import State
 from bluefog_pg.optim.exchange import ExchangeStats
 from bluefog_pg.optim.frozen import Frozen
 from bluefog_pg.optim.hooks import BackwardHooks, ForwardHooks, LoadHooks
 from bluefog_pg.optim.left_out import StepsLeftOut
-from bluefog_pg.optim.parameters import only, params_of
+from bluefog_pg.optim.parameters import described_in, kinds_of, only, params_of
 from bluefog_pg.optim.routes import neighbors_in, routes_of
 from bluefog_pg.optim.step_overrides import StepOverrides
-from bluefog_pg.optim.windows import Send, WindowAverage, free_prefix
+from bluefog_pg.optim.windows import free_prefix
 
 if TYPE_CHECKING:
     from bluefog_pg._core.group_state import GroupState
@@ -40,7 +40,11 @@ _coordinators: weakref.WeakSet[Coordinator] = weakref.WeakSet()
 
 
 class Coordinator:
-    """Of one optimizer, which it watches through its models."""
+    """Has an optimizer's parameters averaged, and watches it through its models.
+
+    Four methods change the state: `_set_up` from APART to ACTIVE, `_reconnect` from ACTIVE by way
+    of PACKED to ACTIVE again, `_tear_down` back to APART, and `retire` from any to CLOSED.
+    """
 
     def __init__(
         self,
@@ -54,14 +58,14 @@ class Coordinator:
         self._optimizer, self._models, self._member = optimizer, models, member
         self._config, self._update = config, update
         self._config_check = config_check = ConfigCheck(optimizer, models, member)
-        self._params = self._trainable()
+        self._params = [param for param in params_of(optimizer) if param.requires_grad]
         config_check.require_parameters(self._params)
         config_check.check_parameters(self._params)
         self._compressor = config_check.compressor_of(config.compression, self._params)
         self.algorithm = config_check.algorithm_of(config, config.communication)
         self.overrides = StepOverrides(self._routes(config))
         self.stats = ExchangeStats()
-        self.is_closed, self._has_stepped = False, False
+        self._state, self._has_stepped = State.APART, False
         self._left_out = StepsLeftOut(member.who, self._params)
         self._communication = Communication()
         require_consistent(self._params, models, config, self.algorithm, member)
@@ -73,9 +77,7 @@ class Coordinator:
             self._algorithm_state = AlgorithmState(optimizer, lambda: self.algorithm, member)
             undo.callback(self._algorithm_state.remove)
             self._prefix = config.window_prefix or free_prefix(models, member)
-            self._arrange(undo)
-            self.algorithm.open(self._context)
-            self._watch()
+            self._set_up(self.algorithm.open)
             undo.pop_all()
 
     def hands_closures_on(self) -> bool:
@@ -99,25 +101,16 @@ class Coordinator:
         self._require_open("communication")
         if name == self._config.communication:
             return
-        self._disconnect()
-        self._config = dataclasses.replace(self._config, communication=name)
-        if type(algorithm) is not type(self.algorithm):
-            self._unwatch()
-            self.algorithm.close()
-            self.algorithm = algorithm
-            algorithm.open(self._context)
-            self._watch()
-        self._connect()
+        is_other = type(algorithm) is not type(self.algorithm)
+        config = dataclasses.replace(self._config, communication=name)
+        self._reconnect(config, algorithm if is_other else None)
 
     def set_topology(self, topology: Topology | None) -> None:
         """From the next exchange on. All ranks do."""
         self._require_open("set_topology")
         config = dataclasses.replace(self._config, topology=topology)
         self._config_check.algorithm_of(config, config.communication)
-        routes = self._routes(config)
-        self._disconnect()
-        self._config, self.overrides.routes = config, routes
-        self._connect()
+        self._reconnect(config, routes=self._routes(config))
 
     def step(self, update: Callable[[], None], differentiates: bool) -> None:
         """Run the optimizer's own update, which may call a closure, and the order around it."""
@@ -185,8 +178,13 @@ class Coordinator:
     def close(self) -> None:
         """Average no more. All ranks do, unless the group has been destroyed."""
         if not self.is_orphan:
-            self._end()
+            self._tear_down()
         self.retire()
+
+    @property
+    def is_closed(self) -> bool:
+        """It averages no more, and never will again."""
+        return self._state is State.CLOSED
 
     @property
     def is_orphan(self) -> bool:
@@ -196,7 +194,7 @@ class Coordinator:
     def retire(self) -> None:
         """Average no more, but for what is under way; windows stay until `close()`."""
         self.leave()
-        self.is_closed = True
+        self._state = State.CLOSED
         self._unwatch()
         self._loads.remove()
         self._algorithm_state.remove()
@@ -226,7 +224,7 @@ class Coordinator:
 
     def leave(self) -> None:
         """End what is under way before the program replaces the parameters, or another trains."""
-        if self.is_orphan:
+        if self.is_orphan or self._state is State.APART:
             return
         with self._frozen_kept():
             self.algorithm.leave()
@@ -257,31 +255,76 @@ class Coordinator:
         self._algorithm_state.recall(is_last=False)
         known = set(self._params)
         params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
-        if self._kinds != _kinds_of(params):  # other parameters lie in the buckets
+        has_others = self._kinds != kinds_of(params)  # in the buckets
+        if has_others or self._state is State.APART:  # where that has failed before
             self._config_check.check_parameters(params)
             self.algorithm.abandon()
-            self._end()
+            self._tear_down()
             self._params = params
-            with contextlib.ExitStack() as undo:
-                self._arrange(undo)
-                undo.pop_all()
-            self.algorithm.reopen(self._context)
-            self._watch()
+            self._set_up(self.algorithm.reopen)
         self._algorithm_state.recall(is_last=True)
 
-    def _end(self) -> None:
-        """Finish what is under way, and give up windows."""
+    def _set_up(self, begin: Callable[[Context], None]) -> None:
+        """Go from APART to ACTIVE; what fails midway leaves APART.
+
+        Args:
+            begin: has the algorithm work on the buckets, which are connected by then.
+        """
+        with contextlib.ExitStack() as undo:
+            self._pack()
+            undo.callback(self._unpack)
+            undo.callback(lambda: self._communication.close())
+            self._connect()
+            begin(self._context)
+            self._watch()
+            undo.pop_all()
+        self._state = State.ACTIVE
+
+    def _reconnect(
+        self,
+        config: Config,
+        algorithm: Algorithm | None = None,
+        routes: Iterator[Route] | None = None,
+    ) -> None:
+        """Go from ACTIVE by way of PACKED to ACTIVE; what fails midway leaves PACKED.
+
+        Args:
+            config: of exchanges from now on.
+            algorithm: takes the place of the one so far, unless it is None.
+            routes: take the place of those so far, unless they are None.
+        """
+        self.synchronize()
+        self.algorithm.abandon()  # what was to be made again with the ranks of before
+        self._state = State.PACKED
+        self._communication.close()
+        self._config = config
+        if routes is not None:
+            self.overrides.routes = routes
+        if algorithm is not None:
+            self._unwatch()
+            self.algorithm.close()
+            self.algorithm = algorithm
+            algorithm.open(self._context)
+            self._watch()
+        self._connect()
+        self._state = State.ACTIVE
+
+    def _tear_down(self) -> None:
+        """Finish what is under way and give up windows: APART, unless it is CLOSED already."""
+        if self._state is State.APART:
+            return
         with self._frozen_kept():
             self.algorithm.close()
         self._unwatch()
         self._communication.close()
+        if self._state is not State.CLOSED:
+            self._state = State.APART
 
-    def _arrange(self, undo: contextlib.ExitStack) -> None:
-        """Move the parameters into buckets, and connect these with other ranks'."""
-        params = self._params
+    def _pack(self) -> None:
+        """Move the parameters into buckets."""
         self._context = Context(
             self._optimizer,
-            [Bucket(part) for part in parted(params, self._config.bucket_bytes)],
+            [Bucket(part) for part in parted(self._params, self._config.bucket_bytes)],
             Communication(),
             self._config.every,
             self.overrides,
@@ -293,20 +336,20 @@ class Coordinator:
             self._name_of,
             bool(self._models),
         )
-        undo.callback(_scatter, self._context.buckets)
-        self._kinds = _kinds_of(params)
-        undo.callback(lambda: self._communication.close())
-        self._connect()
+        self._kinds = kinds_of(self._params)
+        self._state = State.PACKED
+
+    def _unpack(self) -> None:
+        self._state = State.APART
+        for bucket in self._context.buckets:
+            bucket.scatter()
 
     def _connect(self) -> None:
         self._near = neighbors_in(self._config.topology, self._member)
-        self._communication = self._context.communication = self._new_communication()
+        self._communication = self._context.communication = new_communication(
+            self._config, self._compressor, self.overrides, self._prefix, self._member
+        )
         self._communication.open(list(self._context.buckets))
-
-    def _disconnect(self) -> None:
-        self.synchronize()
-        self.algorithm.abandon()  # what was to be made again with the ranks of before
-        self._communication.close()
 
     def _watch(self) -> None:
         watched = self._context.buckets if self.algorithm.watches_backward else ()
@@ -317,45 +360,12 @@ class Coordinator:
         self._forwards.remove()
         self._backwards.remove()
 
-    def _new_communication(self) -> Communication:
-        name, overrides, group = self._config.communication, self.overrides, self._member.group
-        if self._member.size == 1:
-            return Communication()
-        if name == "neighbor_allreduce" and self._compressor is not None:
-            return CompressedAverage(self._compressor, overrides, self._member)
-        if name == "neighbor_allreduce":
-            return NeighborAverage(overrides, self._member)
-        if name == "hierarchical_neighbor_allreduce":
-            return MachineAverage(overrides, group)
-        if name == "allreduce":
-            return GlobalAverage(self._member)
-        if name == "win_put":
-            return self._windows(
-                lambda window, route: window.put(dst_weights=route.dst_weights, async_op=True),
-                is_own=False,
-            )
-        if name == "win_get":
-            return self._windows(
-                lambda window, route: window.get(src_weights=route.src_weights, async_op=True),
-                is_own=True,
-            )
-        return Communication()
-
-    def _windows(self, send: Send, is_own: bool) -> WindowAverage:
-        topology = self._config.topology
-        return WindowAverage(self._prefix, send, is_own, self.overrides, topology, self._member)
-
     def _update_of(self, params: Sequence[Parameter]) -> None:
         with only(self._optimizer, params):
             self._update()
 
     def _name_of(self, param: Parameter) -> str:
-        named = (pair for model in self._models for pair in model.named_parameters())
-        name = next((name for name, other in named if other is param), "")
-        return f"{name or 'a parameter'} of shape {list(param.shape)}"
-
-    def _trainable(self) -> list[Parameter]:
-        return [param for param in params_of(self._optimizer) if param.requires_grad]
+        return described_in(self._models, param)
 
     def _require_open(self, what: str) -> None:
         if self.is_closed:
@@ -371,12 +381,3 @@ class Coordinator:
             f"{self._member.who} DistributedOptimizer: step() found no gradients: call backward() "
             "before it. Parameters are averaged all the same",
         )
-
-
-def _scatter(buckets: Sequence[Bucket]) -> None:
-    for bucket in buckets:
-        bucket.scatter()
-
-
-def _kinds_of(params: Sequence[Parameter]) -> list[tuple[Any, ...]]:
-    return [(id(param), param.dtype, param.device, param.stride()) for param in params]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
+    from torch.nn import Module, Parameter
     from torch.optim import Optimizer
 
 
@@ -29,3 +29,15 @@ def only(optimizer: Optimizer, params: Sequence[Parameter]) -> Iterator[None]:
     finally:
         for group, all_params in zip(optimizer.param_groups, kept, strict=True):
             group["params"] = all_params
+
+
+def kinds_of(params: Sequence[Parameter]) -> list[tuple[Any, ...]]:
+    """Return what must stay as it is for parameters to stay in their buckets."""
+    return [(id(param), param.dtype, param.device, param.stride()) for param in params]
+
+
+def described_in(models: Iterable[Module], param: Parameter) -> str:
+    """Return the parameter's name in the models, and its shape."""
+    named = (pair for model in models for pair in model.named_parameters())
+    name = next((name for name, other in named if other is param), "")
+    return f"{name or 'a parameter'} of shape {list(param.shape)}"
