@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank, windows
 
-PACE = 0.005  # kPace in WindowBluefogCalls.cpp
+PACE = 0.005  # kPace in TensorWindowCalls.cpp
 CALLS = 300  # which take 1.5 s where they wait
 
 
