@@ -26,15 +26,16 @@ def set_topology(
     is_weighted: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> bool:
-    """Set the digraph that the neighbour operations go over when a call names no neighbours.
+    """Set the digraph that neighbor operations use when a call names no neighbors.
 
-    Local: no communication. Every rank of the group must set the same graph.
+    The call is local: it does not communicate. Every rank of the group must set the same graph.
+    BlueFog has this function.
 
     Args:
         topology: nodes are the group ranks 0 .. size-1; an edge i -> j means that i sends to j.
             None: exponential-2.
         is_weighted: use the edges' "weight" (1 where absent) and those of the self-loops (0 where
-            there is none). False: every rank weighs itself and its in-neighbours alike.
+            there is none). False: every rank weighs itself and its in-neighbors alike.
         group: the process group; None, the default one.
 
     Returns:
@@ -43,6 +44,12 @@ def set_topology(
     Raises:
         TypeError: `topology` is not a networkx.DiGraph, or its nodes are not the group's ranks.
         ValueError: a weight is not a finite number.
+
+    Example:
+        >>> bf.set_topology(bf.topology_util.FullyConnectedGraph(bf.size()))
+        True
+        >>> bf.neighbor_allreduce(torch.full((2,), float(bf.rank()))).tolist()
+        [1.5, 1.5]
     """
     member = member_of(group)
     if topology is None:
@@ -56,23 +63,48 @@ def set_topology(
 
 
 def load_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int]:
-    """The topology of the group: what was set, or exponential-2. A copy."""
+    """Return a copy of the group's topology: what was set, or exponential-2.
+
+    Example:
+        >>> graph = bf.load_topology()
+        >>> sorted(graph.predecessors(0))
+        [0, 2, 3]
+    """
     graph: nx.DiGraph[int] = topology_of(member_of(group)).graph.copy()
     return graph
 
 
 def is_topo_weighted(group: dist.ProcessGroup | None = None) -> bool:
-    """Whether the weights of the group's topology count."""
+    """Return whether the weights of the group's topology count.
+
+    Example:
+        >>> bf.is_topo_weighted()
+        False
+        >>> bf.set_topology(bf.topology_util.StarGraph(bf.size()), is_weighted=True)
+        True
+        >>> bf.is_topo_weighted()
+        True
+    """
     return topology_of(member_of(group)).neighborhood.self_weight is not None
 
 
 def in_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
-    """The group ranks that send to this rank in the group's topology, ascending."""
+    """Return the group ranks that send to this rank in the group's topology, ascending.
+
+    Example:
+        >>> bf.in_neighbor_ranks() == sorted((bf.rank() - d) % bf.size() for d in (1, 2))
+        True
+    """
     return list(topology_of(member_of(group)).neighborhood.sources)
 
 
 def out_neighbor_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
-    """The group ranks that this rank sends to in the group's topology, ascending."""
+    """Return the group ranks that this rank sends to in the group's topology, ascending.
+
+    Example:
+        >>> bf.out_neighbor_ranks() == sorted((bf.rank() + d) % bf.size() for d in (1, 2))
+        True
+    """
     return list(topology_of(member_of(group)).neighborhood.destinations)
 
 
@@ -83,7 +115,8 @@ def set_machine_topology(
 ) -> bool:
     """Set the digraph of machines that `hierarchical_neighbor_allreduce` averages over.
 
-    Local: no communication. Every rank of the group must set the same graph.
+    The call is local: it does not communicate. Every rank of the group must set the same graph.
+    BlueFog has this function.
 
     Args:
         topology: nodes are the machines 0 .. `machine_size()` - 1; an edge k -> l means that
@@ -98,6 +131,12 @@ def set_machine_topology(
         TypeError: `topology` is not a networkx.DiGraph, or its nodes are not the machines.
         ValueError: a weight is not a finite number; `topology` is None.
         ArgumentError: the machines have different numbers of ranks.
+
+    Example:
+        >>> bf.set_machine_topology(bf.topology_util.RingGraph(bf.machine_size()))
+        True
+        >>> bf.in_neighbor_machine_ranks() == [1 - bf.machine_rank()]  # two machines
+        True
     """
     member = member_of(group)
     where = f"{member.who} set_machine_topology: "
@@ -112,7 +151,14 @@ def set_machine_topology(
 
 
 def load_machine_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[int] | None:
-    """The topology of the group's machines; None where none was set. A copy."""
+    """Return a copy of the topology of the group's machines, or None where none was set.
+
+    Example:
+        >>> bf.set_machine_topology(bf.topology_util.RingGraph(bf.machine_size()))
+        True
+        >>> sorted(bf.load_machine_topology().edges)
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
     topology = member_of(group).machine_topology
     if topology is None:
         return None
@@ -121,25 +167,47 @@ def load_machine_topology(group: dist.ProcessGroup | None = None) -> nx.DiGraph[
 
 
 def is_machine_topo_weighted(group: dist.ProcessGroup | None = None) -> bool:
-    """Whether the weights of the machines' topology count."""
+    """Return whether the weights of the machines' topology count.
+
+    Example:
+        >>> graph = bf.topology_util.FullyConnectedGraph(bf.machine_size())
+        >>> bf.set_machine_topology(graph, is_weighted=True)
+        True
+        >>> bf.is_machine_topo_weighted()
+        True
+    """
     topology = member_of(group).machine_topology
     return topology is not None and topology.neighborhood.self_weight is not None
 
 
 def in_neighbor_machine_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
-    """The machines that send to this one, ascending; none where no topology was set."""
+    """Return the machines that send to this one, ascending; none where no topology was set.
+
+    Example:
+        >>> bf.set_machine_topology(bf.topology_util.RingGraph(bf.machine_size()))
+        True
+        >>> bf.in_neighbor_machine_ranks() == [1 - bf.machine_rank()]  # two machines
+        True
+    """
     topology = member_of(group).machine_topology
     return list(topology.neighborhood.sources) if topology else []
 
 
 def out_neighbor_machine_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
-    """The machines that this one sends to, ascending; none where no topology was set."""
+    """Return the machines that this one sends to, ascending; none where no topology was set.
+
+    Example:
+        >>> bf.set_machine_topology(bf.topology_util.RingGraph(bf.machine_size()))
+        True
+        >>> bf.out_neighbor_machine_ranks() == [1 - bf.machine_rank()]  # two machines
+        True
+    """
     topology = member_of(group).machine_topology
     return list(topology.neighborhood.destinations) if topology else []
 
 
 def topology_of(member: GroupState) -> Topology:
-    """What was set, or the default."""
+    """Return the topology that was set for the group, or the default."""
     if member.topology is None:
         set_topology(group=member.group)
     assert member.topology is not None  # noqa: S101
@@ -158,7 +226,7 @@ def require_alike(member: GroupState, what: str) -> None:
 def _edges_over(
     member: GroupState, near: Neighborhood, rank_of: Callable[[int], int] = lambda node: node
 ) -> Edges:
-    """`rank_of`: the group rank that a node stands for."""
+    """Return the edges of a node; `rank_of` gives the group rank that a node stands for."""
     destinations = [(rank_of(node), 1.0) for node in near.destinations]
     if near.self_weight is None or near.source_weights is None:
         # Sum, then divide: exact where all are equal.

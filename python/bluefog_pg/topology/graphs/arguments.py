@@ -1,4 +1,4 @@
-"""What the functions of this package accept: numbers, ranks, graphs; a sentence for all else."""
+"""Checks of the arguments of this package's functions: numbers, ranks, graphs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _MOST_EDGES = 2**24
 
 
 def integer(name: str, value: Any) -> int:
-    """`value` as an int, numpy's integers included; TypeError for what is none, as a bool."""
+    """Return `value` as an int, also one of numpy's.
+
+    Raises:
+        TypeError: `value` is no integer, or it is a bool.
+    """
     try:
         if not isinstance(value, bool):
             return operator.index(value)
@@ -29,7 +33,11 @@ def integer(name: str, value: Any) -> int:
 
 
 def real(name: str, value: Any) -> float:
-    """`value` as a float; TypeError for what is no number, as a bool or a string."""
+    """Return `value` as a float.
+
+    Raises:
+        TypeError: `value` is no number: a bool or a string, for example.
+    """
     try:
         if not isinstance(value, bool):
             return as_float(value)
@@ -39,7 +47,12 @@ def real(name: str, value: Any) -> float:
 
 
 def positive(name: str, value: Any) -> int:
-    """`value` as an int of at least 1, and not more ranks than can be thought of."""
+    """Return `value` as an int from 1 to the largest number of ranks that a graph may have.
+
+    Raises:
+        TypeError: `value` is no integer.
+        ValueError: it is out of that range.
+    """
     number = integer(name, value)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {number}")
@@ -49,7 +62,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def require_edges(name: str, size: int, each: int) -> None:
-    """ValueError where so many ranks with `each` edges do not fit into memory."""
+    """Raise ValueError where `size` ranks with `each` edges do not fit into memory."""
     if size * each > _MOST_EDGES:
         raise ValueError(
             f"{name} must be less: {size} ranks with {each} edges each are more than "
@@ -58,7 +71,12 @@ def require_edges(name: str, size: int, each: int) -> None:
 
 
 def rank_below(size: int, name: str, value: Any) -> int:
-    """`value` as one of the ranks 0 .. size-1."""
+    """Return `value` as one of the ranks 0 .. size-1.
+
+    Raises:
+        TypeError: `value` is no integer.
+        ArgumentError: it is none of the ranks.
+    """
     rank = integer(name, value)
     if not 0 <= rank < size:
         raise ArgumentError(f"{name} must be one of the ranks 0 to {size - 1}, got {rank}")
@@ -66,7 +84,7 @@ def rank_below(size: int, name: str, value: Any) -> int:
 
 
 def base_above_one(base: Any) -> int:
-    """`base` as an int of at least 2, by an ArgumentError for all else."""
+    """Return `base` as an int of at least 2, or raise ArgumentError."""
     try:
         number = integer("base", base)
     except TypeError:
@@ -77,7 +95,7 @@ def base_above_one(base: Any) -> int:
 
 
 def require_graph(name: str, graph: Any) -> None:
-    """TypeError for what is no graph of networkx, or one of parallel edges."""
+    """Raise TypeError unless `graph` is a networkx graph without parallel edges."""
     import networkx as nx
 
     if not isinstance(graph, nx.Graph) or graph.is_multigraph():
@@ -85,7 +103,7 @@ def require_graph(name: str, graph: Any) -> None:
 
 
 def size_of(topology: nx.DiGraph[int]) -> int:
-    """The number of nodes of a digraph whose nodes are the ranks 0 .. n-1.
+    """Return the number of nodes of a digraph whose nodes are the ranks 0 .. n-1.
 
     Raises:
         TypeError: `topology` is no networkx.DiGraph, its nodes are others, or it has none.

@@ -21,26 +21,34 @@ Pairs = list[tuple[int, int, float]]
 
 
 def BaseKGraphs(size: int, base: int = 2) -> list[nx.DiGraph[int]]:
-    """Graphs whose averagings, one after the other, give every rank the mean of all, for any size.
+    """Return graphs that together average exactly: after one round every rank has the mean of all.
 
-    Each rank exchanges with at most base - 1 others a step, and there are at most
-    2 log_base(size) + 2 steps (Takezawa, Sato, Bao, Niwa, Yamada, "Beyond Exponential Graph:
-    Communication-Efficient Topologies for Decentralized Learning via Finite-time Convergence",
-    NeurIPS 2023: the Base-(k+1) graph, k = base - 1). base 2 has one peer a step, as one-peer
-    exponential-2 has, which is exact for powers of two alone.
+    This holds for any size. Each rank exchanges with at most base - 1 others a step, and there are
+    at most 2 log_base(size) + 2 steps. The construction is the Base-(k+1) graph with k = base - 1,
+    of Takezawa, Sato, Bao, Niwa, Yamada, "Beyond Exponential Graph: Communication-Efficient
+    Topologies for Decentralized Learning via Finite-time Convergence", NeurIPS 2023. With base 2 a
+    rank has one peer a step, as in one-peer exponential-2, which is exact for powers of two alone.
 
     Args:
         size: number of ranks.
-        base: one more than the neighbours a rank may have in a step.
+        base: one more than the neighbors that a rank may have in a step.
 
     Returns:
-        One symmetric, doubly stochastic DiGraph a step; for one rank a single one, without
-        neighbours. Step t of a training takes `graphs[t % len(graphs)]`: `GetRecvWeights` and
+        One symmetric, doubly stochastic DiGraph a step; for one rank a single graph without
+        neighbors. Step t of a training takes `graphs[t % len(graphs)]`: `GetRecvWeights` and
         `GetSendWeights` say what a rank does in it.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `base` is not an integer of at least 2.
+
+    Example:
+        >>> from bluefog_pg.topology_util import BaseKGraphs, simulate_consensus
+        >>> graphs = BaseKGraphs(6)
+        >>> len(graphs)
+        4
+        >>> print(f"{simulate_consensus(graphs, 6, steps=4)[-1]:.6f}")
+        0.000000
     """
     size, base = positive("size", size), base_above_one(base)
     base = min(base, max(size, 2))  # which is one step already
@@ -49,7 +57,11 @@ def BaseKGraphs(size: int, base: int = 2) -> list[nx.DiGraph[int]]:
 
 
 def _shortest(ranks: Sequence[int], base: int) -> list[Pairs]:
-    """By cubes where the size allows it; else by digits, of all or of groups that then meet."""
+    """Return the shortest steps: by cubes where the size allows it, else the better of two ways.
+
+    One way splits all ranks by digits. The other one splits them into groups that then meet by
+    cubes.
+    """
     groups = _groups_for_cubes(ranks, base)
     if len(groups) == len(ranks):
         return _by_cubes(ranks, base)
@@ -60,7 +72,7 @@ def _shortest(ranks: Sequence[int], base: int) -> list[Pairs]:
 
 
 def _groups_for_cubes(ranks: Sequence[int], base: int) -> list[Sequence[int]]:
-    """As many groups as can meet by cubes: what is left of the size has larger prime factors."""
+    """Return as many groups as can meet by cubes: a group's size has only larger prime factors."""
     length = len(ranks)
     for factor in range(2, base + 1):
         while length % factor == 0:
@@ -69,7 +81,10 @@ def _groups_for_cubes(ranks: Sequence[int], base: int) -> list[Sequence[int]]:
 
 
 def _by_cubes(ranks: Sequence[int], base: int) -> list[Pairs]:
-    """Ranks as the points of a box with sides of at most `base`: a step averages along one side."""
+    """Return steps in which ranks are the points of a box with sides of at most `base`.
+
+    Each step averages along one side.
+    """
     steps, stride = [], 1
     for side in _fewest_factors(len(ranks), base):
         steps.append(
@@ -114,7 +129,10 @@ def _by_digits(ranks: Sequence[int], base: int) -> list[Pairs]:
 
 
 def _parts(ranks: Sequence[int], base: int) -> list[list[Sequence[int]]]:
-    """Per non-zero digit of the number of ranks, the largest first: its blocks of base^p ranks."""
+    """Return the blocks of base^p ranks for each non-zero digit of the number of ranks.
+
+    The largest blocks come first.
+    """
     parts, start, length = [], 0, 1
     while length * base <= len(ranks):
         length *= base
@@ -127,13 +145,13 @@ def _parts(ranks: Sequence[int], base: int) -> list[list[Sequence[int]]]:
 
 
 def _together(sequences: Iterable[list[Pairs]]) -> list[Pairs]:
-    """What different ranks do at the same time."""
+    """Merge the steps of different ranks that run at the same time."""
     return [list(chain(*steps)) for steps in zip_longest(*sequences, fillvalue=())]
 
 
 @functools.cache
 def _fewest_factors(size: int, largest: int) -> tuple[int, ...]:
-    """The shortest product of integers up to `largest` that is `size`, which has such a one."""
+    """Return the shortest product of integers up to `largest` that is `size`; there must be one."""
     if size == 1:
         return ()
     divisors = (factor for factor in range(largest, 1, -1) if size % factor == 0)

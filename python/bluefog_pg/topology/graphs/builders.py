@@ -26,14 +26,20 @@ if TYPE_CHECKING:
 
 
 def ExponentialTwoGraph(size: int) -> nx.DiGraph[int]:
-    """Each rank i sends to i + 1, i + 2, i + 4, ... (mod `size`), uniform weights.
+    """Return the graph in which rank i sends to i + 1, i + 2, i + 4, ... (mod `size`).
 
-    The spectral gap shrinks only with log(size): ||W - 11^T/n|| = 1 - 2 / (2 + floor(log2(n - 1)))
-    for even n (Ying et al., "Exponential Graph is Provably Efficient for Decentralized Deep
-    Training", NeurIPS 2021).
+    The weights are uniform. The spectral gap shrinks only with log(size): ||W - 11^T/n|| = 1 - 2 /
+    (2 + floor(log2(n - 1))) for even n (Ying et al., "Exponential Graph is Provably Efficient for
+    Decentralized Deep Training", NeurIPS 2021). This is the default topology of a group, and
+    BlueFog's.
 
     Raises:
         ValueError: `size` is not positive.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph
+        >>> sorted(ExponentialTwoGraph(8)[0])
+        [0, 1, 2, 4]
     """
     return ExponentialGraph(size, base=2)
 
@@ -42,22 +48,36 @@ PowerTwoRingGraph = ExponentialTwoGraph  # its name in BlueFog's first versions
 
 
 def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph[int]:
-    """Each rank i sends to i + 1, i + base, i + base^2, ... (mod `size`), uniform weights.
+    """Return the graph in which rank i sends to i + 1, i + base, i + base^2, ... (mod `size`).
+
+    The weights are uniform. BlueFog's function of this name leaves out some of the edges.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `base` is not an integer of at least 2.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialGraph
+        >>> sorted(ExponentialGraph(12, base=3)[0])
+        [0, 1, 3, 9]
     """
     size = positive("size", size)
     return circulant(size, _powers_below(size, base_above_one(base)))
 
 
 def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph[int]:
-    """Ranks whose distance on the circle is a power of `base` are neighbours, uniform weights.
+    """Return the graph that joins ranks whose distance on the circle is a power of `base`.
+
+    The weights are uniform. BlueFog has this function.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `base` is not an integer of at least 2.
+
+    Example:
+        >>> from bluefog_pg.topology_util import SymmetricExponentialGraph
+        >>> sorted(SymmetricExponentialGraph(12)[0])
+        [0, 1, 4, 8, 11]
     """
     size, base = positive("size", size), base_above_one(base)
     return circulant(size, (d for d in range(1, size) if isPowerOf(min(d, size - d), base)))
@@ -65,18 +85,23 @@ def SymmetricExponentialGraph(size: int, base: int = 4) -> nx.DiGraph[int]:
 
 @renamed(left_connect="connect_style")
 def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph[int]:
-    """A ring: each rank and its neighbours on a circle, uniform weights.
+    """Return a ring: each rank and its neighbors on a circle, uniform weights.
 
-    With both neighbours the spectral gap is (2/3) (1 - cos(2 pi / n)): it shrinks with 1 / n^2.
+    With both neighbors the spectral gap is (2/3) (1 - cos(2 pi / n)): it shrinks with 1 / n^2.
 
     Args:
         size: number of ranks.
-        connect_style: 0, both neighbours; 1, i sends to i - 1; 2, i sends to i + 1. A bool is
+        connect_style: 0, both neighbors; 1, i sends to i - 1; 2, i sends to i + 1. A bool is
             `left_connect` of BlueFog's first version: True is 1, False is 2.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `connect_style` is none of the three.
+
+    Example:
+        >>> from bluefog_pg.topology_util import RingGraph
+        >>> sorted(RingGraph(5)[0]), sorted(RingGraph(5, connect_style=2)[0])
+        ([0, 1, 4], [0, 1])
     """
     styles = {0: (1, -1), 1: (-1,), 2: (1,)}
     if isinstance(connect_style, bool):
@@ -88,31 +113,49 @@ def RingGraph(size: int, connect_style: int = 0) -> nx.DiGraph[int]:
 
 
 def BiRingGraph(size: int) -> nx.DiGraph[int]:
-    """`RingGraph` with both neighbours, by its name in BlueFog's first version.
+    """Return `RingGraph` with both neighbors, by its name in BlueFog's first version.
 
     Raises:
         ValueError: `size` is not positive.
+
+    Example:
+        >>> from bluefog_pg.topology_util import BiRingGraph, IsTopologyEquivalent, RingGraph
+        >>> IsTopologyEquivalent(BiRingGraph(5), RingGraph(5))
+        True
     """
     return RingGraph(size)
 
 
 def FullyConnectedGraph(size: int) -> nx.DiGraph[int]:
-    """Each rank sends to every other one, uniform weights: one averaging is the global mean.
+    """Return the graph in which each rank sends to every other one, uniform weights.
+
+    One averaging over it is the global mean.
 
     Raises:
         ValueError: `size` is not positive.
+
+    Example:
+        >>> from bluefog_pg.topology_util import FullyConnectedGraph, spectral_gap
+        >>> round(spectral_gap(FullyConnectedGraph(4)), 6)
+        1.0
     """
     return circulant(positive("size", size), range(1, size))
 
 
 def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph[int]:
-    """A hub and its spokes: 1/n on every edge and on the hub itself, 1 - 1/n on the others.
+    """Return a hub and its spokes, with 1/n on every edge and on the hub itself.
 
-    Not regular: it averages with `is_weighted=True` only. From three ranks on the gap is 1/n.
+    The other ranks keep 1 - 1/n. The graph is not regular: it averages with `is_weighted=True`
+    only. From three ranks on the spectral gap is 1/n.
 
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `center_rank` is no rank.
+
+    Example:
+        >>> from bluefog_pg.topology_util import GetRecvWeights, StarGraph
+        >>> GetRecvWeights(StarGraph(4), 2)
+        (0.75, {0: 0.25})
     """
     size = positive("size", size)
     hub = rank_below(size, "center_rank", center_rank)
@@ -130,9 +173,9 @@ def StarGraph(size: int, center_rank: int = 0) -> nx.DiGraph[int]:
 
 
 def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph[int]:
-    """A grid of rows and columns without wrap-around, Metropolis-Hastings weights.
+    """Return a grid of rows and columns without wrap-around, Metropolis-Hastings weights.
 
-    Not regular: it averages with `is_weighted=True` only.
+    It is not regular: it averages with `is_weighted=True` only.
 
     Args:
         size: number of ranks; rank r is in row r // columns.
@@ -141,14 +184,20 @@ def MeshGrid2DGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGra
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `shape` does not hold `size` ranks.
+
+    Example:
+        >>> from bluefog_pg.topology_util import MeshGrid2DGraph
+        >>> sorted(MeshGrid2DGraph(6)[0]), sorted(MeshGrid2DGraph(6, shape=(3, 2))[0])
+        ([0, 1, 3], [0, 1, 2])
     """
     return _grid(size, shape, is_periodic=False)
 
 
 def TorusGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph[int]:
-    """A grid whose rows and columns are rings, uniform weights: 1/5 from three rows and columns on.
+    """Return a grid whose rows and columns are rings, uniform weights.
 
-    Two rows are one neighbour apart, not two; one row is a ring.
+    From three rows and columns on each weight is 1/5. Two rows are one neighbor apart, not two; one
+    row is a ring.
 
     Args:
         size: number of ranks; rank r is in row r // columns.
@@ -157,15 +206,27 @@ def TorusGraph(size: int, shape: tuple[int, int] | None = None) -> nx.DiGraph[in
     Raises:
         ValueError: `size` is not positive.
         ArgumentError: `shape` does not hold `size` ranks.
+
+    Example:
+        >>> from bluefog_pg.topology_util import TorusGraph
+        >>> sorted(TorusGraph(9)[0])
+        [0, 1, 2, 3, 6]
     """
     return _grid(size, shape, is_periodic=True)
 
 
 def HypercubeGraph(size: int) -> nx.DiGraph[int]:
-    """Ranks that differ in one binary digit are neighbours, uniform weights; gap 2 / (log2(n) + 1).
+    """Return the graph that joins ranks which differ in one binary digit, uniform weights.
+
+    Its spectral gap is 2 / (log2(n) + 1).
 
     Raises:
         ValueError: `size` is not a power of two.
+
+    Example:
+        >>> from bluefog_pg.topology_util import HypercubeGraph
+        >>> sorted(HypercubeGraph(8)[5])
+        [1, 4, 5, 7]
     """
     size = positive("size", size)
     if not isPowerOf(size, 2):
@@ -176,15 +237,21 @@ def HypercubeGraph(size: int) -> nx.DiGraph[int]:
 
 
 def DeBruijnGraph(size: int, base: int = 2) -> nx.DiGraph[int]:
-    """Each rank i sends to base * i + k (mod `size`) for k = 0 .. base-1, each with weight 1/base.
+    """Return the graph in which rank i sends to base * i + k (mod `size`) for k = 0 .. base-1.
 
-    Generalised to any size (Imase and Itoh, 1981). Where `size` is base^m, the average is exact
-    after m steps of this one graph. Edges that coincide add up. It is the one graph here without a
-    self-loop at most ranks: the rank's own value comes back by way of the others.
+    Each edge weighs 1/base, and edges that coincide add up. The graph is generalized to any size
+    (Imase and Itoh, 1981). Where `size` is base^m, the average is exact after m steps of this one
+    graph. It is the one graph here without a self-loop at most ranks: a rank's own value comes back
+    by way of the others.
 
     Raises:
         ValueError: `size` is not positive, or `base` too large.
         ArgumentError: `base` is not an integer of at least 2.
+
+    Example:
+        >>> from bluefog_pg.topology_util import DeBruijnGraph, mixing_time
+        >>> sorted(DeBruijnGraph(8)[3]), mixing_time(DeBruijnGraph(8))
+        ([6, 7], 3)
     """
     size, base = positive("size", size), base_above_one(base)
     require_edges("base", size, base)
@@ -195,19 +262,25 @@ def DeBruijnGraph(size: int, base: int = 2) -> nx.DiGraph[int]:
 
 
 def ErdosRenyiGraph(size: int, probability: float, seed: int = 0) -> nx.DiGraph[int]:
-    """Each pair of ranks is joined with `probability`, Metropolis-Hastings weights; connected.
+    """Return a connected random graph: each pair of ranks is joined with `probability`.
 
-    Where what was drawn is not connected, the ring 0 - 1 - ... - n-1 - 0 is added to it. Not
-    regular: it averages with `is_weighted=True` only.
+    The weights are Metropolis-Hastings. Where the drawn graph is not connected, the ring 0 - 1 -
+    ... - n-1 - 0 is added to it. It is not regular: it averages with `is_weighted=True` only.
 
     Args:
         size: number of ranks.
-        probability: from 0 (the ring) to 1 (all pairs); above ln(n) / n it is mostly connected.
-        seed: of the draw. The same on every rank, as the graph must be.
+        probability: from 0 (the ring) to 1 (all pairs); above ln(n) / n the draw is mostly
+            connected.
+        seed: seeds the draw. Every rank must give the same one, since all need the same graph.
 
     Raises:
         ValueError: `size` is not positive, or `probability` is not from 0 to 1.
         TypeError: `seed` is not an integer, or `probability` no number.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ErdosRenyiGraph, is_doubly_stochastic
+        >>> is_doubly_stochastic(ErdosRenyiGraph(10, probability=0.4, seed=3))
+        True
     """
     import networkx as nx
 

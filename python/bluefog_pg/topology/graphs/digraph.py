@@ -1,4 +1,4 @@
-"""From weighted edges to the digraphs of this package: ranks and neighbours in ascending order."""
+"""Digraphs from weighted edges; their ranks and neighbors are in ascending order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def digraph(size: int, edges: Iterable[tuple[int, int, float]]) -> nx.DiGraph[int]:
-    """A digraph of nodes 0 .. size-1; the weights of parallel edges add up."""
+    """Return a digraph of the nodes 0 .. size-1; the weights of parallel edges add up."""
     import networkx as nx
 
     weights: defaultdict[tuple[int, int], float] = defaultdict(float)
@@ -27,7 +27,10 @@ def digraph(size: int, edges: Iterable[tuple[int, int, float]]) -> nx.DiGraph[in
 
 
 def circulant(size: int, distances: Iterable[int]) -> nx.DiGraph[int]:
-    """Each rank sends to itself and to those at `distances` (mod size), all with one weight."""
+    """Return the digraph in which each rank sends to itself and to the ranks at `distances`.
+
+    Distances count modulo `size`, and all edges have one weight.
+    """
     offsets = {0} | {distance % size for distance in distances}
     require_edges("size", size, len(offsets))
     share = 1.0 / len(offsets)
@@ -38,7 +41,10 @@ def circulant(size: int, distances: Iterable[int]) -> nx.DiGraph[int]:
 
 
 def symmetric(size: int, pairs: Iterable[tuple[int, int, float]]) -> nx.DiGraph[int]:
-    """Both directions of each pair with its weight; a self-loop has what is left of one."""
+    """Return the digraph that has both directions of each pair, with the pair's weight.
+
+    The self-loop of a rank gets what its pairs leave of one.
+    """
     left = [1.0] * size
     edges = []
     for one, other, weight in pairs:

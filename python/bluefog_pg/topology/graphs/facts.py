@@ -1,4 +1,4 @@
-"""What a topology is like, in few words: for the plot and the command line."""
+"""The facts of a topology in few words, for the plot and the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXACT = 1e-12
 
 
 def facts(graphs: Sequence[nx.DiGraph[int]]) -> dict[str, str]:
-    """Name and value, as text, of one graph, or of the graphs of a round of steps."""
+    """Return names and values, as text, of one graph or of the graphs of a round of steps."""
     told = {"ranks": str(len(graphs[0]))}
     if len(graphs) > 1:
         told["steps of a round"] = str(len(graphs))

@@ -1,4 +1,4 @@
-"""Each rank knows one end of its edges; these ask all others for the other end."""
+"""Each rank knows one end of its edges; these functions ask all others for the other end."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def InferSourceFromDestinationRanks(
     construct_adjacency_matrix: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> list[int] | tuple[list[int], Matrix]:
-    """Who sends to this rank, if every rank says whom it sends to.
+    """Return the ranks that send to this one, where every rank says whom it sends to.
 
     Collective: one all_gather of n bytes. Bad ranks raise on their rank alone, before it; the
-    others then wait for it until the group's timeout.
+    others then wait for it until the group's timeout. BlueFog has this function.
 
     Args:
         dst_ranks: the group ranks that this rank sends to, without itself.
         construct_adjacency_matrix: return the weights, too.
-        group: the process group, of CPU tensors; None, the default one.
+        group: the process group, which must take CPU tensors; None, the default one.
 
     Returns:
         The source ranks, ascending. With the matrix (sources, W): W[i, j], float64 (n, n), is the
@@ -53,6 +53,12 @@ def InferSourceFromDestinationRanks(
 
     Raises:
         ArgumentError: ranks that are no integers, not of the group, named twice, or this rank.
+
+    Example:
+        >>> next_rank = (bf.rank() + 1) % bf.size()
+        >>> sources = bf.topology_util.InferSourceFromDestinationRanks([next_rank])
+        >>> sources == [(bf.rank() - 1) % bf.size()]
+        True
     """
     table = _gather(dst_ranks, "dst_ranks", group)
     named_me = _named(table, resolve(group))
@@ -76,15 +82,15 @@ def InferDestinationFromSourceRanks(
     construct_adjacency_matrix: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> list[int] | tuple[list[int], Matrix]:
-    """Whom this rank sends to, if every rank says from whom it receives.
+    """Return the ranks that this one sends to, where every rank says from whom it receives.
 
     Collective: one all_gather of n bytes. Bad ranks raise on their rank alone, before it; the
-    others then wait for it until the group's timeout.
+    others then wait for it until the group's timeout. BlueFog has this function.
 
     Args:
         src_ranks: the group ranks that this rank receives from, without itself.
         construct_adjacency_matrix: return the weights, too.
-        group: the process group, of CPU tensors; None, the default one.
+        group: the process group, which must take CPU tensors; None, the default one.
 
     Returns:
         The destination ranks, ascending. With the matrix (destinations, W): W[i, j], float64
@@ -93,6 +99,14 @@ def InferDestinationFromSourceRanks(
 
     Raises:
         ArgumentError: ranks that are no integers, not of the group, named twice, or this rank.
+
+    Example:
+        >>> last_rank = (bf.rank() - 1) % bf.size()
+        >>> destinations, weights = bf.topology_util.InferDestinationFromSourceRanks(
+        ...     [last_rank], construct_adjacency_matrix=True
+        ... )
+        >>> destinations == [(bf.rank() + 1) % bf.size()], weights[0].tolist()
+        (True, [0.5, 0.5, 0.0, 0.0])
     """
     table = _gather(src_ranks, "src_ranks", group)
     named_me = _named(table, resolve(group))
@@ -100,7 +114,7 @@ def InferDestinationFromSourceRanks(
 
 
 def _gather(ranks: Iterable[Any], name: str, group: dist.ProcessGroup | None) -> Table:
-    """(n, n): [i, j] is 1 where rank i named rank j."""
+    """Return a matrix (n, n) that is 1 at [i, j] where rank i named rank j."""
     from bluefog_pg._core.group_check import named_by_all
 
     resolved = resolve(group)

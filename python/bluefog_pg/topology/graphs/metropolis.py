@@ -1,4 +1,4 @@
-"""Weights that make any undirected graph average: each rank needs its neighbours' degrees only."""
+"""Weights that make any undirected graph average: each rank needs its neighbors' degrees only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def MetropolisHastingsWeights(graph: nx.Graph[int] | nx.DiGraph[int]) -> nx.DiGraph[int]:
-    """The same edges with w_ij = 1 / (1 + max(d_i, d_j)), and on the self-loops what is left.
+    """Return the same edges with w_ij = 1 / (1 + max(d_i, d_j)); the self-loops get what is left.
 
-    d is the number of neighbours without the rank itself, so a self-loop always weighs something
+    d is the number of neighbors without the rank itself, so a self-loop always weighs something
     and the weights are symmetric and doubly stochastic: a connected graph averages (Xiao, Boyd,
     Kim, "Distributed average consensus with least-mean-square deviation", 2007). Uniform weights
     (`set_topology` without `is_weighted`) do that only where all degrees are equal.
@@ -24,8 +24,14 @@ def MetropolisHastingsWeights(graph: nx.Graph[int] | nx.DiGraph[int]) -> nx.DiGr
         A new DiGraph with "weight" on each edge, self-loops included.
 
     Raises:
-        TypeError: not a networkx graph.
-        ValueError: an edge without the opposite one.
+        TypeError: `graph` is no networkx graph.
+        ValueError: an edge lacks the opposite one.
+
+    Example:
+        >>> import networkx as nx
+        >>> from bluefog_pg.topology_util import GetRecvWeights, MetropolisHastingsWeights
+        >>> GetRecvWeights(MetropolisHastingsWeights(nx.star_graph(3)), 0)
+        (0.25, {1: 0.25, 2: 0.25, 3: 0.25})
     """
     import networkx as nx
 

@@ -31,15 +31,23 @@ def plot(
     Needs matplotlib, and no display.
 
     Args:
-        topology: a DiGraph of nodes 0 .. n-1, or the graphs of a round, each in a colour.
-        path: the file to write; its ending says the format, as .png, .svg or .pdf.
-        title: over the picture.
-        steps: how many averagings are played.
+        topology: a DiGraph of nodes 0 .. n-1, or the graphs of a round, each in a color.
+        path: the file to write; its ending gives the format, as .png, .svg or .pdf.
+        title: the text over the picture.
+        steps: how many averagings are simulated.
 
     Raises:
         ImportError: matplotlib is missing.
         TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1, or `path` no path.
         IsADirectoryError: `path` is a directory.
+
+    Example:
+        >>> import os, tempfile
+        >>> from bluefog_pg.topology_util import RingGraph, plot
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     plot(RingGraph(8), f"{folder}/ring.svg", title="A ring of 8")
+        ...     os.listdir(folder)
+        ['ring.svg']
     """
     try:
         from matplotlib.figure import Figure
@@ -68,7 +76,7 @@ def plot(
 
 
 def _write(axes: Any, lines: list[str]) -> None:
-    """In the upper right corner, which a falling curve leaves free."""
+    """Write the facts in the upper right corner, which a falling curve leaves free."""
     axes.text(
         *(0.98, 0.97, "\n".join(lines)),
         transform=axes.transAxes,
@@ -103,7 +111,7 @@ def _draw_circle(axes: Any, graphs: Sequence[nx.DiGraph[int]]) -> None:
 
 
 def _place(rank: int, size: int) -> tuple[float, float]:
-    """Clockwise from the top."""
+    """Return where a rank is drawn: clockwise from the top."""
     angle = 2 * math.pi * rank / size
     return math.sin(angle), math.cos(angle)
 
@@ -115,9 +123,9 @@ def _draw_edges(
     diameter: float,
     step: int,
 ) -> None:
-    """One line for both directions of a pair, with two heads; lines of one direction are bent.
+    """Draw one line for both directions of a pair, with two heads; lines of one direction are bent.
 
-    Those of later steps are bent more, lest they hide the earlier ones.
+    Lines of later steps are bent more, lest they hide the earlier ones.
     """
     from matplotlib.patches import FancyArrowPatch
 

@@ -21,15 +21,15 @@ SendRecvRanks = tuple[list[int], list[int]]
 def GetDynamicOnePeerSendRecvRanks(
     topo: nx.DiGraph[int], self_rank: int
 ) -> Iterator[SendRecvRanks]:
-    """Each step every rank sends to one of its out-neighbours: clockwise, the next one each time.
+    """Return a schedule in which every rank sends to one out-neighbor, the next one each step.
 
-    Clockwise means by (neighbour - rank) mod n. Where all ranks send to the same distances, as in
-    rings and exponential graphs, each receives from one peer a step, elsewhere from none or
-    several. A rank without out-neighbours sends to nobody.
+    The order is clockwise, by (neighbor - rank) mod n. Where all ranks send to the same distances,
+    as in rings and exponential graphs, each receives from one peer a step, elsewhere from none or
+    several. A rank without out-neighbors sends to nobody. BlueFog has this function.
 
     Args:
-        topo: nodes 0 .. n-1; self-loops do not matter, nor do weights.
-        self_rank: whose part it is.
+        topo: a digraph of nodes 0 .. n-1; self-loops do not matter, nor do weights.
+        self_rank: the rank whose part is wanted.
 
     Returns:
         An endless iterator of ([send rank], [receive ranks]).
@@ -37,6 +37,13 @@ def GetDynamicOnePeerSendRecvRanks(
     Raises:
         TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
         ArgumentError: `self_rank` is none of its ranks.
+
+    Example:
+        >>> from itertools import islice
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, GetDynamicOnePeerSendRecvRanks
+        >>> steps = GetDynamicOnePeerSendRecvRanks(ExponentialTwoGraph(4), self_rank=0)
+        >>> list(islice(steps, 3))
+        [([1], [3]), ([2], [2]), ([1], [3])]
     """
     size = size_of(topo)
     rank = rank_below(size, "self_rank", self_rank)
@@ -62,12 +69,14 @@ GetDynamicSendRecvRanks = GetDynamicOnePeerSendRecvRanks  # its name in BlueFog'
 def GetExp2DynamicSendRecvMachineRanks(
     world_size: int, local_size: int, self_rank: int, local_rank: int
 ) -> Iterator[SendRecvRanks]:
-    """One-peer exponential-2 between machines: m sends to m + 1, m + 2, m + 4, ... in turn.
+    """Return one-peer exponential-2 between machines: m sends to m + 1, m + 2, m + 4, ... in turn.
+
+    BlueFog has this function.
 
     Args:
         world_size: number of ranks.
-        local_size: ranks of one machine, which are consecutive.
-        self_rank: whose part it is.
+        local_size: number of ranks of one machine, which are consecutive.
+        self_rank: the rank whose part is wanted.
         local_rank: its place on its machine, self_rank mod local_size.
 
     Returns:
@@ -76,6 +85,13 @@ def GetExp2DynamicSendRecvMachineRanks(
     Raises:
         ArgumentError: the ranks are not `local_size` consecutive ones on each of two or more
             machines.
+
+    Example:
+        >>> from itertools import islice
+        >>> from bluefog_pg.topology_util import GetExp2DynamicSendRecvMachineRanks
+        >>> steps = GetExp2DynamicSendRecvMachineRanks(16, 4, self_rank=5, local_rank=1)
+        >>> list(islice(steps, 3))
+        [([2], [0]), ([3], [3]), ([2], [0])]
     """
     machines, machine, local = _place(world_size, local_size, self_rank)
     if local != integer("local_rank", local_rank):
@@ -93,21 +109,29 @@ def GetExp2DynamicSendRecvMachineRanks(
 def GetInnerOuterRingDynamicSendRecvRanks(
     world_size: int, local_size: int, self_rank: int
 ) -> Iterator[SendRecvRanks]:
-    """Rings inside and between machines: one rank of each goes outside, the next one each step.
+    """Return rings inside and between machines: one rank of each goes outside, in turn.
 
-    At step t local rank t mod L sends to its like on the next machine, and the other L - 1 ranks
-    of a machine to the next one among them. On a single machine, who would go outside rests.
+    At step t local rank t mod L sends to its like on the next machine, and the other L - 1 ranks of
+    a machine send to the next one among them. On a single machine the rank whose turn it is to go
+    outside rests. BlueFog has this function.
 
     Args:
         world_size: number of ranks.
-        local_size: L, ranks of one machine, which are consecutive; at least 3.
-        self_rank: whose part it is.
+        local_size: L, the number of ranks of one machine, which are consecutive; at least 3.
+        self_rank: the rank whose part is wanted.
 
     Returns:
-        An endless iterator of ([send rank], [receive rank]); ([], []) where it rests.
+        An endless iterator of ([send rank], [receive rank]); ([], []) where the rank rests.
 
     Raises:
         ArgumentError: `world_size` is no multiple of `local_size`, or that is below 3.
+
+    Example:
+        >>> from itertools import islice
+        >>> from bluefog_pg.topology_util import GetInnerOuterRingDynamicSendRecvRanks
+        >>> steps = GetInnerOuterRingDynamicSendRecvRanks(6, 3, self_rank=0)
+        >>> list(islice(steps, 3))
+        [([3], [3]), ([2], [2]), ([1], [1])]
     """
     return _inner_outer(world_size, local_size, self_rank, lambda _members, _step: 1)
 
@@ -115,41 +139,58 @@ def GetInnerOuterRingDynamicSendRecvRanks(
 def GetInnerOuterExpo2DynamicSendRecvRanks(
     world_size: int, local_size: int, self_rank: int
 ) -> Iterator[SendRecvRanks]:
-    """As the rings, with one-peer exponential-2 in place of each ring: distance 2^t in turn.
+    """Return inner and outer schedules with one-peer exponential-2 in place of each ring.
 
-    Where the number of distances between machines and L have a common factor, a local rank goes
-    the same few distances outside all the time; the averages spread by way of the other ranks.
+    The distance is 2^t in turn; the rest is as in `GetInnerOuterRingDynamicSendRecvRanks`. Where
+    the number of distances between machines and L have a common factor, a local rank goes the same
+    few distances outside all the time; the averages spread by way of the other ranks. BlueFog has
+    this function.
 
     Args:
         world_size: number of ranks.
-        local_size: L, ranks of one machine, which are consecutive; at least 3.
-        self_rank: whose part it is.
+        local_size: L, the number of ranks of one machine, which are consecutive; at least 3.
+        self_rank: the rank whose part is wanted.
 
     Returns:
-        An endless iterator of ([send rank], [receive rank]); ([], []) where it rests.
+        An endless iterator of ([send rank], [receive rank]); ([], []) where the rank rests.
 
     Raises:
         ArgumentError: `world_size` is no multiple of `local_size`, or that is below 3.
+
+    Example:
+        >>> from itertools import islice
+        >>> from bluefog_pg.topology_util import GetInnerOuterExpo2DynamicSendRecvRanks
+        >>> steps = GetInnerOuterExpo2DynamicSendRecvRanks(8, 4, self_rank=0)
+        >>> list(islice(steps, 3))
+        [([4], [4]), ([3], [2]), ([1], [3])]
     """
     return _inner_outer(world_size, local_size, self_rank, _exp2)
 
 
 def OnePeerExponentialTwoGraphs(size: int) -> list[nx.DiGraph[int]]:
-    """The steps of one-peer exponential-2: at step t each rank averages, half and half, with one.
+    """Return the steps of one-peer exponential-2: in each step a rank averages with one other.
 
-    Rank i sends to i + 2^t (mod `size`). For a power of two one round of log2(size) steps is the
-    exact mean, from whichever step it begins (Ying et al., NeurIPS 2021); for other sizes it is
-    not: `BaseKGraphs` are exact for all.
+    Both weigh one half. Rank i sends to i + 2^t (mod `size`). For a power of two one round of
+    log2(size) steps is the exact mean, from whichever step it begins (Ying et al., NeurIPS 2021).
+    For other sizes it is not: `BaseKGraphs` are exact for all.
 
     Args:
         size: number of ranks.
 
     Returns:
-        One doubly stochastic DiGraph for each 2^t below `size`; for one rank a single one, without
-        neighbours. Step t of a training takes `graphs[t % len(graphs)]`.
+        One doubly stochastic DiGraph for each 2^t below `size`; for one rank a single graph without
+        neighbors. Step t of a training takes `graphs[t % len(graphs)]`.
 
     Raises:
         ValueError: `size` is not positive.
+
+    Example:
+        >>> from bluefog_pg.topology_util import OnePeerExponentialTwoGraphs, simulate_consensus
+        >>> graphs = OnePeerExponentialTwoGraphs(8)
+        >>> [sorted(graph[0]) for graph in graphs]
+        [[0, 1], [0, 2], [0, 4]]
+        >>> print(f"{simulate_consensus(graphs, 8, steps=3)[-1]:.6f}")
+        0.000000
     """
     size = positive("size", size)
     return [circulant(size, [2**t]) for t in range(max(1, (size - 1).bit_length()))]
@@ -162,7 +203,7 @@ def _turn(near: Sequence[int], step: int) -> list[int]:
 def _inner_outer(
     world_size: int, local_size: int, self_rank: int, distance: Callable[[int, int], int]
 ) -> Iterator[SendRecvRanks]:
-    """`distance(members, step)` is how far ranks send on a circle of so many."""
+    """Return a schedule; `distance(members, step)` is how far ranks send on a circle of so many."""
     _, machine, local = _place(world_size, local_size, self_rank)
     if local_size < 3:
         raise ArgumentError(
@@ -192,12 +233,12 @@ def _exchange(circle: Sequence[int], place: int, distance: int) -> SendRecvRanks
 
 
 def _exp2(members: int, step: int) -> int:
-    """The step's one of the powers of two below `members`."""
+    """Return the power of two below `members` whose turn it is at this step."""
     return 1 << step % max(1, (members - 1).bit_length())
 
 
 def _place(world_size: Any, local_size: Any, self_rank: Any) -> tuple[int, int, int]:
-    """(number of machines, own machine, own place on it)."""
+    """Return (number of machines, own machine, own place on it)."""
     world_size, local_size = positive("world_size", world_size), positive("local_size", local_size)
     if world_size % local_size:
         raise ArgumentError(

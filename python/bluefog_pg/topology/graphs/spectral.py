@@ -1,4 +1,4 @@
-"""How fast a topology averages: spectral gap, mixing time, and averaging played on one machine."""
+"""Measures of how fast a topology averages: spectral gap, mixing time, a simulation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_STEPS = 1_000_000
 
 
 def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
-    """A, float64 (n, n): A[i, j] is the weight of the edge i -> j (1 where it has none).
+    """Return A, float64 (n, n): A[i, j] is the weight of the edge i -> j (1 where it has none).
 
     One averaging of the ranks' values x is A^T x.
 
@@ -46,13 +46,23 @@ def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
 
 
 def is_doubly_stochastic(topology: nx.DiGraph[int], tolerance: float = 1e-9) -> bool:
-    """Whether no weight is negative and all rows and columns of the weights sum to one.
+    """Return whether no weight is negative and all rows and columns of the weights sum to one.
 
-    Repeated averaging then keeps the mean of all ranks' values. `tolerance` is how far each of
-    them may be off.
+    Repeated averaging then keeps the mean of all ranks' values.
+
+    Args:
+        topology: a DiGraph of nodes 0 .. n-1; an edge without "weight" weighs 1.
+        tolerance: how far each weight and each sum may be off.
 
     Raises:
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
         ValueError: `tolerance` is negative.
+
+    Example:
+        >>> import networkx as nx
+        >>> from bluefog_pg.topology_util import RingGraph, is_doubly_stochastic
+        >>> is_doubly_stochastic(RingGraph(5)), is_doubly_stochastic(nx.DiGraph([(0, 1)]))
+        (True, False)
     """
     if not real("tolerance", tolerance) >= 0:
         raise ValueError(f"tolerance must not be negative, got {tolerance}")
@@ -60,59 +70,84 @@ def is_doubly_stochastic(topology: nx.DiGraph[int], tolerance: float = 1e-9) -> 
 
 
 def second_singular_value(topology: nx.DiGraph[int]) -> float:
-    """The most that one averaging leaves of the distance from the mean: ||W - 11^T/n||_2.
+    """Return the most that one averaging leaves of the distance from the mean: ||W - 11^T/n||_2.
 
-    For doubly stochastic W it is the second largest singular value. It bounds every step; where W
+    For doubly stochastic W this is the second largest singular value. It bounds every step. Where W
     is normal (symmetric, or a circulant as exponential-2), it is the second largest |eigenvalue|,
-    too, the factor of the long run. For one rank it is 0.
+    too, which is the factor of the long run. For one rank it is 0.
 
     Raises:
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
         ValueError: the weights are not doubly stochastic.
+
+    Example:
+        >>> from bluefog_pg.topology_util import RingGraph, second_singular_value
+        >>> round(second_singular_value(RingGraph(8)), 4)
+        0.8047
     """
     return _norm(_deviation(averaging_matrix(topology)))
 
 
 def spectral_gap(topology: nx.DiGraph[int]) -> float:
-    """1 - ||W - 11^T/n||_2, from 0 (never agree) to 1 (one averaging is the mean).
+    """Return 1 - ||W - 11^T/n||_2, from 0 (never agree) to 1 (one averaging is the mean).
 
-    The definition of Ying et al., NeurIPS 2021; others take the second largest |eigenvalue|, which
-    is the same for normal W and less for others. A graph whose steps are exact only together, as
-    de Bruijn's, has gap 0: see `mixing_time`.
+    This is the definition of Ying et al., NeurIPS 2021. Others take the second largest
+    |eigenvalue|, which is the same for normal W and less for others. A graph whose steps are exact
+    only together, as de Bruijn's, has gap 0: see `mixing_time`.
 
     Raises:
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
         ValueError: the weights are not doubly stochastic.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, RingGraph, spectral_gap
+        >>> round(spectral_gap(ExponentialTwoGraph(8)), 4), round(spectral_gap(RingGraph(8)), 4)
+        (0.5, 0.1953)
     """
     return gap(averaging_matrix(topology))
 
 
 def mixing_time(topology: nx.DiGraph[int], tolerance: float = 1e-3) -> int | float:
-    """The smallest t with ||W^t - 11^T/n||_2 <= `tolerance`; infinity where there is none.
+    """Return the smallest t with ||W^t - 11^T/n||_2 <= `tolerance`, or infinity if there is none.
 
-    Counted in averagings. Needs about 2 log2(t) products of n x n matrices.
+    The time counts averagings. The search takes about 2 log2(t) products of n x n matrices.
 
     Raises:
+        TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
         ValueError: the weights are not doubly stochastic, or `tolerance` is not positive.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, RingGraph, mixing_time
+        >>> mixing_time(ExponentialTwoGraph(16)), mixing_time(RingGraph(16))
+        (14, 133)
     """
     return steps_to_mean(averaging_matrix(topology), tolerance)
 
 
 def simulate_consensus(topology: Topology, n: int, steps: int, seed: int = 0) -> Matrix:
-    """Average random numbers over `topology` and tell how far the ranks are from their mean.
+    """Average random numbers over `topology` and return how far the ranks are from their mean.
 
     Args:
-        topology: one DiGraph; a list of them, taken in turn; or what makes one of the two from
-            the number of ranks, as the builders of this package do.
+        topology: one DiGraph; a list of them, taken in turn; or a function that makes one of the
+            two from the number of ranks, as the builders of this package do.
         n: number of ranks, each with one number from the normal distribution.
         steps: number of averagings.
-        seed: of the numbers.
+        seed: seeds the numbers.
 
     Returns:
         float64 (steps + 1,): sqrt(mean over ranks of (x_i - mean at the start)^2) before the first
         averaging and after each. Where the weights do not keep the mean it does not go to 0.
 
     Raises:
+        TypeError: `topology` is none of the three.
         ValueError: the graphs are not of `n` ranks, there is none, or `steps` or `seed` is
             negative.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, simulate_consensus
+        >>> distances = simulate_consensus(ExponentialTwoGraph, n=8, steps=10)
+        >>> distances.shape, bool(distances[10] < 0.01 * distances[0])
+        ((11,), True)
     """
     import numpy as np
 
@@ -137,7 +172,12 @@ def simulate_consensus(topology: Topology, n: int, steps: int, seed: int = 0) ->
 
 
 def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
-    """The graphs of one round of steps: a builder is called, a single graph is a round of one."""
+    """Return the graphs of one round: a builder is called, and a single graph is a round of one.
+
+    Raises:
+        TypeError: `topology` is no graph, and nothing that lists graphs.
+        ValueError: there is no graph, or the graphs have different numbers of ranks.
+    """
     import networkx as nx
 
     made = topology(size) if callable(topology) else topology
@@ -157,7 +197,7 @@ def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
 
 
 def averaging_matrix(topology: nx.DiGraph[int]) -> Matrix:
-    """The weights; ValueError where they are not doubly stochastic."""
+    """Return the matrix of weights; raise ValueError where it is not doubly stochastic."""
     matrix = weight_matrix(topology)
     if not doubly_stochastic(matrix):
         raise ValueError(
@@ -169,21 +209,21 @@ def averaging_matrix(topology: nx.DiGraph[int]) -> Matrix:
 
 
 def doubly_stochastic(matrix: Matrix, tolerance: float = 1e-9) -> bool:
-    """Of a matrix what `is_doubly_stochastic` is of a graph."""
+    """Return for a matrix what `is_doubly_stochastic` returns for a graph."""
     worst = max(abs(matrix.sum(axis=axis) - 1.0).max() for axis in (0, 1))
     return bool(matrix.min() >= -tolerance and worst <= tolerance)
 
 
 def gap(matrix: Matrix) -> float:
-    """Of a doubly stochastic matrix what `spectral_gap` is of a graph."""
+    """Return for a doubly stochastic matrix what `spectral_gap` returns for a graph."""
     return max(0.0, 1.0 - _norm(_deviation(matrix)))
 
 
 def steps_to_mean(matrix: Matrix, tolerance: float) -> int | float:
-    """Of a doubly stochastic matrix what `mixing_time` is of a graph.
+    """Return for a doubly stochastic matrix what `mixing_time` returns for a graph.
 
     The norm never grows with t, so t is found by its binary digits: the largest power that is not
-    there yet, then one step more. Of a doubly stochastic W is W^t - 11^T/n = (W - 11^T/n)^t.
+    there yet, then one step more. A doubly stochastic W has W^t - 11^T/n = (W - 11^T/n)^t.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a weighted digraph says to one rank, and whether two of them say the same."""
+"""The part of a weighted digraph that concerns one rank, and comparisons of digraphs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,26 @@ if TYPE_CHECKING:
 
 
 def GetRecvWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
-    """What `rank` multiplies with: column `rank` of the weights matrix.
+    """Return what `rank` multiplies with: column `rank` of the weights matrix.
+
+    BlueFog has this function.
 
     Args:
-        topo: nodes 0 .. n-1; an edge without "weight" weighs 1.
-        rank: one of them.
+        topo: a digraph of nodes 0 .. n-1; an edge without "weight" weighs 1.
+        rank: one of its nodes.
 
     Returns:
         (self_weight, {source rank: weight}), sources ascending; self_weight is 0 without self-loop.
-        As neighbor_allreduce takes them: `self_weight` and `src_weights`.
+        `neighbor_allreduce` takes the two as `self_weight` and `src_weights`.
 
     Raises:
         TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
         ArgumentError: `rank` is none of its ranks.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, GetRecvWeights
+        >>> GetRecvWeights(ExponentialTwoGraph(8), 0)
+        (0.25, {4: 0.25, 6: 0.25, 7: 0.25})
     """
     rank = rank_below(size_of(topo), "rank", rank)
     return _split(rank, ((j, _weight(topo, j, rank)) for j in topo.predecessors(rank)))
@@ -43,11 +50,13 @@ GetWeights = GetRecvWeights  # its name in BlueFog's first versions
 
 
 def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
-    """What `rank` gives to others: row `rank` of the weights matrix.
+    """Return what `rank` gives to others: row `rank` of the weights matrix.
+
+    BlueFog has this function.
 
     Args:
-        topo: nodes 0 .. n-1; an edge without "weight" weighs 1.
-        rank: one of them.
+        topo: a digraph of nodes 0 .. n-1; an edge without "weight" weighs 1.
+        rank: one of its nodes.
 
     Returns:
         (self_weight, {destination rank: weight}), destinations ascending. Beside the receivers'
@@ -57,19 +66,32 @@ def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
     Raises:
         TypeError: `topo` is no networkx.DiGraph of nodes 0 to n-1.
         ArgumentError: `rank` is none of its ranks.
+
+    Example:
+        >>> from bluefog_pg.topology_util import ExponentialTwoGraph, GetSendWeights
+        >>> GetSendWeights(ExponentialTwoGraph(8), 0)
+        (0.25, {1: 0.25, 2: 0.25, 4: 0.25})
     """
     rank = rank_below(size_of(topo), "rank", rank)
     return _split(rank, ((j, _weight(topo, rank, j)) for j in topo.successors(rank)))
 
 
 def IsTopologyEquivalent(topo1: nx.DiGraph[int] | None, topo2: nx.DiGraph[int] | None) -> bool:
-    """Whether both have the same weights matrix, nodes in whatever order; False for None.
+    """Return whether both have the same weights matrix, nodes in whatever order; False for None.
 
-    As in that matrix, an edge of weight 0 is as none. For `set_topology` it is one: ranks exchange
-    over it, and without `is_weighted` it counts as the others do.
+    An edge of weight 0 counts as none here, as in that matrix. For `set_topology` it is one: ranks
+    exchange over it, and without `is_weighted` it counts as the others do. BlueFog has this
+    function.
 
     Raises:
         TypeError: `topo1` or `topo2` is no networkx.DiGraph.
+
+    Example:
+        >>> from bluefog_pg.topology_util import HypercubeGraph, IsTopologyEquivalent, RingGraph
+        >>> IsTopologyEquivalent(RingGraph(4), HypercubeGraph(4))
+        False
+        >>> IsTopologyEquivalent(RingGraph(2), HypercubeGraph(2))
+        True
     """
     if topo1 is None or topo2 is None:
         return False
@@ -79,21 +101,35 @@ def IsTopologyEquivalent(topo1: nx.DiGraph[int] | None, topo2: nx.DiGraph[int] |
 
 
 def IsRegularGraph(topo: nx.DiGraph[int]) -> bool:
-    """Whether in-degree + out-degree is the same at all nodes (a self-loop counts in both).
+    """Return whether in-degree + out-degree is the same at all nodes (a self-loop counts in both).
+
+    BlueFog has this function.
 
     Raises:
         TypeError: `topo` is no networkx.DiGraph.
+
+    Example:
+        >>> from bluefog_pg.topology_util import IsRegularGraph, RingGraph, StarGraph
+        >>> IsRegularGraph(RingGraph(5)), IsRegularGraph(StarGraph(5))
+        (True, False)
     """
     require_graph("topo", topo)
     return len({degree for _, degree in topo.degree()}) <= 1
 
 
 def isPowerOf(x: int, base: int) -> bool:
-    """Whether x is base^k for an integer k >= 0; exact, however large.
+    """Return whether x is base^k for an integer k >= 0; the answer is exact, however large x is.
+
+    BlueFog has this function.
 
     Raises:
         ArgumentError: `base` is not an integer of at least 2, or `x` is not positive.
         TypeError: `x` is not an integer.
+
+    Example:
+        >>> from bluefog_pg.topology_util import isPowerOf
+        >>> isPowerOf(81, 3), isPowerOf(80, 3)
+        (True, False)
     """
     base, x = base_above_one(base), integer("x", x)
     if x < 1:
