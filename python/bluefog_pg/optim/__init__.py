@@ -1,4 +1,4 @@
-"""Training without a centre: optimizers whose ranks average with neighbours."""
+"""Training without a center: optimizers whose ranks average with neighbors."""
 
 from bluefog_pg.optim.accum_adam import AccumAdam, AccumAdamW
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine

@@ -16,15 +16,29 @@ if TYPE_CHECKING:
 class AccumAdam(Optimizer):
     """Adam at each step, with moments of the mean gradient of every `accum_iter` steps.
 
-    As if batches were `accum_iter` times as large, which the moments of decentralized training want
-    to be: each rank sees its own batches only (Wang et al., ICLR 2025). The step itself is that of
-    moments that have just taken in the last gradient.
+    The moments are those of batches that are `accum_iter` times as large. Decentralized training
+    wants such moments, since each rank sees its own batches only (Wang et al., ICLR 2025). The step
+    itself is that of moments that have just taken in the last gradient. It needs no process group.
+
+    Thread safety: as torch's optimizers, one thread at a time may use it. It owns two moments and a
+    sum of gradients for each parameter, of the parameter's shape and dtype.
 
     Args:
-        params: as of any optimizer of torch's.
-        lr, betas, eps: as of torch.optim.Adam.
+        params: parameters or groups of them, as for torch's optimizers.
+        lr, betas, eps: as in torch.optim.Adam.
         weight_decay: added to the gradient, times the parameter.
         accum_iter: steps for each change of the moments; the number of ranks is a good one.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer = bf.optim.AccumAdam([w], lr=0.1, weight_decay=0.0, accum_iter=2)
+        >>> (3 * w).sum().backward()
+        >>> optimizer.step()
+        >>> [round(number, 3) for number in w.tolist()]
+        [0.9, 0.9]
     """
 
     _is_decoupled = False
@@ -49,7 +63,25 @@ class AccumAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """As of torch.optim.Adam."""
+        """Make one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in torch.optim.Adam.
+
+        Returns:
+            What the closure returns, or None.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.ones(1))
+            >>> optimizer = bf.optim.AccumAdam([w], lr=0.1, weight_decay=0.0, accum_iter=2)
+            >>> def closure():
+            ...     optimizer.zero_grad()
+            ...     loss = (w**2).sum()
+            ...     loss.backward()
+            ...     return loss
+            >>> optimizer.step(closure).item(), round(w.item(), 3)
+            (1.0, 0.9)
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -88,7 +120,26 @@ class AccumAdam(Optimizer):
 
 
 class AccumAdamW(AccumAdam):
-    """`AccumAdam` with decoupled weight decay, as of torch.optim.AdamW."""
+    """`AccumAdam` with decoupled weight decay, as in torch.optim.AdamW.
+
+    Thread safety: as torch's optimizers, one thread at a time may use it. It owns what `AccumAdam`
+    owns.
+
+    Args:
+        params, lr, betas, eps, accum_iter: as in `AccumAdam`.
+        weight_decay: each step multiplies the parameter by 1 - lr * weight_decay.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.ones(1))
+        >>> optimizer = bf.optim.AccumAdamW([w], lr=0.1, weight_decay=0.5, accum_iter=2)
+        >>> (3 * w).sum().backward()
+        >>> optimizer.step()
+        >>> round(w.item(), 3)  # 0.95 is left of 1, and the step is 0.1.
+        0.85
+    """
 
     _is_decoupled = True
 

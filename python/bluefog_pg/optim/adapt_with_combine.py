@@ -25,8 +25,23 @@ OUT_OF_STEP = (
 class AdaptWithCombine(CountsPasses):
     """w <- average(w) - the update at w. The average is formed while gradients are.
 
-    Decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017). Where the program writes to
-    parameters meanwhile, the average is dropped, and step() forms one of what they hold then.
+    This is decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017), BlueFog's
+    adapt-with-combine, and `order="awc"`. Where the program writes to parameters meanwhile, the
+    average is dropped, and step() forms one of what they hold then.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns the average that is under way; give each optimizer its own.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd = torch.optim.SGD([w], lr=0.5)
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=bf.optim.AdaptWithCombine())
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(bf.collectives.allreduce(w.detach()).item(), 3)
+        1.5
     """
 
     communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
@@ -98,7 +113,7 @@ class AdaptWithCombine(CountsPasses):
             self._finish()
 
     def leave(self) -> None:
-        """The average is made again, of what the program is about to load.
+        """Make the average again, of what the program is about to load.
 
         One rank may load, and then broadcast what it has. The others write to their parameters by
         that, and so make this average again, too.
@@ -173,7 +188,7 @@ class AdaptWithCombine(CountsPasses):
             )
 
     def _update_apart(self, update: Update) -> None:
-        """Have the update differentiate at this rank's own parameters, and move the averages."""
+        """Let the update differentiate at this rank's own parameters, and move the averages."""
         flats = self.context.parameters()
         own = [flat.clone() for flat in flats]
         self._finish()

@@ -1,4 +1,4 @@
-"""When parameters are averaged: while gradients are formed, or after the own update."""
+"""Orders of an optimizer: averages come while gradients are formed, or after the own update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,23 @@ WINDOWS = ("win_put", "win_get")
 
 
 class Algorithm:
-    """What an optimizer does around its own update; this one, nothing: each rank by itself."""
+    """The part of an optimizer around its own update; this base class leaves each rank alone.
+
+    Its subclasses are the algorithms of this package. A program hands one to `DistributedOptimizer`
+    as `order`; the optimizer calls the methods.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(), one call at a
+    time. A subclass owns what it remembers of parameters (`flats`).
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd = torch.optim.SGD([w], lr=0.5)
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=bf.optim.Order())
+        >>> (w * bf.rank()).sum().backward()
+        >>> optimizer.step()
+        >>> w.item() == -0.5 * bf.rank()
+        True
+    """
 
     communications: tuple[str, ...] = AVERAGES  # that it goes with
     meets = True  # its averages wait for those of other ranks
@@ -50,13 +66,13 @@ class Algorithm:
         self.context = context
 
     def forward(self) -> None:
-        """The model begins a forward pass of its training."""
+        """Note that the model begins a forward pass of its training."""
 
     def gradient(self, param: Parameter) -> None:
-        """A backward pass has added to the parameter's gradient all that it will."""
+        """Note that a backward pass has added all that it will to the parameter's gradient."""
 
     def backward(self) -> None:
-        """A backward pass ends."""
+        """Note that a backward pass ends."""
 
     def synchronize(self) -> None:
         """Wait for what is under way."""
@@ -71,14 +87,14 @@ class Algorithm:
         self.synchronize()
 
     def skip(self) -> None:
-        """The next step is the optimizer's own alone."""
+        """Note that the next step is the optimizer's own alone."""
 
     def abandon(self) -> None:
-        """The buckets get other parameters: an average that can be made again is dropped."""
+        """Note that the buckets get other parameters: drop an average that can be made again."""
         self.synchronize()
 
     def leave(self) -> None:
-        """The program is about to replace the parameters: what is under way ends before."""
+        """End what is under way: the program is about to replace the parameters."""
         self.settle()
 
     def reopen(self, context: Context) -> None:
@@ -94,7 +110,7 @@ class Algorithm:
     def flats(self) -> dict[str, list[Tensor]]:
         """Return what it remembers of each parameter: by name, tensors of the buckets' shapes.
 
-        The tensors are those that it works with.
+        They are the tensors that it works with, no copies.
         """
         return {}
 
@@ -106,26 +122,26 @@ class Algorithm:
         """Go on from what `memory` gave.
 
         Raises:
-            KeyError, ValueError: that was of other buckets.
+            KeyError, ValueError: the memory is of other buckets.
         """
         for name, tensors in self.memory().items():
             for mine, saved in zip(tensors, memory[name], strict=True):
                 copy_alike(mine, saved)
 
     def close(self) -> None:
-        """The buckets are these no more. All ranks do."""
+        """Leave the buckets. All ranks do."""
         self.settle()
 
     def prepare(self) -> None:
-        """A step begins: what is to be remembered of parameters as they are is remembered now."""
+        """Begin a step: remember what is needed of parameters as they are now."""
 
     def step(self, update: Update) -> None:
-        """`update` is the optimizer's own step."""
+        """Make a step; `update` is the optimizer's own step."""
         update()
 
 
 class CountsPasses(Algorithm):
-    """Exchanges once in `every` backward passes."""
+    """The base of orders that exchange once in `every` backward passes."""
 
     def open(self, context: Context) -> None:
         super().open(context)
@@ -141,7 +157,7 @@ class CountsPasses(Algorithm):
         self._backwards += 1
 
     def _is_due(self) -> bool:
-        """Asked once in a step."""
+        """Return whether this step exchanges; each step asks once."""
         if self.context.every > 1 and self._backwards < self.context.every:
             return False
         self._backwards = 0
@@ -151,11 +167,28 @@ class CountsPasses(Algorithm):
 class AdaptThenCombine(CountsPasses):
     """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012).
 
+    This is BlueFog's adapt-then-combine, and `order="atc"`.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns the averages that are under way; give each optimizer its own.
+
     Args:
         in_backward: update each bucket, and begin its average, as soon as backward() has formed its
-            gradients; step() waits for the averages. For optimizers in which the update of a
-            parameter depends on that alone, and loops that do nothing to gradients between
-            backward() and step(): no clipping, no GradScaler.
+            gradients; step() waits for the averages. The update of a parameter must then depend on
+            that parameter alone, and the loop must do nothing to gradients between backward() and
+            step(): no clipping, no GradScaler.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> order = bf.optim.AdaptThenCombine(in_backward=True)
+        >>> optimizer = bf.DistributedOptimizer(sgd, model, order=order, topology="full")
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((model(torch.ones(1, 1)) - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(model.weight.item(), 3)
+        1.5
     """
 
     communications: tuple[str, ...] = (*AVERAGES, *WINDOWS)
@@ -235,7 +268,7 @@ def copy_parts(mine: Mapping[Parameter, Tensor], saved: Mapping[Parameter, Tenso
 
 
 def copy_alike(mine: Tensor, saved: Tensor) -> None:
-    """Raise ValueError where they are not."""
+    """Copy a tensor; raise ValueError where the two differ in shape."""
     if mine.shape != saved.shape:
         raise ValueError(f"{list(saved.shape)} is not {list(mine.shape)}")
     mine.copy_(saved)

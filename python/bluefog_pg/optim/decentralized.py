@@ -1,4 +1,4 @@
-"""A model that trains itself in backward(), and averages with neighbours meanwhile."""
+"""A model that trains itself in backward(), and averages with neighbors meanwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _CombineAhead(AdaptWithCombine):
     """The next average begins when a step ends, and is formed until the next one's update."""
 
     def begin(self) -> None:
-        """Begin it, if it has not been."""
+        """Begin the next average, if it has not begun."""
         if self._exchange is None:
             self._begin()
 
@@ -56,30 +56,47 @@ class _CombineAhead(AdaptWithCombine):
 
 
 class DecentralizedDataParallel(Module):
-    """Steps bucket by bucket while backward() forms gradients; nothing is left for the loop to do.
+    """Wrap a model, and make its steps bucket by bucket while backward() forms gradients.
 
-    w <- average(w) - update(w) for each bucket, as soon as its gradients are there. The average of
-    the parameters with the neighbours' is formed from one step to the next (sync=True); or each
-    rank takes what has come, and waits for nobody (sync=False, by windows).
+    Each bucket does w <- average(w) - update(w), as soon as its gradients are there; nothing is
+    left for the loop to do. With sync=True the average of the parameters with the neighbors' is
+    formed from one step to the next. With sync=False each rank takes what has come by windows, and
+    waits for nobody. Asyncddp has this class.
 
     Between steps the parameters of other ranks are on their way: change these by `global_avg` or
     `load_state_dict`.
+
+    Thread safety: one thread runs forward and backward passes and calls the methods. Hooks act in
+    autograd's threads during backward(). It owns an optimizer for each bucket, the memory that the
+    bucket's parameters move into, and with sync=False windows; `close` frees them.
 
     Args:
         module: the model; `model` is Asyncddp's name for it.
         optim_fn: makes an optimizer of a bucket's [(name, parameter), ...]; each bucket has one.
         lr_scheduler_fn: makes a scheduler of such an optimizer, which steps after it; or None.
-        topology: as of `DistributedOptimizer`; or Asyncddp's {"topology": it, "name": any}.
+        topology: as in `DistributedOptimizer`; or Asyncddp's {"topology": it, "name": any}.
         sync: average by `neighbor_allreduce`; False, by windows.
         scaler: a torch.amp.GradScaler, which the loop uses to scale the loss, and nothing else.
         grad_clip_norm: the largest norm of a bucket's gradients; 0, any.
         sync_buffer_in_global_avg: `global_avg` averages the model's buffers, too.
-        bucket_size_in_mb: of parameters, in MiB.
+        bucket_size_in_mb: size of buckets of parameters, in MiB.
         group: the process group; None, the default one.
-        param_as_bucket_view, _local_world_size: of no effect; Asyncddp has them.
+        param_as_bucket_view, _local_world_size: have no effect; Asyncddp has them.
 
     Raises:
-        As `DistributedOptimizer`.
+        The errors of `DistributedOptimizer`.
+
+    Example:
+        >>> model = bf.DecentralizedDataParallel(
+        ...     torch.nn.Linear(1, 1, bias=False),
+        ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.5),
+        ... )
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     ((model(torch.ones(1, 1)) - bf.rank()) ** 2 / 2).sum().backward()
+        >>> _ = model.global_avg()
+        >>> round(model.module.weight.item(), 3)
+        1.5
+        >>> model.close()
     """
 
     @renamed(model="module")
@@ -143,12 +160,34 @@ class DecentralizedDataParallel(Module):
 
     @property
     def optimizers(self) -> list[DistributedOptimizer]:
-        """That of each bucket."""
+        """The optimizer of each bucket.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(2, 1),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ... )
+            >>> [optimizer.param_groups[0]["lr"] for optimizer in model.optimizers]
+            [0.1]
+            >>> model.close()
+        """
         return list(self._optimizers)
 
     @property
     def schedulers(self) -> list[LRScheduler]:
-        """That of each bucket's optimizer."""
+        """The scheduler of each bucket's optimizer.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(2, 1),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ...     lambda sgd: torch.optim.lr_scheduler.StepLR(sgd, step_size=1, gamma=0.5),
+            ... )
+            >>> model(torch.ones(1, 2)).sum().backward()
+            >>> [scheduler.get_last_lr() for scheduler in model.schedulers]
+            [[0.05]]
+            >>> model.close()
+        """
         return list(self._schedulers)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -160,14 +199,42 @@ class DecentralizedDataParallel(Module):
         return self.module(*args, **kwargs)
 
     def set_topology(self, topology: Topology | Mapping[str, Topology] | None) -> None:
-        """Average over this one from now on; all ranks do. Forms as for the class."""
+        """Average over another topology from now on; all ranks do.
+
+        Args:
+            topology: as for the class.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(1, 1, bias=False),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ... )
+            >>> model.set_topology("ring")
+            >>> model(torch.ones(1, 1)).sum().backward()
+            >>> model.close()
+        """
         each = _for_each(topology, len(self._optimizers))
         for optimizer, its_topology in zip(self._optimizers, each, strict=True):
             optimizer.set_topology(its_topology)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """backward() adds to the gradients, and makes no step; as of DistributedDataParallel."""
+        """Let backward() in the block only add to the gradients, and make no step.
+
+        DistributedDataParallel has this method.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(1, 1, bias=False),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ... )
+            >>> with model.no_sync():
+            ...     model(torch.ones(1, 1)).sum().backward()
+            >>> model.module.weight.grad.item()
+            1.0
+            >>> model(torch.ones(1, 1)).sum().backward()  # makes a step by both gradients
+            >>> model.close()
+        """
         before, self._accumulates = self._accumulates, True
         try:
             yield
@@ -175,7 +242,23 @@ class DecentralizedDataParallel(Module):
             self._accumulates = before
 
     def set_accumulate_grad(self, enable: bool = True) -> None:
-        """True: backward() adds to the gradients, and makes no step."""
+        """Choose whether backward() only adds to the gradients; Asyncddp has this method.
+
+        Args:
+            enable: True, backward() adds to the gradients, and makes no step.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(1, 1, bias=False),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ... )
+            >>> before = model.module.weight.item()
+            >>> model.set_accumulate_grad()
+            >>> model(torch.ones(1, 1)).sum().backward()
+            >>> model.module.weight.item() == before
+            True
+            >>> model.close()
+        """
         self._accumulates = enable
 
     @torch.no_grad()
@@ -184,6 +267,19 @@ class DecentralizedDataParallel(Module):
 
         Returns:
             The consensus distance before: the root of the mean over ranks of |w - mean|^2.
+
+        Raises:
+            PeerFailed, CollectiveTimeout: a rank died, or did not come.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(1, 1, bias=False),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ... )
+            >>> model(torch.full((1, 1), float(bf.rank()))).sum().backward()
+            >>> round(model.global_avg(), 4), model.global_avg()  # One average came before.
+            (0.0373, 0.0)
+            >>> model.close()
         """
         self._synchronize()
         before = [param.clone() for param in self.module.parameters()]
@@ -200,7 +296,19 @@ class DecentralizedDataParallel(Module):
         return float(spread.sqrt())
 
     def close(self) -> None:
-        """Finish what is under way, and free windows; backward() makes no steps any more."""
+        """Finish what is under way, and free windows; backward() makes no steps any more.
+
+        Example:
+            >>> model = bf.DecentralizedDataParallel(
+            ...     torch.nn.Linear(1, 1, bias=False),
+            ...     lambda named: torch.optim.SGD([param for _, param in named], lr=0.1),
+            ...     sync=False,
+            ... )
+            >>> model(torch.ones(1, 1)).sum().backward()
+            >>> model.close()
+            >>> bf.window_stats()
+            {}
+        """
         self._is_closed = True
         self._backwards.remove()
         self._loads.remove()
@@ -208,12 +316,12 @@ class DecentralizedDataParallel(Module):
             optimizer.close()
 
     def gradient(self, param: Parameter) -> None:
-        """A backward pass tells of it."""
+        """Note that a backward pass has formed the parameter's gradient."""
         if not self._accumulates and self._is_training():
             self._readiness.gradient(param)
 
     def backward(self) -> None:
-        """A backward pass ends."""
+        """Note that a backward pass ends."""
         if self._accumulates or not self._is_training():
             return
         self._readiness.end()
@@ -221,7 +329,7 @@ class DecentralizedDataParallel(Module):
             self._scaler.update()
 
     def _is_training(self) -> bool:
-        """Not where another one has taken the module over, or the group has been destroyed."""
+        """Return False where another object took the module over, or the group was destroyed."""
         return not all(o.is_closed or o._coordinator.is_orphan for o in self._optimizers)
 
     def _made(self, optim_fn: OptimFn, named: list[tuple[str, Parameter]]) -> Optimizer:
@@ -243,7 +351,7 @@ class DecentralizedDataParallel(Module):
             optimizer._coordinator.leave()
 
     def _go_on(self) -> None:
-        """From what all ranks have now: windows, too, hold that when it returns."""
+        """Go on from what all ranks have now: when this returns, windows hold that, too."""
         for algorithm in self._algorithms:
             algorithm.begin()
         dist.barrier(group=self._member.group)
@@ -269,7 +377,7 @@ class DecentralizedDataParallel(Module):
 
 
 def _for_each(topology: Any, count: int) -> list[Any]:
-    """The topology of each bucket's optimizer: all take the same steps."""
+    """Return the topology of each bucket's optimizer: all take the same steps."""
     if isinstance(topology, Mapping):
         topology = topology["topology"]
     if isinstance(topology, Iterator):

@@ -34,44 +34,60 @@ INSIDE = "Where it wraps another optimizer, make that one distributed first, and
 
 
 class DistributedOptimizer(Optimizer):
-    """Makes an optimizer decentralized, in place: what it optimizes is averaged with other ranks'.
+    """Make an optimizer decentralized, in place: its parameters are averaged with other ranks'.
 
     The optimizer stays the object that it is, with its state, and an instance of its class:
     schedulers, gradient scalers and checkpoints go on with it, and its state_dict is the plain
-    optimizer's. All ranks of the group wrap alike models, and make as many steps.
+    optimizer's. All ranks of the group wrap equal models, and make as many steps.
+
+    Before each step a program may set `self_weight`, `src_weights` and `dst_weights` (as in
+    `neighbor_allreduce`), `src_machine_weights`, `dst_machine_weights` and `enable_topo_check`.
+
+    Thread safety: one thread runs forward and backward passes and calls the methods. Hooks act in
+    autograd's threads during backward(). It owns the buckets: flat memory that the parameters move
+    into. With "win_put" and "win_get" it owns windows, too; `close` frees them.
 
     Args:
         optimizer: any of torch's; with order="awc" one that evaluates its closure once.
-        model: whose parameters it optimizes, or a list of models, of which the first one's passes
-            count; of an empty list steps count, and averages begin in them. The parameters move
-            into buckets, which travel as one. Those that are frozen now are averaged with nobody
-            until they are thawed.
+        model: the model whose parameters it optimizes, or a list of models, of which the first
+            one's passes count. With an empty list steps count, and averages begin in them. The
+            parameters move into buckets, which travel as one. Those that are frozen now are
+            averaged with nobody until they are thawed.
         communication: "neighbor_allreduce" over `topology`; "hierarchical_neighbor_allreduce" over
             the topology of machines (`set_machine_topology`); "allreduce" of parameters;
             "gradient_allreduce", as DistributedDataParallel; "win_put" and "win_get", in which no
             rank waits for another; "push_sum", over directed graphs without weights; or "empty".
-        order: of parameters' averages, "awc" (adapt with combine): w <- average(w) - update(w),
-            averaged during forward and backward; or "atc" (adapt then combine):
-            w <- average(w - update(w)); or an algorithm of `bluefog_pg.optim`, a new one for each
-            optimizer. "gradient_allreduce" and "push_sum" have algorithms of their own.
-        every: communicate at every k-th pass: what is between is local.
-        compression: of "neighbor_allreduce": "fp16", "bf16", "int8", or a `TopK`, `RandomK` or
+        order: when parameters are averaged. "awc" (adapt with combine) is w <- average(w) -
+            update(w), averaged during forward and backward; "atc" (adapt then combine) is w <-
+            average(w - update(w)). Or an algorithm of `bluefog_pg.optim`, a new one for each
+            optimizer. "gradient_allreduce" and "push_sum" have orders of their own.
+        every: communicate at every k-th pass: the passes between are local.
+        compression: for "neighbor_allreduce": "fp16", "bf16", "int8", or a `TopK`, `RandomK` or
             other compressor of `bluefog_pg.optim`, a new one for each optimizer. What is not sent
             is made up for later.
         topology: a networkx.DiGraph; a list of them, the steps of a schedule, again and again; an
             iterator of ([ranks to send to], [ranks to receive from]); or one of "exp2",
             "one-peer-exp2", "ring", "full". None: the group's (`set_topology`).
-        window_prefix: of the windows' names; None, of the models' class.
-        bucket_bytes: the size of buckets.
+        window_prefix: the prefix of the windows' names; None, the models' class.
+        bucket_bytes: the size of buckets, in bytes.
         group: the process group; None, the default one.
 
     Raises:
         ValueError: arguments that do not go together; a parameter that is none of the model's;
             nothing to optimize.
         TypeError: no optimizer, or a distributed one; no model; a group of another backend.
+        NotRunning: there is no default process group.
 
-    Before each step a program may set `self_weight`, `src_weights` and `dst_weights` (as of
-    `neighbor_allreduce`), `src_machine_weights`, `dst_machine_weights` and `enable_topo_check`.
+    Example:
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> optimizer = bf.DistributedOptimizer(sgd, model, order="atc", topology="full")
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((model(torch.ones(1, 1)) - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(model.weight.item(), 3)
+        1.5
     """
 
     _step_supports_amp_scaling = True  # a rank with infinite gradients takes part in averages
@@ -135,11 +151,32 @@ class DistributedOptimizer(Optimizer):
         return self
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        """It is made already: nothing of the optimizer begins anew."""
+        """Do nothing: `__new__` has made it, and nothing of the optimizer begins anew."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """The optimizer's own step, and around it what the algorithm and the communication say."""
+        """Make the optimizer's own step, and around it what the order and the communication say.
+
+        All ranks make as many steps.
+
+        Args:
+            closure: evaluates the model again and returns the loss, as in torch's optimizers.
+
+        Returns:
+            What the closure or the optimizer's own step returns.
+
+        Raises:
+            PeerFailed, CollectiveTimeout, Mismatch: as the communication that it uses.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> sgd = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer = bf.DistributedOptimizer(sgd, [], order="atc", topology="full")
+            >>> (w * bf.rank()).sum().backward()
+            >>> optimizer.step()
+            >>> round(w.item(), 3)  # the mean of 0, -0.1, -0.2 and -0.3
+            -0.15
+        """
         if self._is_in_own_step:  # what the program has put in place of step() calls it
             return self._plainly(closure)
         results = []
@@ -166,12 +203,38 @@ class DistributedOptimizer(Optimizer):
         return next((result for result in results if result is not None), None)
 
     def synchronize(self) -> None:
-        """Wait for what is under way: with order="awc" the parameters are averages then."""
+        """Wait for what is under way: with order="awc" the parameters are averages then.
+
+        Raises:
+            PeerFailed, CollectiveTimeout, Mismatch: as the communication that it waits for.
+
+        Example:
+            >>> model = torch.nn.Linear(1, 1, bias=False)
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> optimizer = bf.DistributedOptimizer(sgd, model, topology="full")
+            >>> _ = torch.nn.init.constant_(model.weight, bf.rank())
+            >>> model(torch.ones(1, 1)).sum().backward()  # The average began with the forward pass.
+            >>> optimizer.synchronize()
+            >>> model.weight.item()
+            1.5
+            >>> with optimizer.skip_synchronize():
+            ...     optimizer.step()
+        """
         self._coordinator.synchronize()
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """A step() in it is the optimizer's own alone."""
+        """Let step() in the block be the optimizer's own alone. BlueFog has this method.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.5), [], order="atc")
+            >>> (w * bf.rank()).sum().backward()
+            >>> with optimizer.skip_synchronize():
+            ...     optimizer.step()
+            >>> w.item() == -0.5 * bf.rank()
+            True
+        """
         before, self._is_skipping = self._is_skipping, True
         try:
             yield
@@ -179,34 +242,87 @@ class DistributedOptimizer(Optimizer):
             self._is_skipping = before
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is a plain optimizer, of copied parameters: another one would average anew."""
+        """Return a plain optimizer of copied parameters: a distributed copy would average anew."""
         return _new, (self._plain,), Optimizer.__getstate__(self)
 
     @property
     def tally(self) -> ExchangeStats:
-        """Exchanges so far, and the seconds that this rank has waited in them."""
+        """The number of exchanges so far, and the seconds that this rank has waited in them.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], order="atc")
+            >>> w.sum().backward()
+            >>> optimizer.step()
+            >>> optimizer.tally.exchanges, optimizer.tally.waited >= 0
+            (1, True)
+        """
         return self._coordinator.stats
 
     def set_topology(self, topology: Topology | None) -> None:
-        """Average over this one from the next exchange on. All ranks do.
+        """Average over another topology from the next exchange on. All ranks do.
 
         Args:
-            topology: as above.
+            topology: as for the class.
+
+        Raises:
+            ValueError, TypeError: as for the class.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], order="atc")
+            >>> optimizer.set_topology("full")
+            >>> (w * bf.rank()).sum().backward()
+            >>> optimizer.step()
+            >>> round(w.item(), 3)
+            -0.15
         """
         self._coordinator.set_topology(topology)
 
     @property
     def is_closed(self) -> bool:
-        """It averages no more: after `close()`, or when another one has its parameters."""
+        """Whether it averages no more: after `close()`, or when another one has its parameters.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [])
+            >>> optimizer.is_closed
+            False
+            >>> optimizer.close()
+            >>> optimizer.is_closed
+            True
+        """
         return self._coordinator.is_closed
 
     def close(self) -> None:
-        """Finish what is under way, free windows, and average no more. All ranks do."""
+        """Finish what is under way, free windows, and average no more. All ranks do.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], "win_put")
+            >>> w.sum().backward()
+            >>> optimizer.step()
+            >>> optimizer.close()
+            >>> bf.window_stats()
+            {}
+        """
         self._coordinator.close()
 
     @property
     def communication(self) -> str:
-        """May be set between two steps, by all ranks."""
+        """The name of the communication; all ranks may set another one between two steps.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], order="atc")
+            >>> optimizer.communication
+            'neighbor_allreduce'
+            >>> optimizer.communication = "allreduce"
+            >>> (w * bf.rank()).sum().backward()
+            >>> optimizer.step()
+            >>> round(w.item(), 3)
+            -0.15
+        """
         return self._coordinator.communication
 
     @communication.setter
@@ -232,12 +348,12 @@ _classes: dict[tuple[type, type], type] = {}
 
 
 def _new(plain: type[Optimizer]) -> Optimizer:
-    """To be filled with a state."""
+    """Return an optimizer that a state is to fill."""
     return plain.__new__(plain)
 
 
 def _class_of_both(cls: type, plain: type) -> type:
-    """A class of the plain one's name that derives from both."""
+    """Return a class of the plain one's name that derives from both."""
     if known := _classes.get((cls, plain)):
         return known
     own = {"_plain": plain, "__module__": plain.__module__}
@@ -247,7 +363,7 @@ def _class_of_both(cls: type, plain: type) -> type:
 def _take_patch(optimizer: DistributedOptimizer) -> None:
     """Keep what a program or a scheduler has put in place of step(): it runs around the own step.
 
-    Where a scheduler has left its mark there, it looks for that on the attribute, which stays one.
+    A scheduler that has left its mark on the attribute looks for it there, so the attribute stays.
     """
     patched = vars(optimizer).pop("step", None)
     if patched is None:
@@ -269,9 +385,9 @@ def _take_patch(optimizer: DistributedOptimizer) -> None:
 
 @contextlib.contextmanager
 def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
-    """Do here what a GradScaler has left to the optimizer, before an algorithm reads gradients.
+    """Do here what a GradScaler has left to the optimizer, before an order reads gradients.
 
-    Yields whether there are infinite ones, which are zeros then.
+    The block gets whether there are infinite gradients, which are zeros then.
     """
     own = vars(optimizer)
     hidden: dict[str, Any] = {
@@ -297,7 +413,7 @@ def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
 
 
 def _override(name: str) -> property:
-    """An attribute of the step's overrides."""
+    """Return a property that reads and sets an attribute of the knobs."""
 
     def get(self: DistributedOptimizer) -> Any:
         return getattr(self._coordinator.overrides, name)

@@ -23,8 +23,23 @@ if TYPE_CHECKING:
 class ExactDiffusion(Algorithm):
     """psi <- w - update(w); w <- (I + average)/2 of (psi + w - the psi before).
 
-    Corrects each average by what the last one changed (Yuan, Ying, Zhao and Sayed, 2019); with
-    stochastic gradients known as D2 (Tang et al., ICML 2018). For symmetric weights that sum to 1.
+    It corrects each average by what the last one changed (Yuan, Ying, Zhao and Sayed, 2019). With
+    stochastic gradients it is known as D2 (Tang et al., ICML 2018). Weights must be symmetric and
+    sum to 1.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns one tensor for each bucket; give each optimizer its own.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.5), bf.optim.ExactDiffusion()
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=order, topology="ring")
+        >>> for _ in range(80):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     exchanges_at_each_pass = True
@@ -52,7 +67,7 @@ class ExactDiffusion(Algorithm):
 
 
 class Tracker:
-    """Of each rank an estimate of the mean gradient: y <- average(y) + the gradient's change."""
+    """Each rank's estimate of the mean gradient: y <- average(y) + the gradient's change."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -75,8 +90,23 @@ class Tracker:
 class GradientTracking(AdaptWithCombine):
     """w <- average(w) - lr y, where y tracks the mean gradient: y <- average(y) + its change.
 
-    DIGing (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017; Qu and Li, 2018). Exchanges twice the
-    bytes of the parameters. For optimizers whose update is linear in the gradient, as SGD's is.
+    This is DIGing (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017; Qu and Li, 2018). It exchanges
+    twice the bytes of the parameters. The optimizer's update must be linear in the gradient, as
+    SGD's is.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns two tensors for each bucket; give each optimizer its own.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.2), bf.optim.GradientTracking()
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=order, topology="ring")
+        >>> for _ in range(200):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     communications = AVERAGES

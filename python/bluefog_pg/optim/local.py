@@ -1,4 +1,4 @@
-"""Local steps, and now and then one of an outer optimizer, by what they have moved."""
+"""Local steps, and now and then a step of an outer optimizer, by what they have moved."""
 
 from __future__ import annotations
 
@@ -21,16 +21,38 @@ if TYPE_CHECKING:
 
 
 class LocalSteps(Algorithm):
-    """`every` steps on each rank by itself; then outer(anchor, gradient anchor - average(w)).
+    """Make `every` steps on each rank alone; then outer(anchor, gradient anchor - average(w)).
 
-    Parameters go on from the anchor that comes out. SGD of learning rate 1 is plain local SGD; with
+    Parameters go on from the anchor that comes out. SGD of learning rate 1 is plain local SGD. With
     momentum it is SlowMo (Wang, Tantia, Ballas and Rabbat, ICLR 2020), with Nesterov's DiLoCo
-    (Douillard et al., 2023). Where the average is of neighbours, anchors are averaged with them,
+    (Douillard et al., 2023). Where the average is of neighbors, anchors are averaged with them,
     too, as in NoLoCo (Kolehmainen et al., 2025).
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns an anchor for each bucket and the outer optimizer; give each
+    optimizer its own.
+
+    Args:
+        outer: makes the outer optimizer of the anchors; None, that of local SGD.
+
+    Raises:
+        TypeError: `outer` is no function that makes an optimizer.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> order = bf.optim.LocalSteps(lambda anchors: torch.optim.SGD(anchors, lr=0.7))
+        >>> sgd = torch.optim.SGD([w], lr=0.5)
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], "allreduce", order=order, every=4)
+        >>> for _ in range(60):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     def __init__(self, outer: Callable[[list[Parameter]], Optimizer] | None = None) -> None:
-        """`outer`: makes the outer optimizer of the anchors; None, of local SGD."""
+        """Take `outer`, which makes the outer optimizer of the anchors; None is for local SGD."""
         if outer is not None and (not callable(outer) or isinstance(outer, torch.optim.Optimizer)):
             raise TypeError(
                 "[bluefog] LocalSteps: outer must be a function that makes an optimizer of the "

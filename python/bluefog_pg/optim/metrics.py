@@ -1,4 +1,4 @@
-"""How a training does: how far ranks are apart, what they send, how long they wait."""
+"""Metrics of a training: how far ranks are apart, what they send, how long they wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """As torch.utils.tensorboard.SummaryWriter."""
+    """The part of torch.utils.tensorboard.SummaryWriter that is used here."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
 
@@ -34,14 +34,21 @@ class Writer(Protocol):
 def consensus_distance(
     params: Module | Iterable[Tensor], group: dist.ProcessGroup | None = None
 ) -> float:
-    """The root of the mean over ranks of |w_i - mean of w|^2; all ranks call, and get the same.
+    """Return the root of the mean over ranks of |w_i - mean of w|^2.
+
+    All ranks call, and get the same number. It is computed in float64.
 
     Args:
-        params: a model, or alike tensors on all ranks.
+        params: a model, or tensors of the same shapes on all ranks.
         group: the process group; None, the default one.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no tensors.
+        Others as `bluefog_pg.collectives.allreduce`.
+
+    Example:
+        >>> round(bf.optim.consensus_distance([torch.tensor([float(bf.rank())])]), 4)
+        1.118
     """
     tensors = list(params.parameters() if isinstance(params, Module) else params)
     if not tensors:
@@ -57,18 +64,33 @@ def _reals(tensor: Tensor) -> Tensor:
 
 
 def _plain(value: Any) -> float:
-    """Of a number, or what holds one: a tensor, an array."""
+    """Return a number as it is, or the one that a tensor or an array holds."""
     number: float = value.item() if hasattr(value, "item") else value
     return number
 
 
 class Recorder:
-    """Writes what an optimizer has done since the last time: to a file, or a SummaryWriter.
+    """Write what an optimizer has done since the last time: to a file, or a SummaryWriter.
+
+    Thread safety: one thread at a time may use it, not during step(). It owns the rows that it has
+    written; the file is open during `write` only.
 
     Args:
         optimizer: a distributed one.
-        to: a CSV file, which rank 0 makes anew; what has `add_scalar`; or None.
-        group: the optimizer's.
+        to: a CSV file, which rank 0 makes anew; an object that has `add_scalar`; or None.
+        group: the optimizer's group.
+
+    Raises:
+        TypeError: `optimizer` is a plain one.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], order="atc")
+        >>> recorder = bf.optim.Recorder(optimizer, to=None)
+        >>> w.sum().backward()
+        >>> optimizer.step()
+        >>> recorder.write(1)["exchanges"]
+        1
     """
 
     def __init__(
@@ -104,9 +126,24 @@ class Recorder:
             values: others, such as the loss.
 
         Returns:
-            "bytes_sent", "exchanges" and "waited" (seconds) since the last time; of windows "age",
-            that of the oldest content of a slot in seconds, and "lag", the most changes since an
-            update; and `values`.
+            "bytes_sent", "exchanges" and "waited" (seconds) since the last time. Windows add "age",
+                that
+            of the oldest content of a slot in seconds, and "lag", the most changes since an update.
+                Then
+            come `values`.
+
+        Raises:
+            OSError: the file cannot be written.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> optimizer = bf.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), [], order="atc")
+            >>> _ = torch.nn.init.constant_(w, bf.rank())
+            >>> row = bf.optim.Recorder(optimizer, to=None).write(1, distance=True, loss=0.25)
+            >>> sorted(row)
+            ['bytes_sent', 'consensus_distance', 'exchanges', 'loss', 'waited']
+            >>> row["loss"], round(row["consensus_distance"], 4)
+            (0.25, 1.118)
         """
         now = self._now()
         found = {name: _plain(value) for name, value in values.items()} | {
@@ -133,7 +170,7 @@ class Recorder:
         return {"bytes_sent": sent, "exchanges": tally.exchanges, "waited": tally.waited}
 
     def _put_until_now(self) -> float:
-        """Into all windows, of which some may have been freed since, or made anew."""
+        """Return the bytes put into all windows, some of which may be freed now, or made anew."""
         puts = {
             name: sum(there["bytes"] for there in window["to"].values())
             for name, window in window_stats(self._group).items()

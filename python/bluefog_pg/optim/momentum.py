@@ -15,10 +15,28 @@ if TYPE_CHECKING:
 
 
 class QuasiGlobalMomentum(CountsPasses):
-    """The update by g + momentum m, then the average; m follows what the averages moved by.
+    """Update by g + momentum m, then average; m follows what the averages moved by.
 
-    m <- momentum m + (1 - momentum) (w before - w after) / lr: it holds what neighbours did, too
-    (Lin, Karimireddy, Stich and Jaggi, ICML 2021). For SGD without momentum of its own.
+    m <- momentum m + (1 - momentum) (w before - w after) / lr: it holds what neighbors did, too
+    (Lin, Karimireddy, Stich and Jaggi, ICML 2021). The optimizer is SGD without momentum of its
+    own.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns two tensors for each bucket; give each optimizer its own.
+
+    Args:
+        momentum: the part of m that stays at each step.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.3), bf.optim.QuasiGlobalMomentum(momentum=0.5)
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=order, topology="full")
+        >>> for _ in range(80):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     is_for_sgd = True
@@ -57,8 +75,22 @@ class QuasiGlobalMomentum(CountsPasses):
 class DecentLaM(Algorithm):
     """SGD with momentum, of the gradient (w - average(w - lr g)) / lr.
 
-    So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021). For
-    symmetric weights: with others it may diverge.
+    So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021). Weights
+    must be symmetric: with others it may diverge.
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns nothing between steps.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.3, momentum=0.5), bf.optim.DecentLaM()
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=order, topology="full")
+        >>> for _ in range(80):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     exchanges_at_each_pass = True
@@ -80,7 +112,7 @@ class DecentLaM(Algorithm):
 
 
 def _rates(context: Context) -> list[Tensor]:
-    """Each bucket's elements' learning rates."""
+    """Return the learning rates of each bucket's elements."""
     groups = context.optimizer.param_groups
     rate_of = {param: group["lr"] for group in groups for param in group["params"]}
     rates = context.zeros()
@@ -91,5 +123,5 @@ def _rates(context: Context) -> list[Tensor]:
 
 
 def _over(move: Tensor, rate: Tensor) -> Tensor:
-    """The gradient of a move, in place; 0 where nothing learns."""
+    """Divide a move by the rates, in place, which gives its gradient; 0 where nothing learns."""
     return move.div_(rate).masked_fill_(rate == 0, 0.0)

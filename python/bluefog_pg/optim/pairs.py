@@ -19,13 +19,31 @@ if TYPE_CHECKING:
 
 
 class AsynchronousPairs(Algorithm):
-    """After each update this rank and a random neighbour j meet: by (w_j - w_i) / (d + 1).
+    """After each update, meet a random neighbor j: both move by (w_j - w_i) / (d + 1).
 
-    d is the larger one of their numbers of neighbours, over all steps of a schedule. Each moves
-    that far to the other; j when it next steps: it is not asked, and until then this rank meets
-    others. So what moves a slow rank at once is an average, whoever has met it. The sum
-    over ranks, and of what is under way, is what the updates have made it (as AD-PSGD: Lian, Zhang,
-    Zhang and Liu, ICML 2018, where pairs meet half-way, and one waits for the other).
+    d is the larger one of their numbers of neighbors, over all steps of a schedule. Each moves that
+    far to the other; j moves when it next steps. Nobody asks it, and until then this rank meets
+    others. So a slow rank moves at once by an average of all that have met it. Updates alone change
+    the sum over ranks, with what is under way (as in AD-PSGD: Lian, Zhang, Zhang and Liu, ICML
+    2018, where pairs meet half-way, and one waits for the other).
+
+    Thread safety: the optimizer calls it from the thread of step(). A program makes it and hands it
+    over. It owns windows, which the optimizer's close() frees; give each optimizer its own.
+
+    Args:
+        seed: seeds the choice, which is another one on each rank.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.1), bf.optim.AsynchronousPairs(seed=1)
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], order=order)
+        >>> for _ in range(20):
+        ...     optimizer.zero_grad()
+        ...     (w * bf.rank()).sum().backward()
+        ...     optimizer.step()
+        >>> -7 < w.item() < 1  # Where the ranks are between depends on their pace.
+        True
+        >>> optimizer.close()
     """
 
     communications = ("neighbor_allreduce",)
@@ -34,7 +52,7 @@ class AsynchronousPairs(Algorithm):
     takes_compression = False
 
     def __init__(self, seed: int = 0) -> None:
-        """`seed`: of the choice, which is another one on each rank."""
+        """Take `seed`, which seeds the choice; it is another one on each rank."""
         self._seed = seed
 
     def open(self, context: Context) -> None:
@@ -73,9 +91,9 @@ class AsynchronousPairs(Algorithm):
 
 
 class _Meetings:
-    """How often each rank has met this one, and how many of these meetings this one has moved by.
+    """Count how often each rank has met this one, and how many meetings this one has moved by.
 
-    A window of three numbers for each rank that could meet: met, moved, degree.
+    A window holds three numbers for each rank that could meet: met, moved, degree.
     """
 
     def __init__(self, name: str, context: Context) -> None:
@@ -90,11 +108,11 @@ class _Meetings:
         self._degree = 0
 
     def met(self) -> dict[int, int]:
-        """How often the others have met this rank."""
+        """Return how often the others have met this rank."""
         return {rank: int(self._window.read(rank)[0]) for rank in self._window.sources}
 
     def of_those_who_have_moved(self, ranks: Iterable[int]) -> dict[int, int]:
-        """Those of the ranks who live, and have moved by all meetings with this one: degrees."""
+        """Return the degrees of ranks that live and have moved by all meetings with this one."""
         found, states = {}, self._window.states()
         for rank in ranks:
             _, moved, degree = self._window.read(rank).tolist()
@@ -103,7 +121,7 @@ class _Meetings:
         return found
 
     def tell_of_degree(self, degree: int) -> None:
-        """Of this rank; nobody is met that has not heard of."""
+        """Tell this rank's degree; ranks that have not heard of it meet nobody here."""
         if degree != self._degree:
             self._degree = degree
             for rank in self._window.sources:
@@ -128,7 +146,7 @@ class _Meetings:
 
 
 class _Pair:
-    """Of one bucket: a window in which others read it, and one for what they move it by."""
+    """The two windows of a bucket: others read it in one, and leave moves in the other."""
 
     def __init__(self, flat: Tensor, name: str, context: Context) -> None:
         near, group = _everyone(context), context.member.group

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def params_of(optimizer: Optimizer) -> Iterator[Parameter]:
-    """Of all its groups."""
+    """Yield the parameters of all its groups."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 @contextlib.contextmanager
 def only(optimizer: Optimizer, params: Sequence[Parameter]) -> Iterator[None]:
-    """It has these alone."""
+    """Leave the optimizer these parameters alone for the block."""
     chosen = {id(param) for param in params}
     kept = [group["params"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:

@@ -24,8 +24,22 @@ if TYPE_CHECKING:
 class PushSum(CountsPasses):
     """x <- sum of the shares of (x - the update at x / p), and p alike. Parameters are x / p.
 
-    Every rank gives equal shares to itself and those it sends to: the sums over ranks stay, so that
-    x / p tends to the mean (SGP: Assran et al., ICML 2019).
+    Every rank gives equal shares to itself and those it sends to. So the sums over ranks stay, and
+    x / p tends to the mean (SGP: Assran et al., ICML 2019). It needs communication="push_sum".
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns p, a float64; give each optimizer its own.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.5), bf.optim.PushSum()
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], "push_sum", order=order, topology="exp2")
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(bf.collectives.allreduce(w.detach()).item(), 3)
+        1.5
     """
 
     communications: tuple[str, ...] = ("push_sum",)
@@ -53,7 +67,7 @@ class PushSum(CountsPasses):
 
     @contextlib.contextmanager
     def _in_sums(self) -> Iterator[None]:
-        """The parameters are x, not x / p; whatever happens."""
+        """Let the parameters hold x, not x / p, for the block, whatever happens."""
         self._scale(self.p.item())
         try:
             yield
@@ -65,7 +79,7 @@ class PushSum(CountsPasses):
             flat.mul_(factor)
 
     def _share(self, tensors: list[Tensor]) -> None:
-        """Keep a share of each, and of p, give the others away, and add what comes."""
+        """Keep a share of each tensor, and of p, give the others away, and add what comes."""
         route = Route(*self._weights())
         exchange = Exchange(self.context.stats)
         # p last: where one fails it is that of what was before.
@@ -107,8 +121,22 @@ class PushDiging(PushSum):
     """Gradient tracking by push-sum: exact over directed graphs, with a constant step.
 
     x <- sum of the shares of (x - lr y), y <- sum of the shares of y, + the gradient's change
-    (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017). For optimizers whose update is linear in the
-    gradient, as SGD's is.
+    (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017). The optimizer's update must be linear in the
+    gradient, as SGD's is. It needs communication="push_sum".
+
+    Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
+    it and hands it over. It owns p and two tensors for each bucket; give each optimizer its own.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> sgd, order = torch.optim.SGD([w], lr=0.2), bf.optim.PushDiging()
+        >>> optimizer = bf.DistributedOptimizer(sgd, [], "push_sum", order=order, topology="exp2")
+        >>> for _ in range(160):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((w - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(w.item(), 3)
+        1.5
     """
 
     communications = ("push_sum", "neighbor_allreduce")

@@ -9,15 +9,29 @@ from torch.utils.data import Sampler
 
 
 class LocalStepRandomBatchSampler(Sampler[list[int]]):
-    """A rank's random batches: each epoch begins where the last one ended.
+    """Draw a rank's random batches: each epoch begins where the last one ended.
+
+    Asyncddp has this class, with another order.
+
+    Thread safety: one thread at a time may iterate. It owns its random generator and the samples
+    that are left of an epoch.
 
     Args:
         dataset: anything with a length; each rank draws from all of it.
         batch_size: samples of a batch.
-        base_seed: with the rank, of the order.
-        rank: this one.
+        base_seed: seeds the order, with the rank.
+        rank: this rank.
         drop_last: leave out the samples that no whole batch is left for; otherwise such a batch
             goes on with the next epoch's samples.
+
+    Raises:
+        ValueError: `batch_size` is not from 1 to the length of the dataset.
+
+    Example:
+        >>> sampler = bf.optim.LocalStepRandomBatchSampler(range(6), batch_size=2, base_seed=1)
+        >>> batches = list(sampler)
+        >>> len(batches), sorted(sample for batch in batches for sample in batch)
+        (3, [0, 1, 2, 3, 4, 5])
     """
 
     def __init__(

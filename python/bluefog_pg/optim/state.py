@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def broadcast_parameters(
     params: Tensors, root_rank: int, group: dist.ProcessGroup | None = None
 ) -> None:
-    """Give all ranks the root's tensors, in place.
+    """Give all ranks the root's tensors, in place. BlueFog has this function.
 
     Args:
         params: a `state_dict()`, `parameters()`, `named_parameters()`, or lists like these; the
@@ -33,7 +33,15 @@ def broadcast_parameters(
         group: the process group; None, the default one.
 
     Raises:
-        TypeError: what is none of these. Others as `torch.distributed.broadcast`.
+        TypeError: `params` is none of these.
+        Others as `torch.distributed.broadcast`.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> _ = torch.nn.init.constant_(layer.weight, bf.rank())
+        >>> bf.broadcast_parameters(layer.state_dict(), root_rank=2)
+        >>> layer.weight.tolist()
+        [[2.0, 2.0]]
     """
     _waited_for(
         [
@@ -47,7 +55,21 @@ def broadcast_parameters(
 def allreduce_parameters(params: Tensors, group: dist.ProcessGroup | None = None) -> None:
     """Give all ranks the mean of their tensors, in place; integers (counters) stay as they are.
 
-    Args and raises as `broadcast_parameters`.
+    BlueFog has this function.
+
+    Args:
+        params, group: as in `broadcast_parameters`.
+
+    Raises:
+        TypeError: `params` is none of these.
+        Others as `torch.distributed.all_reduce`.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> _ = torch.nn.init.constant_(layer.weight, bf.rank())
+        >>> bf.allreduce_parameters(layer.parameters())
+        >>> layer.weight.tolist()
+        [[1.5, 1.5]]
     """
     _waited_for(
         [
@@ -61,14 +83,21 @@ def allreduce_parameters(params: Tensors, group: dist.ProcessGroup | None = None
 def broadcast_optimizer_state(
     optimizer: Optimizer, root_rank: int, group: dist.ProcessGroup | None = None
 ) -> None:
-    """Give all ranks the state and the options of the root's optimizer.
+    """Give all ranks the state and the options of the root's optimizer. BlueFog has this function.
 
     Args:
-        optimizer: of alike parameters on all ranks.
+        optimizer: has parameters of the same shapes on all ranks.
         root_rank, group: as in `broadcast_parameters`.
 
     Raises:
-        ValueError: the root's has other groups of parameters.
+        ValueError: the root's optimizer has other groups of parameters.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([w], lr=0.1 * (1 + bf.rank()))
+        >>> bf.broadcast_optimizer_state(optimizer, root_rank=0)
+        >>> optimizer.param_groups[0]["lr"]
+        0.1
     """
     member = member_of(group)
     state: list[Any] = [None]
