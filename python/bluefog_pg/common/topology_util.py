@@ -1,4 +1,4 @@
-"""`bluefog_pg.topology_util`, where BlueFog has it."""
+"""The place where BlueFog has `bluefog_pg.topology_util`."""
 
 from bluefog_pg import topology_util
 from bluefog_pg.topology_util import *  # noqa: F403

@@ -16,10 +16,21 @@ __all__ = ["check_extension", "env", "is_running_from_ipython"]
 
 @contextlib.contextmanager
 def env(**variables: str | None) -> Iterator[None]:
-    """Set environment variables, and give them back what they had.
+    """Set environment variables for a block, and give them back what they had.
+
+    BlueFog has this function.
 
     Args:
         variables: names and values; None leaves a variable as it is.
+
+    Example:
+        >>> import os
+        >>> from bluefog_pg.common.util import env
+        >>> with env(COLOR="red", SHAPE=None):
+        ...     os.environ["COLOR"]
+        'red'
+        >>> "COLOR" in os.environ
+        False
     """
     given = {name: value for name, value in variables.items() if value is not None}
     before = {name: os.environ.get(name) for name in given}
@@ -35,7 +46,13 @@ def env(**variables: str | None) -> Iterator[None]:
 
 
 def is_running_from_ipython() -> bool:
-    """Whether the program runs in IPython or a notebook."""
+    """Return whether the program runs in IPython or a notebook. BlueFog has this function.
+
+    Example:
+        >>> from bluefog_pg.common.util import is_running_from_ipython
+        >>> is_running_from_ipython()
+        False
+    """
     import builtins
 
     return hasattr(builtins, "__IPYTHON__")

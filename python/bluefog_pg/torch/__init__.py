@@ -1,7 +1,14 @@
 """BlueFog's interface: `import bluefog_pg.torch as bf` instead of `import bluefog.torch as bf`.
 
-What differs is in docs/bluefog.md. The functions that `bluefog_pg` has, too, take a process group
-as `group=` in addition.
+docs/bluefog.md says what differs. The functions that `bluefog_pg` has, too, take a process group
+as `group=` in addition. Any thread may call them.
+
+Example:
+    >>> import bluefog_pg.torch as bf
+    >>> bf.init()
+    >>> handle = bf.allreduce_nonblocking(torch.full((2,), float(bf.rank())), name="x")
+    >>> bf.synchronize(handle).tolist()
+    [1.5, 1.5]
 """
 
 from __future__ import annotations

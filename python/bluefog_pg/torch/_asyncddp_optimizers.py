@@ -33,7 +33,19 @@ def optim_fn_adam(
     weight_decay: float = 1.0 / 32768,
     eps: float = 1e-8,
 ) -> Optimizer:
-    """Adam. Biases, and what is called "bn", have no weight decay."""
+    """Return Adam; biases, and parameters called "bn", have no weight decay.
+
+    Args:
+        params: (name, parameter) pairs.
+        lr, beta1, beta2, weight_decay, eps: as in torch.optim.Adam.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> optimizer = bf.optim.optim_fn_adam(layer.named_parameters(), weight_decay=0.1)
+        >>> sorted((len(g["params"]), g["weight_decay"]) for g in optimizer.param_groups)
+        [(1, 0.0), (1, 0.1)]
+    """
     return Adam(_groups(params, weight_decay), lr=lr, betas=(beta1, beta2), eps=eps)
 
 
@@ -45,7 +57,18 @@ def optim_fn_adamw(
     weight_decay: float = 0.1,
     eps: float = 1e-8,
 ) -> Optimizer:
-    """AdamW. Biases, and what is called "bn", have no weight decay."""
+    """Return AdamW; biases, and parameters called "bn", have no weight decay.
+
+    Args:
+        params: (name, parameter) pairs.
+        lr, beta1, beta2, weight_decay, eps: as in torch.optim.AdamW.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> optimizer = bf.optim.optim_fn_adamw(torch.nn.Linear(2, 1).named_parameters())
+        >>> sorted((len(g["params"]), g["weight_decay"]) for g in optimizer.param_groups)
+        [(1, 0.0), (1, 0.1)]
+    """
     return AdamW(_groups(params, weight_decay), lr=lr, betas=(beta1, beta2), eps=eps)
 
 
@@ -58,7 +81,19 @@ def optim_fn_accum_adam(
     weight_decay: float = 1.0 / 32768,
     accum_iter: int = 4,
 ) -> Optimizer:
-    """`AccumAdam`. Biases, and what is called "bn", have no weight decay."""
+    """Return `AccumAdam`; biases, and parameters called "bn", have no weight decay.
+
+    Args:
+        params: (name, parameter) pairs.
+        lr, beta1, beta2, eps, weight_decay, accum_iter: as in `bluefog_pg.optim.AccumAdam`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> optimizer = bf.optim.optim_fn_accum_adam(layer.named_parameters(), accum_iter=8)
+        >>> isinstance(optimizer, bf.optim.AccumAdam)
+        True
+    """
     groups = _groups(params, weight_decay)
     return AccumAdam(groups, lr, (beta1, beta2), eps, accum_iter=accum_iter)
 
@@ -72,7 +107,19 @@ def optim_fn_accum_adamw(
     weight_decay: float = 0.1,
     accum_iter: int = 4,
 ) -> Optimizer:
-    """`AccumAdamW`. Biases, and what is called "bn", have no weight decay."""
+    """Return `AccumAdamW`; biases, and parameters called "bn", have no weight decay.
+
+    Args:
+        params: (name, parameter) pairs.
+        lr, beta1, beta2, eps, weight_decay, accum_iter: as in `bluefog_pg.optim.AccumAdamW`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> optimizer = bf.optim.optim_fn_accum_adamw(layer.named_parameters(), accum_iter=8)
+        >>> isinstance(optimizer, bf.optim.AccumAdamW)
+        True
+    """
     groups = _groups(params, weight_decay)
     return AccumAdamW(groups, lr, (beta1, beta2), eps, accum_iter=accum_iter)
 
@@ -84,7 +131,22 @@ def lr_scheduler_fn_cosine_with_warmup(
     cosine_eta_min: float = 1e-6,
     warmup_decay: float = 0.01,
 ) -> SequentialLR:
-    """Up from `warmup_decay` times the rate in `t_warmup` steps, then down by a cosine."""
+    """Return a schedule: the rate rises in `t_warmup` steps, then it falls by a cosine.
+
+    Args:
+        optimizer: the optimizer whose rate changes.
+        t_max: number of steps of the whole schedule.
+        t_warmup: number of steps of the rise.
+        cosine_eta_min: the rate at the end.
+        warmup_decay: the rise begins with this part of the rate.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        >>> scheduler = bf.optim.lr_scheduler_fn_cosine_with_warmup(sgd, t_max=10, t_warmup=2)
+        >>> round(sgd.param_groups[0]["lr"], 4)
+        0.01
+    """
     warmup = LinearLR(optimizer, start_factor=warmup_decay, total_iters=t_warmup)
     cosine = CosineAnnealingLR(optimizer, T_max=t_max, eta_min=cosine_eta_min)
     return SequentialLR(optimizer, [warmup, cosine], [t_warmup])

@@ -1,4 +1,4 @@
-"""BlueFog's collectives: those of `collectives`, or, where they have a name, matched by that."""
+"""BlueFog's collectives: those of `collectives`; calls that have a name are matched by it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,27 @@ def allreduce(
     is_hierarchical_local: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The mean of all ranks' tensors, or their sum, in a new tensor.
+    """Return the mean of all ranks' tensors, or their sum, in a new tensor.
 
-    Differentiable. As `bluefog_pg.collectives.allreduce`.
+    The call is differentiable, as `bluefog_pg.collectives.allreduce` is.
 
     Args:
         tensor: any shape, the same on all ranks.
         average: divide the sum by the number of ranks.
-        is_hierarchical_local: of the ranks of this machine alone. A string, as BlueFog's first
-            versions had in this place, is the name.
-        name: of which only one may be under way. Calls of one name match, in whatever order ranks
-            begin them; those without a name match in the order of the calls, and send less.
+        is_hierarchical_local: reduce over the ranks of this machine alone. A string, as BlueFog's
+            first versions had in this place, is the name.
+        name: the operation's name; only one of a name may be under way. Calls of one name match, in
+            whatever order ranks begin them. Calls without a name match in their order, and send
+            less.
 
     Raises:
         ArgumentError: the average of integers (a ValueError and an AssertionError).
         ValueError: a bad tensor; ranks disagree; the name is taken; operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.allreduce(torch.full((2,), float(bf.rank())), name="x").tolist()
+        [1.5, 1.5]
     """
     is_local, name = _local_and_name(is_hierarchical_local, name)
     result: Tensor = waited_for(
@@ -56,7 +62,22 @@ def allreduce_nonblocking(
     is_hierarchical_local: bool = False,
     name: str | None = None,
 ) -> int:
-    """`allreduce`, begun: a handle for `synchronize` and `poll`. Not differentiable."""
+    """Begin an `allreduce`, and return a handle for `synchronize` and `poll`.
+
+    The call is not differentiable.
+
+    Args:
+        tensor, average, is_hierarchical_local, name: as in `allreduce`.
+
+    Raises:
+        The errors of `allreduce`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.allreduce_nonblocking(torch.full((2,), bf.rank()), average=False)
+        >>> bf.synchronize(handle).tolist()
+        [6, 6]
+    """
     is_local, name = _local_and_name(is_hierarchical_local, name)
     return issued(
         "allreduce",
@@ -71,7 +92,22 @@ def allreduce_(
     is_hierarchical_local: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """`allreduce` in place; gives `tensor` back. Not differentiable."""
+    """Do `allreduce` in place, and return `tensor`.
+
+    The call is not differentiable.
+
+    Args:
+        tensor, average, is_hierarchical_local, name: as in `allreduce`; `tensor` changes.
+
+    Raises:
+        The errors of `allreduce`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.allreduce_(x) is x, x.tolist()
+        (True, [1.5, 1.5])
+    """
     is_local, name = _local_and_name(is_hierarchical_local, name)
     result: Tensor = waited_for(
         "allreduce",
@@ -87,7 +123,22 @@ def allreduce_nonblocking_(
     is_hierarchical_local: bool = False,
     name: str | None = None,
 ) -> int:
-    """`allreduce_`, begun: a handle for `synchronize`, which gives `tensor` back, and `poll`."""
+    """Begin an `allreduce_`, and return a handle for `synchronize` and `poll`.
+
+    `synchronize` returns `tensor`.
+
+    Args:
+        tensor, average, is_hierarchical_local, name: as in `allreduce`; `tensor` changes.
+
+    Raises:
+        The errors of `allreduce`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.synchronize(bf.allreduce_nonblocking_(x)) is x, x.tolist()
+        (True, [1.5, 1.5])
+    """
     is_local, name = _local_and_name(is_hierarchical_local, name)
     return issued(
         "allreduce",
@@ -97,18 +148,23 @@ def allreduce_nonblocking_(
 
 
 def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
-    """The root's tensor, in a new one, on every rank.
+    """Return the root's tensor, in a new one, on every rank.
 
-    Differentiable. As `bluefog_pg.collectives.broadcast`.
+    The call is differentiable, as `bluefog_pg.collectives.broadcast` is.
 
     Args:
         tensor: any shape, the same on all ranks.
         root_rank: the same on all ranks.
-        name: of which only one may be under way.
+        name: as in `allreduce`.
 
     Raises:
         ValueError: a bad tensor or root; ranks disagree, also on the root; the name is taken;
             operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.broadcast(torch.full((2,), bf.rank()), root_rank=3).tolist()
+        [3, 3]
     """
     result: Tensor = waited_for(
         "broadcast", name, lambda: _broadcast(tensor, root_rank, name, False)
@@ -117,12 +173,42 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor
 
 
 def broadcast_nonblocking(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
-    """`broadcast`, begun: a handle for `synchronize` and `poll`. Not differentiable."""
+    """Begin a `broadcast`, and return a handle for `synchronize` and `poll`.
+
+    The call is not differentiable.
+
+    Args:
+        tensor, root_rank, name: as in `broadcast`.
+
+    Raises:
+        The errors of `broadcast`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.broadcast_nonblocking(torch.full((2,), bf.rank()), root_rank=2)
+        >>> bf.synchronize(handle).tolist()
+        [2, 2]
+    """
     return issued("broadcast", name, lambda: _broadcast(tensor, root_rank, name, True))
 
 
 def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None) -> Tensor:
-    """`broadcast` in place; gives `tensor` back. Not differentiable."""
+    """Do `broadcast` in place, and return `tensor`.
+
+    The call is not differentiable.
+
+    Args:
+        tensor, root_rank, name: as in `broadcast`; `tensor` changes.
+
+    Raises:
+        The errors of `broadcast`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), bf.rank())
+        >>> bf.broadcast_(x, root_rank=1) is x, x.tolist()
+        (True, [1, 1])
+    """
     result: Tensor = waited_for(
         "broadcast", name, lambda: _broadcast_(tensor, root_rank, name, False)
     )
@@ -130,34 +216,80 @@ def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None) -> Tenso
 
 
 def broadcast_nonblocking_(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
-    """`broadcast_`, begun: a handle for `synchronize`, which gives `tensor` back, and `poll`."""
+    """Begin a `broadcast_`, and return a handle for `synchronize` and `poll`.
+
+    `synchronize` returns `tensor`.
+
+    Args:
+        tensor, root_rank, name: as in `broadcast`; `tensor` changes.
+
+    Raises:
+        The errors of `broadcast`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), bf.rank())
+        >>> bf.synchronize(bf.broadcast_nonblocking_(x, root_rank=1)) is x, x.tolist()
+        (True, [1, 1])
+    """
     return issued("broadcast", name, lambda: _broadcast_(tensor, root_rank, name, True))
 
 
 def allgather(tensor: Tensor, name: str | None = None) -> Tensor:
-    """All ranks' tensors one after the other, along the first dimension.
+    """Return all ranks' tensors one after the other, along the first dimension.
 
-    Differentiable. As `bluefog_pg.collectives.allgather`.
+    The call is differentiable, as `bluefog_pg.collectives.allgather` is.
 
     Args:
         tensor: (rows, ...); ranks may have different numbers of rows, also none.
-        name: of which only one may be under way.
+        name: as in `allreduce`.
 
     Raises:
         ValueError: a tensor without dimensions; on every rank, ranks have other dtypes or shapes
             of rows; the name is taken; operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.allgather(torch.full((bf.rank(),), bf.rank())).tolist()
+        [1, 2, 2, 3, 3, 3]
     """
     result: Tensor = waited_for("allgather", name, lambda: _allgather(tensor, name, False))
     return result
 
 
 def allgather_nonblocking(tensor: Tensor, name: str | None = None) -> int:
-    """`allgather`, begun: a handle for `synchronize` and `poll`. Not differentiable."""
+    """Begin an `allgather`, and return a handle for `synchronize` and `poll`.
+
+    The call is not differentiable.
+
+    Args:
+        tensor, name: as in `allgather`.
+
+    Raises:
+        The errors of `allgather`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.synchronize(bf.allgather_nonblocking(torch.tensor([bf.rank()]))).tolist()
+        [0, 1, 2, 3]
+    """
     return issued("allgather", name, lambda: _allgather(tensor, name, True))
 
 
 def barrier() -> None:
-    """Wait until all ranks are here, and all operations that this one began before have ended."""
+    """Wait until all ranks are here, and all operations that this one began before have ended.
+
+    Raises:
+        ValueError: operations are suspended; ranks are in another collective (`Mismatch`).
+        PeerFailed, CollectiveTimeout: a rank died, or did not come.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.allreduce_nonblocking(torch.ones(2))
+        >>> bf.barrier()
+        >>> bf.poll(handle), bf.synchronize(handle).tolist()
+        (True, [1.0, 1.0])
+    """
     member = member_of(None)
 
     def meet() -> None:
@@ -176,13 +308,24 @@ def broadcast_object(
     device: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The source's object, by pickle: from ranks that you trust.
+    """Return the source's object, on every rank, by pickle.
+
+    Use it with ranks that you trust: pickle runs what they send. Asyncddp has this function.
 
     Args:
-        obj: what can be pickled; only the source's matters.
+        obj: an object that can be pickled; only the source's matters.
         src: the source's rank.
         device: where the bytes travel; None, the CPU.
-        name: of which only one may be under way.
+        name: the operation's name; only one of a name may be under way.
+
+    Raises:
+        ValueError: the name is taken; operations are suspended.
+        Others as torch.distributed.broadcast_object_list.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.broadcast_object({"from": bf.rank()}, src=2)
+        {'from': 2}
     """
     objects = [obj]
     broadcast_object_list(objects, src, device, name)
@@ -195,7 +338,25 @@ def broadcast_object_list(
     device: Any = None,
     name: str | None = None,
 ) -> None:
-    """`broadcast_object` of a list, in place; it must be as long on all ranks. None is rank 0."""
+    """Replace the objects of a list by the source's, by pickle.
+
+    The list must be as long on all ranks. Asyncddp has this function.
+
+    Args:
+        object_list: objects that can be pickled; it changes.
+        src: the source's rank; None is rank 0.
+        device, name: as in `broadcast_object`.
+
+    Raises:
+        The errors of `broadcast_object`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> objects = [bf.rank(), "a" * bf.rank()]
+        >>> bf.broadcast_object_list(objects, src=2)
+        >>> objects
+        [2, 'aa']
+    """
     resolve(None)
     waited_for(
         "broadcast_object",
@@ -251,12 +412,12 @@ def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
 
 
 def _matches_by_name(tensor: Any) -> bool:
-    """Whether operations of that tensor do: on an accelerator they match by their order alone."""
+    """Return whether the tensor's operations match by name: an accelerator's match by order."""
     return not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu"
 
 
 def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
-    """Have the tensor hold the result."""
+    """Let the tensor hold the result."""
 
     def write(result: Tensor) -> Tensor:
         with torch.no_grad():

@@ -1,10 +1,18 @@
-"""What an optimizer may do to parameters."""
+"""The names of what an optimizer may do to parameters."""
 
 from enum import Enum
 
 
 class CommunicationType(Enum):
-    """BlueFog's values."""
+    """The communication of an optimizer, with BlueFog's values.
+
+    Thread safety: any thread may use the members, which never change. They own nothing.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> [kind.value for kind in bf.CommunicationType][:2]
+        ['neighbor.allreduce', 'hierarchical.neighbor.allreduce']
+    """
 
     neighbor_allreduce = "neighbor.allreduce"
     hierarchical_neighbor_allreduce = "hierarchical.neighbor.allreduce"

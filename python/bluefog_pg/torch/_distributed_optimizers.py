@@ -52,7 +52,7 @@ _NAMES = {
 
 
 def _earlier_name_of(name: str) -> property:
-    """An attribute of an optimizer, as BlueFog's versions before the last one called it."""
+    """Return an attribute of an optimizer, by the name that earlier versions of BlueFog gave it."""
 
     def get(self: BluefogOptimizer) -> Any:
         return getattr(self, name)
@@ -64,7 +64,25 @@ def _earlier_name_of(name: str) -> property:
 
 
 class BluefogOptimizer(DistributedOptimizer):
-    """With BlueFog's names for what may be turned."""
+    """A `bluefog_pg.DistributedOptimizer` with BlueFog's names for what a program may set.
+
+    The functions of this module make it. `force_barrier = True`, on all ranks, puts a barrier
+    before each step.
+
+    Thread safety: as `bluefog_pg.DistributedOptimizer`, and it owns the same.
+
+    Args:
+        optimizer, model: as in `DistributedAdaptWithCombineOptimizer`.
+        args, kwargs: as in `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, model)
+        >>> isinstance(optimizer, bf.optimizers.BluefogOptimizer), optimizer is sgd
+        (True, True)
+    """
 
     force_barrier = False  # set: step() begins with a barrier of all ranks
     _models: list[Module]
@@ -81,7 +99,17 @@ class BluefogOptimizer(DistributedOptimizer):
 
     @property
     def communication_type(self) -> CommunicationType:
-        """May be set between two steps, by all ranks."""
+        """The communication; all ranks may set another one between two steps.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> sgd = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, [("w", w)])
+            >>> optimizer.communication_type
+            <CommunicationType.neighbor_allreduce: 'neighbor.allreduce'>
+            >>> optimizer.communication_type = bf.CommunicationType.empty
+        """
         for kind, name in _NAMES.items():
             if name == self.communication:
                 return kind
@@ -97,24 +125,74 @@ class BluefogOptimizer(DistributedOptimizer):
     neighbor_machine_weights = _earlier_name_of("src_machine_weights")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """`DistributedOptimizer.step`, after a barrier where `force_barrier` is set."""
+        """Make a step, as `DistributedOptimizer.step`; a barrier comes first with `force_barrier`.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> sgd = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, [("w", w)])
+            >>> optimizer.force_barrier = True
+            >>> w.sum().backward()
+            >>> optimizer.step()
+            >>> round(w.item(), 3)
+            -0.1
+        """
         if self.force_barrier:
             barrier()
         return super().step(closure)
 
     def unregister_window(self) -> None:
-        """Free the windows; all ranks do. The optimizer averages no more."""
+        """Free the windows; all ranks do. The optimizer averages no more.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> model = torch.nn.Linear(1, 1)
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> optimizer = bf.DistributedWinPutOptimizer(sgd, model)
+            >>> optimizer.unregister_window()
+            >>> bf.get_current_created_window_names()
+            []
+        """
         self.close()
 
     def register_step_function(self, function: StepFunction) -> None:
-        """Have `function(optimizer, parameter, gradient, group)` in place of the own update."""
+        """Use `function(optimizer, parameter, gradient, group)` in place of the own update.
+
+        Args:
+            function: updates the parameter in place; it gets the optimizer and the group of
+                parameters.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> w = torch.nn.Parameter(torch.zeros(1))
+            >>> sgd = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, [("w", w)])
+            >>> optimizer.register_step_function(lambda _, param, grad, group: param.sub_(5 * grad))
+            >>> w.sum().backward()
+            >>> optimizer.step()
+            >>> w.item()
+            -5.0
+        """
         self._step_function = function
 
     def turn_on_timeline(self, model: Module | None = None) -> bool:
-        """Draw forward and backward passes, too. Whether there is a timeline to draw in.
+        """Draw forward and backward passes, too.
 
         Args:
-            model: whose passes, as BlueFog's first versions asked; None, the optimizer's models'.
+            model: the model whose passes are drawn, as BlueFog's first versions asked; None, the
+                optimizer's models.
+
+        Returns:
+            Whether there is a timeline to draw in.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> model = torch.nn.Linear(1, 1)
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, model)
+            >>> optimizer.turn_on_timeline()  # BLUEFOG_TIMELINE is not set.
+            False
         """
         if model is not None:
             self.turn_off_timeline()
@@ -123,7 +201,22 @@ class BluefogOptimizer(DistributedOptimizer):
         return timeline.current() is not None
 
     def turn_off_timeline(self, model: Module | None = None) -> bool:
-        """Draw them no more. `model` is of no effect; BlueFog's first versions asked for it."""
+        """Draw passes no more.
+
+        Args:
+            model: has no effect; BlueFog's first versions asked for it.
+
+        Returns:
+            True.
+
+        Example:
+            >>> import bluefog_pg.torch as bf
+            >>> model = torch.nn.Linear(1, 1)
+            >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(sgd, model)
+            >>> optimizer.turn_off_timeline()
+            True
+        """
         del model
         if self._spans is not None:
             self._spans.remove()
@@ -151,14 +244,16 @@ def DistributedAdaptWithCombineOptimizer(
     *,
     compression: Compression = None,
 ) -> BluefogOptimizer:
-    """w <- average(w) - the update at w; averaged during forward and backward.
+    """Make an optimizer distributed: w <- average(w) - the update at w.
+
+    The average is formed during forward and backward (D-PSGD: Lian et al., NeurIPS 2017).
 
     Args:
-        optimizer, model: as of `bluefog_pg.DistributedOptimizer`; named parameters in place of the
-            model, as in BlueFog's first versions: then the average begins in step().
+        optimizer, model: as in `bluefog_pg.DistributedOptimizer`. Named parameters may stand in
+            place of the model, as in BlueFog's first versions: then the average begins in step().
         communication_type: what is averaged with.
         num_steps_per_communication: passes for each communication.
-        compression: of neighbor_allreduce, as of `bluefog_pg.DistributedOptimizer`.
+        compression: for neighbor_allreduce, as in `bluefog_pg.DistributedOptimizer`.
 
     Returns:
         The optimizer, which is distributed now.
@@ -166,6 +261,19 @@ def DistributedAdaptWithCombineOptimizer(
     Raises:
         AssertionError: `communication_type` is none.
         Others as `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedAdaptWithCombineOptimizer(
+        ...     sgd, model, bf.CommunicationType.allreduce
+        ... )
+        >>> _ = torch.nn.init.constant_(model.weight, bf.rank())
+        >>> model(torch.ones(1, 1)).sum().backward()
+        >>> optimizer.step()
+        >>> round(model.weight.item(), 3)  # the mean, 1.5, less the update
+        1.4
     """
     name, every = _name_of(communication_type), num_steps_per_communication
     return BluefogOptimizer(optimizer, model, name, every=every, compression=compression)
@@ -179,10 +287,33 @@ def DistributedAdaptThenCombineOptimizer(
     *,
     compression: Compression = None,
 ) -> BluefogOptimizer:
-    """w <- average(w - the update at w). Else as `DistributedAdaptWithCombineOptimizer`.
+    """Make an optimizer distributed: w <- average(w - the update at w).
 
     The update is made in step(), not in backward(): clipped gradients count, and any optimizer of
     torch's will do.
+
+    Args:
+        optimizer, model, communication_type, num_steps_per_communication, compression: as in
+            `DistributedAdaptWithCombineOptimizer`.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `DistributedAdaptWithCombineOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedAdaptThenCombineOptimizer(
+        ...     sgd, model, bf.CommunicationType.allreduce
+        ... )
+        >>> _ = torch.nn.init.constant_(model.weight, bf.rank())
+        >>> model(torch.ones(1, 1)).sum().backward()
+        >>> optimizer.step()
+        >>> round(model.weight.item(), 3)
+        1.4
     """
     name, every = _name_of(communication_type), num_steps_per_communication
     return BluefogOptimizer(
@@ -194,7 +325,30 @@ def DistributedAdaptThenCombineOptimizer(
 def DistributedGradientAllreduceOptimizer(
     optimizer: Optimizer, model: Model, num_steps_per_communication: int = 1
 ) -> BluefogOptimizer:
-    """w <- w - the update by the mean of all ranks' gradients, which are it after backward()."""
+    """Make an optimizer distributed: w <- w - the update by the mean of all ranks' gradients.
+
+    After backward() the gradients are that mean.
+
+    Args:
+        optimizer, model, num_steps_per_communication: as in `DistributedAdaptWithCombineOptimizer`.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.zeros_(model.weight)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> optimizer = bf.DistributedGradientAllreduceOptimizer(sgd, model)
+        >>> model(torch.full((1, 1), float(bf.rank()))).sum().backward()
+        >>> optimizer.step()
+        >>> model.weight.item()
+        -1.5
+    """
     return BluefogOptimizer(
         optimizer, model, "gradient_allreduce", every=num_steps_per_communication
     )
@@ -206,9 +360,32 @@ def DistributedWinPutOptimizer(
     num_steps_per_communication: int = 1,
     window_prefix: str | None = None,
 ) -> BluefogOptimizer:
-    """Puts parameters into the neighbours' windows, and averages what has come: nobody waits.
+    """Make an optimizer distributed: put parameters into the neighbors' windows, and average.
 
-    `force_barrier = True`, on all ranks, puts a barrier before each step.
+    A rank averages what has come: nobody waits. `force_barrier = True`, on all ranks, puts a
+    barrier before each step.
+
+    Args:
+        optimizer, model, num_steps_per_communication: as in `DistributedAdaptWithCombineOptimizer`.
+        window_prefix: the prefix of the windows' names.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(model.weight)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedWinPutOptimizer(sgd, model)
+        >>> model(torch.ones(1, 1)).sum().backward()
+        >>> optimizer.step()
+        >>> 0.7 < model.weight.item() < 1  # Whose steps have come depends on their pace.
+        True
+        >>> optimizer.close()
     """
     return BluefogOptimizer(
         optimizer,
@@ -225,9 +402,31 @@ def DistributedPullGetOptimizer(
     num_steps_per_communication: int = 1,
     window_prefix: str | None = None,
 ) -> BluefogOptimizer:
-    """Fetches the neighbours' parameters as they are, and averages: nobody waits.
+    """Make an optimizer distributed: fetch the neighbors' parameters as they are, and average.
 
-    `force_barrier` is as of `DistributedWinPutOptimizer`.
+    Nobody waits. `force_barrier` acts as in `DistributedWinPutOptimizer`.
+
+    Args:
+        optimizer, model, num_steps_per_communication, window_prefix: as in
+            `DistributedWinPutOptimizer`.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(model.weight)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedPullGetOptimizer(sgd, model)
+        >>> model(torch.ones(1, 1)).sum().backward()
+        >>> optimizer.step()
+        >>> 0.7 < model.weight.item() < 1  # Whose steps it sees depends on their pace.
+        True
+        >>> optimizer.close()
     """
     return BluefogOptimizer(
         optimizer,
@@ -241,9 +440,31 @@ def DistributedPullGetOptimizer(
 def DistributedPushSumOptimizer(
     optimizer: Optimizer, model: Model, num_steps_per_communication: int = 1
 ) -> BluefogOptimizer:
-    """Averages by push-sum, over directed graphs in which each rank knows whom it sends to.
+    """Make an optimizer distributed: average by push-sum over a directed graph.
 
-    `force_barrier` is as of `DistributedWinPutOptimizer`.
+    Each rank needs to know only whom it sends to. `force_barrier` acts as in
+    `DistributedWinPutOptimizer`.
+
+    Args:
+        optimizer, model, num_steps_per_communication: as in `DistributedAdaptWithCombineOptimizer`.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> optimizer = bf.DistributedPushSumOptimizer(sgd, model)
+        >>> for _ in range(30):  # Rank r has the loss (w - r)^2 / 2; their sum is least at 1.5.
+        ...     optimizer.zero_grad()
+        ...     ((model(torch.ones(1, 1)) - bf.rank()) ** 2 / 2).sum().backward()
+        ...     optimizer.step()
+        >>> round(bf.allreduce(model.weight.detach()).item(), 3)
+        1.5
     """
     return BluefogOptimizer(optimizer, model, "push_sum", every=num_steps_per_communication)
 
@@ -254,11 +475,30 @@ def DistributedAllreduceOptimizer(
     num_steps_per_communication: int = 1,
     named_parameters: Model = None,
 ) -> BluefogOptimizer:
-    """Averages parameters or, as in BlueFog's first versions, gradients: by what it is given.
+    """Make an optimizer distributed: average parameters or gradients with all ranks'.
 
-    A model's parameters are averaged as by `DistributedAdaptWithCombineOptimizer`: ranks differ
-    between steps. Named parameters, or nothing, have gradients averaged and all ranks stay equal,
-    as with `DistributedGradientAllreduceOptimizer`.
+    With a model, parameters are averaged as by `DistributedAdaptWithCombineOptimizer`: ranks differ
+    between steps. With named parameters or nothing, gradients are averaged and all ranks stay
+    equal, as in BlueFog's first versions and with `DistributedGradientAllreduceOptimizer`.
+
+    Args:
+        optimizer, num_steps_per_communication: as in `DistributedAdaptWithCombineOptimizer`.
+        model, named_parameters: one of them, or none.
+
+    Returns:
+        The optimizer, which is distributed now.
+
+    Raises:
+        The errors of `bluefog_pg.DistributedOptimizer`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = bf.DistributedAllreduceOptimizer(torch.optim.SGD([w], lr=1.0))
+        >>> (w * bf.rank()).sum().backward()
+        >>> optimizer.step()
+        >>> w.item()
+        -1.5
     """
     models = _models(model if named_parameters is None else named_parameters)
     if models:
@@ -274,7 +514,18 @@ def DistributedNeighborAllreduceOptimizer(
     *,
     compression: Compression = None,
 ) -> BluefogOptimizer:
-    """`DistributedAdaptWithCombineOptimizer` of that communication."""
+    """Do what `DistributedAdaptWithCombineOptimizer` does with neighbor_allreduce.
+
+    This is its name in earlier versions of BlueFog.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> model = torch.nn.Linear(1, 1)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedNeighborAllreduceOptimizer(sgd, model)
+        >>> optimizer.communication
+        'neighbor_allreduce'
+    """
     given = model if named_parameters is None else named_parameters
     return _older("neighbor_allreduce", optimizer, given, num_steps_per_communication, compression)
 
@@ -282,14 +533,36 @@ def DistributedNeighborAllreduceOptimizer(
 def DistributedConsensusOptimizer(
     optimizer: Optimizer, named_parameters: Model = None
 ) -> BluefogOptimizer:
-    """`DistributedNeighborAllreduceOptimizer`, by its name in BlueFog's first versions."""
+    """Do what `DistributedNeighborAllreduceOptimizer` does, by its first name.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> layer = torch.nn.Linear(1, 1)
+        >>> sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedConsensusOptimizer(sgd, layer.named_parameters())
+        >>> optimizer.communication
+        'neighbor_allreduce'
+    """
     return _older("neighbor_allreduce", optimizer, named_parameters, 1)
 
 
 def DistributedHierarchicalNeighborAllreduceOptimizer(
     optimizer: Optimizer, model: Model, num_steps_per_communication: int = 1
 ) -> BluefogOptimizer:
-    """`DistributedAdaptWithCombineOptimizer` of that communication."""
+    """Do what `DistributedAdaptWithCombineOptimizer` does with hierarchical_neighbor_allreduce.
+
+    This is its name in earlier versions of BlueFog.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.set_machine_topology(bf.RingGraph(bf.machine_size()))
+        True
+        >>> model = torch.nn.Linear(1, 1)
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> optimizer = bf.DistributedHierarchicalNeighborAllreduceOptimizer(sgd, model)
+        >>> optimizer.communication
+        'hierarchical_neighbor_allreduce'
+    """
     return _older("hierarchical_neighbor_allreduce", optimizer, model, num_steps_per_communication)
 
 
@@ -297,7 +570,16 @@ def DistributedHierarchicalNeighborAllreduceOptimizer(
 def DistributedBluefogOptimizer(
     optimizer: Optimizer, named_parameters: Model = None
 ) -> BluefogOptimizer:
-    """`DistributedWinPutOptimizer`, by its name in BlueFog's first versions."""
+    """Do what `DistributedWinPutOptimizer` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> w = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = bf.DistributedBluefogOptimizer(torch.optim.SGD([w], lr=0.1), [("w", w)])
+        >>> optimizer.communication
+        'win_put'
+        >>> optimizer.close()
+    """
     return BluefogOptimizer(optimizer, named_parameters, "win_put")
 
 
@@ -312,7 +594,7 @@ def _older(
 
 
 def _models(model: Model) -> list[Module]:
-    """None of named parameters, which tell of no passes."""
+    """Return the models; none for named parameters, which tell of no passes."""
     if isinstance(model, Module):
         return [model]
     try:

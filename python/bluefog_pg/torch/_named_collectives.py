@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def allreduce(tensor: Tensor, average: bool, is_local: bool, name: str, async_op: bool) -> Any:
-    """What `collectives.allreduce` gives, which says what is refused."""
+    """Return what `collectives.allreduce` returns, and refuse what that refuses."""
     member = calls.member_for("allreduce", tensor, None)
     calls.require_mean(member, "allreduce", tensor, average)
     keeps, tensor = _kept(tensor, async_op)
@@ -43,7 +43,7 @@ def allreduce(tensor: Tensor, average: bool, is_local: bool, name: str, async_op
 
 
 def broadcast(tensor: Tensor, root_rank: int, name: str, async_op: bool) -> Any:
-    """What `collectives.broadcast` gives.
+    """Return what `collectives.broadcast` returns.
 
     Raises:
         Mismatch: another rank than the root has sent its tensor, or not the root alone.
@@ -68,7 +68,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: str, async_op: bool) -> Any:
 
 
 def allgather(tensor: Tensor, name: str, async_op: bool) -> Any:
-    """What `collectives.allgather` gives."""
+    """Return what `collectives.allgather` returns."""
     member = calls.member_for("allgather", tensor, None)
     if tensor.dim() == 0:
         raise ValueError(f"{member.who} allgather: the tensor has no dimensions, and so no rows")
@@ -81,7 +81,7 @@ def allgather(tensor: Tensor, name: str, async_op: bool) -> Any:
 
 
 def _kept(tensor: Tensor, async_op: bool) -> tuple[bool, Tensor]:
-    """Whether to keep the graph, and the tensor: a copy where the program may change its own."""
+    """Return whether to keep the graph, and the tensor: a copy where the program may change it."""
     if tensor.requires_grad and keeps_graph(async_op):
         return True, tensor
     return False, calls.copy_of(tensor) if async_op else tensor.detach()
@@ -106,7 +106,7 @@ def _of_parts(
     async_op: bool,
     result: Callable[[list[Tensor]], Tensor],
 ) -> Any:
-    """The result of what the other ranks send, in the order of the ranks."""
+    """Return the result of what the other ranks send, in the order of the ranks."""
     if not keeps:
         return _of_rows(calls.rows_of_others(member, tensor, async_op, tag), result, async_op)
     edges = _between(member, range(member.size), 1.0)
@@ -127,5 +127,5 @@ def _ranks(ranks: Iterable[int]) -> list[tuple[int, float]]:
 
 
 def _tag(member: GroupState, op: str, name: str) -> int:
-    """No neighbor operation has this tag, whatever names a program gives those."""
+    """Return a tag that no neighbor operation has, whatever names a program gives those."""
     return named_tag(member, op, f"{op}\0{name}")

@@ -1,4 +1,4 @@
-"""BlueFog's operations between neighbours.
+"""BlueFog's operations between neighbors.
 
 Operations are counted for their name, and those without a name together: the k-th one of a rank
 meets the k-th one of its neighbors (docs/failures.md).
@@ -36,29 +36,36 @@ def neighbor_allreduce(
     *,
     average: bool | None = None,
 ) -> Tensor:
-    """Average with the in-neighbours, in a new tensor: x_i <- w_ii x_i + sum_j w_ij x_j.
+    """Average with the in-neighbors, in a new tensor: x_i <- w_ii x_i + sum_j w_ij x_j.
 
-    Differentiable. As `bluefog_pg.neighbor_allreduce`.
+    The call is differentiable, as `bluefog_pg.neighbor_allreduce` is. Earlier names of
+    `src_weights` and `dst_weights` are `neighbor_weights` and `send_neighbors`. A string by
+    position in the place of weights is the name.
 
     Args:
         tensor: any shape, floating or complex, the same shape on every rank that meets.
         self_weight: w_ii, a float. Needs `src_weights`.
-        src_weights: {rank j: w_ij}; in-neighbours, unless `dst_weights` is given.
+        src_weights: {rank j: w_ij}; in-neighbors, unless `dst_weights` is given.
         dst_weights: the ranks that this one sends to in this call, or {rank: scale of what is
             sent}. Needs both others.
         enable_topo_check: where `dst_weights` is given, first ask all ranks whether they agree.
             All of them must make the call then, and it costs an all_gather, for which also
             `neighbor_allreduce_nonblocking` waits.
-        name: the operation's, of which only one may be under way.
-        average: of BlueFog's first version, in place of weights: False, the sum of the own tensor
-            and those of the in-neighbours.
-
-    `neighbor_weights` and `send_neighbors` are earlier names of `src_weights` and `dst_weights`. By
-    position, a string in the place of weights is the name.
+        name: the operation's name; only one of a name may be under way.
+        average: comes from BlueFog's first version, in place of weights: False, the sum of the own
+            tensor and those of the in-neighbors.
 
     Raises:
         ValueError: weights that do not go together, an int as `self_weight`, ranks that are no
-            neighbours; ranks disagree; the name is taken; operations are suspended.
+            neighbors; ranks disagree; the name is taken; operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> for _ in range(20):
+        ...     x = bf.neighbor_allreduce(x, name="x")
+        >>> [round(number, 3) for number in x.tolist()]
+        [1.5, 1.5]
     """
     weights, name = _weights_and_name(self_weight, src_weights, dst_weights, name, average)
     result: Tensor = waited_for(
@@ -82,9 +89,22 @@ def neighbor_allreduce_nonblocking(
     *,
     average: bool | None = None,
 ) -> int:
-    """`neighbor_allreduce`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+    """Begin a `neighbor_allreduce`, and return a handle for `synchronize` and `poll`.
 
-    `tensor` must not change until then.
+    The call is not differentiable. `tensor` must not change until the operation has ended.
+
+    Args:
+        tensor, self_weight, src_weights, dst_weights, enable_topo_check, name, average: as in
+            `neighbor_allreduce`.
+
+    Raises:
+        The errors of `neighbor_allreduce`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.neighbor_allreduce_nonblocking(torch.ones(2), name="x")
+        >>> [round(number, 3) for number in bf.synchronize(handle).tolist()]
+        [1.0, 1.0]
     """
     weights, name = _weights_and_name(self_weight, src_weights, dst_weights, name, average)
     return issued(
@@ -106,20 +126,26 @@ def neighbor_allgather(
     dst_ranks: Iterable[int] | None = None,
     enable_topo_check: bool = True,
 ) -> Tensor:
-    """The in-neighbours' tensors one after the other, along the first dimension; not the own one.
+    """Return the in-neighbors' tensors one after the other, along the first dimension.
 
-    Differentiable. As `bluefog_pg.neighbor_allgather`.
+    This rank's own tensor is not among them. The call is differentiable, as
+    `bluefog_pg.neighbor_allgather` is.
 
     Args:
         tensor: (rows, ...); ranks may have different numbers of rows.
-        src_ranks: whom to receive from in this call, in the order of the result; None, the
-            in-neighbours, ascending.
-        dst_ranks: whom to send to in this call. Both or none.
+        src_ranks: the ranks to receive from in this call, in the order of the result; None, the
+            in-neighbors, ascending.
+        dst_ranks: the ranks to send to in this call. Give both or none.
         enable_topo_check, name: as in `neighbor_allreduce`.
 
     Raises:
         ValueError: one of the two alone; bad ranks; a tensor without dimensions; ranks disagree;
             the name is taken; operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.neighbor_allgather(torch.tensor([bf.rank()])).tolist() == bf.in_neighbor_ranks()
+        True
     """
     return waited_for(
         "neighbor.allgather",
@@ -142,9 +168,21 @@ def neighbor_allgather_nonblocking(
     dst_ranks: Iterable[int] | None = None,
     enable_topo_check: bool = True,
 ) -> int:
-    """`neighbor_allgather`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+    """Begin a `neighbor_allgather`, and return a handle for `synchronize` and `poll`.
 
-    `tensor` must not change until then.
+    The call is not differentiable. `tensor` must not change until the operation has ended.
+
+    Args:
+        tensor, name, src_ranks, dst_ranks, enable_topo_check: as in `neighbor_allgather`.
+
+    Raises:
+        The errors of `neighbor_allgather`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.neighbor_allgather_nonblocking(torch.tensor([bf.rank()]))
+        >>> bf.synchronize(handle).tolist() == bf.in_neighbor_ranks()
+        True
     """
     return issued(
         "neighbor.allgather",
@@ -174,14 +212,14 @@ def hierarchical_neighbor_allreduce(
     enable_topo_check: bool | None = False,
     name: str | None = None,
 ) -> Tensor:
-    """Average the machines' means with those of in-neighbour machines, in a new tensor.
+    """Average the machines' means with those of in-neighbor machines, in a new tensor.
 
-    Differentiable. As `bluefog_pg.hierarchical_neighbor_allreduce`.
+    The call is differentiable, as `bluefog_pg.hierarchical_neighbor_allreduce` is.
 
     Args:
         tensor: as in `neighbor_allreduce`.
         self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
-            none, alike on all ranks of a machine.
+            none, the same on all ranks of a machine.
         enable_topo_check: as in `bluefog_pg.hierarchical_neighbor_allreduce`.
         name: as in `neighbor_allreduce`.
 
@@ -190,6 +228,15 @@ def hierarchical_neighbor_allreduce(
         ArgumentError: machines of one rank, or of different numbers (a ValueError and an
             AssertionError).
         ValueError: as in `neighbor_allreduce`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> other = 1 - bf.machine_rank()  # There are two machines of two ranks each.
+        >>> bf.hierarchical_neighbor_allreduce(
+        ...     x, self_weight=0.5, src_machine_weights={other: 0.5}, dst_machine_weights=[other]
+        ... ).tolist()
+        [1.5, 1.5]
     """
     return waited_for(
         "hierarchical.neighbor.allreduce",
@@ -217,9 +264,25 @@ def hierarchical_neighbor_allreduce_nonblocking(
     enable_topo_check: bool | None = False,
     name: str | None = None,
 ) -> int:
-    """`hierarchical_neighbor_allreduce`, begun: a handle for `synchronize` and `poll`.
+    """Begin a `hierarchical_neighbor_allreduce`, and return a handle for `synchronize` and `poll`.
 
-    Not differentiable. `tensor` must not change until then.
+    The call is not differentiable. `tensor` must not change until the operation has ended.
+
+    Args:
+        tensor, self_weight, src_machine_weights, dst_machine_weights, enable_topo_check, name: as
+            in `hierarchical_neighbor_allreduce`.
+
+    Raises:
+        The errors of `hierarchical_neighbor_allreduce`; those of ranks that disagree come in
+        `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.set_machine_topology(bf.RingGraph(bf.machine_size()))
+        True
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.synchronize(bf.hierarchical_neighbor_allreduce_nonblocking(x)).tolist()
+        [1.5, 1.5]
     """
     return issued(
         "hierarchical.neighbor.allreduce",
@@ -247,17 +310,22 @@ def pair_gossip(
 ) -> Tensor:
     """Average with one rank, which calls this with ours: x <- self_weight x + pair_weight y.
 
-    Differentiable. As `bluefog_pg.pair_gossip`.
+    The call is differentiable, as `bluefog_pg.pair_gossip` is.
 
     Args:
         tensor: as in `neighbor_allreduce`.
-        target_rank: in the topology or not.
+        target_rank: the other rank, in the topology or not.
         self_weight, pair_weight: both, or none for the mean of the two.
         name: as in `neighbor_allreduce`.
 
     Raises:
         ValueError: one of the weights alone; a bad rank; the two disagree; the name is taken;
             operations are suspended.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.pair_gossip(torch.full((2,), float(bf.rank())), bf.size() - 1 - bf.rank()).tolist()
+        [1.5, 1.5]
     """
     return waited_for(
         "pair.gossip",
@@ -275,9 +343,21 @@ def pair_gossip_nonblocking(
     pair_weight: float | None = None,
     name: str | None = None,
 ) -> int:
-    """`pair_gossip`, begun: a handle for `synchronize` and `poll`. Not differentiable.
+    """Begin a `pair_gossip`, and return a handle for `synchronize` and `poll`.
 
-    `tensor` must not change until then.
+    The call is not differentiable. `tensor` must not change until the operation has ended.
+
+    Args:
+        tensor, target_rank, self_weight, pair_weight, name: as in `pair_gossip`.
+
+    Raises:
+        The errors of `pair_gossip`; those of ranks that disagree come in `synchronize`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.synchronize(bf.pair_gossip_nonblocking(x, bf.size() - 1 - bf.rank())).tolist()
+        [1.5, 1.5]
     """
     return issued(
         "pair.gossip",
@@ -298,7 +378,7 @@ def pair_gossip_nonblocking(
 def _weights_and_name(
     self_weight: Any, src_weights: Any, dst_weights: Any, name: str | None, average: bool | None
 ) -> tuple[dict[str, Any], str | None]:
-    """What `neighbors.neighbor_allreduce` takes, of what any version of BlueFog takes.
+    """Return what `neighbors.neighbor_allreduce` takes, from what any version of BlueFog takes.
 
     Positions have changed: `name` was the third, then the fourth, and before there were weights the
     second was `average`.
@@ -322,7 +402,7 @@ def _weights_and_name(
 
 
 def _float(self_weight: Any) -> Any:
-    """BlueFog takes no int here; where a float belongs, that is a rank, or a mistake."""
+    """Return a float as it is, and refuse an int, as BlueFog does: that is a rank, or a mistake."""
     if isinstance(self_weight, numbers.Integral):
         raise ValueError(  # noqa: TRY004 - as there
             f"[bluefog] neighbor_allreduce: self_weight must be a float, not {self_weight!r}"

@@ -1,4 +1,4 @@
-"""Environment variables of BlueFog and Asyncddp: what they did is done otherwise, or not at all."""
+"""Environment variables of BlueFog and Asyncddp that have another meaning here, or none."""
 
 from __future__ import annotations
 

@@ -22,27 +22,59 @@ if TYPE_CHECKING:
 
 
 def allreduce_async(tensor: Tensor, average: bool = True, name: str | None = None) -> int:
-    """`allreduce_nonblocking`."""
+    """Do what `allreduce_nonblocking` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.wait(bf.allreduce_async(torch.full((2,), float(bf.rank())))).tolist()
+        [1.5, 1.5]
+    """
     return allreduce_nonblocking(tensor, average, name=name)
 
 
 def allgather_async(tensor: Tensor, name: str | None = None) -> int:
-    """`allgather_nonblocking`."""
+    """Do what `allgather_nonblocking` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.wait(bf.allgather_async(torch.tensor([bf.rank()]))).tolist()
+        [0, 1, 2, 3]
+    """
     return allgather_nonblocking(tensor, name)
 
 
 def broadcast_async(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
-    """`broadcast_nonblocking`."""
+    """Do what `broadcast_nonblocking` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.wait(bf.broadcast_async(torch.tensor([bf.rank()]), root_rank=3)).tolist()
+        [3]
+    """
     return broadcast_nonblocking(tensor, root_rank, name)
 
 
 def broadcast_async_(tensor: Tensor, root_rank: int, name: str | None = None) -> int:
-    """`broadcast_nonblocking_`."""
+    """Do what `broadcast_nonblocking_` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.tensor([bf.rank()])
+        >>> bf.wait(bf.broadcast_async_(x, root_rank=3)) is x, x.tolist()
+        (True, [3])
+    """
     return broadcast_nonblocking_(tensor, root_rank, name)
 
 
 def neighbor_allgather_async(tensor: Tensor, name: str | None = None) -> int:
-    """`neighbor_allgather_nonblocking`."""
+    """Do what `neighbor_allgather_nonblocking` does, by its name in BlueFog's first versions.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.neighbor_allgather_async(torch.tensor([bf.rank()]))
+        >>> bf.wait(handle).tolist() == bf.in_neighbor_ranks()
+        True
+    """
     return neighbor_allgather_nonblocking(tensor, name=name)
 
 
@@ -54,7 +86,15 @@ def neighbor_allreduce_async(
     *,
     average: bool | None = None,
 ) -> int:
-    """`neighbor_allreduce_nonblocking` over the topology; `neighbor_weights` are `src_weights`."""
+    """Do what `neighbor_allreduce_nonblocking` does over the topology, by its first name.
+
+    `neighbor_weights` are `src_weights`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.wait(bf.neighbor_allreduce_async(torch.ones(2), average=False)).tolist()
+        [3.0, 3.0]
+    """
     return neighbor_allreduce_nonblocking(
         tensor, self_weight, neighbor_weights, name=name, average=average
     )

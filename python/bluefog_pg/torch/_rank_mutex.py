@@ -1,6 +1,7 @@
 """One mutex for each rank, which belongs to no window, as BlueFog's first versions had it.
 
-They are kept in the group's store. Who dies with one holds it until the others' timeout.
+The mutexes are kept in the group's store. A rank that dies with one holds it until the others'
+timeout.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _numbers = itertools.count()
 def mutexes_of(
     ranks: Iterable[int] | None = None, group: dist.ProcessGroup | None = None
 ) -> Iterator[None]:
-    """Hold the mutexes of those ranks; None, of the out-neighbors.
+    """Hold the mutexes of those ranks for a block; None stands for the out-neighbors.
 
     Raises:
         ValueError: ranks that are none.
-        TypeError: what is no integer.
+        TypeError: a rank is no integer.
         RuntimeError: this thread holds one of them already.
         CollectiveTimeout: somebody held one for longer than the group's timeout.
     """

@@ -1,5 +1,8 @@
-"""How an operation of this package runs: alone of its name, refused while suspended, and told to
-the timeline."""
+"""The frame around each operation of this package.
+
+An operation is alone of its name, it is refused while operations are suspended, and the timeline
+shows it.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,12 @@ _numbers = itertools.count(1)
 
 
 def waited_for(op: str, name: str | None, call: Callable[[], T]) -> T:
-    """The result of an operation that its caller waits for.
+    """Return the result of an operation that its caller waits for.
 
     Args:
-        op: such as "neighbor.allreduce".
-        name: of which only one may be under way, or None.
+        op: the operation, such as "neighbor.allreduce".
+        name: its name, or None; only one of a name may be under way.
+        call: does the operation.
 
     Raises:
         ValueError: one is under way, or operations are suspended.
@@ -37,7 +41,11 @@ def waited_for(op: str, name: str | None, call: Callable[[], T]) -> T:
 
 
 def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
-    """The handle of an operation that `start` starts. Raises as `waited_for`."""
+    """Return the handle of an operation that `start` starts.
+
+    Raises:
+        The errors of `waited_for`.
+    """
     handles.require_running(op)
     if timeline.current() is not None:
         start = functools.partial(_drawn_until_done, op, name, start)
@@ -45,7 +53,7 @@ def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
 
 
 def one_name(op: str, by_position: str, name: str | None) -> str:
-    """The name that earlier versions of BlueFog have in another place.
+    """Return the name that earlier versions of BlueFog have in another place.
 
     Raises:
         TypeError: there is one in today's place, too.
@@ -62,7 +70,7 @@ def _key(op: str, name: str | None) -> str | None:
 
 
 def _title(op: str, name: str | None) -> str:
-    """Of its own: what overlaps cannot be drawn in one place."""
+    """Return a title of its own: operations that overlap cannot be drawn in one place."""
     return _key(op, name) or f"{op}.noname.{next(_numbers)}"
 
 

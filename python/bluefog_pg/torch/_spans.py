@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Spans:
-    """Draws FORWARD while a layer computes, for each parameter that is its own.
+    """Draw FORWARD while a layer computes, for each parameter that is its own.
 
     From the end of the model's forward pass until the parameter has its gradient it draws GRADIENT
-    COMPT.; what has none then ends with the optimizer's step.
+    COMPT.; where a parameter has none by then, the optimizer's step ends the bar.
     """
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module]) -> None:

@@ -1,4 +1,7 @@
-"""BlueFog's functions that put into windows by name, accumulate there and get from there."""
+"""BlueFog's functions of windows, which know them by their names.
+
+Any thread may call them. Names belong to a group; None is the default one.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,38 @@ def neighbor_win_put(
     require_mutex: bool = False,
     group: Group = None,
 ) -> bool:
-    """`Window.put` to out-neighbours; it is there when the call returns. True.
+    """Put a tensor into the window's slots at out-neighbors, as `Window.put`.
 
-    It takes the positions of BlueFog before 0.2.2, too, (tensor, name, dst_weights, require_mutex):
-    a dict in the third place is `dst_weights`.
+    The tensor is there when the call returns. `win_put` is the same function. BlueFog has it. It
+    takes the positions of BlueFog before 0.2.2, too, (tensor, name, dst_weights, require_mutex): a
+    dict in the third place is `dst_weights`.
+
+    Args:
+        tensor: has the window's shape and dtype.
+        name: the window's name.
+        self_weight, dst_weights, require_mutex: as in `Window.put`.
+        group: the process group; None, the default one.
+
+    Returns:
+        True.
 
     Raises:
-        ValueError: there is no window of that name; ranks that are no out-neighbours; others as
+        ValueError: there is no window of that name; ranks that are no out-neighbors; others as
             `Window.put`.
+        PeerFailed, CollectiveTimeout: as `Window.put`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.win_create(x, "w", zero_init=True)
+        True
+        >>> bf.win_put(x, "w") and bf.win_fence("w")
+        True
+        >>> mean = (bf.rank() + sum(bf.in_neighbor_ranks())) / 3
+        >>> torch.allclose(bf.win_update("w"), torch.full((2,), mean))
+        True
+        >>> bf.win_free("w")
+        True
     """
     _write("win_put", tensor, name, self_weight, dst_weights, require_mutex, group)
     return True
@@ -55,7 +82,32 @@ def neighbor_win_accumulate(
     require_mutex: bool = False,
     group: Group = None,
 ) -> bool:
-    """`Window.accumulate` to out-neighbours, as `neighbor_win_put`. True."""
+    """Add a tensor to the window's slots at out-neighbors, as `Window.accumulate`.
+
+    `win_accumulate` is the same function. BlueFog has it.
+
+    Args:
+        tensor, name, self_weight, dst_weights, require_mutex, group: as in `neighbor_win_put`.
+
+    Returns:
+        True.
+
+    Raises:
+        The errors of `neighbor_win_put`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w", zero_init=True)
+        True
+        >>> for _ in range(2):
+        ...     _ = bf.win_accumulate(torch.ones(2), "w")
+        >>> bf.win_fence("w")
+        True
+        >>> bf.win_update_then_collect("w").tolist()  # twice from each of two sources
+        [4.0, 4.0]
+        >>> bf.win_free("w")
+        True
+    """
     _write("win_accumulate", tensor, name, self_weight, dst_weights, require_mutex, group)
     return True
 
@@ -64,10 +116,33 @@ def neighbor_win_accumulate(
 def neighbor_win_get(
     name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
 ) -> bool:
-    """`Window.get` from in-neighbours. True.
+    """Fetch the tensors of in-neighbors into this rank's slots, as `Window.get`.
+
+    `win_get` is the same function. BlueFog has it.
+
+    Args:
+        name: the window's name.
+        src_weights, require_mutex: as in `Window.get`.
+        group: the process group; None, the default one.
+
+    Returns:
+        True.
 
     Raises:
-        ValueError: there is no window of that name; ranks that are no in-neighbours.
+        ValueError: there is no window of that name; ranks that are no in-neighbors.
+        PeerFailed, CollectiveTimeout: as `Window.put`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.full((2,), float(bf.rank())), "w")
+        True
+        >>> source = bf.in_neighbor_ranks()[0]
+        >>> bf.win_get("w", src_weights={source: 2.0})
+        True
+        >>> bf.win_read_neighbor("w", source).tolist() == [2.0 * source] * 2
+        True
+        >>> bf.win_free("w")
+        True
     """
     _get(name, src_weights, require_mutex, group)
     return True
@@ -82,7 +157,28 @@ def neighbor_win_put_nonblocking(
     require_mutex: bool = False,
     group: Group = None,
 ) -> int:
-    """`neighbor_win_put`, with a handle for `win_wait` and `win_poll`."""
+    """Begin what `neighbor_win_put` does.
+
+    `win_put_nonblocking` is the same function. BlueFog has it. The tensor has been read when the
+    call returns.
+
+    Args:
+        tensor, name, self_weight, dst_weights, require_mutex, group: as in `neighbor_win_put`.
+
+    Returns:
+        A handle for `win_wait` and `win_poll`.
+
+    Raises:
+        ValueError: as `neighbor_win_put`. Other errors come in `win_wait`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> handle = bf.win_put_nonblocking(torch.ones(2), "w")
+        >>> bf.win_wait(handle) and bf.win_fence("w") and bf.win_free("w")
+        True
+    """
     given = (tensor, name, self_weight, dst_weights, require_mutex, group)
     return _handle_of(_write("win_put", *given, async_op=True))
 
@@ -96,7 +192,31 @@ def neighbor_win_accumulate_nonblocking(
     require_mutex: bool = False,
     group: Group = None,
 ) -> int:
-    """`neighbor_win_accumulate`, with a handle for `win_wait` and `win_poll`."""
+    """Begin what `neighbor_win_accumulate` does.
+
+    `win_accumulate_nonblocking` is the same function. BlueFog has it.
+
+    Args:
+        tensor, name, self_weight, dst_weights, require_mutex, group: as in `neighbor_win_put`.
+
+    Returns:
+        A handle for `win_wait` and `win_poll`.
+
+    Raises:
+        ValueError: as `neighbor_win_put`. Other errors come in `win_wait`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w", zero_init=True)
+        True
+        >>> handle = bf.win_accumulate_nonblocking(torch.ones(2), "w")
+        >>> bf.win_wait(handle) and bf.win_fence("w")
+        True
+        >>> bf.win_update_then_collect("w").tolist()  # once from each of two sources
+        [2.0, 2.0]
+        >>> bf.win_free("w")
+        True
+    """
     given = (tensor, name, self_weight, dst_weights, require_mutex, group)
     return _handle_of(_write("win_accumulate", *given, async_op=True))
 
@@ -105,15 +225,53 @@ def neighbor_win_accumulate_nonblocking(
 def neighbor_win_get_nonblocking(
     name: str, src_weights: Weights = None, require_mutex: bool = False, group: Group = None
 ) -> int:
-    """`neighbor_win_get`, with a handle for `win_wait` and `win_poll`."""
+    """Begin what `neighbor_win_get` does.
+
+    `win_get_nonblocking` is the same function. BlueFog has it.
+
+    Args:
+        name, src_weights, require_mutex, group: as in `neighbor_win_get`.
+
+    Returns:
+        A handle for `win_wait` and `win_poll`.
+
+    Raises:
+        ValueError: as `neighbor_win_get`. Other errors come in `win_wait`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.full((2,), float(bf.rank())), "w", zero_init=True)
+        True
+        >>> bf.win_wait(bf.win_get_nonblocking("w"))
+        True
+        >>> source = bf.in_neighbor_ranks()[0]
+        >>> bf.win_read_neighbor("w", source).tolist() == [source] * 2
+        True
+        >>> bf.win_free("w")
+        True
+    """
     return _handle_of(_get(name, src_weights, require_mutex, group, async_op=True))
 
 
 def win_poll(handle: int) -> bool:
-    """Whether that operation has ended.
+    """Return whether the operation of that handle has ended. BlueFog has this function.
+
+    Args:
+        handle: what a nonblocking operation returned.
 
     Raises:
         ValueError: there is no such handle.
+
+    Example:
+        >>> import time
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> handle = bf.win_put_nonblocking(torch.ones(2), "w")
+        >>> while not bf.win_poll(handle):
+        ...     time.sleep(0.001)
+        >>> bf.win_wait(handle) and bf.win_free("w")
+        True
     """
     work = _handles.get(handle)
     if work is None:
@@ -122,12 +280,29 @@ def win_poll(handle: int) -> bool:
 
 
 def win_wait(handle: int | WindowWork) -> bool:
-    """Wait for that operation, and forget its handle when it has ended. False where there is none.
+    """Wait for the operation of that handle, and forget the handle when it has ended.
 
-    Of what `Window`'s methods return with async_op, it is `handle.wait()`.
+    It also takes what `Window`'s methods return with async_op, and calls its `wait()`. BlueFog has
+    this function.
+
+    Args:
+        handle: what a nonblocking operation returned.
+
+    Returns:
+        True; or False where there is no such handle.
 
     Raises:
         PeerFailed, CollectiveTimeout: as the operation that is waited for.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> handle = bf.win_put_nonblocking(torch.ones(2), "w")
+        >>> bf.win_wait(handle), bf.win_wait(handle)
+        (True, False)
+        >>> bf.win_free("w")
+        True
     """
     work = handle if isinstance(handle, load().WindowWork) else _handles.get(handle)
     if work is None:
@@ -144,7 +319,18 @@ def win_wait(handle: int | WindowWork) -> bool:
 def win_cancel(handle: int) -> None:
     """Forget a handle, whether its operation has ended or not: that goes on by itself.
 
-    A handle that is not known is ignored. Asyncddp has this function.
+    An unknown handle is ignored. Asyncddp has this function.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> handle = bf.win_put_nonblocking(torch.ones(2), "w")
+        >>> bf.win_cancel(handle)
+        >>> bf.win_wait(handle)
+        False
+        >>> bf.win_free("w")
+        True
     """
     _handles.pop(handle, None)
 

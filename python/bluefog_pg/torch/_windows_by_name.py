@@ -77,7 +77,24 @@ _log = logging.getLogger("bluefog_pg")
 
 @drawn_as("WIN_CREATE")
 def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group = None) -> bool:
-    """Collective: make a window, as `Window`. False where there is one of this name."""
+    """Make a window, as `Window` does. Collective. BlueFog has this function.
+
+    Args:
+        tensor, name, zero_init, group: as in `Window`.
+
+    Returns:
+        True; or False where there is a window of this name, which stays as it is.
+
+    Raises:
+        The errors of `Window`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w"), bf.win_create(torch.ones(2), "w")
+        (True, False)
+        >>> bf.win_free("w")
+        True
+    """
     member = member_of(group)
     if isinstance(name, str) and name in member.windows:
         _log.warning(
@@ -91,10 +108,27 @@ def win_create(tensor: Tensor, name: str, zero_init: bool = False, group: Group 
 
 @drawn_as("WIN_FREE")
 def win_free(name: str | None = None, group: Group = None) -> bool:
-    """Collective: free the window of that name, or all. True.
+    """Free the window of that name, or all windows of the group. Collective.
+
+    Args:
+        name: the window's name; None, all windows.
+        group: the process group; None, the default one.
+
+    Returns:
+        True.
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no window of that name.
+        Others as `Window.free`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> bf.win_free()
+        True
+        >>> bf.get_current_created_window_names()
+        []
     """
     windows = member_of(group).windows
     failure: Exception | None = None
@@ -109,7 +143,17 @@ def win_free(name: str | None = None, group: Group = None) -> bool:
 
 
 def get_current_created_window_names(group: Group = None) -> list[str]:
-    """Of the group's windows, sorted."""
+    """Return the names of the group's windows, sorted. BlueFog has this function.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w") and bf.win_create(torch.ones(2), "v")
+        True
+        >>> bf.get_current_created_window_names()
+        ['v', 'w']
+        >>> bf.win_free()
+        True
+    """
     return sorted(member_of(group).windows)
 
 
@@ -123,11 +167,33 @@ def win_update(
     require_mutex: bool = False,
     group: Group = None,
 ) -> Tensor:
-    """`Window.update`.
+    """Average the window's tensor with its slots, as `Window.update`. BlueFog has this function.
+
+    Args:
+        name: the window's name.
+        self_weight, neighbor_weights, reset, clone, require_mutex: as in `Window.update`.
+        group: the process group; None, the default one.
+
+    Returns:
+        The window's tensor, or the new one.
 
     Raises:
         KeyError: there is no window of that name.
-        ValueError: ranks that are no in-neighbours; one of the two weights alone.
+        ValueError: ranks that are no in-neighbors; one of the two weights alone.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.win_create(x, "w")
+        True
+        >>> for _ in range(30):
+        ...     _ = bf.win_put(x, "w") and bf.win_fence("w")
+        ...     _ = bf.win_update("w")
+        ...     _ = bf.win_fence("w")
+        >>> [round(number, 3) for number in x.tolist()]
+        [1.5, 1.5]
+        >>> bf.win_free("w")
+        True
     """
     op = "win_update"
     window = window_named(name, op, KeyError, group)
@@ -146,11 +212,29 @@ def win_update(
 def win_read_neighbor(
     name: str, rank_: int, require_mutex: bool = True, group: Group = None
 ) -> Tensor:
-    """A copy of the slot of one in-neighbour, which stays as it is, with its version.
+    """Return a copy of the slot of one in-neighbor, which stays as it is, with its version.
+
+    Args:
+        name: the window's name.
+        rank_: the in-neighbor.
+        require_mutex: read while nobody else holds the slot's mutex.
+        group: the process group; None, the default one.
 
     Raises:
         KeyError: there is no window of that name.
-        ValueError: that is no in-neighbour.
+        ValueError: the rank is no in-neighbor.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> bf.win_put(torch.full((2,), float(bf.rank())), "w") and bf.win_fence("w")
+        True
+        >>> source = bf.in_neighbor_ranks()[0]
+        >>> bf.win_read_neighbor("w", source).tolist() == [source] * 2
+        True
+        >>> bf.win_free("w")
+        True
     """
     window = window_named(name, "win_read_neighbor", KeyError, group)
     require_neighbors(
@@ -161,18 +245,76 @@ def win_read_neighbor(
 
 @drawn_as("WIN_UPDATE")
 def win_update_then_collect(name: str, require_mutex: bool = True, group: Group = None) -> Tensor:
-    """`Window.update_then_collect`. KeyError where there is no window of that name."""
+    """Add the slots to the window's tensor, once, as `Window.update_then_collect`.
+
+    BlueFog has this function.
+
+    Args:
+        name: the window's name.
+        require_mutex: update while nobody else holds the mutexes of the slots.
+        group: the process group; None, the default one.
+
+    Returns:
+        The window's tensor.
+
+    Raises:
+        KeyError: there is no window of that name.
+        CollectiveTimeout: as in `Window.put`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w", zero_init=True)
+        True
+        >>> bf.win_put(torch.ones(2), "w") and bf.win_fence("w")
+        True
+        >>> bf.win_update_then_collect("w").tolist()  # its own, and one from each of two sources
+        [3.0, 3.0]
+        >>> bf.win_free("w")
+        True
+    """
     window = window_named(name, "win_update_then_collect", KeyError, group)
     return window.update_then_collect(require_mutex=require_mutex)
 
 
 def get_win_version(name: str, group: Group = None) -> dict[int, int]:
-    """`Window.versions`. ValueError where there is no window of that name."""
+    """Return {source: changes of its slot since this rank's last update}, as `Window.versions`.
+
+    BlueFog has this function.
+
+    Raises:
+        ValueError: there is no window of that name.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> bf.win_put(torch.ones(2), "w") and bf.win_fence("w")
+        True
+        >>> bf.get_win_version("w") == dict.fromkeys(bf.in_neighbor_ranks(), 1)
+        True
+        >>> bf.win_free("w")
+        True
+    """
     return window_named(name, "get_win_version", ValueError, group).versions()
 
 
 def win_associated_p(name: str, group: Group = None) -> float:
-    """This rank's p. ValueError where there is no window of that name."""
+    """Return this rank's p, a float64 (see `turn_on_win_ops_with_associated_p`).
+
+    BlueFog has this function.
+
+    Raises:
+        ValueError: there is no window of that name.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> bf.win_associated_p("w")
+        1.0
+        >>> bf.win_free("w")
+        True
+    """
     return window_named(name, "win_associated_p", ValueError, group).associated_p
 
 
@@ -184,21 +326,33 @@ def win_mutex(
     *,
     group: Group = None,
 ) -> contextlib.AbstractContextManager[None]:
-    """`Window.mutex` of the window of that name; or, without a name, mutexes of ranks.
+    """Hold a window's mutexes for a block, as `bluefog_pg.Window.mutex`; or mutexes of ranks.
 
-    Those exclude other blocks of that form alone: no operation takes them.
+    Without a window's name it takes one mutex for each rank. These exclude other blocks of that
+    form alone: no operation takes them.
 
     Args:
-        name: the window's; or ranks, in its place, or None, as in BlueFog before 0.2.2.
-        for_self, ranks: as of `Window.mutex`; without a window, None are the out-neighbors, or
-            this rank itself.
-        exclusive: of no effect; BlueFog 0.2.1 has it.
+        name: the window's name; or ranks, in its place, or None, as in BlueFog before 0.2.2.
+        for_self, ranks: as in `Window.mutex`; without a window, None stands for the out-neighbors,
+            or this rank itself.
+        exclusive: has no effect; BlueFog 0.2.1 has it.
         group: the process group; None, the default one.
 
     Raises:
         ValueError: there is no window of that name; ranks that are none.
         RuntimeError: this thread holds one of them already.
         CollectiveTimeout: somebody else held one for longer than the group's timeout.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> with bf.win_mutex(ranks=[0]):  # One rank at a time is here.
+        ...     pass
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> with bf.win_mutex("w"):
+        ...     _ = bf.win_put(torch.ones(2), "w")
+        >>> bf.win_fence("w") and bf.win_free("w")
+        True
     """
     del exclusive
     if isinstance(name, str):
@@ -209,12 +363,48 @@ def win_mutex(
 
 
 def win_lock(name: str, group: Group = None) -> contextlib.AbstractContextManager[None]:
-    """The mutexes of all slots of this rank. ValueError where there is no such window."""
+    """Hold the mutexes of all slots of this rank for a block. BlueFog has this function.
+
+    Raises:
+        ValueError: there is no window of that name.
+        Others as `Window.mutex`.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> with bf.win_lock("w"):
+        ...     bf.win_update("w").tolist()
+        [1.0, 1.0]
+        >>> bf.win_free("w")
+        True
+    """
     return window_named(name, "win_lock", ValueError, group).mutex(for_self=True)
 
 
 def win_fence(name: str, group: Group = None) -> bool:
-    """Collective: what any rank has put before is in its place when the call returns. True."""
+    """Wait until what any rank has put before is in its place. Collective.
+
+    BlueFog has this function.
+
+    Returns:
+        True.
+
+    Raises:
+        ValueError: there is no window of that name; other ranks fence or free another one.
+        PeerFailed, CollectiveTimeout: a rank has died, or did not come.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.win_create(torch.zeros(2), "w")
+        True
+        >>> bf.win_put(torch.ones(2), "w") and bf.win_fence("w")
+        True
+        >>> list(bf.get_win_version("w").values())  # Both sources have put.
+        [1, 1]
+        >>> bf.win_free("w")
+        True
+    """
     window_named(name, "win_fence", ValueError, group).fence()
     return True
 

@@ -98,18 +98,24 @@ def init(
 ) -> None:
     """Make the default process group with backend "bluefog", unless it is there, and its topology.
 
-    Collective. May be called again, after `shutdown` or before: then it sets the topology anew,
-    unless there are windows.
+    The call is collective. It may be repeated, after `shutdown` or before: then it sets the
+    topology anew, unless there are windows.
 
     Args:
         topology_fn: the topology, or a function that makes it from the number of ranks; None is
             exponential-2. `topology` is its name in BlueFog's first versions.
         is_weighted: as in `set_topology`.
-        options: as of `bluefog_pg.init`, such as `timeout`.
+        options: as in `bluefog_pg.init`, such as `timeout`.
 
     Raises:
         TypeError: the default process group has another backend.
-        ValueError: on every rank: ranks give unlike topologies.
+        ValueError: ranks give unlike topologies. Every rank gets it.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.init(topology_fn=bf.RingGraph)
+        >>> bf.in_neighbor_ranks() == sorted([(bf.rank() - 1) % 4, (bf.rank() + 1) % 4])
+        True
     """
     if not (dist.is_initialized() and _has_windows("init", None, asked=topology_fn is not None)):
         with _agreed("init", None):
@@ -123,12 +129,29 @@ def set_topology(
     is_weighted: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> bool:
-    """Set the topology, as `bluefog_pg.set_topology`; while there are windows, do not: False.
+    """Set the topology, as `bluefog_pg.set_topology`, unless there are windows.
 
     Collective: one all_gather of 8 bytes asks whether all ranks give the same graph.
 
+    Args:
+        topology, is_weighted, group: as in `bluefog_pg.set_topology`.
+
+    Returns:
+        True; or False while there are windows, for which the topology stays.
+
     Raises:
-        ValueError: on every rank: ranks give unlike graphs. The topology stays as it was.
+        ValueError: ranks give unlike graphs. Every rank gets it, and the topology stays as it was.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.set_topology(bf.StarGraph(bf.size()), is_weighted=True)
+        True
+        >>> bf.win_create(torch.ones(2), "w")
+        True
+        >>> bf.set_topology(bf.RingGraph(bf.size()))
+        False
+        >>> bf.win_free("w")
+        True
     """
     if _has_windows("set_topology", group, asked=True):
         return False
@@ -138,7 +161,7 @@ def set_topology(
 
 
 def _has_windows(op: str, group: dist.ProcessGroup | None, *, asked: bool) -> bool:
-    """Whether there are windows, for which the topology stays; told of where one was asked for."""
+    """Return whether there are windows, for which the topology stays; log it where asked."""
     names = get_current_created_window_names(group)
     if names and asked:
         _log.error("%s: the topology stays; free the windows first: %s", op, names)
@@ -147,7 +170,7 @@ def _has_windows(op: str, group: dist.ProcessGroup | None, *, asked: bool) -> bo
 
 @contextlib.contextmanager
 def _agreed(op: str, group: dist.ProcessGroup | None) -> Iterator[None]:
-    """Set a topology in it. Where ranks set unlike ones, or one fails to, none is set."""
+    """Let a block set a topology. Where ranks set unlike ones, or one fails to, none is set."""
     before = member_of(group).topology if dist.is_initialized() else None
     failure, given = None, None
     try:
@@ -166,7 +189,7 @@ def _agreed(op: str, group: dist.ProcessGroup | None) -> Iterator[None]:
 
 
 def _described(group: dist.ProcessGroup | None) -> bytes:
-    """The same of two topologies where they are the same to all ranks."""
+    """Return bytes that are equal for topologies that are the same to all ranks."""
     is_weighted = is_topo_weighted(group)
     weighted = load_topology(group).edges(data="weight", default=1.0)
     edges = sorted((int(i), int(j), float(w) if is_weighted else 1.0) for i, j, w in weighted)
@@ -174,18 +197,39 @@ def _described(group: dist.ProcessGroup | None) -> bytes:
 
 
 def shutdown() -> None:
-    """Leave the default process group. `size`, `rank` and the like go on answering."""
+    """Leave the default process group. `size`, `rank` and the like go on answering.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.shutdown()
+        >>> bf.is_initialized(), bf.size()
+        (False, 4)
+    """
     lifecycle.shutdown()
     handles.resume()
 
 
 def is_initialized() -> bool:
-    """Whether there is a default process group."""
+    """Return whether there is a default process group. Asyncddp has this function.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.is_initialized()
+        True
+    """
     return dist.is_initialized()
 
 
 def is_available() -> bool:
-    """Whether the compiled module is there, for the torch that is installed."""
+    """Return whether the compiled module is there, for the torch that is installed.
+
+    Asyncddp has this function.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.is_available()
+        True
+    """
     try:
         load()
     except ImportError:
@@ -194,7 +238,12 @@ def is_available() -> bool:
 
 
 def check_extension(ext_name: str, pkg_path: str, *args: str) -> None:
-    """Raise ImportError unless the compiled module is there. What it is called does not matter."""
+    """Raise ImportError unless the compiled module is there. The arguments do not matter.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.check_extension("bluefog.torch", "setup.py", "mpi_lib")
+    """
     del ext_name, pkg_path, args
     load()
 
@@ -203,7 +252,17 @@ def suspend() -> None:
     """Refuse operations until `resume`: each raises ValueError. What is under way goes on.
 
     Raises:
-        ValueError: before `init`.
+        ValueError: `init` was not called.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.suspend()
+        >>> try:
+        ...     bf.barrier()
+        ... except ValueError as error:
+        ...     print(error)
+        [bluefog] barrier: operations are suspended; call resume() first
+        >>> bf.resume()
     """
     size()
     handles.suspend()
@@ -213,42 +272,81 @@ def resume() -> None:
     """End what `suspend` began.
 
     Raises:
-        ValueError: before `init`.
+        ValueError: `init` was not called.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.suspend()
+        >>> bf.resume()
+        >>> bf.allreduce(torch.ones(1)).item()
+        1.0
     """
     size()
     handles.resume()
 
 
 def set_skip_negotiate_stage(value: bool) -> None:
-    """Of no effect: nothing is negotiated, and what ranks disagree on is found all the same."""
+    """Set what `get_skip_negotiate_stage` returns, and nothing else.
+
+    Nothing is negotiated here, and what ranks disagree on is found all the same.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.set_skip_negotiate_stage(True)
+        >>> bf.get_skip_negotiate_stage()
+        True
+        >>> bf.set_skip_negotiate_stage(False)
+    """
     _Switch.skips_negotiation = bool(value)
 
 
 def get_skip_negotiate_stage() -> bool:
-    """What `set_skip_negotiate_stage` has set; False before."""
+    """Return what `set_skip_negotiate_stage` has set; False before.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.get_skip_negotiate_stage()
+        False
+    """
     return _Switch.skips_negotiation
 
 
 def mpi_threads_supported() -> bool:
-    """True: any thread may call operations. (Where MPI is used, it must allow that.)
+    """Return True: any thread may call operations. (Where MPI is used, it must allow that.)
 
     Raises:
-        ValueError: before `init`.
+        ValueError: `init` was not called.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.mpi_threads_supported()
+        True
     """
     size()
     return True
 
 
 def unified_mpi_window_model_supported() -> bool:
-    """True: what a rank puts into another's window is there, and needs nothing done for it.
+    """Return True: what a rank puts into another's window is there, and needs nothing done for it.
 
     Raises:
-        ValueError: before `init`.
+        ValueError: `init` was not called.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.unified_mpi_window_model_supported()
+        True
     """
     size()
     return True
 
 
 def nccl_built() -> bool:
-    """Whether torch has NCCL, which CUDA tensors go to."""
+    """Return whether torch has NCCL, which CUDA tensors go to.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.nccl_built() == torch.distributed.is_nccl_available()
+        True
+    """
     return dist.is_nccl_available()

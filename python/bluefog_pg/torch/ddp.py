@@ -24,8 +24,21 @@ __all__ = [
 class DecentralizedDataParallel(decentralized.DecentralizedDataParallel):
     """`bluefog_pg.DecentralizedDataParallel`, but all ranks begin with rank 0's model.
 
-    Its parameters and buffers are broadcast, as Asyncddp does it. Arguments and errors are the
+    The parameters and buffers are broadcast, as Asyncddp does it. Arguments and errors are the
     same.
+
+    Thread safety: as `bluefog_pg.DecentralizedDataParallel`, and it owns the same.
+
+    Example:
+        >>> from bluefog_pg.torch.ddp import DecentralizedDataParallel
+        >>> layer = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.constant_(layer.weight, bf.rank() + 2)
+        >>> model = DecentralizedDataParallel(
+        ...     layer, lambda named: torch.optim.SGD([param for _, param in named], lr=0.1)
+        ... )
+        >>> model.global_avg(), layer.weight.item()
+        (0.0, 2.0)
+        >>> model.close()
     """
 
     @renamed(model="module")

@@ -81,24 +81,50 @@ __all__ += [*_windows_by_name.__all__, *basics.__all__]
 
 
 def poll(handle: int) -> bool:
-    """Whether the operation has ended, well or not: `synchronize` will not wait.
+    """Return whether the operation has ended, well or not: `synchronize` will not wait.
+
+    Args:
+        handle: what a nonblocking operation returned.
 
     Raises:
         ValueError: no operation has this handle.
+
+    Example:
+        >>> import time
+        >>> import bluefog_pg.torch as bf
+        >>> handle = bf.allreduce_nonblocking(torch.ones(2))
+        >>> while not bf.poll(handle):
+        ...     time.sleep(0.001)
+        >>> bf.synchronize(handle).tolist()
+        [1.0, 1.0]
     """
     return handles.poll(handle)
 
 
 def synchronize(handle: int) -> Tensor:
-    """Wait for the operation; its result. Once: then the handle is gone.
+    """Wait for the operation, forget its handle, and return its result.
+
+    Args:
+        handle: what a nonblocking operation returned.
 
     Raises:
         ValueError: no operation has this handle.
-        Whatever the operation does.
+        Others as the operation.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.synchronize(bf.allreduce_nonblocking(torch.ones(2), average=False)).tolist()
+        [4.0, 4.0]
     """
     return handles.take(handle)
 
 
 def wait(handle: int) -> Tensor:
-    """`synchronize`."""
+    """Do what `synchronize` does, by another name.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.wait(bf.allreduce_nonblocking(torch.ones(2), average=False)).tolist()
+        [4.0, 4.0]
+    """
     return synchronize(handle)

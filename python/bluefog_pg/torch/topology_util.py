@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _not_while_suspended(function: F) -> F:
-    """Refuse it as an operation, which it is: all ranks take part."""
+    """Refuse the function as an operation while those are suspended: all ranks take part in it."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

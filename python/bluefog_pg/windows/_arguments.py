@@ -1,4 +1,4 @@
-"""What calls of windows take: ranks with their weights."""
+"""Checks of the arguments of windows' calls: ranks with their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the ranks of a group make one window together."""
+"""Functions by which the ranks of a group make one window together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = itertools.count(1)  # of the windows that this process, as rank 0 of 
 
 
 def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
-    """One memory for all, in which each keeps its values and its shape."""
+    """Move all tensors into one memory, and return it; each keeps its values and its shape."""
     if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         raise TypeError(f"{where}: expected a torch.Tensor or a list of them")
     if len(types := {tensor.dtype for tensor in tensors}) > 1:
@@ -47,7 +47,7 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """What a rank wants to make."""
+    """The window that a rank wants to make."""
 
     tensor: torch.Tensor
     is_fresh: bool  # nothing else points to its memory
@@ -57,13 +57,15 @@ class WindowSpec:
 
 
 def open_together(member: GroupState, name: Any, spec: Callable[[], WindowSpec]) -> TensorWindow:
-    """Collective: two all_gathers of some bytes; of a tensor on an accelerator, five.
+    """Make the window on all ranks.
+
+    Collective: two all_gathers of some bytes; with a tensor on an accelerator, five.
 
     Raises:
-        ValueError: ranks give other names, types or shapes (on every rank); or as TensorWindow.
+        ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
         RuntimeError: another rank could not make its part.
-        DistError: as the collectives that they meet in, of win_create.
-        Exception: what `spec` raises, which the others hear of.
+        DistError: a collective of win_create failed.
+        Exception: `plan` raised it; the others hear of it.
     """
     where = f"{member.who} win_create {name!r}"
     with meeting(where):
@@ -114,13 +116,13 @@ def _opened(
 
 
 def is_on_accelerator(window: TensorWindow) -> bool:
-    """Whether that is so of its tensor, on every rank."""
+    """Return whether its tensor is on an accelerator, which is so on every rank or on none."""
     return not window.tensor.is_cpu
 
 
 @dataclass(frozen=True)
 class _Direct:
-    """Ranks that write to this one's memory of a device, and those whose it writes to."""
+    """Ranks that write to this one's memory on a device, and those whose memory it writes to."""
 
     writers: Sequence[int] = ()
     owners: Sequence[int] = ()
@@ -129,7 +131,7 @@ class _Direct:
 def _reach_out(
     member: GroupState, made: TensorWindow, mine: WindowSpec, where: str
 ) -> tuple[_Direct, Exception | None]:
-    """Collective. Both sides of an edge must have opened the other's memory."""
+    """Let both sides of each edge open the other's memory. Collective."""
     sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
     ticket = torch.frombuffer(bytearray(made.ticket()), dtype=torch.uint8)
     tickets = ticket.new_empty(member.size, ticket.numel())
@@ -153,11 +155,11 @@ def _reach_out(
 
 
 def meet(member: GroupState, call: str) -> None:
-    """Collective: wait for the others, who must call the same.
+    """Wait for the others, who must make the same call. Collective.
 
     Raises:
-        ValueError: they do not (on every rank).
-        DistError: as the collective that they meet in, of `call`.
+        ValueError: they make another one (on every rank).
+        DistError: the collective of `call` failed.
     """
     mine = _row([_digest(call)])
     table = mine.new_empty(member.size)

@@ -14,11 +14,31 @@ if TYPE_CHECKING:
 def window_stats(
     group: dist.ProcessGroup | None = None,
 ) -> dict[str, dict[str, dict[int, dict[str, float]]]]:
-    """What has come and gone, {window: {"from": {rank: ...}, "to": {rank: ...}}}.
+    """Return what has come to and gone from each window of the group.
 
-    "from" each source: `changes` in all, `version` (those since the last update), `age` of the last
-    in seconds and `p` of its slot. "to" each rank that this one has written to: `puts` (and
-    accumulations), their `bytes`, and calls `dropped`, gets too, since it was dead.
+    Args:
+        group: the process group; None, the default one.
+
+    Returns:
+        {window: {"from": {rank: ...}, "to": {rank: ...}}}. "from" has for each source `changes` in
+        all, `version` (changes since the last update), `age` of the last one in seconds, and `p` of
+        its slot. "to" has for each rank that this one has written to `puts` (and accumulations),
+            their
+        `bytes`, and calls that were `dropped` since the rank was dead, gets included.
+
+    Raises:
+        NotRunning: there is no default process group.
+
+    Example:
+        >>> window = bf.Window(torch.ones(4), "w")
+        >>> window.put()
+        >>> window.fence()
+        >>> stats = bf.window_stats()["w"]
+        >>> [(to["puts"], to["bytes"]) for to in stats["to"].values()]
+        [(1, 16), (1, 16)]
+        >>> [source["changes"] for source in stats["from"].values()]
+        [1, 1]
+        >>> window.free()
     """
     return {
         name: {

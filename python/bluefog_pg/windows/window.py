@@ -1,4 +1,4 @@
-"""Memory of this rank that others read and write while it computes."""
+"""A window: memory of this rank that others read and write while it computes."""
 
 from __future__ import annotations
 
@@ -37,21 +37,26 @@ Weights = Mapping[int, float] | Iterable[int]
 class Window:
     """A tensor of each rank that the others read, and slots in which they leave theirs.
 
-    What a rank puts into another's slot is there when the call returns; the other one's program
+    What a rank puts into another's slot is there when the call returns. The other one's program
     does nothing for it, and finds it when it calls `update`, which averages its tensor with its
     slots. Neither ever waits for what the other computes. docs/semantics.md says what may be relied
     on.
 
-    Collective: all ranks of the group make the window, of one shape and type.
+    All ranks of the group make the window together, of one shape and dtype. BlueFog has windows by
+    name (`bluefog_pg.torch.win_create`).
+
+    Thread safety: any thread may call the methods. Puts of one rank's threads take effect one at a
+    time, and `free` waits for calls of other threads, which then raise. The window owns the memory
+    that its tensor moves into and the slots for its sources; `free` releases the slots.
 
     Args:
         tensor: dense, contiguous, on the CPU or the group's accelerator (docs/gpu.md); floating,
-            complex or integers. Its storage moves into memory that the others can read: what shares
-            it goes along (views, `p.data`), but not what is none of torch's (a numpy array), nor an
-            operation that is under way on it. It cannot be resized from then on, and its former
-            memory stays as long. Tensors of one type in a list make one window: they move into one
-            memory, one after the other.
-        name: the window's, in its group.
+            complex or integers. Its storage moves into memory that the others can read: tensors
+            that share it go along (views, `p.data`). A numpy array that shares it does not, nor
+            does an operation that is under way on it. It cannot be resized from then on, and its
+            former memory stays as long. Tensors of one dtype in a list make one window: they move
+            into one memory, one after the other.
+        name: the window's name in its group.
         zero_init: all slots begin empty; otherwise those of the sources with this rank's values.
         neighbors: (sources, destinations), the ranks whose slots count where `update` names none,
             and those that are put to where `put` names none. None: those of the group's topology.
@@ -62,8 +67,19 @@ class Window:
     Raises:
         ValueError: the name is taken; another on_peer_failure; a tensor that no window can have;
             ranks give other shapes, types or names (on every rank).
-        TypeError: what is no tensor; a name that is no str.
+        TypeError: `tensor` is no tensor; `name` is no str.
         RuntimeError: another rank could not make its part.
+        NotRunning: there is no default process group.
+
+    Example:
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> window = bf.Window(x, "x", zero_init=True)
+        >>> window.put()
+        >>> window.fence()  # Only an example that shows values needs a fence.
+        >>> mean = (bf.rank() + sum(window.sources)) / 3
+        >>> torch.allclose(window.update(), torch.full((2,), mean))
+        True
+        >>> window.free()
     """
 
     def __init__(
@@ -104,7 +120,7 @@ class Window:
             check.fail("there is a window of this name; free it first")
 
     def _settle(self, neighbors: tuple[Iterable[int], Iterable[int]] | None) -> None:
-        """The neighbours and weights of calls that name none."""
+        """Set the neighbors and weights of calls that name none."""
         check, near = self.checker("win_create"), topology_of(self._member).neighborhood
         given = (near.sources, near.destinations) if neighbors is None else neighbors
         if not isinstance(given, Sequence) or len(given) != 2:
@@ -128,7 +144,15 @@ class Window:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The tensor; of a list, all of it in one dimension."""
+        """The tensor; for a list, all of it in one dimension.
+
+        Example:
+            >>> parts = [torch.zeros(2, 2), torch.ones(1)]
+            >>> window = bf.Window(parts, "parts")
+            >>> window.tensor.tolist()
+            [0.0, 0.0, 0.0, 0.0, 1.0]
+            >>> window.free()
+        """
         return self._opened("win_create").tensor
 
     def put(
@@ -143,21 +167,33 @@ class Window:
         """Replace this rank's slots in others by w_j tensor; then tensor <- self_weight tensor.
 
         Args:
-            tensor: of the window's shape; None, its own.
-            self_weight: None, the tensor stays as it is.
+            tensor: has the window's shape and dtype; None, its own tensor.
+            self_weight: scales the tensor afterwards; None, the tensor stays as it is.
             dst_weights: {rank j: w_j}, any ranks of the group, or a list of them, which weigh 1.
                 None: the window's destinations.
-            require_mutex: while nobody else holds the slot's mutex (`mutex`).
-            async_op: return what `wait()` waits for: it is in its place then. Ranks on other hosts
-                (of a tensor on an accelerator: all) get it meanwhile, from a copy; where a mutex is
-                required, or this thread holds one of that rank and this, it has ended already.
+            require_mutex: put while nobody else holds the slot's mutex (`mutex`).
+            async_op: return an object whose `wait()` returns when the tensor is in its place. Ranks
+                on other hosts get it meanwhile, from a copy; so do all ranks where the tensor is on
+                an accelerator. Where a mutex is required, or this thread holds one of that rank and
+                this, it has ended already.
+
+        Returns:
+            None; with async_op the object to wait for.
 
         Raises:
-            ValueError: another shape or type than the window's; ranks that are none; a weight that
+            ValueError: another shape or dtype than the window's; ranks that are none; a weight that
                 is no finite number; the window was freed.
             PeerFailed: those ranks have died; the others have got it. (With async_op, in wait().)
             CollectiveTimeout: somebody held the mutex for longer than the group's timeout, or a
                 rank on another host has not answered for so long.
+
+        Example:
+            >>> window = bf.Window(torch.zeros(2), "w", zero_init=True)
+            >>> window.put(torch.ones(2), dst_weights={(bf.rank() + 1) % 4: 0.5})
+            >>> window.fence()
+            >>> window.read((bf.rank() - 1) % 4).tolist()
+            [0.5, 0.5]
+            >>> window.free()
         """
         return self._write("win_put", tensor, self_weight, dst_weights, require_mutex, async_op)
 
@@ -170,7 +206,26 @@ class Window:
         require_mutex: bool = False,
         async_op: bool = False,
     ) -> WindowWork | None:
-        """Add to this rank's slots in others: slot <- slot + w_j tensor. As `put`."""
+        """Add to this rank's slots in others: slot <- slot + w_j tensor.
+
+        Args:
+            tensor, self_weight, dst_weights, require_mutex, async_op: as in `put`.
+
+        Returns:
+            None; with async_op the object to wait for.
+
+        Raises:
+            The errors of `put`.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w", zero_init=True)
+            >>> for _ in range(3):
+            ...     window.accumulate()
+            >>> window.fence()
+            >>> window.read(window.sources[0]).tolist()
+            [3.0, 3.0]
+            >>> window.free()
+        """
         op = "win_accumulate"
         return self._write(op, tensor, self_weight, dst_weights, require_mutex, async_op)
 
@@ -187,7 +242,18 @@ class Window:
             src_weights: {rank j: w_j}, or a list of ranks, which weigh 1. None: the sources.
             require_mutex, async_op: as in `put`.
 
-        Raises: as `put`.
+        Returns:
+            None; with async_op the object to wait for.
+
+        Raises:
+            The errors of `put`.
+
+        Example:
+            >>> window = bf.Window(torch.full((2,), float(bf.rank())), "w", zero_init=True)
+            >>> window.get(src_weights={(bf.rank() + 2) % 4: 10.0})
+            >>> window.read((bf.rank() + 2) % 4).tolist() == [(bf.rank() + 2) % 4 * 10] * 2
+            True
+            >>> window.free()
         """
         window = self._opened("win_get")
         sources = (
@@ -208,23 +274,35 @@ class Window:
     ) -> torch.Tensor:
         """Average with what others have left: tensor <- self_weight tensor + sum_j w_j slot_j.
 
-        Local. The versions of those slots are 0 then. With `reset` it waits for sources that have
-        sent nothing new, until 5 ms after this rank's last such call: a rank whose steps take
-        longer never waits (docs/semantics.md).
+        The call is local. The versions of those slots are 0 then. With `reset` it waits for sources
+        that have sent nothing new, until 5 ms after this rank's last such call: a rank whose steps
+        take longer never waits (docs/semantics.md).
 
         Args:
             self_weight, neighbor_weights: both, or none: those of the group's weighted topology
                 when the window was made, or 1 / (number of sources + 1).
-            reset: what was taken out of the slots is gone from them.
-            clone: into a new tensor; the window's stays (p does not: it belongs to the result).
-            require_mutex: while nobody else holds the mutexes of these slots.
+            reset: empty the slots that were read.
+            clone: write into a new tensor; the window's stays (p does not: it belongs to the
+                result).
+            require_mutex: update while nobody else holds the mutexes of these slots.
 
         Returns:
-            The window's tensor, or the new one; of a list, all of it in one dimension.
+            The window's tensor, or the new one; for a list, all of it in one dimension.
 
         Raises:
             ValueError: one of the two weights alone; ranks that are none.
             CollectiveTimeout: as in `put`.
+
+        Example:
+            >>> others = [rank for rank in range(4) if rank != bf.rank()]
+            >>> x = torch.full((2,), float(bf.rank()))
+            >>> window = bf.Window(x, "w", neighbors=(others, others))
+            >>> window.put()
+            >>> window.fence()
+            >>> quarters = dict.fromkeys(others, 0.25)
+            >>> window.update(self_weight=0.25, neighbor_weights=quarters).tolist()
+            [1.5, 1.5]
+            >>> window.free()
         """
         window, own, sources = self._opened("win_update"), self._own_weight, self._averaged
         if self_weight is not None or neighbor_weights is not None:
@@ -244,7 +322,26 @@ class Window:
         return result
 
     def update_then_collect(self, *, require_mutex: bool = True) -> torch.Tensor:
-        """Add what others have left, once: tensor <- tensor + sum_j slot_j, and the slots are 0."""
+        """Add what others have left, once: tensor <- tensor + sum_j slot_j, and the slots are 0.
+
+        Args:
+            require_mutex: update while nobody else holds the mutexes of these slots.
+
+        Returns:
+            The window's tensor; for a list, all of it in one dimension.
+
+        Raises:
+            ValueError: the window was freed.
+            CollectiveTimeout: as in `put`.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w", zero_init=True)
+            >>> window.put()
+            >>> window.fence()
+            >>> window.update_then_collect().tolist(), window.read(window.sources[0]).tolist()
+            ([3.0, 3.0], [0.0, 0.0])
+            >>> window.free()
+        """
         everything = dict.fromkeys(self.sources, 1.0)
         return self.update(
             self_weight=1.0, neighbor_weights=everything, reset=True, require_mutex=require_mutex
@@ -253,14 +350,42 @@ class Window:
     def await_news(self) -> None:
         """Wait until a source has sent something new, or 5 ms have passed since the last such wait.
 
-        For loops whose steps take less than that, in which an average of what was sent long ago
-        would be of no use. It returns at once if all sources are dead, or if this thread holds
-        their mutexes.
+        This is for loops whose steps take less than that: an average of what was sent long ago
+        would be of no use to them. It returns at once if all sources are dead, or if this thread
+        holds their mutexes.
+
+        Raises:
+            ValueError: the window was freed.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w", zero_init=True)
+            >>> window.put()
+            >>> window.await_news()
+            >>> window.fence()
+            >>> window.free()
         """
         self._opened("win_update").await_news(self.sources)
 
     def read(self, rank: int, *, require_mutex: bool = False) -> torch.Tensor:
-        """A copy of one slot, which stays as it is, with its version."""
+        """Return a copy of one slot, which stays as it is, with its version.
+
+        Args:
+            rank: the slot's writer.
+            require_mutex: read while nobody else holds the slot's mutex.
+
+        Raises:
+            ValueError: `rank` is none; the window was freed.
+            CollectiveTimeout: as in `put`.
+
+        Example:
+            >>> window = bf.Window(torch.zeros(2), "w")
+            >>> window.put(torch.full((2,), float(bf.rank())))
+            >>> window.fence()
+            >>> source = window.sources[0]
+            >>> window.read(source).tolist() == [source] * 2, window.versions()[source]
+            (True, 1)
+            >>> window.free()
+        """
         window, check = self._opened("win_read_neighbor"), self.checker("win_read_neighbor")
         (writer,) = check.ranks("rank", [rank])
         return window.read(writer, require_mutex)
@@ -268,20 +393,29 @@ class Window:
     def mutex(
         self, *, for_self: bool = False, ranks: Iterable[int] | None = None
     ) -> contextlib.AbstractContextManager[None]:
-        """Exclude others from slots, as far as they ask for the mutex, too.
+        """Exclude others from slots for a block, as far as they ask for the mutex, too.
 
-        Each slot has one, for its writer and its owner. Of a dead rank there is nothing to exclude.
-        Two ranks that hold one each and ask for the other's both wait until the timeout: name all
-        in one call, and use operations in the block that do not ask for more.
+        Each slot has one, for its writer and its owner. A dead rank has nothing to be excluded
+        from. Two ranks that hold one each and ask for the other's both wait until the timeout: name
+        all in one call, and use operations in the block that do not ask for more.
 
         Args:
-            for_self: those of this rank's own slots; otherwise of its slots in others.
+            for_self: the mutexes of this rank's own slots; otherwise of its slots in others.
             ranks: of these ranks; None, of the sources or the destinations.
 
         Raises:
             RuntimeError: this thread holds one of them already.
-            CollectiveTimeout: somebody else held one for longer than the group's timeout. (Who
-                dies lets go.)
+            CollectiveTimeout: somebody else held one for longer than the group's timeout. (A rank
+                that dies lets go.)
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> with window.mutex(for_self=True):
+            ...     before = window.read(window.sources[0])
+            ...     _ = window.update()
+            >>> before.tolist()
+            [1.0, 1.0]
+            >>> window.free()
         """
         window, check = self._opened("win_mutex"), self.checker("win_mutex")
         default = self.sources if for_self else self.destinations
@@ -292,50 +426,130 @@ class Window:
         return exclusion
 
     def versions(self) -> dict[int, int]:
-        """{source: changes of its slot since this rank's last `update`}."""
+        """Return {source: changes of its slot since this rank's last `update`}.
+
+        Raises:
+            ValueError: the window was freed.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> window.put()
+            >>> window.fence()
+            >>> list(window.versions().values())
+            [1, 1]
+            >>> _ = window.update()
+            >>> list(window.versions().values())
+            [0, 0]
+            >>> window.free()
+        """
         return {rank: state.version for rank, state in self.states().items()}
 
     def states(self) -> dict[int, SlotState]:
-        """{source: version, changes in all, age in seconds and p of its slot; has it died?}."""
+        """Return {source: the state of its slot}.
+
+        Returns:
+            Each state has `version` and `changes` (in all), `age` (seconds since the last change),
+                `p`, and
+            `has_ended`: whether the source has died or left.
+
+        Raises:
+            ValueError: the window was freed.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> window.put()
+            >>> window.fence()
+            >>> [(state.changes, state.has_ended) for state in window.states().values()]
+            [(1, False), (1, False)]
+            >>> window.free()
+        """
         window = self._opened("get_win_version")
         return window.states(self.sources) if self._member.size > 1 else {}
 
     def sent(self) -> dict[int, SentTo]:
-        """{rank: puts and accumulations, their bytes, and calls dropped: it was dead by then}."""
+        """Return {rank: what this rank has written to it}.
+
+        Returns:
+            Each value has `puts` (and accumulations), their `bytes`, and the calls that were
+                `dropped`
+            because the rank was dead.
+
+        Raises:
+            ValueError: the window was freed.
+
+        Example:
+            >>> window = bf.Window(torch.ones(4), "w")
+            >>> window.put()
+            >>> [(sent.puts, sent.bytes, sent.dropped) for sent in window.sent().values()]
+            [(1, 16, 0), (1, 16, 0)]
+            >>> window.fence()
+            >>> window.free()
+        """
         return self._opened("window_stats").sent()
 
     @property
     def associated_p(self) -> float:
-        """This rank's p: see `turn_on_win_ops_with_associated_p`."""
+        """This rank's p, a float64: see `turn_on_win_ops_with_associated_p`.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> window.associated_p
+            1.0
+            >>> window.free()
+        """
         return self._opened("win_associated_p").p
 
     def flush(self) -> None:
-        """Local: wait until what this rank has begun has ended, well or not.
+        """Wait until what this rank has begun has ended, well or not. The call is local.
 
         Raises:
             ValueError: the window was freed.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> work = window.put(async_op=True)
+            >>> window.flush()
+            >>> work.is_completed()
+            True
+            >>> window.fence()
+            >>> window.free()
         """
         self._opened("win_flush").flush("win_flush")
 
     def fence(self) -> None:
-        """Collective: what any rank has begun before is in its place when the call returns.
+        """Wait until what any rank has begun before is in its place. Collective.
 
         Raises:
             ValueError: the window was freed; other ranks fence or free another one.
+            PeerFailed, CollectiveTimeout: a rank has died, or has not come.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> window.put()
+            >>> window.fence()
+            >>> list(window.versions().values())  # Both sources have put.
+            [1, 1]
+            >>> window.free()
         """
         self._opened("win_fence").flush("win_fence")
         meet(self._member, f"win_fence '{self.name}'")
 
     def free(self) -> None:
-        """Collective: when all have called it nobody can reach the slots any more.
+        """Free the window: when all ranks have called it, nobody can reach the slots any more.
 
-        Waits for what is under way. The tensor stays as it is. Where a rank has died, or does not
-        come, the window is freed here all the same.
+        The call is collective. It waits for what is under way. The tensor stays as it is. Where a
+        rank has died, or does not come, the window is freed here all the same.
 
         Raises:
             ValueError: the window was freed; other ranks fence or free another one: this one stays.
             PeerFailed: a rank has died (not with on_peer_failure="drop").
             CollectiveTimeout: a rank has not come; a thread of this one stays in a call.
+
+        Example:
+            >>> window = bf.Window(torch.ones(2), "w")
+            >>> window.free()
+            >>> window
+            <Window 'w', freed>
         """
         window = self._opened("win_free")
         window.close("win_free")
@@ -387,10 +601,8 @@ class Window:
         self._keep(window, tensor, own, with_p)
         return work
 
-    def _keep(
-        self, window: TensorWindow, tensor: Tensors | None, own: float, with_p: bool
-    ) -> None:
-        """What stays with this rank of a tensor that it has put."""
+    def _keep(self, window: TensorWindow, tensor: Tensors | None, own: float, with_p: bool) -> None:
+        """Scale what stays with this rank of a tensor that it has put."""
         if own == 1.0:
             return
         with torch.no_grad():
@@ -450,7 +662,7 @@ def _is_text(name: str) -> bool:
 
 
 def _scale(tensor: torch.Tensor, weight: float) -> None:
-    """In place; integers are rounded towards zero, as what is put is."""
+    """Scale in place; integers are rounded towards zero, as what is put is."""
     if tensor.is_floating_point() or tensor.is_complex():
         tensor.mul_(weight)
     else:
