@@ -1,17 +1,29 @@
-"""torch.ops.bluefog.*: the neighbour operations as functions that autograd and compilers know.
+"""torch.ops.bluefog.*: the neighbor operations as functions that autograd and compilers know.
 
-Forms of `bluefog_pg.neighbor_allreduce` and the others that take lists instead of mappings, and the
-group by its name ("" is the default one):
+They are `bluefog_pg.neighbor_allreduce` and the others, with lists instead of mappings, and the
+group by its name ("" is the default one). They are there as soon as a group is. `bluefog_pg` calls
+this module's functions for differentiable calls; programs call torch.ops.bluefog.
 
-    torch.ops.bluefog.neighbor_allreduce(x)
-    torch.ops.bluefog.neighbor_allreduce(
-        x, self_weight=0.5, src_ranks=[1], src_weights=[0.5], dst_ranks=[2], group_name=name)
+A compiled model takes the topology that is set when it runs, forward and backward. The compiled
+code holds only what the call asked for, so that compilers may keep it for other ranks and other
+runs. The one exception is the number of neighbor_alltoall's results, which is that of the
+in-neighbors at compilation. A compiled model leaves out none of these calls, and keeps their order.
+So it can have none inside of torch.utils.checkpoint or torch.cond, which may leave out or repeat
+calls.
 
-They are there as soon as a group is. A compiled model takes the topology that is set when it runs,
-forward and backward: what is compiled holds only what was asked for, so that compilers may keep it
-for other ranks and other runs. (But neighbor_alltoall's number of results, which is that of the
-in-neighbours at compilation.) A compiled model leaves out none of these calls, and keeps their
-order, so it can have none inside of torch.utils.checkpoint or torch.cond, which may.
+Any thread may call the operators, in one order on all ranks.
+
+Example:
+    >>> x = torch.full((2,), float(bf.rank()), requires_grad=True)
+    >>> everyone = [rank for rank in range(4) if rank != bf.rank()]
+    >>> mean = torch.ops.bluefog.neighbor_allreduce(
+    ...     x, self_weight=0.25, src_ranks=everyone, src_weights=[0.25] * 3, dst_ranks=everyone
+    ... )
+    >>> mean.sum().backward()
+    >>> mean.tolist(), x.grad.tolist()
+    ([1.5, 1.5], [1.0, 1.0])
+    >>> torch.ops.bluefog.pair_gossip(x.detach(), bf.rank() ^ 1).mean().item() in (0.5, 2.5)
+    True
 """
 
 from __future__ import annotations
@@ -55,38 +67,38 @@ library.define(f"_mean_of_machines(Tensor tensor, {_CALL}) -> Tensor[]")
 
 
 def sum_of(op: str, tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
-    """Differentiable `neighbor_allreduce` and `pair_gossip`."""
+    """Return what `neighbor_allreduce` or `pair_gossip` returns, for autograd."""
     return sums_of(op, [tensor], edges, tag, member)[0]
 
 
 def sums_of(
     op: str, tensors: Sequence[Tensor], edges: Edges, tag: int, member: GroupState
 ) -> list[Tensor]:
-    """Of a list."""
+    """Return for a list of tensors what `sum_of` returns for one."""
     return _sums(tensors, op, _given(edges, tag, member))
 
 
 def parts_of(
     like: Tensor, parts: Sequence[Tensor], edges: Edges, tag: int, member: GroupState
 ) -> list[Tensor]:
-    """Differentiable `neighbor_alltoall`."""
+    """Return what `neighbor_alltoall` returns, for autograd."""
     return _parts(like, parts, len(edges.sources), _given(edges, tag, member))
 
 
 def rows_of(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
-    """Differentiable `neighbor_allgather`."""
+    """Return what `neighbor_allgather` returns, for autograd."""
     return _rows(tensor, _given(edges, tag, member))
 
 
 def parts_of_rows(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> list[Tensor]:
-    """The rows of each source, as differentiable parts of one result of `neighbor_allgather`."""
+    """Return the rows of each source, as differentiable parts of one `neighbor_allgather`."""
     rows, counts, _ = torch.ops.bluefog._rows(tensor, None, *_given(edges, tag, member))
     parts: list[Tensor] = list(torch.split(rows, counts[: len(edges.sources)].tolist()))
     return parts
 
 
 def mean_of_machines(tensor: Tensor, edges: Edges, tag: int, member: GroupState) -> Tensor:
-    """Differentiable `hierarchical_neighbor_allreduce`."""
+    """Return what `hierarchical_neighbor_allreduce` returns, for autograd."""
     return _mean(tensor, _given(edges, tag, member))
 
 
@@ -121,7 +133,7 @@ def _mean(tensor: Tensor, listed: Listed, number: Tensor | None = None) -> Tenso
 
 
 def _given(edges: Edges, tag: int, member: GroupState) -> Listed:
-    """Edges, as operators take them."""
+    """Return edges as operators take them."""
     sources, destinations = edges.sources, edges.destinations
     return (
         edges.self_weight,
@@ -140,7 +152,7 @@ def _given(edges: Edges, tag: int, member: GroupState) -> Listed:
 def _listed_for(
     op: str, tensors: Sequence[Tensor], asked: Listed, group_name: str
 ) -> tuple[Listed, Edges]:
-    """What a call asks for, as operators take it; and the edges that this is now."""
+    """Return what a call asks for as operators take it, and the edges that this means now."""
     member = member_named(group_name)
     is_traced = torch._C._len_torch_dispatch_stack() > 0
     edges = _found(op, member, tensors, asked, counts=not is_traced)
@@ -161,7 +173,7 @@ def _found(
 
 
 def _reversed(listed: Listed) -> Listed:
-    """The edges along which gradients go, with the weights that they had, under their own tag."""
+    """Return the edges that gradients take, with the weights that they had, under their own tag."""
     *asked, divisor, tag, group_name, op, reversals = listed
     tag = tag_of_gradient(tag)
     if op:
@@ -331,7 +343,7 @@ def _mean_backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
 
 
 def _no_gradients(listed: Sequence[Any]) -> list[Any]:
-    """torch takes an empty list of ranks for one of tensors."""
+    """Return no gradients for arguments; torch takes an empty list of ranks for one of tensors."""
     return [[] if value == [] else None for value in listed]
 
 

@@ -1,4 +1,4 @@
-"""What this rank has done."""
+"""Statistics of what this rank has done in a group."""
 
 from __future__ import annotations
 
@@ -11,12 +11,32 @@ if TYPE_CHECKING:
 
 
 def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:
-    """What this rank has done in the group since it was made.
+    """Return what this rank has done in the group since it was made.
+
+    Any thread may call it; operations that are under way may be counted or not.
+
+    Args:
+        group: the process group; None, the default one.
 
     Returns:
-        "bytes_sent": payload bytes handed to peers; "operations": operations issued. Of neighbour
-        and point-to-point operations, "bytes_read": how much was read of what peers have sent, to
-        add it up or to copy it; "bytes_written": how much was written of results and such copies.
+        "bytes_sent": payload bytes handed to peers; "operations": operations issued. Two more count
+        neighbor and point-to-point operations. "bytes_read" says how much was read of what peers
+            have
+        sent, to add it up or to copy it. "bytes_written" says how much was written of results and
+        such copies.
+
+    Raises:
+        NotRunning: there is no default process group.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> before = bf.stats()
+        >>> _ = bf.neighbor_allreduce(torch.ones(1000))
+        >>> after = bf.stats()
+        >>> after["operations"] - before["operations"]
+        1
+        >>> sorted(after)
+        ['bytes_read', 'bytes_sent', 'bytes_written', 'operations']
     """
     backend = backend_of(resolve(group))
     return {

@@ -1,8 +1,8 @@
-"""What this process does, when: a file for chrome://tracing or https://ui.perfetto.dev.
+"""A file of what this process does, for chrome://tracing or https://ui.perfetto.dev.
 
-Written where BLUEFOG_TIMELINE=<prefix> is in the environment when `bluefog_pg.torch.init` is first
-called, to <prefix><rank>.json. Each tensor's name is a process there, each thread a thread.
-`python -m bluefog_pg timeline <prefix>` merges the files.
+It is written to <prefix><rank>.json where BLUEFOG_TIMELINE=<prefix> is in the environment when
+`bluefog_pg.torch.init` is first called. Each tensor's name is a process there, each thread a
+thread. `python -m bluefog_pg timeline <prefix>` merges the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Timeline:
-    """May be used from any thread. An event is in the file when the call returns."""
+    """The file. Any thread may write events; an event is in the file when the call returns."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("w")
@@ -50,7 +50,7 @@ class Timeline:
             self._write("B", process, thread, name=activity)
 
     def end(self, name: str) -> bool:
-        """Of the last one begun, in whichever thread; whether there was one."""
+        """End the last activity begun, in whichever thread; return whether there was one."""
         with self._lock:
             if begun := self._begun.get(name):
                 self._write("E", self._processes[name], begun.pop())
@@ -150,10 +150,24 @@ def issued(line: Timeline, title: str, activity: str, start: Callable[[], T]) ->
 
 
 def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
-    """Write that an activity begins. False where there is no timeline; once, that is logged.
+    """Write that an activity begins. BlueFog has this function.
+
+    Any thread may call it.
+
+    Args:
+        tensor_name: the row of the picture.
+        activity_name: the text on the bar.
+
+    Returns:
+        True; or False where there is no timeline, which is logged once.
 
     Raises:
-        TypeError: a name that is no str.
+        TypeError: a name is no str.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.timeline_start_activity("x", "COMPUTE")  # BLUEFOG_TIMELINE is not set.
+        False
     """
     _require_str("timeline_start_activity", tensor_name=tensor_name, activity_name=activity_name)
     if _This.timeline is None:
@@ -164,10 +178,23 @@ def timeline_start_activity(tensor_name: str, activity_name: str) -> bool:
 
 
 def timeline_end_activity(tensor_name: str) -> bool:
-    """Write that the tensor's last activity ends. False where there is none, or no timeline.
+    """Write that the tensor's last activity ends. BlueFog has this function.
+
+    Any thread may call it.
+
+    Args:
+        tensor_name: the row of the picture.
+
+    Returns:
+        True; or False where no activity has begun, or there is no timeline.
 
     Raises:
-        TypeError: a name that is no str.
+        TypeError: a name is no str.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> bf.timeline_end_activity("x")  # BLUEFOG_TIMELINE is not set.
+        False
     """
     _require_str("timeline_end_activity", tensor_name=tensor_name)
     if _This.timeline is None:
@@ -178,7 +205,22 @@ def timeline_end_activity(tensor_name: str) -> bool:
 
 @contextlib.contextmanager
 def timeline_context(tensor_name: str, activity_name: str) -> Iterator[None]:
-    """Write that an activity begins, and that it ends."""
+    """Write that an activity begins, and at the block's end that it ends.
+
+    BlueFog has this function.
+
+    Args:
+        tensor_name: the row of the picture.
+        activity_name: the text on the bar.
+
+    Raises:
+        TypeError: a name is no str.
+
+    Example:
+        >>> import bluefog_pg.torch as bf
+        >>> with bf.timeline_context("x", "COMPUTE"):
+        ...     x = torch.ones(2) * 2
+    """
     timeline_start_activity(tensor_name, activity_name)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A barrier that says who did not come."""
+"""A barrier that names the ranks that did not come."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ def monitored_barrier(
     timeout: datetime.timedelta | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
-    """Wait until all ranks are here, or say who is not; the group is as it was afterwards.
+    """Wait until all ranks are here, or raise an error that names the missing ones.
 
-    torch keeps its function of this name, `torch.distributed.monitored_barrier`, to gloo.
+    The group goes on afterwards as it was before. torch keeps its function of this name,
+    `torch.distributed.monitored_barrier`, to gloo.
 
     Args:
         group: the process group; None, the default one.
-        timeout: how long, the same on all ranks; None, the group's timeout.
+        timeout: how long to wait, the same on all ranks; None, the group's timeout.
         wait_all_ranks: wait out the time and name all that did not come, not the first. (A rank 0
             that comes when others have given up is named alone.)
 
     Raises:
-        CollectiveTimeout: on every rank, also on those that come later: ranks did not come in time.
+        CollectiveTimeout: ranks did not come in time. Every rank gets it, also those that come
+            later.
         PeerFailed: a rank died, or left.
         Mismatch: a rank waits for this one in another operation. If that is a collective, the
             group's collectives have failed.
-        TypeError: a group of another backend.
+        NotRunning: there is no default process group.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> from datetime import timedelta
+        >>> bf.monitored_barrier(timeout=timedelta(seconds=20))
     """
     resolved = resolve(group)
     backend: Any = backend_of(resolved)  # torch's stub lacks the method

@@ -1,8 +1,16 @@
 """Operations of all ranks of a group, as functions of tensors: new results, and gradients.
 
-torch.distributed has them in place; here a result may also have another size than the input, and
-autograd goes through. The blocking forms are differentiable, those with `async_op` are not, nor are
+torch.distributed has them in place. Here a result may also have another size than the input, and
+autograd goes through. The blocking forms are differentiable. Those with `async_op` are not, nor are
 `allreduce_` and `broadcast_`.
+
+Any thread may call them, in one order on all ranks.
+
+Example:
+    >>> x = torch.full((2,), float(bf.rank()), requires_grad=True)
+    >>> bf.collectives.allreduce(x, average=False).sum().backward()
+    >>> x.grad.tolist()
+    [4.0, 4.0]
 """
 
 from __future__ import annotations
@@ -46,18 +54,19 @@ def allreduce(
     is_hierarchical_local: bool = False,
     async_op: bool = False,
 ) -> Tensor | dist.Work:
-    """The mean of all ranks' tensors, or their sum.
+    """Return the mean of all ranks' tensors, or their sum.
 
-    Differentiable: the gradient is averaged or summed alike, so every rank has to go backward
-    through it, and `tensor` requires a gradient on all ranks or on none. (Not with async_op.)
+    The call is differentiable: the gradient is averaged or summed alike, so every rank has to go
+    backward through it, and `tensor` requires a gradient on all ranks or on none. With async_op it
+    is not.
 
     Args:
         tensor: any shape, the same on all ranks, on the CPU or the group's accelerator. Unchanged.
             On the CPU half types are accumulated in float32.
         average: divide the sum by the number of ranks.
         group: the process group; None, the default one.
-        is_hierarchical_local: of the ranks of this machine (see `world`) instead of all. For the
-            first such call all of them connect, and wait for each other, also with async_op.
+        is_hierarchical_local: reduce over the ranks of this machine (see `world`) instead of all.
+            For the first such call all ranks connect, and wait for each other, also with async_op.
         async_op: return a Work at once; after its wait() the result is `work.result()[0]`.
 
     Returns:
@@ -67,8 +76,17 @@ def allreduce(
         ArgumentError: the average of integers.
         ValueError: a tensor that is not dense, or on another device.
         TypeError: no tensor; a group of another backend.
+        NotRunning: there is no default process group.
         Mismatch: ranks called with other dtypes or numbers of elements, or something else.
         PeerFailed, CollectiveTimeout: a rank died, or did not come.
+
+    Example:
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.collectives.allreduce(x).tolist()
+        [1.5, 1.5]
+        >>> work = bf.collectives.allreduce(x, average=False, async_op=True)
+        >>> work.wait(), work.result()[0].tolist()
+        (True, [6.0, 6.0])
     """
     member = calls.member_for("allreduce", tensor, group)
     calls.require_mean(member, "allreduce", tensor, average)
@@ -107,13 +125,25 @@ def allreduce_(
     is_hierarchical_local: bool = False,
     async_op: bool = False,
 ) -> Tensor | dist.Work:
-    """`allreduce` in place.
+    """Replace a tensor by the mean of all ranks' tensors, or by their sum.
 
-    Also of a tensor that requires a gradient, which autograd takes for changed, as by
-    `tensor.data`; but where it has kept the old values, it raises in backward.
+    It also takes a tensor that requires a gradient, which autograd takes for changed, as by
+    `tensor.data`. Where autograd has kept the old values, it raises in backward.
+
+    Args:
+        tensor, average, group, is_hierarchical_local, async_op: as in `allreduce`; `tensor`
+            changes.
 
     Returns:
         `tensor`, or the Work.
+
+    Raises:
+        The errors of `allreduce`.
+
+    Example:
+        >>> x = torch.full((2,), bf.rank())
+        >>> bf.collectives.allreduce_(x, average=False) is x, x.tolist()
+        (True, [6, 6])
     """
     member = calls.member_for("allreduce_", tensor, group)
     calls.require_mean(member, "allreduce_", tensor, average)
@@ -145,14 +175,14 @@ def broadcast(
     *,
     async_op: bool = False,
 ) -> Tensor | dist.Work:
-    """The root's tensor, on every rank.
+    """Return the root's tensor, on every rank.
 
-    Differentiable: the root's gradient is the sum of all ranks', and zero elsewhere. (Not with
-    async_op.)
+    The call is differentiable: the root's gradient is the sum of all ranks', and zero elsewhere.
+    With async_op it is not.
 
     Args:
-        tensor: any shape and type, the same on all ranks, where `allreduce` takes it from.
-            Unchanged; what it holds does not matter but on the root.
+        tensor: any shape and type, the same on all ranks, on the CPU or the group's accelerator.
+            Unchanged; its values do not matter but on the root.
         root_rank: the group rank of the root, the same on all ranks.
         group, async_op: as in `allreduce`.
 
@@ -163,6 +193,11 @@ def broadcast(
         ValueError: `root_rank` is none of the group's; a tensor as in `allreduce`.
         Mismatch: ranks named different roots.
         Others as `allreduce`.
+
+    Example:
+        >>> x = torch.full((2,), bf.rank())
+        >>> bf.collectives.broadcast(x, root_rank=3).tolist()
+        [3, 3]
     """
     member = calls.member_for("broadcast", tensor, group)
     root = calls.root_of(member, "broadcast", tensor, root_rank)
@@ -196,10 +231,24 @@ def broadcast_(
     *,
     async_op: bool = False,
 ) -> Tensor | dist.Work:
-    """`broadcast` in place, as `allreduce_` is.
+    """Replace a tensor by the root's.
+
+    Autograd takes a tensor that requires a gradient for changed, as after `allreduce_`.
+
+    Args:
+        tensor, root_rank, group, async_op: as in `broadcast`; `tensor` changes.
 
     Returns:
         `tensor`, or the Work.
+
+    Raises:
+        The errors of `broadcast`.
+
+    Example:
+        >>> x = torch.full((2,), bf.rank())
+        >>> _ = bf.collectives.broadcast_(x, root_rank=2)
+        >>> x.tolist()
+        [2, 2]
     """
     member = calls.member_for("broadcast_", tensor, group)
     root = calls.root_of(member, "broadcast_", tensor, root_rank)
@@ -228,14 +277,14 @@ def allgather(
     *,
     async_op: bool = False,
 ) -> Tensor | dist.Work:
-    """All ranks' tensors one after the other, along the first dimension.
+    """Return all ranks' tensors one after the other, along the first dimension.
 
-    Differentiable: the gradient is the sum of all ranks' gradients of this rank's rows. (Not with
-    async_op.)
+    The call is differentiable: the gradient is the sum of all ranks' gradients of this rank's rows.
+    With async_op it is not.
 
     Args:
-        tensor: (rows, ...), of any type, where `allreduce` takes it from; ranks may have different
-            numbers of rows, also none. Unchanged.
+        tensor: (rows, ...), of any type, on the CPU or the group's accelerator; ranks may have
+            different numbers of rows, also none. Unchanged.
         group, async_op: as in `allreduce`.
 
     Returns:
@@ -243,8 +292,14 @@ def allgather(
 
     Raises:
         ValueError: a tensor without dimensions, or as in `allreduce`.
-        Mismatch: on every rank: ranks have other dtypes or shapes of rows. The group goes on.
+        Mismatch: ranks have other dtypes or shapes of rows. Every rank gets it, and the group goes
+            on.
         Others as `allreduce`.
+
+    Example:
+        >>> rows = torch.full((bf.rank(), 2), bf.rank())
+        >>> bf.collectives.allgather(rows)[:, 0].tolist()
+        [1, 2, 2, 3, 3, 3]
     """
     member = calls.member_for("allgather", tensor, group)
     if tensor.requires_grad and keeps_graph(async_op):
@@ -256,7 +311,18 @@ def allgather(
 
 
 class AllgatherWork(dist.Work):
-    """Of an `allgather`."""
+    """The Work of an `allgather`; `result` gathers the rows each time.
+
+    Thread safety: any thread may call its methods. It owns a reference to this rank's tensor and
+    the messages of the others, until it is dropped.
+
+    Example:
+        >>> work = bf.collectives.allgather(torch.tensor([bf.rank()]), async_op=True)
+        >>> isinstance(work, bf.collectives.AllgatherWork), work.wait()
+        (True, True)
+        >>> work.result()[0].tolist()
+        [0, 1, 2, 3]
+    """
 
     def __init__(self, member: GroupState, tensor: Tensor, others: dist.Work) -> None:
         super().__init__()
@@ -286,12 +352,12 @@ class AllgatherWork(dist.Work):
 
 
 def _run(op: str, member: GroupState, *args: Any, **options: Any) -> Tensor:
-    """With gradients."""
+    """Call the operator, which has gradients."""
     run = getattr(torch.ops.bluefog, op)
     result: Tensor = run(*args, **options, group_name=member.group.group_name)
     return result
 
 
 def _count_change(tensor: Tensor) -> None:
-    """Let autograd notice: the backend's operations are unknown to it."""
+    """Tell autograd that the tensor changed: it does not know the backend's operations."""
     torch.autograd.graph.increment_version(tensor)

@@ -1,4 +1,4 @@
-"""The start of a program, in one call."""
+"""The start and the end of a program, each in one call."""
 
 from __future__ import annotations
 
@@ -26,22 +26,27 @@ def init(
 ) -> None:
     """Make the default process group with backend "bluefog", unless it is there, and its topology.
 
-    Under torchrun, mpirun, srun, or where RANK and its like are set, it has all ranks; in a process
-    that nothing of that kind has started, this one alone. Collective; may be called again, to set
-    another topology.
+    The group has all ranks under torchrun, mpirun or srun, or where RANK and its like are set. A
+    process that nothing of that kind has started makes a group of its own. The call is collective;
+    it may be repeated to set another topology. BlueFog has this function.
 
     Args:
         topology_fn: the topology, or a function that makes it from the number of ranks; None is
             exponential-2.
         is_weighted: as in `set_topology`.
         options: `timeout` (a timedelta, or seconds) and others of
-            torch.distributed.init_process_group. Of no effect where the group is there.
+            torch.distributed.init_process_group. They have no effect where the group is there.
 
     Raises:
         TypeError: the default process group has another backend; `topology_fn` is neither a
             function nor a networkx.DiGraph.
         RuntimeError: a launcher without PMIx has started several such processes.
         ArgumentError: BLUEFOG_NODES_PER_MACHINE is no number.
+
+    Example:
+        >>> bf.init(bf.topology_util.RingGraph)
+        >>> len(bf.in_neighbor_ranks())
+        2
     """
     import torch.distributed as dist
     from torch._C._distributed_c10d import HashStore
@@ -63,7 +68,13 @@ def init(
 def shutdown() -> None:
     """Leave the default process group, if there is one; `init` may make another one.
 
-    `rank`, `size` and the like go on answering, for the last lines of a program.
+    `rank`, `size` and the like go on answering, for the last lines of a program. BlueFog has this
+    function.
+
+    Example:
+        >>> bf.shutdown()
+        >>> torch.distributed.is_initialized(), bf.size()
+        (False, 4)
     """
     import torch.distributed as dist
 

@@ -1,10 +1,11 @@
-"""Who this rank is, and which ranks share its machine.
+"""The place of this rank: its number, and the ranks that share its machine.
 
-The functions take a process group; None is the default one. Of that they go on answering after
-`shutdown`.
+The functions take a process group; None is the default one. Its answers stay after `shutdown`.
 
-A machine is a host, or, where BLUEFOG_NODES_PER_MACHINE=k is in the environment when one of these
-is first called, a block of k consecutive ranks.
+A machine is a host. Where BLUEFOG_NODES_PER_MACHINE=k is in the environment when one of these
+functions is first called, a machine is a block of k consecutive ranks instead.
+
+The functions are local, and any thread may call them.
 """
 
 from __future__ import annotations
@@ -24,56 +25,113 @@ if TYPE_CHECKING:
 
 
 class _Past:
-    """Of the default group that was left by `shutdown`."""
+    """The answers for the default group that `shutdown` has left."""
 
     rank_info: RankInfo | None = None
 
 
 def remember() -> None:
-    """Go on answering when the default group is gone."""
+    """Keep the answers for the time when the default group is gone."""
     _Past.rank_info = member_of(None).rank_info
 
 
 def rank(group: dist.ProcessGroup | None = None) -> int:
-    """This rank's number in the group."""
+    """Return this rank's number in the group.
+
+    Raises:
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.rank() == torch.distributed.get_rank()
+        True
+    """
     return _rank_info(group).rank
 
 
 def size(group: dist.ProcessGroup | None = None) -> int:
-    """The number of ranks in the group."""
+    """Return the number of ranks in the group.
+
+    Raises:
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.size()
+        4
+    """
     return _rank_info(group).size
 
 
 def local_rank(group: dist.ProcessGroup | None = None) -> int:
-    """This rank's number among those of its machine."""
+    """Return this rank's number among those of its machine.
+
+    Raises:
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.local_rank() == bf.rank() % 2  # machines of two ranks each
+        True
+    """
     return _rank_info(group).machines.local_rank
 
 
 def local_size(group: dist.ProcessGroup | None = None) -> int:
-    """The number of ranks on this machine."""
+    """Return the number of ranks on this machine.
+
+    Raises:
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.local_size()  # machines of two ranks each
+        2
+    """
     return len(_rank_info(group).machines.locals)
 
 
 def machine_rank(group: dist.ProcessGroup | None = None) -> int:
-    """This machine's number.
+    """Return this machine's number.
 
     Raises:
         ArgumentError: the machines are not `is_homogeneous`.
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.machine_rank() == bf.rank() // 2  # machines of two ranks each
+        True
     """
     return _homogeneous(group, "machine_rank").machine_rank
 
 
 def machine_size(group: dist.ProcessGroup | None = None) -> int:
-    """The number of machines.
+    """Return the number of machines.
 
     Raises:
         ArgumentError: the machines are not `is_homogeneous`.
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.machine_size()  # machines of two ranks each
+        2
     """
     return len(_homogeneous(group, "machine_size").all)
 
 
 def is_homogeneous(group: dist.ProcessGroup | None = None) -> bool:
-    """Whether all machines have as many ranks, and each of them consecutive ones."""
+    """Return whether all machines have as many ranks, and each of them consecutive ones.
+
+    Raises:
+        NotRunning: there is no default process group, and there was none.
+        TypeError: the group has another backend.
+
+    Example:
+        >>> bf.is_homogeneous()
+        True
+    """
     return _rank_info(group).machines.are_blocks
 
 

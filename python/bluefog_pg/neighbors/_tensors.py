@@ -1,4 +1,4 @@
-"""The tensors that users give to the operations between neighbours."""
+"""Checks of the tensors that users give to the operations between neighbors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bringing ranks to one number of calls."""
+"""A collective that brings ranks to one number of calls."""
 
 from __future__ import annotations
 
@@ -10,19 +10,12 @@ from bluefog_pg._core.group_state import member_of
 
 
 def align(group: dist.ProcessGroup | None = None) -> None:
-    """Collective. Bring the ranks' numbers of neighbor calls to one.
+    """Bring the ranks' numbers of neighbor calls to one.
 
-    For a program whose ranks have made unequal numbers of calls: see docs/failures.md. What is
-    still under way of earlier calls is dropped, so wait for your Works before. No rank may wait in
-    a call of neighbors then: that takes this one for a wrong collective.
-
-    Example:
-        for batch in batches:  # More of them on some ranks.
-            works.append(bluefog_pg.neighbor_allreduce(x, async_op=True))
-        for work in works:
-            with contextlib.suppress(bluefog_pg.Mismatch, bluefog_pg.CollectiveTimeout):
-                work.wait()
-        bluefog_pg.align()
+    This collective is for a program whose ranks have made unequal numbers of calls: see
+    docs/failures.md. It drops earlier calls that are still under way, so wait for your Works
+    before. No rank may wait in a call of neighbors then: such a call takes this one for a wrong
+    collective.
 
     Args:
         group: the process group; None, the default one.
@@ -30,7 +23,16 @@ def align(group: dist.ProcessGroup | None = None) -> None:
     Raises:
         PeerFailed, CollectiveTimeout, Mismatch: a rank died, did not come, or waits in another
             call. The group's collectives are over then: make a new group.
+        NotRunning: there is no default process group.
         TypeError: a group of another backend.
+
+    Example:
+        >>> if bf.rank() == 0:  # Only this rank makes this call, which has no neighbors.
+        ...     alone = {"self_weight": 1, "src_weights": {}, "dst_weights": []}
+        ...     _ = bf.neighbor_allreduce(torch.ones(2), **alone)
+        >>> bf.align()
+        >>> [round(number, 4) for number in bf.neighbor_allreduce(torch.ones(2)).tolist()]
+        [1.0, 1.0]
     """
     member = member_of(group)
     highest = torch.tensor([member.backend.calls_made], dtype=torch.int64, device="cpu")

@@ -1,4 +1,4 @@
-"""The neighbours' tensors, one after the other."""
+"""The neighbors' tensors, one after the other."""
 
 from __future__ import annotations
 
@@ -52,15 +52,16 @@ def neighbor_allgather(
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> torch.Tensor | dist.Work:
-    """The in-neighbours' tensors one after the other, along the first dimension; not the own one.
+    """Return the in-neighbors' tensors one after the other, along the first dimension.
 
-    Differentiable, as `neighbor_allreduce` is.
+    This rank's own tensor is not among them. The call is differentiable, as `neighbor_allreduce`
+    is. BlueFog has this function.
 
     Args:
         tensor: (rows, ...), of any type; ranks may have different numbers of rows.
-        src_ranks: the group ranks to receive from, in the order of the result. With `dst_ranks`,
-            of this call alone, whatever the topology says; the ranks must agree edge by edge.
-            None: the topology's in-neighbours, ascending.
+        src_ranks: the group ranks to receive from, in the order of the result. With `dst_ranks`
+            they are the edges of this call alone, whatever the topology says; the ranks must agree
+            edge by edge. None: the topology's in-neighbors, ascending.
         dst_ranks: the group ranks to send to. Needs `src_ranks`.
         enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
 
@@ -71,6 +72,11 @@ def neighbor_allgather(
         ValueError: one of `src_ranks` and `dst_ranks` alone; ranks that are none, named twice, or
             this rank; a tensor without dimensions.
         Others as `neighbor_allreduce`.
+
+    Example:
+        >>> x = torch.tensor([bf.rank()])
+        >>> bf.neighbor_allgather(x).tolist() == bf.in_neighbor_ranks()
+        True
     """
     member = member_of(group)
     try:

@@ -1,4 +1,4 @@
-"""Averaging with the neighbours."""
+"""Averages with the neighbors."""
 
 from __future__ import annotations
 
@@ -66,23 +66,24 @@ def neighbor_allreduce(
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Tensor | list[Tensor] | dist.Work:
-    """Average `tensor` with the in-neighbours': x_i <- w_ii x_i + sum_j w_ij x_j.
+    """Average `tensor` with the in-neighbors': x_i <- w_ii x_i + sum_j w_ij x_j.
 
-    With no weights, over the group's topology (see `set_topology`; exponential-2 by default).
-    All ranks of the group make the same calls in the same order: call k of a rank meets call k of
-    its neighbours (docs/failures.md). The sum is formed in the order of the ranks, this one among
-    them, in float32 for half types: equal inputs give equal bits.
+    With no weights it averages over the group's topology (see `set_topology`; exponential-2 by
+    default). All ranks of the group make the same calls in the same order: call k of a rank meets
+    call k of its neighbors (docs/failures.md). Any thread may make them. The sum is formed in the
+    order of the ranks, this one among them, in float32 for half types: equal inputs give equal
+    bits. BlueFog has this function.
 
-    Differentiable: the gradient is averaged over the reversed edges, so every rank has to go
-    backward through it, and `tensor` requires a gradient on all ranks or on none. (Not with
-    async_op.)
+    The call is differentiable: the gradient is averaged over the reversed edges, so every rank has
+    to go backward through it, and `tensor` requires a gradient on all ranks or on none. With
+    async_op it is not.
 
     Args:
         tensor: any shape, floating or complex, on the CPU or the group's accelerator, the same
             shape on every rank that meets. Unchanged. Or a list of such tensors, which travel as
             one.
         self_weight: w_ii. Needs `src_weights`.
-        src_weights: {group rank j: w_ij}. Without `dst_weights` the ranks must be in-neighbours in
+        src_weights: {group rank j: w_ij}. Without `dst_weights` the ranks must be in-neighbors in
             the topology; the data of those that are left out is ignored. Needs `self_weight`.
         dst_weights: makes the graph of this call dynamic: this rank sends to these group ranks and
             receives from those of `src_weights`, whatever the topology says; the ranks must agree
@@ -93,7 +94,7 @@ def neighbor_allreduce(
             them must make it; for finding an error, it costs an all_gather.
         name: calls are counted for each name, which may be called in another order on each rank.
         group: the process group; None, the default one.
-        async_op: return a Work at once; after its wait() the average is `work.result()[0]`, or, of
+        async_op: return a Work at once; after its wait() the average is `work.result()[0]`, or, for
             a list, `work.result()`.
 
     Weights are taken as they are: they need not sum to 1.
@@ -104,15 +105,30 @@ def neighbor_allreduce(
 
     Raises:
         ValueError: weights that do not go together, that are not finite, or for ranks that are no
-            neighbours; a tensor that is not dense, on another device, or of a type without
+            neighbors; a tensor that is not dense, on another device, or of a type without
             fractions; with `enable_topo_check`, on every rank: ranks that do not agree.
         TypeError: no tensor; a group of another backend.
-        Mismatch: a neighbour called with another number of elements or dtype, or another operation,
-            or does not agree on an edge. Who only sent a small tensor hears of it at its next call.
-        PeerFailed: a neighbour that is needed died, or left without sending to this rank.
-        CollectiveTimeout: a neighbour sent nothing within the group's timeout: it is late, or it
+        NotRunning: there is no default process group.
+        Mismatch: a neighbor called with another number of elements or dtype, or another operation,
+            or does not agree on an edge. A rank that only sent a small tensor hears of it at its
+            next call.
+        PeerFailed: a neighbor that is needed died, or left without sending to this rank.
+        CollectiveTimeout: a neighbor sent nothing within the group's timeout: it is late, or it
             does not list this rank in its `dst_weights`.
         Where `async_op` is set, wait() raises what is no bad argument.
+
+    Example:
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> for _ in range(20):
+        ...     x = bf.neighbor_allreduce(x)
+        >>> [round(number, 3) for number in x.tolist()]
+        [1.5, 1.5]
+        >>> last, following = (bf.rank() - 1) % 4, (bf.rank() + 1) % 4
+        >>> y = bf.neighbor_allreduce(
+        ...     torch.ones(2), self_weight=0.5, src_weights={last: 0.25}, dst_weights=[following]
+        ... )
+        >>> y.tolist()
+        [0.75, 0.75]
     """
     member = member_of(group)
     try:

@@ -1,4 +1,4 @@
-"""A tensor for each neighbour."""
+"""A tensor for each neighbor."""
 
 from __future__ import annotations
 
@@ -53,25 +53,31 @@ def neighbor_alltoall(
     group: dist.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> list[torch.Tensor] | dist.Work:
-    """Send each out-neighbour a tensor of its own, and receive one from each in-neighbour.
+    """Send each out-neighbor a tensor of its own, and receive one from each in-neighbor.
 
-    Differentiable, as `neighbor_allreduce` is; but a rank without in-neighbours has no result to go
-    backward from, so those that it sends to must not go backward either.
+    The call is differentiable, as `neighbor_allreduce` is. But a rank without in-neighbors has no
+    result to go backward from, so those that it sends to must not go backward either.
 
     Args:
-        tensor: a tensor for each out-neighbour, in their order: (rows, ...) of one type, where the
+        tensor: a tensor for each out-neighbor, in their order: (rows, ...) of one type, where the
             number of rows may differ. Or one tensor, to be cut into as many parts of equal size.
         src_ranks, dst_ranks: as in `neighbor_allgather`.
         enable_topo_check, name, group, async_op: as in `neighbor_allreduce`.
 
     Returns:
-        A list of new tensors, one for each in-neighbour, in their order (of the topology's,
-        ascending); or the Work, whose `result()` is that.
+        A list of new tensors, one for each in-neighbor, in their order (those of the topology
+        ascending); or the Work, whose `result()` is that list.
 
     Raises:
-        ValueError: another number of tensors than of out-neighbours; one tensor whose rows cannot
+        ValueError: another number of tensors than of out-neighbors; one tensor whose rows cannot
             be cut so.
         Others as `neighbor_allgather`.
+
+    Example:
+        >>> parts = [torch.tensor([bf.rank(), rank]) for rank in bf.out_neighbor_ranks()]
+        >>> received = [part.tolist() for part in bf.neighbor_alltoall(parts)]
+        >>> received == [[rank, bf.rank()] for rank in bf.in_neighbor_ranks()]
+        True
     """
     member = member_of(group)
     try:
@@ -96,7 +102,7 @@ def neighbor_alltoall(
 def _parts(
     member: GroupState, tensor: torch.Tensor | list[torch.Tensor], count: int
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """A tensor of the type and rows of all parts, and the parts."""
+    """Return a tensor of the type and rows of all parts, and the parts."""
     if isinstance(tensor, torch.Tensor):
         if tensor.dim() == 0 or (count and tensor.size(0) % count):
             ArgumentChecker(member, "neighbor_alltoall", tensor).fail(

@@ -1,4 +1,4 @@
-"""Averaging with one rank."""
+"""Averages with one rank."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pair_gossip(
 ) -> torch.Tensor | list[torch.Tensor] | dist.Work:
     """Average with one rank, which calls this with ours: x <- self_weight x + pair_weight y.
 
-    Differentiable, as `neighbor_allreduce` is.
+    The call is differentiable, as `neighbor_allreduce` is. BlueFog has this function.
 
     Args:
         tensor: as in `neighbor_allreduce`, also a list.
@@ -77,6 +77,11 @@ def pair_gossip(
     Raises:
         ValueError: one of the weights alone; a rank that is none, or this one.
         Others as `neighbor_allreduce`.
+
+    Example:
+        >>> partner = bf.size() - 1 - bf.rank()
+        >>> bf.pair_gossip(torch.full((2,), float(bf.rank())), partner).tolist()
+        [1.5, 1.5]
     """
     member = member_of(group)
     try:

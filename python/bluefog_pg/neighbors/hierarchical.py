@@ -1,4 +1,4 @@
-"""Averaging with neighbouring machines."""
+"""Averages with neighboring machines."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def hierarchical_neighbor_allreduce(
     """Average machines' means: m_k <- w_kk m_k + sum_l w_kl m_l, on every rank of machine k.
 
     m_k is the mean over machine k (see `world`). Each rank of a machine forms a part of that, swaps
-    it with the ranks of its place on neighbouring machines, and hands it out: what crosses between
-    two machines does so once. Ranks of one machine get equal bits. Half types are rounded after
-    each of the two sums.
+    it with the ranks of its place on neighboring machines, and hands it out: data crosses between
+    two machines once. Ranks of one machine get equal bits. Half types are rounded after each of the
+    two sums. BlueFog has this function.
 
-    Differentiable, as `neighbor_allreduce` is.
+    The call is differentiable, as `neighbor_allreduce` is.
 
     Args:
         tensor: as in `neighbor_allreduce`.
         self_weight, src_machine_weights, dst_machine_weights: as there, for machines; all three or
-            none, alike on all ranks of a machine. Where a topology was set, the machines must be
-            neighbours in it.
+            none, the same on all ranks of a machine. Where a topology was set, the machines must be
+            neighbors in it.
         enable_topo_check: first ask all ranks of the group whether they agree on the edges, and
-            those of one machine on the weights; without, such ranks give each part of the result
-            other weights. It costs two small all_gathers.
+            those of one machine on the weights. Without it, ranks that disagree on weights give
+            each part of the result other weights. It costs two small all_gathers.
         name, group, async_op: as in `neighbor_allreduce`.
 
     Returns:
@@ -80,8 +80,15 @@ def hierarchical_neighbor_allreduce(
     Raises:
         RuntimeError: neither are there weights nor was a topology set by `set_machine_topology`.
         ArgumentError: a machine has one rank alone, or they have different numbers.
-        ValueError: not all three of the weights; machines that are no neighbours.
+        ValueError: not all three of the weights; machines that are no neighbors.
         Others as `neighbor_allreduce`.
+
+    Example:
+        >>> bf.set_machine_topology(bf.topology_util.RingGraph(bf.machine_size()))
+        True
+        >>> x = torch.full((2,), float(bf.rank()))
+        >>> bf.hierarchical_neighbor_allreduce(x).tolist()  # two machines of two ranks each
+        [1.5, 1.5]
     """
     member = member_of(group)
     try:

@@ -1,4 +1,4 @@
-"""What the groups of this process did last; torch's flight recorder takes no other backends."""
+"""The last operations of this process's groups; torch's flight recorder takes no other backends."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def flight_log() -> dict[str, Any]:
         "version", "pg_config" ({group name: {"name", "desc", "ranks"}}) and "entries", a list of
         dicts with the fields of torch's flight recorder, the oldest first; "state" is "scheduled",
         "completed" or "failed".
+
+    Example:
+        >>> _ = bf.neighbor_allreduce(torch.ones(3), name="x")
+        >>> last = bf.flight_log()["entries"][-1]
+        >>> last["profiling_name"], last["state"]
+        ('bluefog:neighbor_allreduce', 'completed')
     """
     entries: list[dict[str, Any]] = []
     config: dict[str, dict[str, str]] = {}
@@ -46,8 +52,24 @@ def write_flight_log(prefix: str | os.PathLike[str]) -> Path:
 
     `python -m torch.distributed.flight_recorder.fr_trace --prefix NAME FOLDER` reads the files of
     all ranks. It knows torch's own backends and operations only, and takes a single message for a
-    collective that the other ranks do not join: the entries say "gloo:", and messages, neighbour
+    collective that the other ranks do not join. So the entries say "gloo:", and messages, neighbor
     operations and sparse reductions are left out.
+
+    Args:
+        prefix: the folder and the beginning of the file's name.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = bf.write_flight_log(f"{folder}/log_")
+        ...     path.name == f"log_{bf.rank()}"
+        True
     """
     import torch.distributed as dist
 
