@@ -20,6 +20,80 @@ constexpr const char* kOneEach =
     "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])). To have ranks share one on purpose, "
     "set NCCL_HOSTID to something different on each rank (docs/gpu.md).";
 
+// Docstrings of the types. tests/tools/test_examples.py runs their examples.
+const char* const kPeerFailed = R"doc(A rank that the operation needs is gone.
+
+`ranks` are all ranks that have died in the group. Where none of those is missing, `ranks` are the
+missing ones that left the group.
+
+Thread safety: nothing changes the error after it is raised. It owns its text and `ranks` alone.
+
+Example:
+    >>> import os, signal
+    >>> if bf.rank() == 3:
+    ...     os.kill(os.getpid(), signal.SIGKILL)
+    >>> try:
+    ...     bf.collectives.allreduce(torch.ones(2))
+    ... except bf.PeerFailed as error:
+    ...     print(error.ranks)
+    [3]
+)doc";
+
+const char* const kCollectiveTimeout = R"doc(The deadline of the operation passed.
+
+`ranks` are the ranks that were late.
+
+Thread safety: nothing changes the error after it is raised. It owns its text and `ranks` alone.
+
+Example:
+    >>> from datetime import timedelta
+    >>> torch.distributed.barrier()
+    >>> late = [3]
+    >>> try:
+    ...     if bf.rank() not in late:
+    ...         bf.monitored_barrier(timeout=timedelta(seconds=1))
+    ... except bf.CollectiveTimeout as error:
+    ...     late = error.ranks
+    >>> late
+    [3]
+)doc";
+
+const char* const kMismatch = R"doc(Ranks that met in one operation called different things.
+
+`ranks` are the ranks that disagree. After a mismatch between neighbors the group goes on; after one
+in a collective its collectives are over. It is a ValueError, too, as in BlueFog.
+
+Thread safety: nothing changes the error after it is raised. It owns its text and `ranks` alone.
+
+Example:
+    >>> partner = bf.rank() ^ 1
+    >>> try:
+    ...     bf.pair_gossip(torch.ones(2 + bf.rank()), partner)
+    ... except bf.Mismatch as error:
+    ...     print(error.ranks == sorted([bf.rank(), partner]))
+    True
+)doc";
+
+const char* const kAborted = R"doc(The group was aborted or destroyed under the operation.
+
+Thread safety: nothing changes the error after it is raised. It owns its text and `ranks` alone.
+
+Example:
+    >>> group = torch.distributed.new_group()
+    >>> is_aborted = bf.rank() != 0
+    >>> if not is_aborted:
+    ...     work = torch.distributed.irecv(torch.ones(1), 1, group=group)  # Nobody sends.
+    ...     group._get_backend(torch.device("cpu")).abort()
+    ...     try:
+    ...         _ = work.wait()
+    ...     except bf.Aborted:
+    ...         is_aborted = True
+    >>> is_aborted
+    True
+    >>> torch.distributed.barrier()
+    >>> torch.distributed.destroy_process_group(group)
+)doc";
+
 // They live as long as the process. Guarded by the GIL.
 struct Types {
   std::map<Cause, PyObject*> of_cause;
@@ -109,15 +183,10 @@ void translate(std::exception_ptr pointer) {
 }  // namespace
 
 void addExceptions(py::module_& module) {
-  add(module, Cause::kPeerFailed, "PeerFailed",
-      "A rank that the operation needs is gone: `ranks` are all that have died in the group, and "
-      "where none of those is missing, the missing ones that left it.");
-  add(module, Cause::kTimeout, "CollectiveTimeout",
-      "The operation's deadline passed: see `ranks` for who was late.");
-  add(module, Cause::kMismatch, "Mismatch",
-      "Ranks that met in one operation called different things.", PyExc_ValueError);
-  add(module, Cause::kAborted, "Aborted",
-      "The group was aborted or destroyed under the operation.");
+  add(module, Cause::kPeerFailed, "PeerFailed", kPeerFailed);
+  add(module, Cause::kTimeout, "CollectiveTimeout", kCollectiveTimeout);
+  add(module, Cause::kMismatch, "Mismatch", kMismatch, PyExc_ValueError);
+  add(module, Cause::kAborted, "Aborted", kAborted);
   py::register_exception_translator(&translate);
 }
 

@@ -159,6 +159,22 @@ auto partsOf(ProcessGroupBluefog& self, const at::Tensor& like, const Tensors& p
   });
 }
 
+// tests/tools/test_examples.py runs the example.
+const char* const kProcessGroupBluefog = R"doc(The backend of a process group.
+
+torch.distributed makes one for each group with backend "bluefog", and the functions of this package
+call it. A program needs it only for what c10d gives each backend, such as `abort()`.
+
+Thread safety: any thread may call it, and ranks match calls by their order. It owns the group's
+shared memory, its connections, and a thread for asynchronous operations.
+
+Example:
+    >>> group = torch.distributed.group.WORLD
+    >>> backend = group._get_backend(torch.device("cpu"))
+    >>> isinstance(backend, bf.ProcessGroupBluefog), backend.size()
+    (True, 4)
+)doc";
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -173,7 +189,7 @@ PYBIND11_MODULE(_C, module) {
       .def("result", &WorkBluefog::result);
 
   py::class_<ProcessGroupBluefog, c10d::Backend, bluefog::GilReleasingHolder<ProcessGroupBluefog>>
-      group(module, "ProcessGroupBluefog");
+      group(module, "ProcessGroupBluefog", kProcessGroupBluefog);
 
   py::class_<Match>(module, "Match")
       .def(py::init([](int64_t tag, uint64_t number) { return Match{tag, number}; }),
