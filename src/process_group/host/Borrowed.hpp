@@ -7,8 +7,10 @@
 
 namespace bluefog {
 
-// Tensors that somebody else holds for so long. To be one more holder of a tensor that Python has,
-// and to be none any more, can take the GIL.
+// A Borrowed is a list of tensors that somebody else holds for as long as the list exists. It does
+// not count as a holder of them. To become or stop being a holder of a tensor that Python has can
+// take the GIL.
+// Thread safety: one thread at a time.
 class Borrowed {
  public:
   Borrowed() = default;

@@ -12,7 +12,7 @@
 
 namespace bluefog {
 
-// What post() needs: the operation, and what its Work says of it.
+// A Call is what post() needs: an operation, and what its Work and the flight log say about it.
 struct ProcessGroupBluefog::Call {
   std::shared_ptr<Op> op;
   c10d::OpType type;
@@ -22,13 +22,15 @@ struct ProcessGroupBluefog::Call {
   std::shared_ptr<int> source = nullptr;
 };
 
-// The memory that an operation's tasks use. What is both read and written is an output.
+// Buffers is the memory that an operation's tasks use. A tensor that is both read and written is
+// among the outputs.
 struct Buffers {
   std::vector<Flat> inputs;
   std::vector<Flat> outputs;
 };
 
-// Gives it to the operation, whose epilogue copies back what could not be written in place.
+// Gives the buffers to the operation, which keeps them until it is released. Its epilogue copies
+// back what could not be written in place.
 inline void own(Op& op, std::shared_ptr<Buffers> buffers) {
   const std::vector<Flat>& outputs = buffers->outputs;
   if (std::any_of(outputs.begin(), outputs.end(), [](const Flat& f) { return f.copied(); })) {

@@ -11,7 +11,10 @@
 
 namespace bluefog {
 
-// What each rank is sent and what is expected from it, for exchange(): nothing, until it is said.
+// An ExchangeBlocks collects for exchange() what each rank is sent, and what is expected from it.
+// Both are nothing until they are set. It keeps the tensors' memory until giveTo(), which must be
+// the last call.
+// Thread safety: one thread at a time.
 class ProcessGroupBluefog::ExchangeBlocks {
  public:
   explicit ExchangeBlocks(int ranks)
@@ -26,7 +29,7 @@ class ProcessGroupBluefog::ExchangeBlocks {
     buffers_->outputs.push_back(Flat::output(tensor));
     in_[static_cast<size_t>(rank)] = {buffers_->outputs.back().data(), tensor.nbytes()};
   }
-  // So many bytes of it for each rank, in the ranks' order.
+  // These two split the tensor among all ranks in their order: rank r has bytes[r] bytes of it.
   void sendSplit(const at::Tensor& tensor, const std::vector<size_t>& bytes) {
     buffers_->inputs.push_back(Flat::input(tensor));
     const std::byte* part = buffers_->inputs.back().readable();
@@ -41,6 +44,7 @@ class ProcessGroupBluefog::ExchangeBlocks {
       in_[rank] = {part, bytes[rank]};
     }
   }
+  // Makes the exchange a task of the operation, and gives the memory to the operation.
   void giveTo(Op& op, Board& board) {
     keepFromOutputs(board.rank());
     op.tasks.push_back(exchange(board, op, std::move(out_), std::move(in_)));
@@ -48,8 +52,8 @@ class ProcessGroupBluefog::ExchangeBlocks {
   }
 
  private:
-  // An input may share memory with the outputs: a block that could be overwritten before it
-  // has left is copied. The own one may lie where it goes to.
+  // Copies each block that could be overwritten before it has left, because inputs may share memory
+  // with outputs. This rank's own block may lie where it goes to.
   void keepFromOutputs(int self) {
     const auto own = static_cast<size_t>(self);
     for (size_t rank = 0; rank < out_.size(); ++rank) {

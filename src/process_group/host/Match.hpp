@@ -8,18 +8,21 @@
 
 namespace bluefog {
 
-// A call of neighbors matches by this, beside its edges: see MatchKey.
+// A Match is what a neighbor call is matched by, beside its edges; see MatchKey. It also leads to
+// the number of the call once that is known.
+// Thread safety: one thread at a time.
 struct Match {
   int64_t tag = 0;
-  // A gradient's is its call's.
+  // A gradient has the number of the call that it belongs to from the start. Other calls begin with
+  // 0 here, and only the fast path sets it.
   uint64_t number = 0;
-  std::shared_ptr<const Op> op = nullptr;  // of the call, once there is one
+  std::shared_ptr<const Op> op = nullptr;  // the call's operation, if it has one
 
-  // 0 where the call has not been posted.
+  // Returns the number of the call, or 0 if it has not been posted.
   uint64_t numberOfCall() const { return number == 0 && op != nullptr ? op->number : number; }
 };
 
-// Returns the counter of such a call.
+// Returns the counter by which calls of that kind, with these edges and that tag, are counted.
 inline Counter counterOf(OpKind kind, const Edges& edges, int64_t tag) {
   const bool is_pair = kind == OpKind::kPairGossip && !edges.destinations.empty();
   return {matchedAs(kind), tag, is_pair ? edges.destinations.front().rank : -1};

@@ -20,17 +20,18 @@ namespace {
 
 constexpr size_t kMostIdle = size_t{64} << 20;
 
-// As torch aligns tensors.
+// Rounds up to the alignment of torch's tensors.
 size_t aligned(size_t bytes) {
   constexpr size_t kAlignment = c10::gAlignment;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 struct PoolBlock {
-  std::shared_ptr<std::byte> data;  // gives it back to whence it came
+  std::shared_ptr<std::byte> data;  // its deleter gives the block back to the heap or the system
   size_t bytes = 0;
 };
 
+// Returns a block that the heap has no part in. Throws if the system has no memory.
 std::shared_ptr<std::byte> ownBlock(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
@@ -55,6 +56,8 @@ at::Tensor viewOf(c10::Storage memory, caffe2::TypeMeta dtype) {
 
 }  // namespace
 
+// A Blocks keeps the idle blocks. It exists as long as any tensor that has one of its blocks.
+// Thread safety: any thread may call any method.
 class OutputPool::Blocks {
  public:
   explicit Blocks(std::shared_ptr<SharedHeap> heap) : heap_(std::move(heap)) {}
@@ -78,9 +81,9 @@ class OutputPool::Blocks {
 
   void giveBack(PoolBlock block) {
     if (process_.isForked()) {
-      return;  // another thread of the parent may hold the lock for ever here
+      return;  // a thread of the parent may have held the lock, and nobody frees it here
     }
-    std::deque<PoolBlock> gone;  // without the lock: to give memory back to the system takes long
+    std::deque<PoolBlock> gone;  // destroyed once the lock is free, because that takes long
     const std::lock_guard lock(mutex_);
     idle_bytes_ += block.bytes;
     idle_.push_back(std::move(block));
@@ -106,13 +109,14 @@ class OutputPool::Blocks {
   const OwnProcess process_;
   const std::shared_ptr<SharedHeap> heap_;
   std::mutex mutex_;
-  std::deque<PoolBlock> idle_;  // the oldest first
+  std::deque<PoolBlock> idle_;  // the block that was given back first is in front
   size_t idle_bytes_ = 0;
   size_t largest_ = 0;
   bool is_closed_ = false;
 };
 
-// To a tensor.
+// A Lent is a block that is lent to a tensor, as the context of the tensor's storage. The end of
+// the storage gives the block back.
 struct OutputPool::Lent {
   Lent(std::shared_ptr<Blocks> whose, PoolBlock what)
       : blocks(std::move(whose)), block(std::move(what)) {}
@@ -158,7 +162,7 @@ std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& 
   for (const at::Tensor& like : likes) {
     bytes += aligned(like.nbytes());
   }
-  // Not to be resized: that would take the others' memory, too.
+  // The storage is not resizable, because resizing one tensor would take the others' memory, too.
   const c10::Storage memory =
       bytes < kSmallest ? at::detail::empty_cpu({static_cast<int64_t>(bytes)}, at::kByte).storage()
                         : this->memory(bytes, false);

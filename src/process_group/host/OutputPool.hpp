@@ -12,29 +12,32 @@
 
 namespace bluefog {
 
-// Memory for results, used again when the tensor that had it is gone. The page faults of a fresh
-// mapping take as long as the averaging itself, or twice as long; what malloc does with a freed
-// block depends on what else was freed. Holds idle at most 64 MiB, or twice the largest result. Any
-// thread may use it and drop its tensors.
+// An OutputPool provides memory for results, and uses it again when the tensor that had it is gone.
+// The page faults of a fresh mapping take as long as the averaging itself, or twice as long. What
+// malloc does with a freed block depends on what else was freed. The pool owns at most 64 MiB of
+// idle memory, or twice the largest result if that is more. Its tensors may outlive it.
+// Thread safety: any thread may call any method, and drop the tensors.
 class OutputPool {
  public:
-  // Bytes. Below, malloc keeps what is freed.
+  // Results of fewer bytes come from malloc, which keeps blocks of that size when they are freed.
   static constexpr size_t kSmallest = size_t{256} << 10;
 
-  // With a heap, large results lie where the neighbours on this host can read them.
+  // `heap` may be null. If it is not, large results lie in it, where the neighbors on this host can
+  // read them.
   explicit OutputPool(std::shared_ptr<SharedHeap> heap = nullptr);
 
-  // A new contiguous tensor of the shape and type of `like`, uninitialised.
+  // Returns a new contiguous tensor of the shape and type of `like`, which is not initialized.
   at::Tensor emptyLike(const at::Tensor& like) { return empty(like.sizes(), like.options()); }
   at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options);
-  // One for each of them, all in one memory: of many small ones, allocation took longer than their
-  // averaging. Tensors on the CPU.
+  // Returns a tensor like each of these, which must be on the CPU, all in one block of memory.
+  // Allocating many small tensors one by one took longer than averaging them.
   std::vector<at::Tensor> emptyLikeAll(const std::vector<at::Tensor>& likes);
-  // What is idle goes, and what tensors give back from now on.
+  // Frees the idle memory now, and from now on what tensors give back.
   void close();
-  // Whether the neighbours on this host can read large ones.
+  // Returns whether the neighbors on this host can read large results in place.
   bool isShared() const { return heap_ != nullptr; }
-  // Where in the heap that lies; nothing where it lies elsewhere.
+  // Returns the data's distance in bytes from the start of the heap, or nothing if it lies
+  // elsewhere.
   std::optional<uint64_t> placeOf(const std::byte* data, size_t bytes) const {
     return heap_ ? heap_->placeOf(data, bytes) : std::nullopt;
   }
@@ -46,7 +49,7 @@ class OutputPool {
   c10::Storage memory(size_t bytes, bool is_resizable);
 
   std::shared_ptr<SharedHeap> heap_;
-  std::shared_ptr<Blocks> blocks_;  // outlived by tensors: each holds a share
+  std::shared_ptr<Blocks> blocks_;  // kept by each tensor, too
 };
 
 }  // namespace bluefog

@@ -10,11 +10,13 @@
 
 namespace bluefog {
 
+// Bytes is a range of memory.
 struct Bytes {
   const std::byte* begin = nullptr;
   size_t n = 0;
 
-  // From the first element of a tensor to its last one; none of what is no dense tensor.
+  // Returns the range from the first element of a tensor to its last one. It is empty if the tensor
+  // is not dense.
   static Bytes of(const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.numel() == 0) {
       return {};
@@ -33,8 +35,8 @@ struct Bytes {
   }
 };
 
-// The inputs of calls that run at once, of which those are copies that the outputs of another call
-// could overwrite.
+// Returns the inputs of calls that run at the same time. Call i has inputs[i] and outputs[i]. An
+// input is replaced by a copy if the outputs of another call could overwrite it.
 inline std::vector<at::Tensor> apartFromOthers(
     std::vector<at::Tensor> inputs, const std::vector<std::vector<at::Tensor>>& outputs) {
   struct Output {
@@ -57,7 +59,7 @@ inline std::vector<at::Tensor> apartFromOthers(
   return inputs;
 }
 
-// For calls of one output each.
+// Does the same for calls that have one output each.
 inline std::vector<at::Tensor> apartFromOthers(std::vector<at::Tensor> inputs,
                                                const std::vector<at::Tensor>& outputs) {
   std::vector<std::vector<at::Tensor>> lists;

@@ -6,14 +6,15 @@
 
 namespace bluefog {
 
-// Of a storage in the heap, which keeps that; and its memory before, to which something may still
-// point: an array, an operation under way.
+// A HeapBlock is the context of a storage in the heap, and gives the memory back at the storage's
+// end. It keeps the heap. It also keeps the storage's former memory, because an array or an
+// operation under way may still point there.
 struct SharedStorage::HeapBlock {
   std::shared_ptr<Heap> heap;
   std::byte* data;
   size_t bytes;
   at::DataPtr before = {};
-  std::atomic<int> windows = 0;
+  std::atomic<int> windows = 0;  // how many SharedStorages there are of the storage
 
   static void end(void* block) {
     const std::unique_ptr<HeapBlock> ended(static_cast<HeapBlock*>(block));

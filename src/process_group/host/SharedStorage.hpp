@@ -10,19 +10,23 @@
 
 namespace bluefog {
 
-// A tensor's storage, in memory that the other ranks of the host can read. It stays there, and
-// belongs to whoever refers to the storage.
+// A SharedStorage has a tensor's storage in memory that the other ranks of the host can read, for
+// as long as it exists. It keeps the storage. The memory itself belongs to the storage, which stays
+// there beyond the SharedStorage.
+// Thread safety: place() may be called by any thread. Only one thread at a time may make a
+// SharedStorage of the same storage.
 class SharedStorage {
  public:
-  // Moves it there if it does not lie there yet. `is_fresh`: nothing else points to its memory,
-  // which is freed. What it throws begins with `who`.
+  // Moves the storage into the heap if it does not lie there yet. `is_fresh` means that nothing
+  // else points to its former memory, which is then freed. Throws an error that begins with `who`
+  // if another group has the storage in a window, or the heap is full.
   SharedStorage(std::shared_ptr<Heap> heap, const at::Tensor& tensor, bool is_fresh,
                 const std::string& who);
   ~SharedStorage();
   SharedStorage(const SharedStorage&) = delete;
   SharedStorage& operator=(const SharedStorage&) = delete;
 
-  // Where the tensor lies in the heap.
+  // Returns where the tensor lies in the heap; see Heap::placeOf().
   uint64_t place() const { return place_; }
 
  private:
@@ -31,7 +35,7 @@ class SharedStorage {
   void move(std::shared_ptr<Heap> heap, bool is_fresh, const std::string& who);
 
   const c10::Storage storage_;
-  HeapBlock* block_ = nullptr;  // null where it is a result's memory
+  HeapBlock* block_ = nullptr;  // null if the storage has its memory from an OutputPool
   uint64_t place_;
 };
 

@@ -9,12 +9,13 @@
 namespace bluefog {
 
 bool areOfOneType(const std::vector<at::Tensor>& tensors);
-// Of tensors that travel as one.
+// Returns the signature of tensors that travel as one message.
 Signature signatureOfAll(OpKind kind, const std::vector<at::Tensor>& tensors);
-// Of an average among machines of so many ranks each: those of unlike ones would exchange unlike
-// parts.
+// Returns the signature of an average among machines that have `ranks` ranks each. The number is
+// part of it, because machines of different sizes would exchange parts of different sizes.
 Signature signatureAmongMachines(const at::Tensor& tensor, size_t ranks);
-// Of all of the shape but the number of rows.
+// Returns a signature that holds all of the shape of `like` except the number of rows, and whose
+// count is that of one row.
 Signature signatureOfRows(OpKind kind, const at::Tensor& like);
 
 }  // namespace bluefog

@@ -84,7 +84,7 @@ bool hasMemory(const at::Tensor& tensor) {
   return tensor.storage().nbytes() >= needed;
 }
 
-// Why a tensor that is there cannot be one of a CPU's call.
+// Returns the part of an error that says why a call on the CPU cannot take a tensor of that device.
 std::string whyNotOfCpu(const at::Tensor& tensor) {
   return tensor.is_meta() ? ", where tensors have no numbers"
                           : ", for which this group has no backend (`python -m bluefog_pg` says "

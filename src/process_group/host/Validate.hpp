@@ -13,58 +13,69 @@
 
 namespace bluefog {
 
-// The rules for the arguments of one call. Every method throws ValueError or TypeError
-// in the caller's thread, naming rank, operation and what was wrong, before any byte has moved.
+// A Validate checks the arguments of one call. If an argument breaks a rule, each method throws in
+// the caller's thread, before any byte has moved. The error is a ValueError, a TypeError or a
+// NotImplementedError, and names the rank, the operation and what was wrong. `what` says in its
+// text which argument is meant. The membership and the name of the operation must outlive the
+// object.
+// Thread safety: any thread may call any method.
 class Validate {
  public:
-  // Of tensors on that device.
+  // `op` is the name of the call, and `device` the type of device on which its tensors must be.
   Validate(const Membership& members, const char* op, c10::DeviceType device = c10::kCPU)
       : members_(members), op_(op), device_(device) {}
 
+  // Requires a dense tensor with memory, on the device of the call.
   void tensor(const at::Tensor& tensor, const char* what) const;
-  // All on the first one's device.
+  // Requires that all tensors are on the device of the first one.
   void onOneDevice(const std::vector<at::Tensor>& tensors) const;
-  // A COO tensor.
+  // Requires a sparse COO tensor on the CPU.
   void sparse(const at::Tensor& tensor, const char* what) const;
-  // The call will write to it.
+  // Requires that no elements of the tensor share memory, because the call will write to it.
   void writable(const at::Tensor& tensor, const char* what) const;
-  // With neighbours.
+  // Requires a tensor that can be exchanged with neighbors.
   void exchanged(const at::Tensor& input) const;
-  // That, and with a first dimension, along which it is gathered.
+  // Requires the same, and a first dimension, along which the tensor is gathered.
   void rows(const at::Tensor& input) const;
-  // They differ in their number of rows alone.
+  // Requires that the tensors differ in nothing but their number of rows.
   void sameRows(const at::Tensor& a, const at::Tensor& b) const;
-  // Exchanged, and of a type that can be multiplied by weights.
+  // Requires a tensor that can be exchanged, of a type that can be multiplied by weights.
   void summable(const at::Tensor& input) const;
-  // c10d hands lists that must have exactly one tensor.
+  // Returns the only tensor of a list, after tensor() has checked it. c10d hands lists to calls
+  // that have just one tensor.
   const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) const;
+  // Requires a tensor for each rank of the group.
   void listLength(size_t length, const char* what) const;
-  // As many as there are of the others.
+  // Requires `expected` tensors, which is the number of the `others`.
   void sameLength(size_t length, const char* what, size_t expected, const char* others) const;
-  // Of gather and scatter: the root has one list, with a tensor for each rank; the others none.
+  // Returns the list of the root of gather or scatter, which must have a tensor for each rank.
+  // Other ranks must give none, and get an empty list.
   const std::vector<at::Tensor>& rootsList(const std::vector<std::vector<at::Tensor>>& lists,
                                            int root, const char* what) const;
   void rank(int64_t rank, const char* what) const;
   void sameType(const at::Tensor& a, const at::Tensor& b, const char* what) const;
   void elements(int64_t actual, int64_t expected, const char* what) const;
   void contiguous(const at::Tensor& tensor, const char* what) const;
-  // Tensors of one type, one of them as large as the other ones of all ranks together.
+  // Requires tensors of one type. `whole` must be as large as the parts of all ranks together.
   void wholeAndPart(const at::Tensor& whole, const char* what_whole, const at::Tensor& part,
                     const char* what_part) const;
   void tag(int tag) const;
 
-  // c10d's options name the root's rank, and which of its tensors: there is but one.
+  // Checks the root that c10d's options name. They also have the number of one of its tensors,
+  // which must be 0, because each rank has one tensor.
   void root(int64_t rank, int64_t tensor) const;
-  // The bytes of `tensor` for each rank: `splits` rows of it, the same number each where empty.
+  // Returns the number of bytes of `tensor` that each rank has. Rank r has splits[r] of its rows.
+  // If `splits` is empty, all ranks have the same number of rows.
   std::vector<size_t> splits(const std::vector<int64_t>& splits, const at::Tensor& tensor,
                              const char* what) const;
 
-  // What the frames say of that reduction of these elements; checks that it knows their type.
+  // Returns the signature of that reduction of the tensor. Requires that the reduction knows the
+  // type of its elements.
   Signature reduction(OpKind kind, const c10d::ReduceOp& op, const at::Tensor& tensor) const;
-  // What PREMUL_SUM multiplies this rank's input by; 1 for the others.
+  // Returns what PREMUL_SUM multiplies this rank's input by, and 1 for other reductions.
   double factor(const c10d::ReduceOp& op) const;
 
-  // "[bluefog] rank 3/8 allreduce: "
+  // Returns how the errors of the call begin, as in "[bluefog] rank 3/8 allreduce: ".
   std::string who() const;
 
  private:
@@ -80,9 +91,10 @@ Dtype dtypeOf(at::ScalarType type);
 inline Dtype dtypeOf(const at::Tensor& tensor) {
   return dtypeOf(tensor.scalar_type());
 }
-// "float32", for messages.
+// Returns the name of the tensor's type for error texts, as in "float32".
 std::string typeName(const at::Tensor& tensor);
-// With kind, element type and count of the tensor.
+// Returns a signature with the kind of operation, and with the tensor's element type and count. If
+// Dtype does not know the type, the elements are bytes.
 Signature signatureOf(OpKind kind, const at::Tensor& tensor);
 
 }  // namespace bluefog

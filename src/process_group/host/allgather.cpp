@@ -7,8 +7,8 @@
 namespace bluefog {
 namespace {
 
-// The input, or a copy where another rank's part could be written over it before it has been read.
-// It may lie where its own part goes to.
+// Returns the input, or a copy of it if another rank's part could be written over it before it has
+// been read. The input may lie where this rank's own part goes to.
 Flat apart(const at::Tensor& input, size_t own, const std::vector<std::byte*>& parts,
            const std::vector<size_t>& bytes) {
   Flat flat = Flat::input(input);
@@ -22,7 +22,7 @@ Flat apart(const at::Tensor& input, size_t own, const std::vector<std::byte*>& p
   return flat;
 }
 
-// Whether two of them share memory, as those of `[tensor] * n` do.
+// Returns whether two of the outputs share memory, as those of `[tensor] * n` do.
 bool overlap(const std::vector<at::Tensor>& outputs) {
   std::vector<Bytes> all;
   std::transform(outputs.begin(), outputs.end(), std::back_inserter(all), Bytes::of);
@@ -48,7 +48,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
     validate.writable(output, "an output");
     validate.sameType(output, input, "an output");
   }
-  // Ranks' parts arrive in any order. Outputs that share memory are written one after the other.
+  // The parts of the ranks arrive in any order. If outputs share memory, the parts arrive
+  // elsewhere, and are copied to the outputs one after the other.
   const bool is_apart = overlap(list);
   for (const at::Tensor& output : list) {
     buffers->outputs.push_back(is_apart ? Flat::outputApart(output) : Flat::output(output));
@@ -60,7 +61,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
   buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), data, bytes));
   Signature signature = signatureOf(OpKind::kAllGather, input);
   if (std::any_of(bytes.begin(), bytes.end(), [&](size_t size) { return size != bytes[0]; })) {
-    // Every rank gives another size: what they must agree on is all of them.
+    // The ranks give different sizes, so what they must agree on is the list of all sizes.
     signature.count = std::accumulate(bytes.begin(), bytes.end(), size_t{0}) / input.itemsize();
     signature.detail = digest(bytes);
   }
@@ -112,7 +113,7 @@ WorkPtr ProcessGroupBluefog::_allgather_base(at::Tensor& output, at::Tensor& inp
   return post(allgatherBaseCall(validate, input, output, opts.timeout), opts.asyncOp);
 }
 
-// outputs[r][i] gets inputs[i] of rank r.
+// Gathers several tensors: outputs[r][i] gets inputs[i] of rank r.
 WorkPtr ProcessGroupBluefog::allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
                                                  std::vector<at::Tensor>& inputs,
                                                  const c10d::AllgatherOptions& opts) {

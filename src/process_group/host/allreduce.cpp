@@ -30,7 +30,8 @@ bool shareMemory(const std::vector<Flat>& tensors) {
          }) != places.end();
 }
 
-// What was reduced in one of them must not be reduced again in another.
+// Returns the tensors as flat memory. If some share memory, all are copied, because what was
+// reduced in one tensor must not be reduced again in another.
 std::vector<Flat> apart(const Tensors& tensors) {
   std::vector<Flat> flats;
   std::transform(tensors.begin(), tensors.end(), std::back_inserter(flats), Flat::input);

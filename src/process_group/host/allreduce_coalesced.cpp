@@ -7,8 +7,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Those of each type together, sparse ones each alone: in an order that is the same on every rank
-// that was given the same.
+// Groups the tensors: dense ones of the same type are together, and each sparse one is alone. All
+// ranks that are given the same tensors get the same order.
 std::vector<Tensors> bundles(const Tensors& tensors) {
   std::vector<Tensors> all;
   for (const at::Tensor& tensor : tensors) {

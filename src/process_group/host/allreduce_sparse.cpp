@@ -5,13 +5,13 @@
 namespace bluefog {
 namespace {
 
-// The sparse tensors of all ranks, as they come.
+// A SparseSum holds the sparse tensors of all ranks, and adds them up once all have come.
 struct SparseSum {
   at::Tensor own;  // coalesced
   at::Tensor target;
-  std::vector<int64_t> counts;      // of each rank's elements
-  std::vector<at::Tensor> indices;  // of each rank
-  std::vector<at::Tensor> values;
+  std::vector<int64_t> counts;      // number of elements, by rank
+  std::vector<at::Tensor> indices;  // by rank
+  std::vector<at::Tensor> values;   // by rank
 
   void add() const {
     const at::AutoDispatchBelowADInplaceOrView below;
@@ -22,7 +22,7 @@ struct SparseSum {
   }
 };
 
-// Gathers one tensor per rank.
+// Gathers one tensor of each rank: all[r] gets `own` of rank r.
 Task gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own,
                const std::vector<at::Tensor>& all) {
   std::vector<std::byte*> data;

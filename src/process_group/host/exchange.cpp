@@ -2,13 +2,14 @@
 
 namespace bluefog {
 
-// What gather, scatter and all_to_all have in common.
+// Posts the exchange of blocks that gather, scatter and all_to_all consist of.
 WorkPtr ProcessGroupBluefog::postExchange(OpKind kind, int root, ExchangeBlocks&& blocks,
                                           Call&& call, Milliseconds timeout, bool async_op) {
   Signature signature;
   signature.kind = kind;
   signature.root = static_cast<int16_t>(root);
-  // No count: ranks may send each other different sizes, which the algorithm compares.
+  // The signature has no count, because ranks may send each other different sizes. The algorithm
+  // compares them.
   signature.dtype = dtypeOf((call.inputs.empty() ? call.outputs : call.inputs).front());
   call.op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
   blocks.giveTo(*call.op, engine_->board());

@@ -3,11 +3,12 @@
 namespace bluefog {
 namespace {
 
-// Rank 0 answers when its own deadline has passed: who waits for that has to wait a little longer.
+// The other ranks wait this much longer than rank 0, which may answer only when its own deadline
+// has passed.
 constexpr std::chrono::milliseconds kForTheAnswer{500};
 
-// What ranks and rank 0 send each other: who is to blame, and for what. Nobody, from those that
-// have come.
+// A Missed is what the ranks and rank 0 send each other. It says which ranks are to blame, and for
+// what. The one by which a rank says that it has come blames nobody.
 struct Missed {
   Cause cause = Cause::kTimeout;
   RankSet ranks;
@@ -23,7 +24,8 @@ std::shared_ptr<Op> newOp(Deadline deadline) {
   return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
 }
 
-// One round of it. Its tag is its own: a token that comes too late must not count in the next.
+// A Round is one monitored barrier. It has a tag of its own, so that a message that comes too late
+// does not count in the next one.
 struct Round {
   Engine& engine;
   FlightLog& log;
@@ -50,7 +52,7 @@ struct Round {
     engine.wait(*op, Deadline::never());
   }
 
-  // Of a rank other than 0: what rank 0 says.
+  // Does the part of a rank other than 0, and returns what rank 0 has answered.
   Missed report(Deadline deadline) const {
     const auto op = newOp(deadline);
     const auto token = std::make_shared<std::pair<Missed, Missed>>();
@@ -63,7 +65,9 @@ struct Round {
     }
     return token->second;
   }
-  // Of rank 0: what it tells the others, and why it fails itself, if for more than that.
+  // Waits on rank 0 for the others, and returns what to answer them. It blames all ranks that have
+  // not come, or the first one without `all`. Sets `failure` to what rank 0 has to throw, unless
+  // that is only that ranks have not come.
   Missed collect(Deadline deadline, bool all, std::exception_ptr& failure) const {
     const auto op = newOp(deadline);
     const auto tokens =
@@ -86,7 +90,7 @@ struct Round {
         return missed;
       }
       if (error.ranks() == std::vector{engine.members().global(0)}) {
-        missed.ranks.add(0);  // a rank has given up waiting for this one
+        missed.ranks.add(0);  // another rank has given up waiting for rank 0
         return missed;
       }
     }
@@ -98,7 +102,8 @@ struct Round {
     }
     return missed;
   }
-  // Of rank 0. Those who did not come find it when they do, if their lane had room for it.
+  // Sends the answer of rank 0. A rank that has not come finds it when it comes, if the lane to it
+  // has room for it.
   void answer(const Missed& missed) const {
     std::vector<std::shared_ptr<Op>> answers;
     for (int rank = 1; rank < engine.members().size; ++rank) {
@@ -120,7 +125,7 @@ struct Round {
 void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   checkProcess("monitored_barrier");
   const Validate validate(engine_->members(), "monitored_barrier");
-  // Of a call without time, too: the others count it.
+  // A call that has no time counts as a round, too, because the other ranks count it.
   const Round round{*engine_, log_, -1 - static_cast<int64_t>(monitored_barriers_++)};
   const auto timeout = opts.timeout == c10d::kUnsetTimeout ? groupsTimeout() : opts.timeout;
   if (timeout.count() <= 0) {

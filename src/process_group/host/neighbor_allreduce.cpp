@@ -15,16 +15,18 @@ using Tensors = std::vector<at::Tensor>;
 
 namespace {
 
-// Measured with 3 to 16 ranks on 2 cores: up to there a rank that shares its core copies a tensor
-// in less time than it waits, in a lane, for its reader to take the first part and then the rest.
+// Up to this many bytes a tensor for one reader is copied into the heap. Measured with 3 to 16
+// ranks on 2 cores: a rank that shares its core copies it in less time than it would wait, in a
+// lane, for its reader to take the first part and then the rest.
 constexpr size_t kMostCopiedForOne = size_t{2} << 20;
 
 }  // namespace
 
-// Memory that an operation uses, until it ends.
+// A Kept keeps the memory that an operation uses, until the operation lets go of it.
 class ProcessGroupBluefog::Kept {
  public:
-  // Where the elements of `input` lie one after the other.
+  // Returns where the elements of `input` lie one after the other, and keeps that memory. It is a
+  // copy if the input is not plain.
   const std::byte* elementsOf(const at::Tensor& input) {
     if (Flat::isPlain(input)) {
       keep(input);
@@ -34,7 +36,8 @@ class ProcessGroupBluefog::Kept {
     keep(copy.tensor());
     return copy.readable();
   }
-  // Not the tensor: what the last holder of one has to do may need the GIL.
+  // Keeps the tensor's storage, but not the tensor: to drop the last reference of a tensor may need
+  // the GIL.
   void keep(const at::Tensor& tensor) {
     if (storages_.empty() || !storages_.back().is_alias_of(tensor.storage())) {
       storages_.push_back(tensor.storage());
@@ -47,7 +50,8 @@ class ProcessGroupBluefog::Kept {
 
 namespace {
 
-// In that order no element lies across the end of a frame.
+// Returns the order in which the tensors travel: those with wider elements come first. So no
+// element lies across the end of a frame.
 std::vector<size_t> widestFirst(const Tensors& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -61,8 +65,11 @@ std::vector<size_t> widestFirst(const Tensors& tensors) {
 
 }  // namespace
 
-// Where those read `data` in this rank's memory, if they had better do that. Where it lies
-// elsewhere, what goes to several is copied there once for all of them, and so is a little for one.
+// Returns where in this rank's heap the destinations on this host are to read `data`, or nothing if
+// all of it is to be sent over lanes. If the data lies elsewhere and several ranks read it, it is
+// copied into the heap once for all of them. The same is done for one reader, if the data is at
+// most kMostCopiedForOne bytes. Less than OutputPool::kSmallest is never copied. `data` becomes the
+// copy, which `kept` keeps.
 std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedRank>& destinations,
                                                      ConstSpans& data, Kept& kept) {
   const auto readers =
@@ -132,12 +139,13 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensor
   return op;
 }
 
-// For whom has no use for a Work.
+// Returns whether a call that is waited for needs no Work, because no profiler looks and the
+// calling thread has no batch.
 bool ProcessGroupBluefog::mayRunUnseen() const {
   return !at::hasCallbacks() && !coalescing_.isOn();
 }
 
-// What a neighbour sum of them gives, once it has run.
+// Checks the inputs of a neighbor sum, and returns uninitialized tensors for its results.
 Tensors ProcessGroupBluefog::sumsOf(OpKind kind, const Tensors& inputs) {
   checkProcess(name(kind));
   const Validate validate(engine_->members(), name(kind));
@@ -163,7 +171,7 @@ Tensors ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const Tensors& in
                                                   const Edges& edges, Match& match) {
   if (!mayRunUnseen()) {
     const WorkPtr work = neighborAllreduce(kind, inputs, edges, {match, false});
-    work->wait();  // between startCoalescing and endCoalescing nothing else does
+    work->wait();  // neighborAllreduce() does not wait while the thread has a batch
     return work->result();
   }
   return countingRefusals(kind, edges, match, match.tag, [&] {
@@ -191,7 +199,8 @@ at::Tensor ProcessGroupBluefog::neighborAllreduceNow(OpKind kind, const at::Tens
   return neighborAllreduceNow(kind, Borrowed(input).all(), edges, match).front();
 }
 
-// False where that cannot be.
+// Sums a small tensor over the fast path. Returns false if it has done nothing, because the tensor
+// is too large or something is in the way.
 bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output,
                                     const Edges& edges, Match& match) {
   const auto begin = Deadline::Clock::now();
@@ -229,7 +238,7 @@ bool ProcessGroupBluefog::sumAtOnce(OpKind kind, const at::Tensor& input, const 
 
 void ProcessGroupBluefog::countRefused(Counter counter) {
   if (engine_->isForked()) {
-    return;  // the group is the parent's
+    return;  // the group belongs to the parent process
   }
   const auto op =
       std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.kind}, Deadline::never());
@@ -238,7 +247,7 @@ void ProcessGroupBluefog::countRefused(Counter counter) {
   try {
     engine_->post(op, Engine::Who::kEngine);
   } catch (const std::exception&) {
-    // The group has ended.
+    // The group has ended, so there are no later calls.
   }
 }
 

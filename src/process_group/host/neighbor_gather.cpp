@@ -10,13 +10,13 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// What is sent of `input`: of rows without elements, their number.
+// Returns what is sent for `input`. If its rows have no elements, that is the number of rows.
 at::Tensor messageOf(const at::Tensor& input, const Signature& signature) {
   return signature.bytes() > 0 ? input : at::scalar_tensor(input.size(0), at::kLong);
 }
 
-// The result's place is made by the thread that drives, when its size is known: in bytes, or, where
-// rows have none, in rows.
+// Gives the result its shape and its memory. The driving thread calls it once the size is known,
+// which is in bytes, or in rows if the rows have no bytes.
 void become(const at::Tensor& result, std::vector<int64_t> sizes, size_t bytes, OutputPool& pool) {
   sizes[0] = 1;
   const auto row = static_cast<size_t>(c10::multiply_integers(sizes)) * result.element_size();
@@ -25,7 +25,8 @@ void become(const at::Tensor& result, std::vector<int64_t> sizes, size_t bytes, 
   result.set_(pool.empty(sizes, result.options()));
 }
 
-// Where the rows of all sources lie one after the other.
+// Makes one result for the rows of all sources one after the other, and returns where those of each
+// source go.
 std::vector<std::byte*> inOne(const at::Tensor& result, const std::vector<int64_t>& like,
                               const std::vector<size_t>& sizes, OutputPool& pool) {
   become(result, like, std::accumulate(sizes.begin(), sizes.end(), size_t{0}), pool);
@@ -38,7 +39,7 @@ std::vector<std::byte*> inOne(const at::Tensor& result, const std::vector<int64_
   return places;
 }
 
-// A result for each source.
+// Makes a result for each source, and returns where the rows of each source go.
 std::vector<std::byte*> inEach(const Tensors& results, const std::vector<int64_t>& like,
                                const std::vector<size_t>& sizes, OutputPool& pool) {
   std::vector<std::byte*> places;
@@ -87,7 +88,8 @@ WorkPtr ProcessGroupBluefog::gatherFromNeighbors(OpKind kind, const at::Tensor& 
   for (size_t i = 0; i < (opts.in_one ? 1 : edges.sources.size()); ++i) {
     outputs.push_back(at::empty({0}, like.options()));
   }
-  // Without `like` itself, which the engine's thread might be the last to let go.
+  // It has the shape of `like` and not the tensor, which the engine's thread might be the last to
+  // let go of.
   const auto allocate = [outputs, like = like.sizes().vec(), in_one = opts.in_one,
                          this](const std::vector<size_t>& sizes) {
     return in_one ? inOne(outputs.front(), like, sizes, outputs_)

@@ -7,8 +7,9 @@
 namespace bluefog {
 namespace {
 
-// The input, or a copy where the output could be written over it before it has been read. The
-// output may lie where this rank's own part comes from: at that byte of the input, if it has it.
+// Returns the input, or a copy of it if the output could be written over it before it has been
+// read. The output may lie where this rank's own part is, `own_part` bytes into the input.
+// `own_part` is nothing if the part is not in this input.
 Flat apart(const at::Tensor& input, std::optional<size_t> own_part, const Flat& output) {
   Flat flat = Flat::input(input);
   const Bytes read{flat.readable(), input.nbytes()};

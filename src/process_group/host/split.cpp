@@ -8,7 +8,7 @@
 namespace bluefog {
 namespace {
 
-// With a timeout and the names that the caller gave.
+// Returns options for a new group, with the timeout and the name that the caller gave.
 c10::intrusive_ptr<Options> optionsFrom(const c10::intrusive_ptr<c10d::Backend::Options>& given,
                                         std::vector<uint64_t> global_ranks) {
   auto options = c10::make_intrusive<Options>();
