@@ -43,7 +43,8 @@ std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
   const std::lock_guard lock(heaps_mutex_);
   std::shared_ptr<DeviceHeap>& heap = heaps_[device.index()];
   if (heap == nullptr) {
-    // The program's current device stays what it is, also in the engine's callbacks in its threads.
+    // The program's current device stays what it is, even if one of the engine's callbacks uses the
+    // heap in a thread of the program.
     const Device::Around around = [device] {
       return std::shared_ptr<void>(std::make_shared<c10::DeviceGuard>(device));
     };
@@ -52,7 +53,8 @@ std::shared_ptr<DeviceHeap> Accelerator::heapOn(c10::Device device) {
   return heap;
 }
 
-// Less than the backend's own, at whose end NCCL's ends the process. Not every backend tells it.
+// The limit is less than the backend's own timeout, because NCCL's backend ends the process when
+// that is over. Not every backend tells its timeout.
 std::chrono::milliseconds Accelerator::limit(std::chrono::milliseconds groups) const {
   if (type_ == c10::kCPU) {
     return groups;
@@ -64,7 +66,7 @@ std::chrono::milliseconds Accelerator::limit(std::chrono::milliseconds groups) c
   }
 }
 
-// gloo's own abort() does not end what a thread waits for.
+// The Works that a call waits for are aborted one by one, because gloo's abort() does not end them.
 void Accelerator::abort() {
   {
     const std::lock_guard lock(waited_mutex_);
@@ -78,7 +80,7 @@ void Accelerator::abort() {
 
 void Accelerator::requireNotAborted() const {
   if (is_aborted_) {
-    backend_->abort();  // ends what was made, or begun, since
+    backend_->abort();  // ends what was made or begun since abort()
     throw std::runtime_error("the exchange was aborted");
   }
 }
@@ -102,8 +104,8 @@ void Accelerator::await(c10::Device device, const Notices& notices) const {
   check();
 }
 
-// Outputs are made before, so that they belong to the current stream; all that `issue` makes for
-// itself belongs to the stream where it runs.
+// The outputs are made by the caller, so they belong to the stream that is current there. What
+// `issue` allocates for itself belongs to the stream in which it runs.
 Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs,
                                       const Notices& notices, bool async_op,
                                       const std::function<void()>& issue) {
@@ -121,7 +123,8 @@ Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs,
   c10::Event ready(type_);
   ready.record(impl.getStream(device));
   ready.block(own);
-  // Now: what fails in the middle has put work there, too.
+  // This comes before issue(), because one that fails in the middle has put work into the stream,
+  // too.
   for (const Tensors* tensors : {&inputs, &std::as_const(outputs)}) {
     for (const at::Tensor& tensor : *tensors) {
       impl.recordDataPtrOnStream(tensor.storage().data_ptr(), own);

@@ -12,9 +12,11 @@
 
 namespace bluefog {
 
-// On an operation that is in a stream of its own, which `done` marks the end of; or, without one,
-// that has its place in the caller's. `check` throws where it is known that it has come to nothing.
-// The backend tells other failures there in its own way (NCCL by its watchdog).
+// An AcceleratorWork is the Work of an operation on an accelerator. If the operation has a stream
+// of its own, `done` marks its end there. Without `done` the operation has its place in the
+// caller's stream. `check` throws if the operation is known to have failed. Other failures are
+// reported by the accelerator's backend in its own way (NCCL has a watchdog). It keeps the outputs.
+// Thread safety: any thread may call any method.
 class AcceleratorWork : public c10d::Work {
  public:
   AcceleratorWork(int rank, c10::Device device, std::vector<at::Tensor> outputs,
@@ -24,9 +26,11 @@ class AcceleratorWork : public c10d::Work {
   bool isSuccess() const override { return true; }
   std::vector<at::Tensor> result() override { return outputs_; }
   void synchronize() override;
-  // Without a timeout the host goes on at once, and the current stream waits.
+  // Has the current stream wait for the operation. The host waits, too, if there is a timeout, and
+  // otherwise goes on at once.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  // Complete at once, as NCCL's: who waits for it has its stream wait.
+  // Returns a future that is complete at once, as NCCL's is. Whoever waits for it has the current
+  // stream wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

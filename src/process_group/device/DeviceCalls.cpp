@@ -13,17 +13,21 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-// When the backend has failed, its reason may be a rank's death, which is heard of soon after.
+// When the backend has failed, the reason may be the death of a rank. This rank hears of it within
+// that time.
 constexpr std::chrono::milliseconds kUntilTheReason{1000};
 
 }  // namespace
 
+// A Turn is the right to make a call, which one thread has at a time, for as long as the Turn
+// exists. Its constructor waits until no other thread has one. It throws if this thread has one, or
+// if the program is interrupted.
 class DeviceCalls::Turn {
  public:
   Turn(DeviceCalls& calls, const DeviceCall& call)
       : calls_(calls), lock_(calls.turns_, std::defer_lock) {
     const std::thread::id self = std::this_thread::get_id();
-    if (calls.owner_ == self) {  // which waits for it, by way of a signal's handler
+    if (calls.owner_ == self) {  // a signal handler, run during a call's wait, makes another call
       throw std::runtime_error(calls.engine_.members().who() + " " + call.name() +
                                ": called inside of another such call");
     }
@@ -77,8 +81,9 @@ void DeviceCalls::check(std::string_view call) const {
   }
 }
 
-// The neighbors rely on this rank by then. Where the backend has failed, another rank's failure may
-// be the reason, and says more than the backend; but one that has broken off, too, does not.
+// The neighbors rely on this rank by then, so the failure ends the calls of all ranks. If the
+// backend has failed, the failure of another rank may be the reason, and says more than the backend
+// does. It says no more if that rank has only broken off, too.
 void DeviceCalls::breakOff(const Notices& notices) {
   const Membership& members = engine_.members();
   const std::string call = notices.title();

@@ -15,28 +15,32 @@
 
 namespace bluefog {
 
-// The calls of neighbors that a group makes with tensors of its accelerator: one at a time, since
-// the backend matches what ranks exchange by its order. Thread safety: any thread may call any
-// method.
+// A DeviceCalls runs the neighbor calls that a group makes with tensors of its accelerator. It runs
+// one at a time, because the accelerator's backend matches by order what ranks exchange. It owns
+// the DeviceFailure that ends all of them, which may outlive it.
+// Thread safety: any thread may call any method.
 class DeviceCalls {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // The engine, the hooks and the log live longer than this. `returns_when_done`: the backend
-  // has no streams, so that calls wait anyway. `abort`: see DeviceFailure.
+  // The engine, the hooks and the log must outlive this object. `returns_when_done` says that the
+  // backend has no streams, so that calls wait anyway. For `abort` see DeviceFailure.
   DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& log, bool returns_when_done,
               std::function<void()> abort);
 
-  // Returns what `exchange` gives, which is to have its notices told. The call's time begins with
-  // its turn.
+  // Waits for the call's turn, and returns what `exchange` does, which must call tell() of the
+  // notices. The timeout begins with the turn. Throws if the exchange fails, or if an earlier
+  // failure has ended such calls.
   WorkPtr run(const DeviceCall& call, std::chrono::milliseconds timeout,
               const std::function<WorkPtr(Notices&)>& exchange);
-  // Throws where they are over.
+  // Throws if a failure has ended such calls. `call` names in the error what was called.
   void check(std::string_view call) const;
 
  private:
   class Turn;
 
+  // Ends such calls because this call has failed in the exchange, and throws. It must be called
+  // while the exchange's exception is handled.
   [[noreturn]] void breakOff(const Notices& notices);
 
   Engine& engine_;
@@ -45,8 +49,8 @@ class DeviceCalls {
   const std::shared_ptr<DeviceFailure> failure_;
   const bool returns_when_done_;
   const bool checks_before_;
-  std::timed_mutex turns_;              // of the calls, and of all below
-  std::atomic<std::thread::id> owner_;  // of the turn
+  std::timed_mutex turns_;              // held during a call
+  std::atomic<std::thread::id> owner_;  // thread that has the turn
   Exchanges exchanges_;
 };
 

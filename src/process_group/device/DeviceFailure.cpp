@@ -15,7 +15,7 @@ namespace bluefog {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{5};
-// The tag of what a rank tells of its failure.
+// The tag of the messages by which ranks tell each other of a failure.
 constexpr int64_t kFailureTag = 1;
 
 std::shared_ptr<Op> serviceOp() {
@@ -49,7 +49,8 @@ void DeviceFailure::listenTo(int peer) {
   engine_.post(op, Engine::Who::kEngine);
 }
 
-// A rank that leaves in order may leave others in what it has done its part of.
+// A rank that leaves in order is no failure, even if other ranks are still in an exchange: it has
+// done its part of that.
 void DeviceFailure::hear(const Op& ended, const std::string& told) {
   if (!ended.failure) {
     set(GroupFailure::decode(told).failure);
@@ -62,9 +63,10 @@ void DeviceFailure::set(const Failure& failure) {
   if (engine_.hasStopped() || !first_->set(failure)) {
     return;
   }
-  tellAll(failure);  // now: the program may raise, and leave the group, before the rest is done
+  // This comes first, because the program may raise, and leave the group, before the rest is done.
+  tellAll(failure);
   const auto op = serviceOp();
-  op->settleCallingBack(true);  // so that the engine goes on meanwhile
+  op->settleCallingBack(true);  // so that end() does not run in the driving thread
   op->finished = [self = shared_from_this(), failure](const Op&) { self->end(failure); };
   try {
     engine_.post(op, Engine::Who::kEngine);
@@ -81,7 +83,7 @@ void DeviceFailure::end(const Failure& failure) {
   try {
     abort_();
   } catch (const std::exception&) {
-    // The backend has ended: there is nothing that it could hold up.
+    // The backend has ended, so nothing waits in it.
   }
 }
 
@@ -98,7 +100,7 @@ void DeviceFailure::tellAll(const Failure& failure) {
     try {
       engine_.post(op, Engine::Who::kEngine);
     } catch (const std::exception&) {
-      return;  // the group has ended, of which the others hear
+      return;  // the group has ended, and the other ranks hear of that
     }
   }
 }

@@ -12,23 +12,26 @@
 
 namespace bluefog {
 
-// Ends a group's calls on its accelerator at their first failure. Other ranks might wait there for
-// this one for ever, so the failure that a rank finds, or hears of, aborts the backend and is told
-// to all ranks of the group. Thread safety: any thread may call any method. The
-// engine lives longer than what it calls back.
+// A DeviceFailure ends a group's calls on its accelerator at their first failure. Other ranks might
+// wait there for this rank for ever. So when a rank finds a failure, or hears of one, it aborts the
+// backend and tells all ranks of the group. It owns the FirstFailure together with the calls'
+// Works. The operations that it posts keep it, and the engine must live as long as they do.
+// Thread safety: any thread may call any method.
 class DeviceFailure : public std::enable_shared_from_this<DeviceFailure> {
  public:
-  // `abort` ends what the backend has under way, and may take its time.
+  // `abort` ends what the backend has under way. It may take long.
   DeviceFailure(Engine& engine, std::function<void()> abort)
       : engine_(engine),
         first_(std::make_shared<FirstFailure>(engine.members().who())),
         abort_(std::move(abort)) {}
 
-  // From the first call on this rank hears of other ranks' failures, and of their deaths.
+  // Has this rank hear of the failures and the deaths of other ranks from now on. Only the first
+  // call does something.
   void listen();
-  // Does nothing where there is one already, or the group ends. Does not wait for the backend.
+  // Records the failure, tells the other ranks, and has the backend aborted, for which it does not
+  // wait. Does nothing if there is a failure already, or if the group ends.
   void set(const Failure& failure);
-  // Whether it is set, or comes to be so in that time.
+  // Returns whether there is a failure. Waits up to `limit` for one.
   bool isSetWithin(std::chrono::milliseconds limit) const;
   const std::shared_ptr<FirstFailure>& first() const { return first_; }
 

@@ -12,23 +12,24 @@
 namespace bluefog {
 namespace {
 
-// Of backends that match messages by it. None of a program's.
+// The tag of the messages, for backends that match by tags. It must differ from those of programs.
 constexpr int kTag = 0x5b1ef09;
 
-// Else what is called next would be queued in the batch, and never begin. (Where the communicator
-// could not be made, NCCL's cannot be ended, and nothing begins there any more.)
+// Ends the batch that has failed. Otherwise the next calls would be queued in it, and never begin.
+// (If NCCL could not make the communicator, its batch cannot be ended, and nothing begins any
+// more.)
 void endOfFailed(c10d::Backend& backend) {
   try {
     backend.endCoalescing();
   } catch (const std::exception&) {
-    // of what has failed already
+    // The caller throws the exchange's own error.
   }
 }
 
 }  // namespace
 
-// Nothing is no message: both sides know that. (A contiguous tensor may have any stride where it
-// has one element, and then it cannot be viewed as bytes.)
+// A tensor without elements is no message, which both sides know. (A contiguous tensor may have any
+// stride in a dimension of one element, and as it is cannot be viewed as bytes then.)
 void Accelerator::Exchange::add(Messages& messages, const at::Tensor& tensor, int rank) {
   if (tensor.numel() > 0) {
     messages.emplace_back(rank, Tensors{tensor.as_strided({tensor.numel()}, {1}).view(at::kByte)});
@@ -82,9 +83,9 @@ Accelerator::Exchange::Works Accelerator::Exchange::asBatch(c10d::Backend& backe
   return {backend.endCoalescing()};
 }
 
-// A group's first batch makes its communicator. Where that fails, what NCCL's backend knows of the
-// thread's batches is wrong for ever, and all groups that are made later fail in that thread: so it
-// is one that ends.
+// Begins the first batch in a thread of its own, which ends with it. A group's first batch makes
+// its communicator. If that fails, what NCCL's backend knows of the thread's batches stays wrong,
+// and all groups that are made later fail in that thread.
 Accelerator::Exchange::Works Accelerator::Exchange::asFirstBatch(c10d::Backend& backend,
                                                                  c10::Device device) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -109,7 +110,8 @@ Accelerator::Exchange::Works Accelerator::Exchange::begin(c10d::Backend& backend
   return works;
 }
 
-// While it lives, these end when the accelerator's calls are aborted.
+// A Waited has abort() of the accelerator end these Works, for as long as it exists. Its
+// constructor throws if the accelerator was aborted already.
 class Accelerator::Exchange::Waited {
  public:
   Waited(Accelerator& accelerator, const Works& works) : accelerator_(accelerator) {

@@ -8,23 +8,27 @@
 
 namespace bluefog {
 
-// Messages to and from several ranks, as one batch of the backend's.
+// An Exchange is a set of messages to and from several ranks, which go as one batch of the
+// accelerator's backend. It keeps their tensors. The accelerator must outlive it.
+// Thread safety: one thread at a time.
 class Accelerator::Exchange {
  public:
-  using Rooms = std::map<int, at::Tensor>;  // by rank
+  using Rooms = std::map<int, at::Tensor>;  // where messages go that are received, by source
 
   explicit Exchange(Accelerator& accelerator) : accelerator_(accelerator) {}
 
-  // Like `tensor`, for each source.
+  // Returns an uninitialized tensor like `tensor` for each source.
   static Rooms roomsFor(const at::Tensor& tensor, const Edges& edges);
 
-  // Contiguous tensors, which travel as bytes: not every backend knows every type.
+  // These two add a message. The tensors must be contiguous. They travel as bytes, because not
+  // every backend knows every type.
   void send(const at::Tensor& tensor, int rank) { add(sent_, tensor, rank); }
   void receive(const at::Tensor& tensor, int rank) { add(received_, tensor, rank); }
-  // Sends it to the destinations, times their weights; receives from each source into the room that
-  // there is for it.
+  // Sends the tensor to each destination, multiplied by the destination's weight. Receives from
+  // each source into the source's room.
   void swap(const at::Tensor& tensor, const Edges& edges, const Rooms& rooms);
-  // What comes after it in the current stream (without streams: when it returns) finds them there.
+  // Runs all messages. They have arrived for what comes later in the current stream. If the device
+  // has no streams, they have arrived when this returns.
   void run();
 
  private:

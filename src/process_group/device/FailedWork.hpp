@@ -9,7 +9,9 @@
 
 namespace bluefog {
 
-// On an operation that has come to nothing, for whom waits for it.
+// A FailedWork is the Work of an operation that had failed when the asynchronous call returned. It
+// throws the error to whoever waits for it.
+// Thread safety: any thread may call any method.
 class FailedWork : public c10d::Work {
  public:
   FailedWork(int rank, std::exception_ptr error) : c10d::Work(rank, c10d::OpType::UNKNOWN) {

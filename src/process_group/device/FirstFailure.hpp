@@ -11,13 +11,14 @@
 
 namespace bluefog {
 
-// The first failure of a group's calls on an accelerator, after which there are none. A Work keeps
-// it, and may outlive the group. Thread safety: any thread may call any method.
+// A FirstFailure holds the first failure of a group's calls on an accelerator, once there is one.
+// After it there are no more such calls. The calls' Works keep it, and may outlive the group.
+// Thread safety: any thread may call any method.
 class FirstFailure {
  public:
   explicit FirstFailure(std::string who) : who_(std::move(who)) {}
 
-  // Returns false where there is one already.
+  // Records the failure. Returns false if there is one already.
   bool set(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (failure_) {
@@ -32,7 +33,8 @@ class FirstFailure {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
-  // Throws it, if it is set. `call` is what raises it, as in "neighbor_allreduce #7 float32[4]".
+  // Throws the failure if there is one. `call` names the call that raises it, as in
+  // "neighbor_allreduce #7 float32[4]".
   void check(std::string_view call) const {
     if (!isSet()) {
       return;
@@ -45,12 +47,12 @@ class FirstFailure {
                     (is_of_it ? failure.reason + "; " + advice()
                               : raising + advice() + " (" + failure.reason + ")"));
   }
-  // Returns the failure of that call, as other calls and ranks tell it.
+  // Returns the failure with the name of the call that has failed, for other calls and other ranks.
   static Failure of(const std::string& call, Failure failure) {
     failure.reason = call + ": " + failure.reason;
     return failure;
   }
-  // Returns the part of its text that says what to do.
+  // Returns the part of an error's text that says what to do.
   static std::string advice() {
     return "calls with tensors on the accelerator are over in this group: make a new one";
   }

@@ -8,8 +8,9 @@
 
 namespace bluefog {
 
-// Has `call(api, stream)` launch a kernel, named `what`, on that tensor's device, in its current
-// stream. A program's current device stays what it is.
+// Has `call(api, stream)` launch a kernel on the tensor's device, in its current stream. The
+// program's current device stays what it is. Throws std::runtime_error if the call returns an
+// error; `what` names the kernel in it.
 template <class Call>
 void launch(const Plugin& plugin, const char* what, const at::Tensor& tensor, const Call& call) {
   const c10::Device device = tensor.device();

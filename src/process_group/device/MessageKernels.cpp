@@ -10,7 +10,7 @@ namespace bluefog {
 namespace {
 
 constexpr int64_t kScale = 4;   // bytes of a block's scale
-constexpr int64_t kPicked = 8;  // of a number and its place
+constexpr int64_t kPicked = 8;  // bytes of a picked number and its place
 
 at::Tensor bytesLike(const at::Tensor& tensor, int64_t bytes) {
   return at::empty({bytes}, tensor.options().dtype(at::kByte));
@@ -35,7 +35,8 @@ int64_t bytesOfBlocks(const at::Tensor& tensor, int64_t block) {
   return (tensor.numel() + block - 1) / block * (kScale + block);
 }
 
-// A kernel would read beyond it, or where the device has no memory.
+// Throws unless the message has that many bytes and lies where `like` does. A kernel would read
+// beyond its end, or where the device has no memory.
 void check(const at::Tensor& message, const at::Tensor& like, int64_t bytes) {
   TORCH_CHECK_VALUE(message.device() == like.device() && message.scalar_type() == at::kByte &&
                         message.is_contiguous() && message.numel() == bytes,

@@ -15,7 +15,8 @@ Failure inAnotherOrder(const Membership& members, int peer, uint64_t own, uint64
               "named ones and gradients, too"};
 }
 
-// `sends`: whether it is the source that names it.
+// Returns the mismatch of two ranks of which only one names the edge between them. `sends` says
+// that this is the source.
 Failure onTheEdge(const Membership& members, int source, int destination, bool sends) {
   const std::string from = "rank " + std::to_string(members.global(source));
   const std::string to = "rank " + std::to_string(members.global(destination));
@@ -29,7 +30,8 @@ Failure onTheEdge(const Membership& members, int source, int destination, bool s
 
 }  // namespace
 
-// The notices of a call, by rank: those that this rank sends, and those that it receives.
+// An Exchanged holds the notices of a call by rank: those that this rank sends, and those that it
+// receives. The operation of the notices keeps it.
 class Notices::Exchanged {
  public:
   Exchanged(const DeviceCall& call, Exchanges& exchanges) {
@@ -38,7 +40,7 @@ class Notices::Exchanged {
       sources.add(source.rank);
     }
     for (size_t i = 0; i < call.edges.partners.size(); ++i) {
-      const int partner = call.edges.partners[i];  // first those that this rank sends to
+      const int partner = call.edges.partners[i];  // the destinations come first among the partners
       sent_[partner] = {.exchange = ++exchanges[partner],
                         .rows = i < call.rows.size() ? call.rows[i] : 0,
                         .sends = i < call.edges.destinations.size(),
@@ -46,7 +48,7 @@ class Notices::Exchanged {
     }
   }
 
-  // Adds all tasks to the operation.
+  // Adds the tasks to the operation that send and receive the notices.
   void addTo(Op& op, Mailbox& mailbox, int64_t tag) {
     for (const auto& [partner, notice] : sent_) {
       addSend(mailbox, op, notice.to(partner, tag));
@@ -55,7 +57,7 @@ class Notices::Exchanged {
       op.tasks.push_back(takeNotice(mailbox, op, partner, tag, received[partner]));
     }
   }
-  // Throws a mismatch.
+  // Throws the mismatch that the notices show, if there is one.
   void compare(const Membership& members) const {
     for (const auto& [peer, theirs] : received) {
       const Notice& own = sent_.at(peer);
@@ -84,7 +86,8 @@ void Notices::tell() {
   op_ = std::make_shared<Op>(Op::Kind::kMessage, call_.signature, deadline_);
   op_->number = call_.match.number;
   if (call_.match.number == 0) {
-    // All of a rank's calls there count together, whatever their names: the backend knows none.
+    // All calls of a rank on the device count together, whatever their names, because the device's
+    // backend knows no names.
     op_->counter = counterOf(call_.signature.kind, call_.edges, 0);
   }
   op_->called = call_.called;
@@ -113,12 +116,12 @@ int64_t Notices::rowsFrom(int rank) const {
 void Notices::await() {
   const FirstFailure& first = *failure_->first();
   const bool has_ended = engine_.wait(*op_, Deadline::never(), [&first] { return first.isSet(); });
-  if (has_ended && op_->failure) {  // what has ended it may not have set it yet
+  if (has_ended && op_->failure) {  // the operation's callback may not have set it yet
     failure_->set(FirstFailure::of(title(), *op_->failure));
   }
   first.check(title());
   if (has_ended && op_->error) {
-    std::rethrow_exception(op_->error);  // of a group that has ended
+    std::rethrow_exception(op_->error);  // the group has ended, so no failure was set
   }
 }
 

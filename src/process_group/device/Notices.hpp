@@ -17,36 +17,40 @@
 
 namespace bluefog {
 
-// A call of neighbors with tensors of an accelerator, while it is being made.
+// A DeviceCall describes a neighbor call with tensors of an accelerator, while it is being made.
 struct DeviceCall {
   Signature signature;
   const char* title;  // in the flight log
   const std::vector<at::Tensor>& inputs;
   const Edges& edges;
   Match& match;
-  std::string called = {};         // where that is not what the signature says
-  std::vector<int64_t> rows = {};  // of what each destination gets, where they are gathered
-  bool needs_rows = false;         // of what its sources send, to make its result
+  std::string called = {};         // the call's name, if it is not the signature's
+  std::vector<int64_t> rows = {};  // rows that each destination gets; empty unless it is a gather
+  bool needs_rows = false;         // the result's size depends on the rows that the sources send
 
   std::string name() const { return called.empty() ? bluefog::name(signature.kind) : called; }
 };
 
-// How often this rank has exchanged with each of the others, which the backend matches by order.
+// Exchanges has the number of exchanges of this rank with each other rank so far. The accelerator's
+// backend matches messages by that order.
 using Exchanges = std::map<int, uint64_t>;
 
-// The ranks of a call tell each other about it over the CPU, where calls match by number. An
-// accelerator's backend knows neither what a peer calls nor whether it lives, and would wait for
-// ever, or take other bytes for the expected ones.
+// A Notices tells the neighbors about one call on an accelerator, and learns what they call. The
+// notices travel over the CPU, where calls match by number. An accelerator's backend knows neither
+// what a peer calls nor whether it lives. It would wait for ever, or take other bytes for the
+// expected ones.
+// Thread safety: only the thread that makes the call. What check() returns may be called by any
+// thread.
 class Notices {
  public:
-  // When a call waits: before it exchanges, for what its neighbors tell; and until the exchange is
-  // done.
+  // Waits says when a call waits: before its exchange for the notices of its neighbors, and after
+  // it until the exchange is done.
   struct Waits {
     bool before = false;
     bool after = false;
   };
 
-  // All arguments live longer than this.
+  // All arguments that are references must outlive this object.
   Notices(Engine& engine, const LanguageHooks& hooks, FlightLog& log,
           const std::shared_ptr<DeviceFailure>& failure, Exchanges& exchanges,
           const DeviceCall& call, Waits waits, Deadline deadline)
@@ -59,20 +63,21 @@ class Notices {
         waits_(waits),
         deadline_(deadline) {}
 
-  // Tells the neighbors, who rely on this rank from then on: call it when there is the memory for
-  // the exchange, and before anything of it is issued. Where the call waits, throws what the
-  // neighbors' notices show.
+  // Sends the notices. From then on the neighbors rely on this rank, so the memory for the exchange
+  // must exist, and nothing of the exchange may have been issued. If the call waits before its
+  // exchange, throws the failure that the neighbors' notices show.
   void tell();
   bool areTold() const { return are_told_; }
-  // The call, once it is told.
+  // Returns the title of the call for error texts. areTold() must be true.
   std::string title() const { return titleOf(engine_.members(), *op_); }
-  // Returns how many rows that rank sends; only a call that has waited knows it.
+  // Returns how many rows that rank sends. Only a call that waits before its exchange knows it.
   int64_t rowsFrom(int rank) const;
-  // Whether what comes of the exchange is to be known before the call returns.
+  // Returns whether the call must return only once it is known how the exchange has ended.
   bool isWaitedFor() const { return waits_.after; }
-  // Throws where the program is interrupted, by Ctrl-C.
+  // Throws if the user has interrupted the program, as by Ctrl-C.
   void lookForInterruption() const { hooks_.lookForInterruption(); }
-  // Returns a function that throws, any time later, if the exchange may have come to nothing.
+  // Returns a function that throws if the group's calls on the device have failed by then, in which
+  // case the exchange may have failed, too. The function may outlive this object and the group.
   std::function<void()> check() const;
 
  private:

@@ -12,7 +12,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of a call's tensors: the first one's, and one that differs from it.
+// Devices notes the device of a call's first tensor, and a device of the others that differs from
+// it.
 struct Devices {
   std::optional<c10::Device> first;
   std::optional<c10::Device> other;
@@ -35,7 +36,8 @@ struct Devices {
   }
 };
 
-// torch's way to make a group's options from its parent's, which the backend may take for its own.
+// Returns options for a new backend on the device, made of those of the parent's backend in the way
+// in which torch does it. The new backend may keep them.
 c10::intrusive_ptr<c10d::Backend::Options> optionsFor(
     c10d::Backend& backend, const c10::intrusive_ptr<c10d::Backend::Options>& given) {
   auto options = backend.getBackendOptions();
@@ -224,7 +226,7 @@ WorkPtr ProcessGroupComposed::recvAnysource(Tensors& tensors, int tag) {
              : ProcessGroupBluefog::recvAnysource(tensors, tag);
 }
 
-// A batch that went to the device alone has the Work of the device's backend.
+// A batch of which everything went to the device has the Work of the device's backend.
 WorkPtr ProcessGroupComposed::endCoalescing() {
   Coalescing::Batch batch = endBatch();
   if (!batch.is_open_on_device) {
@@ -246,7 +248,7 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
   return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options), hooks());
 }
 
-// The device's backend may need the ranks that are left out, too.
+// The device's backend is split on all ranks, because it may need those that are left out, too.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::splitIn(
     const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
@@ -278,7 +280,7 @@ void ProcessGroupComposed::eagerConnectSingleDevice(at::Device device) {
   deviceBackend().eagerConnectSingleDevice(device);
 }
 
-// The hook is kept here, too, because torch asks this object whether there is one.
+// The hook is kept in this object, too, because torch asks it whether there is one.
 void ProcessGroupComposed::registerOnCompletionHook(
     std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
   onCompletionHook_ = hook;

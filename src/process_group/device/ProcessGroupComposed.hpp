@@ -15,15 +15,16 @@
 
 namespace bluefog {
 
-// The backend of a group that has an accelerator. A collective that is called with the
-// accelerator's tensors goes to torch's own backend for that device, whose Work, Future, streams
-// and errors come back untouched; an operation between neighbors is made of that backend's
-// messages. A call with tensors on the CPU is ProcessGroupBluefog's.
-//
-// Thread safety: any thread may call any method, after setAccelerator().
+// ProcessGroupComposed is the backend of a group that has an accelerator. A collective that is
+// called with the accelerator's tensors goes to torch's own backend for that device, whose Work,
+// Future, streams and errors come back untouched. An operation between neighbors is made of that
+// backend's messages. A call with tensors on the CPU is ProcessGroupBluefog's. The group shares
+// ownership of its accelerator.
+// Thread safety: any thread may call any method, once setAccelerator() has returned.
 class ProcessGroupComposed : public ProcessGroupBluefog {
  public:
-  // An accelerator has to be set before anything is called with its tensors, or about it.
+  // setAccelerator() must be called before anything is called with the accelerator's tensors, or
+  // about it.
   using ProcessGroupBluefog::ProcessGroupBluefog;
   ~ProcessGroupComposed() override { leave(); }
   void setAccelerator(std::shared_ptr<Accelerator> accelerator);
@@ -70,7 +71,7 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& opts) override;
-  // The accelerator's where the options name its device.
+  // Runs the barrier of the accelerator's backend if the options name its device.
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
   WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
@@ -92,8 +93,8 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
     return ProcessGroupBluefog::bytesSent() + (accelerator_ ? accelerator_->bytesSent() : 0);
   }
 
-  // torch asks without saying for which device. NCCL needs it; then a batch of a CPU's messages has
-  // one Work, too.
+  // Returns what the accelerator's backend does, because torch asks without saying for which
+  // device, and NCCL needs it. So a batch of messages of CPU tensors has one Work, too.
   bool supportsCoalescing() const override { return backend()->supportsCoalescing(); }
   WorkPtr endCoalescing() override;
 
@@ -136,17 +137,18 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
       c10::intrusive_ptr<bluefog::Options> options) const override;
 
  private:
-  // The device's backend, ready to be called: this thread's batch is begun on it, too, and it has
-  // been told what torch tells this object alone.
+  // Returns the device's backend, ready to be called. The calling thread's batch is begun on it,
+  // too, and it has been told what torch tells this object alone.
   c10d::Backend& deviceBackend();
-  // Returns whether a call with these tensors goes to the device's backend. Throws where some of
-  // them would and some would not, and where an earlier call on the device has failed.
+  // Returns whether a call with these tensors goes to the device's backend. Throws if they are on
+  // different devices. Throws if the call would go to the device and an earlier one there has
+  // failed.
   template <class... Tensors>
   bool isForDevice(const char* op, const Tensors&... tensors) const;
   bool isOnDevice(const at::Tensor& tensor) const {
     return accelerator_ != nullptr && accelerator_->carries(tensor);
   }
-  // Returns whether any is: then all of them have to be, as the call checks.
+  // Returns whether any of the tensors is on the device. The call then requires it of all of them.
   bool isAnyOnDevice(const std::vector<at::Tensor>& tensors) const;
   Validate validateOnDevice(const char* op, const std::vector<at::Tensor>& tensors);
   WorkPtr exchange(const DeviceCall& call, bool async_op,
@@ -157,15 +159,17 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
                          const Edges& edges, const GatherOptions& opts);
   WorkPtr averageMachinesOnDevice(const at::Tensor& input, const std::vector<int>& locals,
                                   const Edges& between, const MessageOptions& opts);
-  // A forked child has no part in what its parent's backend has under way.
+  // Returns whether the device's backend may be used. A forked child has no part in what its
+  // parent's backend has under way.
   bool reachesDevice() const { return accelerator_ != nullptr && !engine()->isForked(); }
 
+  // Returns `group` with an accelerator whose backend is `inner`, or null if `group` is null.
   c10::intrusive_ptr<c10d::Backend> composed(c10::intrusive_ptr<c10d::Backend> group,
                                              c10::intrusive_ptr<c10d::Backend> inner) const;
 
   std::shared_ptr<Accelerator> accelerator_;
   std::unique_ptr<DeviceCalls> device_calls_;
-  std::once_flag told_;
+  std::once_flag told_;  // what deviceBackend() tells the device's backend
 };
 
 }  // namespace bluefog

@@ -13,20 +13,25 @@
 
 namespace bluefog {
 
-// What the current stream of a device has been given so far.
+// A StreamPoint stands for everything that a device's current stream had been given when the
+// StreamPoint was made.
+// Thread safety: one thread at a time, which need not be the one that made it.
 class StreamPoint {
  public:
   explicit StreamPoint(c10::Device device) : event_(device.type()) {
     event_.record(streamOf(device));
   }
 
-  // Whether all of it is done. Only for a thread that may not go on before: in CUDA's default mode
-  // of capture to ask ends a capture that is under way in any thread.
+  // Returns whether the device's current stream has done everything that it was given so far. Only
+  // a thread that has to wait for that anyway may ask. In CUDA's default mode of capture, asking
+  // ends a capture that is under way in any thread.
   static bool isReached(c10::Device device) { return streamOf(device).query(); }
 
-  // Until the device has done that. False when the deadline passed first; `proceed` may throw.
+  // Waits until the device has done it. Returns false if the deadline passed first. Calls `proceed`
+  // between looks, which may throw to end the wait.
   bool await(Deadline deadline, const std::function<void()>& proceed) const {
-    // A nap takes at least 50 us, in which a device copies 64 MiB.
+    // The first looks come without sleeps between them. A sleep takes at least 50 us, in which a
+    // device copies 64 MiB.
     const auto first_nap = Deadline::Clock::now() + kWithoutNaps;
     std::chrono::nanoseconds nap{0};
     while (!event_.query()) {

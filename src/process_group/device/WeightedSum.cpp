@@ -24,7 +24,7 @@ at::Tensor asReal(const at::Tensor& tensor) {
 
 static_assert(kMostRanks <= BLUEFOG_MOST_INPUTS);
 
-// False where the plugin has no kernel for it.
+// Returns false if the plugin has no kernel for the type, and has done nothing then.
 bool sumByPlugin(const Plugin& plugin, const at::Tensor& output, const std::vector<Term>& terms,
                  double divisor) {
   const auto type = pluginsType(dtypeOf(output));

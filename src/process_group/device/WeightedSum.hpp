@@ -9,11 +9,11 @@
 
 namespace bluefog {
 
-// On the tensors' device, in its current stream; flat contiguous tensors of one type.
-
-// output = (self_weight * own + sum of weight_i * received_i) / divisor, term after term in the
-// order of the ranks, in float32 for half types. What weighs nothing is left out.
-// By the plugin's kernel where that has one for them. `received`: by rank.
+// Computes output = (self_weight * own + sum of weight_i * received_i) / divisor on the tensors'
+// device, in its current stream. Terms are added in the order of the ranks, in float32 for half
+// types, and a term of weight 0 is left out. The tensors must be flat, contiguous and of one type.
+// `received` has the tensor of each source by its rank. The plugin's kernel is used if it has one
+// for the type.
 void sumOverEdges(const Plugin& plugin, const at::Tensor& output, const Edges& edges, int rank,
                   const at::Tensor& own, const std::map<int, at::Tensor>& received);
 

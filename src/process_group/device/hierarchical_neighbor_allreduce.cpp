@@ -7,8 +7,8 @@
 
 namespace bluefog {
 
-// As on the CPU: each rank of a machine sums a part over the machine, swaps that with the ranks of
-// its place on other machines, and hands it out.
+// Each rank of a machine sums a part over the machine, swaps that with the ranks of the same place
+// on other machines, and hands the result out, just as it is done on the CPU.
 Accelerator::WorkPtr Accelerator::hierarchicalNeighborAllreduce(const at::Tensor& input,
                                                                 const std::vector<int>& locals,
                                                                 const Edges& between,

@@ -10,9 +10,9 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Tensors of one type, one after the other: one message, and one sum.
+// A Pack is all inputs of one type, one after the other. They make one message and one sum.
 struct Pack {
-  std::vector<size_t> members;
+  std::vector<size_t> members;  // indices of the inputs
   at::Tensor output;
 };
 
@@ -27,7 +27,7 @@ std::vector<Pack> packsOf(const Tensors& inputs) {
   return packs;
 }
 
-// Room for the results, as views of one tensor for each pack.
+// Makes a tensor for the results of each pack, and returns the results as views of these tensors.
 Tensors outputsOf(const Tensors& inputs, std::vector<Pack>& packs) {
   Tensors outputs(inputs.size());
   for (Pack& pack : packs) {

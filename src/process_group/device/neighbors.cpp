@@ -1,4 +1,5 @@
-// What ProcessGroupComposed overrides for operations between neighbors, and for windows.
+// This file holds the methods that ProcessGroupComposed overrides for operations between neighbors
+// and for windows.
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ using Tensors = std::vector<at::Tensor>;
 
 namespace {
 
-// What a rank calls with CPU tensors, or by another tag, is something else.
+// Returns the signature of a call on the device. It differs from that of a call with CPU tensors,
+// or with another tag, so that ranks which mix these up find a mismatch.
 Signature onDevice(Signature signature, int64_t tag) {
   signature.where = Where::kDevice;
   signature.detail ^= static_cast<uint64_t>(tag);
@@ -33,8 +35,8 @@ bool ProcessGroupComposed::isAnyOnDevice(const Tensors& tensors) const {
                      [this](const at::Tensor& tensor) { return isOnDevice(tensor); });
 }
 
-// The device's backend would refuse a tensor on another device than the group's, but on this rank
-// alone.
+// The group's device is checked here, before the exchange, because the device's backend would
+// refuse a tensor on another device on this rank alone.
 Validate ProcessGroupComposed::validateOnDevice(const char* op, const Tensors& tensors) {
   checkProcess(op);
   const Validate validate(engine()->members(), op, accelerator_->type());
@@ -51,9 +53,9 @@ Validate ProcessGroupComposed::validateOnDevice(const char* op, const Tensors& t
   return validate;
 }
 
-// The Work of an asynchronous call tells its failure, as with CPU tensors, once its notices are
-// sent: a rank that begins several, and waits then, so begins as many as the others. Where the
-// group's calls are over, a call raises at once.
+// Once its notices are sent, an asynchronous call tells its failure by its Work, just as with CPU
+// tensors. So a rank that begins several calls and waits then begins as many as the others. If the
+// group's calls on the device are over, a call throws at once.
 WorkPtr ProcessGroupComposed::exchange(const DeviceCall& call, bool async_op,
                                        const std::function<WorkPtr(Notices&)>& exchange) {
   noteIssued();
@@ -137,7 +139,8 @@ WorkPtr ProcessGroupComposed::averageMachinesOnDevice(const at::Tensor& input,
   });
 }
 
-// Calls on the device have no names: the device's backend matches them by their order.
+// Calls on the device count under tag 0, whatever their names, because the device's backend matches
+// them by their order.
 WorkPtr ProcessGroupComposed::neighborAllreduce(OpKind kind, const Tensors& inputs,
                                                 const Edges& edges, const MessageOptions& opts) {
   if (!isAnyOnDevice(inputs)) {
@@ -184,7 +187,7 @@ WorkPtr ProcessGroupComposed::hierarchicalNeighborAllreduce(const at::Tensor& in
                           [&] { return averageMachinesOnDevice(input, locals, between, opts); });
 }
 
-// Where the accelerator's tensors are a CPU's, all calls are counted as those on a device are.
+// If the accelerator's tensors are on the CPU, all calls are counted as those on a device are.
 void ProcessGroupComposed::countRefused(Counter counter) {
   if (accelerator_ != nullptr && accelerator_->type() == c10::kCPU) {
     counter.tag = 0;
