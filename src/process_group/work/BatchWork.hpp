@@ -9,7 +9,8 @@
 
 namespace bluefog {
 
-// One handle on several operations.
+// A BatchWork is the one Work of several operations, whose Works it keeps.
+// Thread safety: any thread may call any method.
 class BatchWork : public c10d::Work {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
@@ -19,11 +20,11 @@ class BatchWork : public c10d::Work {
 
   bool isCompleted() override;
   bool isSuccess() const override;
-  // The first operation's that failed.
+  // Returns the error of the first operation in the list that has failed.
   std::exception_ptr exception() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override { wait(); }
-  // For all of them; `timeout` is for each.
+  // Waits for all of them, one after the other. `timeout` holds for each of these waits.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;

@@ -13,7 +13,7 @@ WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised r
                          std::shared_ptr<Op> op, c10d::OpType type, const char* profiling_title,
                          const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                          std::shared_ptr<int> source)
-    // Opening a range costs an allocation even where nobody records.
+    // Opening a range costs an allocation even if nobody records.
     : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
       engine_(std::move(engine)),
@@ -88,12 +88,15 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
       future_ =
           c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
       if (!op_->settleCallingBack(true)) {
-        complete(*future_);  // it has ended, and whoever concludes it may be the driving thread
+        // The operation has ended, and it is settled that its end calls nobody back. So conclude(),
+        // which the driving thread may run, leaves this future alone.
+        complete(*future_);
       }
     }
     future = future_;
   }
-  // Whoever has seen isCompleted() finds the future done: the thread that calls back may be late.
+  // The thread that calls back may be late. Whoever has seen isCompleted() must find the future
+  // done all the same.
   if (done()) {
     conclude();
   }
@@ -122,7 +125,7 @@ void WorkBluefog::conclude() {
     finish(exception());
   }
   if (future && first) {
-    complete(*future);  // runs callbacks: outside of the lock
+    complete(*future);  // runs callbacks, so the lock must be free
   } else if (future) {
     future->wait();  // another thread is about to complete it
   }

@@ -13,7 +13,9 @@
 
 namespace bluefog {
 
-// c10d's handle on a posted operation. Any thread may wait; a waiting thread helps.
+// A WorkBluefog is c10d's handle on a posted operation. It keeps the engine, the operation and the
+// output tensors. A thread in wait() drives the engine if nobody else does.
+// Thread safety: any thread may call any method.
 class WorkBluefog : public c10d::Work {
  public:
   WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised raised, std::shared_ptr<Op> op,
@@ -28,18 +30,18 @@ class WorkBluefog : public c10d::Work {
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
   void synchronize() override { wait(); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  // Fails every pending operation of the group.
+  // Fails every pending operation of the group, and leaves the group.
   void abort() override;
-  // Completes with the list of output tensors.
+  // Returns a future that completes with the list of output tensors.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return op_->sequence; }
-  // Milliseconds from the call to the end. Throws before that.
+  // Returns the milliseconds from the call to the end. Throws if the operation has not ended.
   float getDuration() const override;
 
-  // When the operation has ended, by whoever comes first: closes the profiler's range, completes
-  // the future.
+  // Closes the profiler's range and completes the future. It may be called any number of times,
+  // once the operation has ended; the first call does it, and later calls wait for that.
   void conclude();
-  // Throws if it has failed.
+  // Throws the operation's error if it has failed.
   void check() const;
 
  private:
