@@ -69,7 +69,7 @@ void FlightLog::settle(size_t looks) {
     open_.pop_front();
     Entry& entry = ring_[(number - 1) % kMost];
     if (entry.number != number) {
-      continue;  // a later one has its place
+      continue;  // a later entry has taken its place
     }
     if (!entry.op->hasEnded()) {
       open_.push_back(number);

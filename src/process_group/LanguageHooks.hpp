@@ -7,16 +7,18 @@
 
 namespace bluefog {
 
-// What the backend asks of the language that calls it.
+// LanguageHooks are the functions by which a group asks something of the language that calls it.
+// The bindings provide those for Python.
+// Thread safety: any thread may call them.
 struct LanguageHooks {
-  // What to throw for an operation's error.
+  // Returns the exception to throw for an operation's error.
   using Raised = std::exception_ptr (*)(const std::exception_ptr& error);
 
   Engine::Interrupt interrupt;
   Raised raised;
-  mpi::World::FindHome find_mpi;
+  mpi::World::FindHome find_mpi;  // called if the group spans hosts
 
-  // Throws where the program is interrupted.
+  // Throws if the user has interrupted the program, as by Ctrl-C.
   void lookForInterruption() const {
     if (interrupt) {
       interrupt();

@@ -40,7 +40,7 @@ Membership membership(int rank, int size, const Options& options) {
   return members;
 }
 
-// A number of the host of each rank.
+// Returns a number for each rank. Ranks of the same host have the same number.
 std::vector<int> hostsOf(const Rendezvous& rendezvous) {
   std::vector<int> numbers;
   std::map<std::string, int> known;
@@ -51,7 +51,7 @@ std::vector<int> hostsOf(const Rendezvous& rendezvous) {
   return numbers;
 }
 
-// How they reach each other. Collective over them.
+// Makes the transport by which the ranks reach other hosts. All ranks of the group must call it.
 std::unique_ptr<RemoteTransport> remoteTransportOf(Rendezvous& rendezvous,
                                                    const mpi::World::FindHome& find_mpi) {
   mpi::World& world = mpi::World::join(rendezvous, find_mpi);
@@ -60,7 +60,8 @@ std::unique_ptr<RemoteTransport> remoteTransportOf(Rendezvous& rendezvous,
   return std::make_unique<mpi::MpiTransport>(world, number, std::move(places));
 }
 
-// Once in a process: what it lacks is the same for all its groups.
+// Warns if the system refuses something that makes the group slower. It warns once in a process,
+// because all groups of a process lack the same.
 void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::string& note) {
   const RankRecord& own = rendezvous.record(members.rank);
   bool is_alone = true;
@@ -80,7 +81,8 @@ void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::
 std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
                              Deadline deadline, const LanguageHooks& hooks,
                              const std::string& accelerator) {
-  // Survivors that meet again are fewer, and must not take the others' records for their own.
+  // Survivors that meet again are fewer. With the size in the prefix they do not take records of
+  // the former group for their own.
   const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
   TorchStore texts(store, prefix, deadline, hooks.interrupt);
   Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
@@ -109,7 +111,7 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
                         hooks.interrupt);
   } catch (const Error&) {
     throw;
-  } catch (const c10::Error& error) {  // the store's
+  } catch (const c10::Error& error) {  // thrown by the store
     rendezvous.abandon(error.what_without_backtrace());
     throw;
   } catch (const std::runtime_error& error) {
@@ -211,7 +213,7 @@ WorkPtr ProcessGroupBluefog::post(Call&& call, bool async_op) {
                             : issue(std::move(call), async_op);
 }
 
-// For profilers: which group moves how much.
+// Issues the call, and tells profilers which group moves how much.
 WorkPtr ProcessGroupBluefog::issueRecorded(Call&& call, bool async_op) {
   const Membership& members = engine_->members();
   const std::vector<at::Tensor>& known = call.inputs.empty() ? call.outputs : call.inputs;
@@ -240,7 +242,7 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   try {
     engine_->post(call.op, waits ? Engine::Who::kCaller : Engine::Who::kEngine);
   } catch (...) {
-    call.op->release();  // the Op has the Work, and the Work the Op
+    call.op->release();  // otherwise the Op and the Work would keep each other alive
     throw;
   }
   log_.add(call.profiling_title, call.op, call.inputs, work->outputs());

@@ -30,14 +30,14 @@ namespace bluefog {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The c10d backend for tensors on the CPU. A call validates its arguments, makes an Op and posts it
-// to the group's Engine, which the backend owns; the algorithms are elsewhere. ProcessGroupComposed
-// overrides what an accelerator's tensors need.
-//
+// ProcessGroupBluefog is the c10d backend for tensors on the CPU. A call validates its arguments,
+// makes an Op and posts it to the group's Engine; the algorithms are elsewhere. It shares ownership
+// of the Engine with the Works of its calls and with its windows, which may outlive it.
+// ProcessGroupComposed overrides what an accelerator's tensors need.
 // Thread safety: any thread may call any method.
 class ProcessGroupBluefog : public c10d::Backend {
  public:
-  // Meets the other ranks through the store; throws Error naming those who do not come within the
+  // Meets the other ranks through the store. Throws Error naming those that do not come within the
   // timeout, or die meanwhile.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                       c10::intrusive_ptr<bluefog::Options> options, LanguageHooks hooks);
@@ -48,7 +48,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
 
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& opts) override;
-  // Sums sparse (COO) tensors, in place. allreduce() comes here with one.
+  // Sums a sparse (COO) tensor in place. allreduce() calls it if its tensor is sparse.
   WorkPtr allreduce_sparse(std::vector<at::Tensor>& tensors,
                            const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(std::vector<at::Tensor>& tensors,
@@ -83,85 +83,95 @@ class ProcessGroupBluefog : public c10d::Backend {
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& opts) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
-  // A barrier after which the group is as it was even where ranks did not come: rank 0 throws,
-  // naming the first of them, or all.
+  // Waits for all ranks, and leaves the group usable even if some do not come. Then the ranks that
+  // have come throw, and name the first missing rank, or all of them with `wait_all_ranks`.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
   WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
   WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
   WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
 
-  // What the calling thread calls in between is issued without waiting; endCoalescing()'s Work is
-  // for all of it. supportsCoalescing() stays false: with it, batch_isend_irecv would give one Work
-  // where it gives one per operation on gloo.
+  // Calls that the thread makes between these two are issued without waiting, and the Work of
+  // endCoalescing() stands for all of them. supportsCoalescing() stays false. Otherwise
+  // batch_isend_irecv would return one Work for all operations, and on gloo it returns one for
+  // each.
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-  // Ends when this one does: a group of some of its ranks that c10d knows nothing of.
+  // Has `part` end when this group does. It is a group of some of this group's ranks, and c10d does
+  // not know of it.
   void setPart(c10::intrusive_ptr<ProcessGroupBluefog> part);
 
   struct MessageOptions {
     Match& match;
     bool async_op = false;
   };
-  // Throws where they are none of this rank; to be called once for any number of operations.
+  // Completes edges for the calls below. The result serves for any number of calls. Throws
+  // ValueError if they are no edges that this rank can have in this group.
   std::shared_ptr<Edges> edges(Edges&& edges) const;
-  // The results are new tensors: the Work's result(). Here one for each input; all travel as one.
-  // `kind`: neighbor_allreduce, or what is one by another name.
+  // Averages with neighbors. The Work's result() has a new tensor for each input; all inputs travel
+  // as one message. `kind` is kNeighborAllReduce, or kPairGossip, which is the same under another
+  // name.
   virtual WorkPtr neighborAllreduce(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const Edges& edges, const MessageOptions& opts);
-  // Waited for. A small tensor, where nothing else is under way, takes a shorter way.
+  // These two average like neighborAllreduce(), wait, and return the results. A single small tensor
+  // takes the fast path if nothing else is under way in the group.
   virtual std::vector<at::Tensor> neighborAllreduceNow(OpKind kind,
                                                        const std::vector<at::Tensor>& inputs,
                                                        const Edges& edges, Match& match);
   virtual at::Tensor neighborAllreduceNow(OpKind kind, const at::Tensor& input, const Edges& edges,
                                           Match& match);
   struct GatherOptions : MessageOptions {
-    bool in_one = false;
-    bool is_of_all = false;  // called as allgather
+    bool in_one = false;     // one result for all sources
+    bool is_of_all = false;  // the program has called it as allgather
   };
-  // An input for each destination, of the type and shape of `like` but for the first dimension. A
-  // result for each source, or one that has their rows one after the other.
+  // Sends inputs[i] to destination i. The inputs have the type and the shape of `like`, except for
+  // the first dimension. The Work's result() has a tensor for each source, or with `in_one` a
+  // single tensor with the rows of all sources one after the other.
   virtual WorkPtr neighborGather(OpKind kind, const at::Tensor& like,
                                  const std::vector<at::Tensor>& inputs, const Edges& edges,
                                  const GatherOptions& opts);
-  // Averages machines' means: `locals` are the ranks of this one, ascending, and `between` has the
-  // ranks on other machines that have this rank's place there.
+  // Averages the means of machines. `locals` are the ranks of this rank's machine, ascending.
+  // `between` has the ranks on other machines that have the same place there as this rank has here.
   virtual WorkPtr hierarchicalNeighborAllreduce(const at::Tensor& input,
                                                 const std::vector<int>& locals,
                                                 const Edges& between, const MessageOptions& opts);
 
-  // A group of those ranks of this one, in that order; null on the others. Collective over its
-  // members only.
   bool supportsSplitting() const override { return true; }
+  // Returns a group of those ranks of this group, in that order. Only its members take part; the
+  // other ranks get null.
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts) override;
-  // A group of `size` ranks that meet in that store, of this group or not.
+  // Returns a group of `size` ranks that meet in that store. They need not belong to this group.
   c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& opts,
                                           const int& rank, const int& size) override;
-  // A call of neighbors that is refused counts all the same, as one that exchanges nothing: else
-  // this rank's later calls would meet the others' earlier ones.
+  // Counts a neighbor call that was refused, as one that exchanges nothing. Otherwise this rank's
+  // later calls would meet earlier calls of the other ranks. It does not throw.
   virtual void countRefused(Counter counter);
-  // The highest number of this rank's calls of neighbors, by any counter; and all of them go on
-  // from there.
+  // Returns the highest number that a neighbor call of this rank has had, by any counter.
   uint64_t callsMade() { return engine_->callsMade(); }
+  // Makes all counters continue from `number`, and waits until messages of earlier calls are
+  // dropped.
   void align(uint64_t number);
-  // Each Work knows its duration anyway.
+  // Does nothing, because each Work knows its duration anyway.
   void enableCollectivesTiming() override {}
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
 
-  // Fails what is pending, here and so on every rank that waits for this one.
+  // Fails what is pending on this rank, and thereby on every rank that waits for this one.
   void abort() override;
-  // Leaves the group. Waits for no peer; what is pending fails.
+  // Leaves the group. It does not wait for peers, and what is pending fails.
   void shutdown() override;
 
-  // What a window over this tensor takes from the group.
+  // Returns what a window over this tensor needs from the group. Throws if the group cannot provide
+  // that.
   virtual WindowResources windowResources(const at::Tensor& tensor);
 
-  // Payload bytes handed to peers, and operations issued, since the group was made.
+  // These return what was counted since the group was made. bytesSent() are payload bytes that were
+  // handed to peers. bytesRead() are bytes that were read for messages, and bytesWritten() are
+  // bytes of results and copies that were written for them; collectives do not count there.
   uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
   uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
   virtual uint64_t bytesSent() const {
@@ -169,18 +179,18 @@ class ProcessGroupBluefog : public c10d::Backend {
            engine_->mailbox().bytesSent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
-  // The ranks of each host; hosts in the order of their first ranks.
+  // Returns the ranks of each host. The hosts are in the order of their first ranks.
   const std::vector<std::vector<int>>& hosts() const { return engine_->hosts().all(); }
   FlightLog& flightLog() { return log_; }
-  // How what such an operation raises begins.
+  // Returns how the errors of such an operation begin.
   std::string who(OpKind kind) const { return Validate(engine_->members(), name(kind)).who(); }
 
  protected:
-  // Without an accelerator, for split() and merge().
+  // Makes another group of this class for split() and merge(), still without an accelerator.
   virtual c10::intrusive_ptr<ProcessGroupBluefog> sibling(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       c10::intrusive_ptr<bluefog::Options> options) const;
-  // split(), in a store that no other part uses.
+  // Does what split() says, in a store that no other part uses.
   virtual c10::intrusive_ptr<c10d::Backend> splitIn(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts);
@@ -188,7 +198,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
   Coalescing& coalescing() { return coalescing_; }
-  // The calling thread's.
+  // Ends the calling thread's batch and returns it. Throws if the thread has begun none.
   Coalescing::Batch endBatch();
   GroupWindows& windows() { return windows_; }
   void noteIssued() { ++issued_; }
@@ -199,10 +209,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   void leave();
   // Throws in a forked child, which has no part in the group.
   void checkProcess(const char* op) const;
-  // Throws where these are not the ranks of this rank's machine.
+  // Throws ValueError if `locals` lacks this rank, or has a rank that is not in the group.
   void checkMachine(const Validate& validate, const std::vector<int>& locals) const;
   static const char* profilingTitle(OpKind kind);
-  // Runs `post`. A call that it refuses is counted; see countRefused().
+  // Returns what `post` does. If that throws before the call has a number, the call is counted; see
+  // countRefused().
   template <class Post>
   auto countingRefusals(OpKind kind, const Edges& edges, const Match& match, int64_t tag,
                         const Post& post) {
@@ -222,7 +233,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   using Milliseconds = std::chrono::milliseconds;
 
   c10::intrusive_ptr<ProcessGroupBluefog> part() const;
-  // Of tensors of one type, as one operation.
+  // Makes one call of tensors that all have the same type.
   Call allreduceCall(const Validate& validate, const std::vector<at::Tensor>& tensors,
                      const c10d::ReduceOp& reduction, Milliseconds timeout);
   Call allreduceSparseCall(const Validate& validate, const at::Tensor& tensor,
@@ -244,7 +255,7 @@ class ProcessGroupBluefog : public c10d::Backend {
                           const Edges& between, const MessageOptions& opts);
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
-  // Of CPU tensors, still without tasks.
+  // Makes the operation of a neighbor call with CPU tensors, still without tasks.
   std::shared_ptr<Op> neighborsOp(const Signature& signature, const Edges& edges, Match& match);
   std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
                                     const std::vector<at::Tensor>& outputs, const Edges& edges,
@@ -254,7 +265,7 @@ class ProcessGroupBluefog : public c10d::Backend {
                                   Kept& kept);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
                  Match& match);
-  // What has been posted and has no Work.
+  // Waits for an operation that was posted and has no Work. Throws its error.
   void waitFor(OpKind kind, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
                const std::vector<at::Tensor>& outputs);
   bool mayRunUnseen() const;
@@ -262,7 +273,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr post(Call&& call, bool async_op);
   WorkPtr issueRecorded(Call&& call, bool async_op);
   WorkPtr issue(Call&& call, bool async_op);
-  // In that order, under the one Work that `all` describes: collectives end in the order issued,
+  // Posts the calls in that order, and returns one Work for all of them, which `all` describes. The
+  // Work is that of the last operation. That suffices, because collectives end in the order issued,
   // and one that fails fails those after it.
   WorkPtr postAll(const Validate& validate, std::vector<Call>&& calls, Call&& all, bool async_op);
   WorkPtr receive(std::vector<at::Tensor>& tensors, int source, int tag, End end, c10d::OpType type,

@@ -14,12 +14,12 @@ struct Engines {
 };
 
 Engines& engines() {
-  // Never destroyed: static destructors run while threads still do.
+  // It is never destroyed, because static destructors run while threads still do.
   static Engines* const instance = std::make_unique<Engines>().release();
   return *instance;
 }
 
-// Not the parent's, in a forked child.
+// Returns the engines that still exist. In a forked child it leaves out those of the parent.
 std::vector<std::shared_ptr<Engine>> alive() {
   std::vector<std::shared_ptr<Engine>> found;
   Engines& known = engines();

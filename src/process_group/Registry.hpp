@@ -7,13 +7,15 @@
 
 namespace bluefog {
 
-// The groups of this process: the one piece of state that is the process's.
+// The registry knows the engines of all groups of this process. It does not keep them alive.
+// Thread safety: any thread may call any function.
 namespace registry {
 
-// How many of them have something to do.
+// Returns how many groups have an operation pending, or a callback due or running.
 size_t busy();
+// Adds the engine of a new group.
 void enroll(const std::shared_ptr<Engine>& engine);
-// Shuts down those that are still there, before the interpreter goes.
+// Shuts down the engines that still exist. Python calls it at exit, before the interpreter ends.
 void shutdownAll();
 
 }  // namespace registry

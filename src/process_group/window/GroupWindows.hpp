@@ -9,21 +9,21 @@
 
 namespace bluefog {
 
-// What the windows of one group share: the memory in which slots lie, the liveness of the peers,
-// and the server that does what ranks ask who cannot write here themselves. All of it is made when
-// the group makes its first window.
-//
-// Thread safety: any thread may call any method, after setEngine().
+// A GroupWindows makes what the windows of one group share, when the group makes its first window.
+// That is the memory in which slots lie, the liveness of the peers, and the server for ranks that
+// cannot write to this rank's memory themselves. It shares ownership of these with the windows, and
+// keeps the engine.
+// Thread safety: any thread may call any method, once setEngine() has returned.
 class GroupWindows {
  public:
-  // Has to be called once, before anything else.
+  // Sets the group's engine. It must be called once, before any other method.
   void setEngine(std::shared_ptr<Engine> engine, Engine::Interrupt interrupt);
 
-  // Returns what a window takes whose tensor is moved into `heap`, which is null where this rank is
-  // alone on its host. Throws where ranks of this host share no memory.
+  // Returns what a window needs whose tensor is moved into `heap`, which is null if this rank is
+  // alone on its host. Throws if it is null and other ranks are on this host.
   WindowResources onHost(std::shared_ptr<Heap> heap, std::chrono::milliseconds timeout);
-  // Returns what a window takes whose tensor is on a device. `device` is null where the device's
-  // memory cannot be shared: then the window's data goes through `heap`.
+  // Returns what a window needs whose tensor is on a device. The tensor is moved into `device`.
+  // `heap` is the heap of the host's memory, as for onHost().
   WindowResources onDevice(std::shared_ptr<DeviceHeap> device, std::shared_ptr<Heap> heap,
                            std::chrono::milliseconds timeout);
   // Tells the ranks of this host that this one leaves.
