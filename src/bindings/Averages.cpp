@@ -1,5 +1,6 @@
-// By CPython's own calling convention: pybind11's takes half as long as a whole exchange of a few
-// bytes, and for each tensor of a list as long as its averaging.
+// This file adds methods by CPython's own calling convention. That of pybind11 takes half as long
+// as a whole exchange of a few bytes, and for each tensor of a list as long as averaging the
+// tensor.
 #include "bindings/Averages.hpp"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -34,13 +35,15 @@ bool keepsGraph(const AverageCall& call) {
   return !call.async_op && at::GradMode::is_enabled();
 }
 
-// Of an argument, which holds it.
+// Returns the tensor that an argument is, which must hold it for as long as it is used. Throws
+// TypeError if it is none.
 const at::Tensor& tensorOf(const AverageCall& call, PyObject* given) {
   TORCH_CHECK_TYPE(THPVariable_Check(given), call.group.who(call.kind),
                    "expected a torch.Tensor or a list of them, got ", Py_TYPE(given)->tp_name);
   return THPVariable_Unpack(given);
 }
 
+// Begins an asynchronous call, and returns its Work.
 PyObject* begun(const AverageCall& call, const Tensors& inputs) {
   WorkPtr work;
   {
@@ -74,7 +77,7 @@ PyObject* listOf(Tensors&& tensors) {
 }
 
 PyObject* ofMany(const AverageCall& call, PyObject* list) {
-  // Another thread may change the list meanwhile.
+  // The tuple holds the tensors, because another thread may change the list meanwhile.
   const auto held = py::reinterpret_steal<py::tuple>(PyList_AsTuple(list));
   Borrowed inputs;
   inputs.reserve(held.size());
@@ -104,7 +107,8 @@ PyObject* ofMany(const AverageCall& call, PyObject* list) {
   return listOf(std::move(outputs));
 }
 
-// What pybind11 has made that object for.
+// Returns the C++ object of a Python object that pybind11 has made. Throws TypeError if its
+// __init__ was not called.
 template <class T>
 T& held(PyObject* object) {
   auto* instance = reinterpret_cast<py::detail::instance*>(object);

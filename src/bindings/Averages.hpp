@@ -4,8 +4,8 @@
 
 namespace bluefog {
 
-// Adds to the class of the process group what averages: neighbor_allreduce and pair_gossip. With
-// the class of Edges.
+// Adds the methods that average, neighbor_allreduce and pair_gossip, to the class of the process
+// group. `edges` is the class of Edges, of which they take an object.
 void addAverages(const pybind11::handle& group, const pybind11::handle& edges);
 
 }  // namespace bluefog

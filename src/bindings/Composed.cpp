@@ -14,7 +14,8 @@ namespace bluefog {
 namespace py = pybind11;
 
 void addComposed(py::module_& module, const LanguageHooks& hooks) {
-  // As WorkBluefog: c10d deprecates result().
+  // The Works get result() here, because c10d deprecates its own. An operation that makes new
+  // tensors has them there.
   py::class_<AcceleratorWork, c10d::Work, c10::intrusive_ptr<AcceleratorWork>>(module,
                                                                                "AcceleratorWork")
       .def("result", &AcceleratorWork::result);
@@ -45,22 +46,23 @@ void addComposed(py::module_& module, const LanguageHooks& hooks) {
                                               std::make_shared<const Plugin>(plugin)));
           },
           py::arg("device"), py::arg("backend").none(false), py::arg("plugin"))
-      // Why its kernels are not to be had; empty where they are.
+      // The text says why there are no kernels for the device. It is empty if there are.
       .def_property_readonly("plugin_reason",
                              [](const ProcessGroupComposed& self) {
-                               (void)self.backend();  // or it is said that there is none
+                               (void)self.backend();  // throws if there is no accelerator yet
                                return self.accelerator()->plugin().reason();
                              })
       .def_property_readonly("accelerator_backend",
                              [](const ProcessGroupComposed& self) { return self.backend(); })
-      // Of a rank that is no member of a new group that torch makes by split().
+      // Torch calls this on a rank that is no member of a new group, which it makes by split().
       .def(
           "perform_nocolor_split",
           [](const ProcessGroupComposed& self, const py::object& device) {
             py::cast(self.backend()).attr("perform_nocolor_split")(device);
           },
           py::arg("device"))
-      // What only that backend has.
+      // Python asks here for attributes that this class lacks and the accelerator's backend may
+      // have.
       .def("__getattr__", [](const ProcessGroupComposed& self, const std::string& name) {
         if (self.accelerator() == nullptr) {
           throw py::attribute_error(name + ": the group has no accelerator yet");

@@ -97,8 +97,8 @@ Example:
 // They live as long as the process. Guarded by the GIL.
 struct Types {
   std::map<Cause, PyObject*> of_cause;
-  // torch raises by type and text alone, so the ranks must be in the type: a subclass of the same
-  // name for each set of ranks that was ever blamed.
+  // Torch raises by type and text alone, so the ranks must be in the type. There is a subclass of
+  // the same name for each list of ranks that was ever blamed.
   std::map<std::pair<Cause, std::vector<int>>, PyObject*> of_ranks;
 };
 
@@ -140,6 +140,7 @@ void raise(Cause cause, const std::vector<int>& ranks, const char* text) {
   PyErr_SetObject(type.ptr(), instance.ptr());
 }
 
+// A TorchError is an Error in a form that torch can raise in Python, too.
 class TorchError : public torch::PyTorchError {
  public:
   explicit TorchError(const Error& error)
@@ -153,7 +154,8 @@ class TorchError : public torch::PyTorchError {
   std::vector<int> ranks_;
 };
 
-// Set to torch's own exception for it, with what to do where that is known.
+// Sets torch's own Python exception for the error, and adds what to do. Returns false if that is
+// not known, and has set nothing then.
 bool explain(const c10::DistBackendError& error) {
   const std::string text = error.what_without_backtrace();
   if (text.find("Duplicate GPU detected") == std::string::npos) {

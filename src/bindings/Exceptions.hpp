@@ -6,12 +6,13 @@
 
 namespace bluefog {
 
-// One Python exception per cause, all under torch.distributed.DistBackendError, with `ranks`: adds
-// them to the module, and has Error raise them.
+// Adds a Python exception for each Cause to the module, and has pybind11 raise it for an Error. All
+// are subclasses of torch.distributed.DistBackendError, and have the attribute `ranks`.
 void addExceptions(pybind11::module_& module);
 
-// An Error, as what raises the same Python exception also where torch translates instead of
-// pybind11: in loss.backward(). Anything else as it is.
+// Returns an exception to throw in place of an Error. It raises the same Python exception, even if
+// torch translates it and not pybind11, as in loss.backward(). Returns any other exception as it
+// is.
 std::exception_ptr raisedByTorch(const std::exception_ptr& error);
 
 }  // namespace bluefog

@@ -8,8 +8,10 @@
 
 namespace bluefog {
 
-// How Python holds a group: its end joins threads, which may want the GIL to let go of a tensor.
-// (torch's own groups are held so, by a class that is in none of its headers.)
+// A GilReleasingHolder is how Python holds a group. It releases the GIL while it drops the group,
+// whose end joins threads that may need the GIL to drop a tensor. (Torch holds its own groups like
+// that, by a class that is in none of its headers.) It shares ownership of the group.
+// Thread safety: one thread at a time, as for a shared pointer.
 template <class T>
 class GilReleasingHolder {
  public:

@@ -4,7 +4,7 @@
 
 namespace bluefog {
 
-// Adds the class of what a device's kernels make of tensors, to be sent.
+// Adds the class MessageKernels, which makes messages of tensors by a device's kernels.
 void addMessageKernels(pybind11::module_& module);
 
 }  // namespace bluefog

@@ -7,7 +7,7 @@
 
 namespace bluefog {
 
-// Ranks with their weights, as Python has them.
+// Weights are pairs of a rank and its weight, which is the form in which Python has them.
 using Weights = std::vector<std::pair<int, double>>;
 
 inline std::vector<WeightedRank> weighted(const Weights& pairs) {

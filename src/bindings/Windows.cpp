@@ -19,11 +19,12 @@ namespace {
 
 namespace py = pybind11;
 
-// In a table of integers: of a tensor that nobody reads where it lies.
+// Stands in a table of integers for the place of a tensor that nobody reads where it lies.
 constexpr int64_t kNoPlace = -1;
 using Places = std::vector<std::pair<uint64_t, int64_t>>;
 
-// A window's end waits for a thread of its own, and its device.
+// EndWithoutGil destroys a window without the GIL, because a window's end waits for its own thread
+// and for its device.
 struct EndWithoutGil {
   void operator()(TensorWindow* window) const {
     const py::gil_scoped_release release;
@@ -32,7 +33,8 @@ struct EndWithoutGil {
 };
 using HeldWindow = std::unique_ptr<TensorWindow, EndWithoutGil>;
 
-// Of edges, while a with statement runs.
+// An Exclusion holds the mutexes of edges of a window while a `with` statement runs. The window
+// must outlive it.
 class Exclusion {
  public:
   Exclusion(TensorWindow& window, std::vector<TensorWindow::Edge> edges)
@@ -56,7 +58,8 @@ std::vector<WindowPlace> placesOf(const Places& given) {
 
 using Ticket = DeviceWindowMemory::Ticket;
 
-// One that is not shared, where there is none.
+// Returns the ticket as bytes. If there is none, these are the bytes of a ticket for memory that is
+// not shared.
 std::string bytesOf(const std::optional<Ticket>& ticket) {
   const Ticket given = ticket.value_or(Ticket{});
   return {reinterpret_cast<const char*>(&given), sizeof given};
@@ -175,7 +178,7 @@ void addWindows(py::module_& module) {
       .def("note_freed", &TensorWindow::noteFreed)
       .def("abandon", &TensorWindow::abandon, Release());
 
-  // In C++, since Ctrl-C may come between any two lines of Python.
+  // This class is in C++, because Ctrl-C may come between any two lines of Python.
   py::class_<Exclusion>(module, "Exclusion")
       .def(py::init<TensorWindow&, std::vector<TensorWindow::Edge>>(), py::arg("window"),
            py::arg("edges"), py::keep_alive<1, 2>())

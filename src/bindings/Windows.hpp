@@ -4,7 +4,7 @@
 
 namespace bluefog {
 
-// What `bluefog_pg.Window` is made of.
+// Adds the classes of which `bluefog_pg.Window` is made.
 void addWindows(pybind11::module_& module);
 
 }  // namespace bluefog

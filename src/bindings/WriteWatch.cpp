@@ -15,7 +15,8 @@ namespace py = pybind11;
 
 namespace {
 
-// Remembers what tensors hold, and tells whether a program has written to them since.
+// A WriteWatch remembers what tensors hold, and tells whether a program has written to them since.
+// It keeps the tensors.
 class WriteWatch {
  public:
   explicit WriteWatch(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
@@ -25,8 +26,8 @@ class WriteWatch {
     }
   }
 
-  // Whether one has had an operation in place, or has got other memory. Torch keeps account of
-  // both, so all ranks of one program see the same.
+  // Returns whether a tensor has had an in-place operation, or has got other memory. Torch keeps
+  // account of both, so all ranks of one program see the same.
   bool leavesATrace() const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (before_[i].version != tensors_[i]._version() ||
@@ -37,8 +38,8 @@ class WriteWatch {
     return false;
   }
 
-  // The number of a tensor whose bytes have changed. Those on devices are not looked at: a look
-  // would wait for the device.
+  // Returns the index of a tensor whose bytes have changed, or nothing if none has. It does not
+  // look at tensors on devices, because a look would wait for the device.
   std::optional<size_t> changed() const {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       if (before_[i].print != print(tensors_[i])) {

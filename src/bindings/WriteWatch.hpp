@@ -4,7 +4,7 @@
 
 namespace bluefog {
 
-// Adds the class that sees whether a program has written to tensors.
+// Adds the class WriteWatch, which sees whether a program has written to tensors.
 void addWriteWatch(pybind11::module_& module);
 
 }  // namespace bluefog

@@ -1,4 +1,4 @@
-// No logic.
+// This file describes the module to Python, and holds no logic.
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -38,10 +38,13 @@ using bluefog::WorkBluefog;
 
 namespace {
 
+// An Interrupted carries what a signal handler of Python has raised, such as KeyboardInterrupt, in
+// a form that the core recognizes.
 class Interrupted : public py::error_already_set, public bluefog::Interruption {};
 
-// Lets Ctrl-C end a wait. Whether something else in this process may still help it to its end:
-// another Python thread, or an operation of another group, which may have a callback.
+// Throws if Ctrl-C was pressed, which ends a wait. Returns whether something else in this process
+// may bring the wait to its end. That is another Python thread, or an operation of another group,
+// which may have a callback.
 bool checkSignals() {
   if (Py_IsInitialized() == 0) {
     return true;
@@ -62,7 +65,7 @@ bluefog::mpi::Home findMpi() {
     const auto field = [&home](const char* name) { return home.attr(name).cast<std::string>(); };
     return {field("library"), field("pmix_library"), field("prefix"), field("server_program")};
   } catch (const py::error_already_set& error) {
-    throw std::runtime_error(py::str(error.value()));  // so that it names rank and group
+    throw std::runtime_error(py::str(error.value()));  // the group adds its rank and its name
   }
 }
 
@@ -80,14 +83,15 @@ py::list described(const FlightLog::TensorShapes& shapes, bool as_types) {
   return list;
 }
 
-// From the one clock to the other, read once for a process: what came later has a later time.
+// Converts a time to that of the system's clock. The distance of the two clocks is read once in a
+// process, so that what came later has a later time.
 std::chrono::nanoseconds sinceEpoch(Op::Time time) {
   static const auto apart = std::chrono::system_clock::now().time_since_epoch() -
                             Op::Time::clock::now().time_since_epoch();
   return time.time_since_epoch() + apart;
 }
 
-// With the names of torch's flight recorder.
+// Returns an entry as a dict, with the names of torch's flight recorder.
 py::dict described(const FlightLog::Entry& entry) {
   using State = FlightLog::Entry::State;
   const bool is_message = entry.kind == Op::Kind::kMessage;
@@ -130,7 +134,7 @@ using bluefog::paired;
 using bluefog::weighted;
 using bluefog::Weights;
 
-// The Work of an asynchronous operation; otherwise what it has made, once that is there.
+// A Result is the Work of an asynchronous operation, or the tensors that another one has made.
 using Result = std::variant<bluefog::WorkPtr, Tensors>;
 
 template <class Start>
@@ -140,7 +144,7 @@ Result ended(bool async_op, const Start& start) {
   if (async_op) {
     return work;
   }
-  work->wait();  // between startCoalescing and endCoalescing nothing else does
+  work->wait();  // a call does not wait by itself while the thread has a batch
   return work->result();
 }
 
@@ -184,7 +188,8 @@ PYBIND11_MODULE(_C, module) {
 
   using Release = py::call_guard<py::gil_scoped_release>;
 
-  // c10d deprecates Work.result(); for operations that make new tensors it is where they are.
+  // The Work gets result() here, because c10d deprecates its own. An operation that makes new
+  // tensors has them there.
   py::class_<WorkBluefog, c10d::Work, c10::intrusive_ptr<WorkBluefog>>(module, "WorkBluefog")
       .def("result", &WorkBluefog::result);
 
@@ -225,7 +230,8 @@ PYBIND11_MODULE(_C, module) {
             return c10::static_intrusive_pointer_cast<Options>(self.getBackendOptions());
           })
       .def("_set_default_timeout", &ProcessGroupBluefog::setTimeout, py::arg("timeout"), Release())
-      // Of a rank that is no member of a new group that torch makes by split(): nothing to be done.
+      // Torch calls this on a rank that is no member of a new group, which it makes by split(). The
+      // rank has nothing to do.
       .def(
           "perform_nocolor_split", [](ProcessGroupBluefog&, const py::object&) {},
           py::arg("device"))
