@@ -1,12 +1,12 @@
-// Neighbour averaging as a C program on MPI would have it: what bluefog is compared with.
-// Compiled and called by raw_mpi.py.
+// This file averages with neighbors the way a C program on MPI would. bluefog is compared with it.
+// raw_mpi.py compiles and calls it.
 
 #include <mpi.h>
 #include <stddef.h>
 
-enum { kMost = 16 };  // neighbours in one call
+enum { kMost = 16 };  // most sources, and most destinations, of one call
 
-// Whom a call receives from and sends to.
+// A Turn says which ranks a call receives from, and which it sends to.
 struct Turn {
   int sources_n;
   int destinations_n;
@@ -28,7 +28,8 @@ static void average_of_3(float* restrict out, const float* restrict a, const flo
   }
 }
 
-// Any number, block by block, so that the sums in between stay in the cache.
+// Averages any number of inputs. It goes block by block, so that the sums in between stay in the
+// cache.
 static void average_of_many(float* restrict out, const float* restrict own,
                             float* const* restrict others, int others_n, size_t count) {
   const float weight = 1.0f / (float)(others_n + 1);
@@ -75,9 +76,10 @@ static void exchange(const struct Turn* turn, const float* own, float* const* go
   MPI_Waitall(under_way, requests, MPI_STATUSES_IGNORE);
 }
 
-// Call number `first`, `first` + 1, ... of a sequence that goes through the turns again and again.
-// The first averages `own`, each other one what the last has made, in the other one of two buffers.
-// Returns the seconds that one of the `reps` calls took.
+// Makes the calls `first`, `first` + 1, ... of a sequence that goes through the turns again and
+// again. The first call averages `own`, and each later one what the call before it has made. The
+// results go to the two buffers of `out` by turns. Returns the seconds that one of the `reps` calls
+// took.
 double averages(const MPI_Comm* comm, const struct Turn* turns, size_t turns_n, size_t first,
                 const float* own, float* const* got, float* const out[2], size_t count,
                 size_t reps) {

@@ -1,5 +1,6 @@
-// What windows are compared with, in C: MPI's put into another rank's memory, and the bare memory.
-// Compiled and called by raw_mpi.py and window_calls.py. Each returns the seconds of one call.
+// This file has the C functions that windows are compared with: MPI's put into another rank's
+// memory, and operations on bare memory. raw_mpi.py compiles it, and window_calls.py calls the
+// functions. Those with `reps` return the seconds that one of so many calls took.
 
 #include <mpi.h>
 #include <stddef.h>
@@ -8,7 +9,8 @@
 static MPI_Win window;
 static char* memory;
 
-// Collective: a window of so many bytes on each rank, open for as long as the program lives.
+// Opens a window of `bytes` bytes on each rank, which stays open until the program ends. All ranks
+// must call it.
 void open_window(MPI_Comm* comm, size_t bytes) {
   MPI_Win_allocate((MPI_Aint)bytes, 1, MPI_INFO_NULL, *comm, &memory, &window);
   memset(memory, 0, bytes);
@@ -24,7 +26,7 @@ double put(const void* data, size_t bytes, int target, size_t reps) {
   return (MPI_Wtime() - start) / (double)reps;
 }
 
-// To so many places in turn.
+// Copies to `places` places by turns, which lie one after the other.
 double copy(char* to, const void* from, size_t bytes, size_t places, size_t reps) {
   const double start = MPI_Wtime();
   for (size_t i = 0; i < reps; ++i) {
@@ -34,7 +36,7 @@ double copy(char* to, const void* from, size_t bytes, size_t places, size_t reps
   return (MPI_Wtime() - start) / (double)reps;
 }
 
-// out = out / 2 + others[0] / (2 n) + ..., reading each once.
+// Computes out = out / 2 + others[0] / (2 n) + ..., for at most three others, and reads each once.
 double average(float* restrict out, float* const* others, size_t n, size_t count, size_t reps) {
   const float weight = 0.5f / (float)n;
   const double start = MPI_Wtime();
