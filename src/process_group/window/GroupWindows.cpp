@@ -42,9 +42,7 @@ WindowResources GroupWindows::onDevice(std::shared_ptr<DeviceHeap> device,
     std::erase(others, engine_->members().rank);
     server_->open(others);
   });
-  if (device) {
-    resources.heap = device;
-  }
+  resources.heap = device;
   resources.device = std::move(device);
   resources.server = server_;
   return resources;
