@@ -33,7 +33,7 @@ MODULES += ("bluefog_pg.topology_util", "bluefog_pg.torch")
 FOR_THE_PACKAGE = (
     "DecentralizedDataParallel.backward",
     "DecentralizedDataParallel.gradient",
-    "Window.call",
+    "Window.checker",
 )
 SECTION = re.compile(r"^Example:\n((?:[ \t]+.*\n|\n)+)", re.MULTILINE)
 ON_RANKS = re.compile(r"\bbf\b")

@@ -1,17 +1,4 @@
-"""Weighted digraphs of ranks: builders, schedules, views of one rank, and how fast they mix.
-
-The edge i -> j means that i sends to j, with weight A[i, j]; the nodes are the ranks 0 .. n-1.
-Rank j averages with column j: x_j <- A[j, j] x_j + sum_i A[i, j] x_i, that is x <- A^T x. Rows and
-columns of all graphs built here sum to one, so that averaging keeps the mean of all ranks.
-
-Names in CamelCase are BlueFog's, or follow its style. The functions share no state: any thread may
-call them.
-
-Example:
-    >>> from bluefog_pg.topology_util import GetRecvWeights, RingGraph
-    >>> GetRecvWeights(RingGraph(4, connect_style=2), 0)
-    (0.5, {3: 0.5})
-"""
+"""Graphs of ranks and what is known of them: users find these in `bluefog_pg.topology_util`."""
 
 from bluefog_pg.topology.graphs.base_k import BaseKGraphs
 from bluefog_pg.topology.graphs.builders import (
