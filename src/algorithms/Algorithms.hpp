@@ -10,7 +10,8 @@
 #include "core/Spans.hpp"
 #include "transport/boards/Board.hpp"
 #include "transport/messages/Mailbox.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/CollectiveOp.hpp"
+#include "transport/operations/MessageOp.hpp"
 #include "transport/operations/Task.hpp"
 
 namespace bluefog {
@@ -21,23 +22,24 @@ namespace bluefog {
 // what every other one called.
 
 // In place. `returns` is the group's second board here and below.
-Task allreduce(Board& board, Board& returns, const Op& op, Spans data);
+Task allreduce(Board& board, Board& returns, const CollectiveOp& op, Spans data);
 
 // In place, from the signature's root.
-Task broadcast(Board& board, Board& returns, const Op& op, std::byte* data);
+Task broadcast(Board& board, Board& returns, const CollectiveOp& op, std::byte* data);
 
 // outputs[r] gets the bytes[r] bytes of rank r. `input` may be outputs[own rank].
-Task allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgather(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // `output` gets the reduction over all ranks of their inputs[own rank], which has
 // counts[own rank] elements. `output` may be inputs[own rank].
-Task reduceScatter(Board& board, Board& returns, const Op& op, std::vector<const std::byte*> inputs,
-                   std::vector<size_t> counts, std::byte* output);
+Task reduceScatter(Board& board, Board& returns, const CollectiveOp& op,
+                   std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                   std::byte* output);
 
 // `output` of the signature's root gets the reduction over all ranks of their inputs; the others'
 // may be null. `output` may be `input`.
-Task reduce(Board& board, const Op& op, const std::byte* input, std::byte* output);
+Task reduce(Board& board, const CollectiveOp& op, const std::byte* input, std::byte* output);
 
 // What one rank has for another, or wants from it.
 struct SendBlock {
@@ -51,19 +53,19 @@ struct RecvBlock {
 // Every rank sends blocks[r] to rank r, and gets into places[r] what rank r sends to it.
 // Throws a mismatch where one sends another size than the other expects. The own block may lie
 // at the own place.
-Task exchange(Board& board, const Op& op, std::vector<SendBlock> blocks,
+Task exchange(Board& board, const CollectiveOp& op, std::vector<SendBlock> blocks,
               std::vector<RecvBlock> places);
 
-Task barrier(Board& board, const Op& op);
+Task barrier(Board& board, const CollectiveOp& op);
 
 // A message that asks first is not taken by a receiver that comes when its operation has ended.
 enum class SendMode { kEager, kRendezvous };
 
 // Has the operation send this: to be called before it gets other tasks.
-void addSend(Mailbox& mailbox, Op& op, Outgoing message, SendMode mode = SendMode::kEager);
+void addSend(Mailbox& mailbox, MessageOp& op, Outgoing message, SendMode mode = SendMode::kEager);
 
 // `source` may be kAnySource; *sender gets who it was.
-Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
+Task receive(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Span place,
              std::shared_ptr<int> sender);
 
 struct WeightedRank {
@@ -101,14 +103,14 @@ struct NeighborSum {
 
 // One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already
 // expects the messages.
-Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag,
+Task neighborSum(Mailbox& mailbox, const MessageOp& op, NeighborSum sum, int64_t tag,
                  Expectations early = {});
 
 // Where to put messages of those lengths, in bytes.
 using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>& bytes)>;
 
 // Takes one message from each of the sources, of any number of the signature's rows.
-Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
+Task neighborGather(Mailbox& mailbox, const MessageOp& op, std::vector<int> sources, int64_t tag,
                     Allocate allocate);
 
 // A rank tells another one by this what the two exchange by other means.
@@ -125,7 +127,7 @@ struct Notice {
 };
 
 // Takes the source's, which calls the same, by the signature.
-Task takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice);
+Task takeNotice(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Notice& notice);
 
 // What a rank has to do with the ranks of its machine, and with its counterparts on other machines.
 struct Hierarchy {
@@ -139,8 +141,8 @@ struct Hierarchy {
 // output = what `between` says, where each rank has its machine's sum / divisor. The ranks of a
 // machine form a part of it each, and hand it out. `part` has room for this rank's. Adds all
 // tasks to the operation.
-void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std::byte* input,
-                        std::byte* part, std::byte* output, int64_t tag);
+void addHierarchicalSum(Mailbox& mailbox, MessageOp& op, Hierarchy hierarchy,
+                        const std::byte* input, std::byte* part, std::byte* output, int64_t tag);
 // Elements of the largest part.
 size_t largestPart(size_t count, size_t locals);
 

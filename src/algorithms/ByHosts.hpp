@@ -6,7 +6,7 @@
 #include "core/Reduce.hpp"
 #include "core/Spans.hpp"
 #include "transport/boards/Board.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 #include "transport/operations/Task.hpp"
 
 namespace bluefog {
@@ -25,13 +25,14 @@ inline bool canReduceByHosts(const Signature& what) {
 
 // The ranks of a host reduce a share each, the counterparts reduce that among themselves, and the
 // ranks of a host hand each other the results.
-Task allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block);
+Task allreduceByHosts(Board& board, Board& returns, const CollectiveOp& op, Spans data,
+                      size_t block);
 
-Task allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgatherByHosts(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                       std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
 // A rank reduces over its host what its counterparts are to get.
-Task reduceScatterByHosts(Board& board, Board& returns, const Op& op,
+Task reduceScatterByHosts(Board& board, Board& returns, const CollectiveOp& op,
                           std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                           std::byte* output);
 

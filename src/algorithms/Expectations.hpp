@@ -9,8 +9,8 @@ namespace bluefog {
 // The messages that an operation expects, by their sources' places in a list.
 using Expectations = std::vector<Mailbox::PostedReceive>;
 
-inline Expectations expectFrom(Mailbox& mailbox, const Op& op, const std::vector<int>& sources,
-                               int64_t tag) {
+inline Expectations expectFrom(Mailbox& mailbox, const MessageOp& op,
+                               const std::vector<int>& sources, int64_t tag) {
   Expectations messages;
   messages.reserve(sources.size());
   for (const int source : sources) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "transport/boards/Board.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 
 namespace bluefog {
 
@@ -14,7 +14,7 @@ namespace bluefog {
 class FrameReader {
  public:
   // `only_heads`: whose first frames have nothing else for this rank.
-  FrameReader(Board& board, const Op& op, std::vector<int> only_heads)
+  FrameReader(Board& board, const CollectiveOp& op, std::vector<int> only_heads)
       : board_(board), op_(op), only_heads_(std::move(only_heads)) {}
 
   size_t turn() const { return turn_; }
@@ -33,7 +33,7 @@ class FrameReader {
 
  private:
   Board& board_;
-  const Op& op_;
+  const CollectiveOp& op_;
   std::vector<int> only_heads_;
   size_t turn_ = 0;
 };

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "transport/boards/Board.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 #include "transport/operations/Task.hpp"
 
 namespace bluefog {
@@ -22,7 +22,7 @@ inline size_t pieceAt(size_t at, size_t whole, size_t part) {
 // take(i) reads the i-th of every peer. Takes before it gives, and waits only when it can do
 // neither.
 template <class Give, class Take>
-Task inFrames(Board& board, const Op& op, size_t frames, Give give, Take take) {
+Task inFrames(Board& board, const CollectiveOp& op, size_t frames, Give give, Take take) {
   size_t given = 0;
   size_t taken = 0;
   const auto can_give = [&] { return given < frames && board.hasRoom(); };

@@ -26,7 +26,7 @@ class NeighborFastPath final : public FastPath {
     const std::byte* input;
     std::byte* output;
   };
-  using MakeOp = std::function<std::shared_ptr<Op>()>;  // see makeOp()
+  using MakeOp = std::function<std::shared_ptr<MessageOp>()>;  // see makeOp()
 
   NeighborFastPath(const SmallExchange& call, MakeOp make_op)
       : call_(call), make_op_(std::move(make_op)) {}
@@ -38,7 +38,7 @@ class NeighborFastPath final : public FastPath {
   bool maySend(Mailbox& mailbox) const override;
   void send(Mailbox& mailbox, uint64_t sequence, uint64_t number) override;
   bool receive(Mailbox& mailbox) override;
-  std::shared_ptr<Op> makeOp() override { return make_op_(); }
+  std::shared_ptr<MessageOp> makeOp() override { return make_op_(); }
 
  private:
   const SmallExchange& call_;

@@ -5,7 +5,7 @@
 
 #include "core/Reduce.hpp"
 #include "transport/boards/Board.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 
 namespace bluefog {
 
@@ -21,15 +21,16 @@ inline Signature withoutFactors(Signature signature) {
 class ReduceInputs {
  public:
   // Of this rank so many bytes, and of each other one what its frame has at that offset.
-  void collect(Board& board, const Op& op, const std::byte* own, size_t bytes, size_t offset) {
+  void collect(Board& board, const CollectiveOp& op, const std::byte* own, size_t bytes,
+               size_t offset) {
     clear();
     for (int rank = 0; rank < board.size(); ++rank) {
       add(board, op, rank, own, bytes, offset);
     }
   }
   // Of those ranks alone.
-  void collect(Board& board, const Op& op, const std::vector<int>& ranks, const std::byte* own,
-               size_t bytes, size_t offset) {
+  void collect(Board& board, const CollectiveOp& op, const std::vector<int>& ranks,
+               const std::byte* own, size_t bytes, size_t offset) {
     clear();
     for (const int rank : ranks) {
       add(board, op, rank, own, bytes, offset);
@@ -49,7 +50,7 @@ class ReduceInputs {
     data_.clear();
     factors_.clear();
   }
-  void add(Board& board, const Op& op, int rank, const std::byte* own, size_t bytes,
+  void add(Board& board, const CollectiveOp& op, int rank, const std::byte* own, size_t bytes,
            size_t offset) {
     const bool is_own = rank == board.rank();
     data_.push_back(is_own ? own : board.from(rank, bytes, offset));

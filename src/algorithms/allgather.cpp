@@ -11,7 +11,7 @@ namespace bluefog {
 
 namespace {
 
-Task allgatherFlat(Board& board, const Op& op, const std::byte* input,
+Task allgatherFlat(Board& board, const CollectiveOp& op, const std::byte* input,
                    std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   const auto self = static_cast<size_t>(board.rank());
   const size_t longest = *std::max_element(bytes.begin(), bytes.end());
@@ -40,7 +40,7 @@ Task allgatherFlat(Board& board, const Op& op, const std::byte* input,
 
 }  // namespace
 
-Task allgather(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgather(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   if (HostGrid::isOne(board) && *std::max_element(bytes.begin(), bytes.end()) > kMostAtOnce) {
     return allgatherByHosts(board, returns, op, input, std::move(outputs), std::move(bytes));

@@ -17,7 +17,7 @@ namespace {
 // on the second what it gets from these, for the ranks here: of each frame one per counterpart.
 class Relayed {
  public:
-  Relayed(Board& board, Board& returns, const Op& op, const std::byte* input,
+  Relayed(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
           std::vector<std::byte*> outputs, std::vector<size_t> bytes)
       : board_(board),
         returns_(returns),
@@ -144,7 +144,7 @@ class Relayed {
 
   Board& board_;
   Board& returns_;
-  const Op& op_;
+  const CollectiveOp& op_;
   const std::byte* input_;
   std::vector<std::byte*> outputs_;
   std::vector<size_t> bytes_;
@@ -159,7 +159,7 @@ class Relayed {
 
 }  // namespace
 
-Task allgatherByHosts(Board& board, Board& returns, const Op& op, const std::byte* input,
+Task allgatherByHosts(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                       std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
   return moveUntilDone(Relayed(board, returns, op, input, std::move(outputs), std::move(bytes)));
 }

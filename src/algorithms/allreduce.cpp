@@ -32,7 +32,7 @@ size_t blockBytes(const Board& board, size_t bytes) {
 // first, and waits only when nothing can.
 class InBlocks {
  public:
-  InBlocks(Board& board, Board& returns, const Op& op, Spans data, size_t block)
+  InBlocks(Board& board, Board& returns, const CollectiveOp& op, Spans data, size_t block)
       : board_(board),
         returns_(returns),
         op_(op),
@@ -125,7 +125,7 @@ class InBlocks {
 
   Board& board_;
   Board& returns_;
-  const Op& op_;
+  const CollectiveOp& op_;
   Spans data_;
   size_t width_;
   Stores stores_;  // of the result
@@ -136,7 +136,7 @@ class InBlocks {
   ReduceInputs inputs_;
 };
 
-Task allreduceWhole(Board& board, const Op& op, Spans data) {
+Task allreduceWhole(Board& board, const CollectiveOp& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   co_await board.room();
   data.forEach(0, bytes, [slot = board.slot()](const Span& span, size_t at) {
@@ -154,7 +154,7 @@ Task allreduceWhole(Board& board, const Op& op, Spans data) {
 
 }  // namespace
 
-Task allreduce(Board& board, Board& returns, const Op& op, Spans data) {
+Task allreduce(Board& board, Board& returns, const CollectiveOp& op, Spans data) {
   const size_t bytes = op.signature.bytes();
   if (bytes <= kMostWhole) {
     return allreduceWhole(board, op, std::move(data));

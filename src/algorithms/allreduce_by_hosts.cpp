@@ -42,7 +42,7 @@ std::vector<Turn> turnsOf(size_t blocks) {
 
 class InTurns {
  public:
-  InTurns(Board& board, Board& returns, const Op& op, Spans data, size_t block)
+  InTurns(Board& board, Board& returns, const CollectiveOp& op, Spans data, size_t block)
       : board_(board),
         returns_(returns),
         op_(op),
@@ -195,7 +195,7 @@ class InTurns {
 
   Board& board_;
   Board& returns_;
-  const Op& op_;
+  const CollectiveOp& op_;
   Spans data_;
   size_t width_;
   HostGrid grid_;
@@ -209,7 +209,8 @@ class InTurns {
 
 }  // namespace
 
-Task allreduceByHosts(Board& board, Board& returns, const Op& op, Spans data, size_t block) {
+Task allreduceByHosts(Board& board, Board& returns, const CollectiveOp& op, Spans data,
+                      size_t block) {
   return moveUntilDone(InTurns(board, returns, op, std::move(data), block));
 }
 

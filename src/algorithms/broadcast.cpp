@@ -14,7 +14,7 @@ namespace {
 // to the first one of the next host, as the only one to whom the root, or the host before, sends.
 class Route {
  public:
-  Route(const Board& board, const Op& op)
+  Route(const Board& board, const CollectiveOp& op)
       : rank_(board.rank()),
         root_(op.signature.root),
         all_(board.hosts().all()),
@@ -78,7 +78,7 @@ class Route {
   bool has_relays_ = false;
 };
 
-Task broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
+Task broadcastFromHere(Board& board, const CollectiveOp& op, const std::byte* data) {
   const Route route(board, op);
   const int takers = route.takers();
   const size_t bytes = op.signature.bytes();
@@ -112,7 +112,7 @@ Task broadcastFromHere(Board& board, const Op& op, const std::byte* data) {
 }
 
 // Frame by frame from the root, or from the rank that relays it here.
-Task broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* data) {
+Task broadcastTakenIn(Board& board, Board& returns, const CollectiveOp& op, std::byte* data) {
   const Route route(board, op);
   const bool is_relay = route.isRelay();
   const int takers = is_relay ? route.takers() : 0;
@@ -154,7 +154,7 @@ Task broadcastTakenIn(Board& board, Board& returns, const Op& op, std::byte* dat
 
 }  // namespace
 
-Task broadcast(Board& board, Board& returns, const Op& op, std::byte* data) {
+Task broadcast(Board& board, Board& returns, const CollectiveOp& op, std::byte* data) {
   return op.signature.root == board.rank() ? broadcastFromHere(board, op, data)
                                            : broadcastTakenIn(board, returns, op, data);
 }

@@ -121,7 +121,8 @@ class FrameLayout {
 
 class Traffic {
  public:
-  Traffic(Board& board, const Op& op, std::vector<SendBlock> blocks, std::vector<RecvBlock> places)
+  Traffic(Board& board, const CollectiveOp& op, std::vector<SendBlock> blocks,
+          std::vector<RecvBlock> places)
       : board_(board),
         op_(op),
         blocks_(std::move(blocks)),
@@ -278,7 +279,7 @@ class Traffic {
   }
 
   Board& board_;
-  const Op& op_;
+  const CollectiveOp& op_;
   std::vector<SendBlock> blocks_;
   std::vector<RecvBlock> places_;
   FrameLayout own_;
@@ -292,7 +293,7 @@ class Traffic {
 
 }  // namespace
 
-Task exchange(Board& board, const Op& op, std::vector<SendBlock> blocks,
+Task exchange(Board& board, const CollectiveOp& op, std::vector<SendBlock> blocks,
               std::vector<RecvBlock> places) {
   Traffic traffic(board, op, std::move(blocks), std::move(places));
   while (!traffic.done()) {

@@ -26,13 +26,13 @@ class Shares {
   size_t n_;
 };
 
-void makeReady(Op& op, Phase phase) {
+void makeReady(MessageOp& op, Phase phase) {
   for (Outgoing& message : op.outgoing) {
     message.is_ready |= message.phase == phase;
   }
 }
 
-Task hierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy machine, const std::byte* input,
+Task hierarchicalSum(Mailbox& mailbox, MessageOp& op, Hierarchy machine, const std::byte* input,
                      std::byte* part, std::byte* output, int64_t tag) {
   const auto self = static_cast<size_t>(machine.local_rank);
   const Shares shares(op.signature, machine.locals.size());
@@ -80,8 +80,8 @@ size_t largestPart(size_t count, size_t locals) {
   return (count + locals - 1) / locals;
 }
 
-void addHierarchicalSum(Mailbox& mailbox, Op& op, Hierarchy hierarchy, const std::byte* input,
-                        std::byte* part, std::byte* output, int64_t tag) {
+void addHierarchicalSum(Mailbox& mailbox, MessageOp& op, Hierarchy hierarchy,
+                        const std::byte* input, std::byte* part, std::byte* output, int64_t tag) {
   const Shares shares(op.signature, hierarchy.locals.size());
   const auto self = static_cast<size_t>(hierarchy.local_rank);
   const auto add = [&](int rank, Phase phase, ConstSpan data, double weight) {

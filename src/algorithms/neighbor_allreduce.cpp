@@ -77,7 +77,8 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
   return ranks;
 }
 
-Task neighborSum(Mailbox& mailbox, const Op& op, NeighborSum sum, int64_t tag, Expectations early) {
+Task neighborSum(Mailbox& mailbox, const MessageOp& op, NeighborSum sum, int64_t tag,
+                 Expectations early) {
   const Expectations messages =
       early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
   const size_t bytes = sum.pieces.bytes();

@@ -3,7 +3,7 @@
 
 namespace bluefog {
 
-Task neighborGather(Mailbox& mailbox, const Op& op, std::vector<int> sources, int64_t tag,
+Task neighborGather(Mailbox& mailbox, const MessageOp& op, std::vector<int> sources, int64_t tag,
                     Allocate allocate) {
   const Expectations messages = expectFrom(mailbox, op, sources, tag);
   co_await mailbox.arrived(messages);

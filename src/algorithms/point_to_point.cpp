@@ -8,7 +8,7 @@ namespace {
 // Fulfilled when what is to be sent has been made.
 class Made final : public Awaitable {
  public:
-  Made(const Op& op, size_t index) : op_(op), index_(index) {}
+  Made(const MessageOp& op, size_t index) : op_(op), index_(index) {}
   bool ready() override { return op_.outgoing[index_].is_ready; }
   // The operation's own task makes it.
   bool sleeps() const override { return !op_.outgoing[index_].is_ready; }
@@ -16,7 +16,7 @@ class Made final : public Awaitable {
   void await_resume() {}
 
  private:
-  const Op& op_;
+  const MessageOp& op_;
   size_t index_;
 };
 
@@ -26,7 +26,7 @@ bool isOfTwo(OpKind kind) {
   return kind == OpKind::kPointToPoint || kind == OpKind::kWindow;
 }
 
-Task send(Mailbox& mailbox, const Op& op, size_t index, SendMode mode) {
+Task send(Mailbox& mailbox, const MessageOp& op, size_t index, SendMode mode) {
   // Looked at anew each time: where the operation fails, it is changed for a copy.
   const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
   Mailbox::PostedSend message(mailbox, op, outgoing());
@@ -54,12 +54,12 @@ Task send(Mailbox& mailbox, const Op& op, size_t index, SendMode mode) {
 
 }  // namespace
 
-void addSend(Mailbox& mailbox, Op& op, Outgoing message, SendMode mode) {
+void addSend(Mailbox& mailbox, MessageOp& op, Outgoing message, SendMode mode) {
   op.outgoing.push_back(std::move(message));
   op.tasks.push_back(send(mailbox, op, op.outgoing.size() - 1, mode));
 }
 
-Task receive(Mailbox& mailbox, const Op& op, int source, int64_t tag, Span place,
+Task receive(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Span place,
              std::shared_ptr<int> sender) {
   const Mailbox::PostedReceive message = mailbox.expect(op, source, tag);
   co_await mailbox.arrived(*message);

@@ -5,7 +5,7 @@
 
 namespace bluefog {
 
-Task reduce(Board& board, const Op& op, const std::byte* input, std::byte* output) {
+Task reduce(Board& board, const CollectiveOp& op, const std::byte* input, std::byte* output) {
   const bool is_root = op.signature.root == board.rank();
   const size_t bytes = op.signature.bytes();
   const auto length = [&board, bytes](size_t frame) {

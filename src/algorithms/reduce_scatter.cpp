@@ -12,7 +12,7 @@
 namespace bluefog {
 namespace {
 
-Task reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*> inputs,
+Task reduceScatterFlat(Board& board, const CollectiveOp& op, std::vector<const std::byte*> inputs,
                        std::vector<size_t> counts, std::byte* output) {
   const auto self = static_cast<size_t>(board.rank());
   const Parts parts(std::move(counts), width(op.signature.dtype), board.payload());
@@ -42,8 +42,9 @@ Task reduceScatterFlat(Board& board, const Op& op, std::vector<const std::byte*>
 
 }  // namespace
 
-Task reduceScatter(Board& board, Board& returns, const Op& op, std::vector<const std::byte*> inputs,
-                   std::vector<size_t> counts, std::byte* output) {
+Task reduceScatter(Board& board, Board& returns, const CollectiveOp& op,
+                   std::vector<const std::byte*> inputs, std::vector<size_t> counts,
+                   std::byte* output) {
   if (HostGrid::isOne(board) && canReduceByHosts(op.signature) &&
       *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype) > kMostAtOnce) {
     return reduceScatterByHosts(board, returns, op, std::move(inputs), std::move(counts), output);

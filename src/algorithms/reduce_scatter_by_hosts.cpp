@@ -15,8 +15,8 @@ namespace {
 // for its counterparts, reduced, for these.
 class InStages {
  public:
-  InStages(Board& board, Board& returns, const Op& op, std::vector<const std::byte*> inputs,
-           std::vector<size_t> counts, std::byte* output)
+  InStages(Board& board, Board& returns, const CollectiveOp& op,
+           std::vector<const std::byte*> inputs, std::vector<size_t> counts, std::byte* output)
       : board_(board),
         returns_(returns),
         op_(op),
@@ -123,7 +123,7 @@ class InStages {
 
   Board& board_;
   Board& returns_;
-  const Op& op_;
+  const CollectiveOp& op_;
   std::vector<const std::byte*> inputs_;
   std::byte* output_;
   size_t width_;
@@ -139,7 +139,7 @@ class InStages {
 
 }  // namespace
 
-Task reduceScatterByHosts(Board& board, Board& returns, const Op& op,
+Task reduceScatterByHosts(Board& board, Board& returns, const CollectiveOp& op,
                           std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                           std::byte* output) {
   return moveUntilDone(InStages(board, returns, op, std::move(inputs), std::move(counts), output));

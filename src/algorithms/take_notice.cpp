@@ -2,7 +2,7 @@
 
 namespace bluefog {
 
-Task takeNotice(Mailbox& mailbox, const Op& op, int source, int64_t tag, Notice& notice) {
+Task takeNotice(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Notice& notice) {
   const Expectations messages = expectFrom(mailbox, op, {source}, tag);
   co_await mailbox.arrived(messages);
   const Mailbox::PostedReceive& message = messages.front();

@@ -94,14 +94,13 @@ std::chrono::nanoseconds sinceEpoch(Op::Time time) {
 // Returns an entry as a dict, with the names of torch's flight recorder.
 py::dict described(const FlightLog::Entry& entry) {
   using State = FlightLog::Entry::State;
-  const bool is_message = entry.kind == Op::Kind::kMessage;
   const bool done = entry.state != State::kScheduled;
   py::dict dict;
   dict["record_id"] = entry.number;
   dict["profiling_name"] = entry.title;
-  dict["collective_seq_id"] = is_message ? 0 : entry.sequence;
-  dict["p2p_seq_id"] = is_message ? entry.sequence : 0;
-  dict["is_p2p"] = is_message;
+  dict["collective_seq_id"] = entry.is_message ? 0 : entry.sequence;
+  dict["p2p_seq_id"] = entry.is_message ? entry.sequence : 0;
+  dict["is_p2p"] = entry.is_message;
   dict["partners"] = std::vector<int>(entry.partners.begin(), entry.partners.end());
   dict["time_created_ns"] = sinceEpoch(entry.created).count();
   dict["timeout_ms"] = entry.timeout.count();

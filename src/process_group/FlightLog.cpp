@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+
+#include "transport/operations/MessageOp.hpp"
 
 namespace bluefog {
 namespace {
@@ -29,17 +32,21 @@ FlightLog::Entry& FlightLog::next(const char* title) {
   return entry;
 }
 
-void FlightLog::add(const char* title, const std::shared_ptr<Op>& op,
+void FlightLog::add(const char* title, std::shared_ptr<Op> op,
                     const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
   Entry& entry = next(title);
-  entry.kind = op->kind;
+  const MessageOp* message = op->asMessage();
+  entry.is_message = message != nullptr;
   entry.sequence = op->sequence;
-  entry.partners.assign(op->partners.begin(), op->partners.end());
+  entry.partners.clear();
+  if (message != nullptr) {
+    entry.partners.assign(message->partners.begin(), message->partners.end());
+  }
   entry.timeout = op->deadline.limit();
-  entry.op = op;
   entry.state = Entry::State::kScheduled;
   entry.created = op->issued;
+  entry.op = std::move(op);
   open_.push_back(entry.number);
   assign(entry.inputs, inputs);
   assign(entry.outputs, outputs);
@@ -51,7 +58,7 @@ void FlightLog::addEnded(const char* title, uint64_t sequence, const std::vector
   const Op::Time::duration took = Deadline::Clock::now() - created;
   const std::lock_guard lock(mutex_);
   Entry& entry = next(title);
-  entry.kind = Op::Kind::kMessage;
+  entry.is_message = true;
   entry.sequence = sequence;
   entry.partners.assign(partners.begin(), partners.end());
   entry.timeout = timeout;

@@ -38,7 +38,7 @@ class FlightLog {
 
     uint64_t number = 0;  // counts the entries of the log, from 1
     const char* title = nullptr;
-    Op::Kind kind = Op::Kind::kCollective;
+    bool is_message = false;  // otherwise a collective
     uint64_t sequence = 0;
     c10::SmallVector<int, 4> partners;
     std::chrono::milliseconds timeout{0};
@@ -51,7 +51,7 @@ class FlightLog {
   };
 
   // Adds an entry for an operation that has been posted. `title` must live as long as the process.
-  void add(const char* title, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
+  void add(const char* title, std::shared_ptr<Op> op, const std::vector<at::Tensor>& inputs,
            const std::vector<at::Tensor>& outputs);
   // Adds an entry for an operation that began at `created` and has succeeded just now, without an
   // Op.

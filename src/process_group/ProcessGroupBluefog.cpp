@@ -220,8 +220,7 @@ WorkPtr ProcessGroupBluefog::issueRecorded(Call&& call, bool async_op) {
   const std::vector<int64_t> no_splits;
   const int start = members.global(0);
   RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(
-      std::make_tuple(static_cast<int64_t>(issued_.load() + 1),
-                      call.op->kind == Op::Kind::kMessage),
+      std::make_tuple(static_cast<int64_t>(issued_.load() + 1), call.op->asMessage() != nullptr),
       std::make_tuple(options_->group_name, getGroupDesc()), call.inputs, call.outputs, rank_,
       name(call.op->signature.kind), elementsOf(call.inputs), elementsOf(call.outputs),
       known.empty() ? at::kByte : known.front().scalar_type(), no_splits, no_splits, start,

@@ -256,18 +256,19 @@ class ProcessGroupBluefog : public c10d::Backend {
   enum class Sends { kAll, kNone };
   std::vector<at::Tensor> sumsOf(OpKind kind, const std::vector<at::Tensor>& inputs);
   // Makes the operation of a neighbor call with CPU tensors, still without tasks.
-  std::shared_ptr<Op> neighborsOp(const Signature& signature, const Edges& edges, Match& match);
-  std::shared_ptr<Op> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
-                                    const std::vector<at::Tensor>& outputs, const Edges& edges,
-                                    Match& match, Sends sends);
+  std::shared_ptr<MessageOp> neighborsOp(const Signature& signature, const Edges& edges,
+                                         Match& match);
+  std::shared_ptr<MessageOp> neighborSumOp(OpKind kind, const std::vector<at::Tensor>& inputs,
+                                           const std::vector<at::Tensor>& outputs,
+                                           const Edges& edges, Match& match, Sends sends);
   class Kept;
   std::optional<uint64_t> offerTo(const std::vector<WeightedRank>& destinations, ConstSpans& data,
                                   Kept& kept);
   bool sumAtOnce(OpKind kind, const at::Tensor& input, const at::Tensor& output, const Edges& edges,
                  Match& match);
   // Waits for an operation that was posted and has no Work. Throws its error.
-  void waitFor(OpKind kind, const std::shared_ptr<Op>& op, const std::vector<at::Tensor>& inputs,
-               const std::vector<at::Tensor>& outputs);
+  void waitFor(OpKind kind, const std::shared_ptr<MessageOp>& op,
+               const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
   bool mayRunUnseen() const;
 
   WorkPtr post(Call&& call, bool async_op);

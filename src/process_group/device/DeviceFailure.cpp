@@ -18,11 +18,9 @@ constexpr std::chrono::milliseconds kBetweenLooks{5};
 // The tag of the messages by which ranks tell each other of a failure.
 constexpr int64_t kFailureTag = 1;
 
-std::shared_ptr<Op> serviceOp() {
+std::shared_ptr<MessageOp> serviceOp() {
   constexpr Signature kText{.kind = OpKind::kService, .dtype = Dtype::kUInt8, .count = 1};
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, kText, Deadline::never());
-  op->is_service = true;
-  return op;
+  return std::make_shared<MessageOp>(kText, Deadline::never(), OpRole::kService);
 }
 
 }  // namespace

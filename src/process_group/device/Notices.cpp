@@ -49,7 +49,7 @@ class Notices::Exchanged {
   }
 
   // Adds the tasks to the operation that send and receive the notices.
-  void addTo(Op& op, Mailbox& mailbox, int64_t tag) {
+  void addTo(MessageOp& op, Mailbox& mailbox, int64_t tag) {
     for (const auto& [partner, notice] : sent_) {
       addSend(mailbox, op, notice.to(partner, tag));
     }
@@ -83,14 +83,14 @@ void Notices::tell() {
   failure_->listen();
   const Membership& members = engine_.members();
   exchanged_ = std::make_shared<Exchanged>(call_, exchanges_);
-  op_ = std::make_shared<Op>(Op::Kind::kMessage, call_.signature, deadline_);
+  op_ = std::make_shared<MessageOp>(call_.signature, deadline_);
   op_->number = call_.match.number;
   if (call_.match.number == 0) {
     // All calls of a rank on the device count together, whatever their names, because the device's
     // backend knows no names.
     op_->counter = counterOf(call_.signature.kind, call_.edges, 0);
   }
-  op_->called = call_.called;
+  op_->title = call_.called;
   op_->partners = call_.edges.partners;
   exchanged_->addTo(*op_, engine_.mailbox(), call_.match.tag % kOrders);
   op_->epilogue = [exchanged = exchanged_, &members] { exchanged->compare(members); };

@@ -94,7 +94,7 @@ class Notices {
   const Waits waits_;
   const Deadline deadline_;
   bool are_told_ = false;
-  std::shared_ptr<Op> op_;
+  std::shared_ptr<MessageOp> op_;
   std::shared_ptr<Exchanged> exchanged_;
 };
 

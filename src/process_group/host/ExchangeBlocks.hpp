@@ -45,7 +45,7 @@ class ProcessGroupBluefog::ExchangeBlocks {
     }
   }
   // Makes the exchange a task of the operation, and gives the memory to the operation.
-  void giveTo(Op& op, Board& board) {
+  void giveTo(CollectiveOp& op, Board& board) {
     keepFromOutputs(board.rank());
     op.tasks.push_back(exchange(board, op, std::move(out_), std::move(in_)));
     own(op, std::move(buffers_));

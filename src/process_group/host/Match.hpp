@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "process_group/host/Edges.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/MessageOp.hpp"
 
 namespace bluefog {
 
@@ -16,7 +16,7 @@ struct Match {
   // A gradient has the number of the call that it belongs to from the start. Other calls begin with
   // 0 here, and only the fast path sets it.
   uint64_t number = 0;
-  std::shared_ptr<const Op> op = nullptr;  // the call's operation, if it has one
+  std::shared_ptr<const MessageOp> op = nullptr;  // the call's operation, if it has one
 
   // Returns the number of the call, or 0 if it has not been posted.
   uint64_t numberOfCall() const { return number == 0 && op != nullptr ? op->number : number; }

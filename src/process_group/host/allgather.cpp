@@ -66,7 +66,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherCall(const Validate& val
     signature.detail = digest(bytes);
   }
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(timeout));
   op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
                                          buffers->inputs[0].readable(), std::move(data),
                                          std::move(bytes)));
@@ -87,8 +87,8 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allgatherBaseCall(
   }
   buffers->inputs.push_back(apart(input, static_cast<size_t>(rank_), data, bytes));
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signatureOf(OpKind::kAllGather, input),
-                                 deadline(timeout));
+  auto op =
+      std::make_shared<CollectiveOp>(signatureOf(OpKind::kAllGather, input), deadline(timeout));
   op->tasks.push_back(bluefog::allgather(engine_->board(), engine_->returns(), *op,
                                          buffers->inputs[0].readable(), std::move(data), bytes));
   own(*op, std::move(buffers));

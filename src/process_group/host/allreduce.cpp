@@ -56,7 +56,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceCall(const Validate& val
   }
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
   signature.detail = counts.size() > 1 ? digest(counts) : 0;
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(timeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, apart(tensors)});
   op->factor = validate.factor(reduction);
   op->tasks.push_back(

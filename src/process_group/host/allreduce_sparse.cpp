@@ -23,7 +23,7 @@ struct SparseSum {
 };
 
 // Gathers one tensor of each rank: all[r] gets `own` of rank r.
-Task gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own,
+Task gatherAll(Board& board, Board& returns, const CollectiveOp& op, const at::Tensor& own,
                const std::vector<at::Tensor>& all) {
   std::vector<std::byte*> data;
   std::vector<size_t> bytes;
@@ -35,7 +35,7 @@ Task gatherAll(Board& board, Board& returns, const Op& op, const at::Tensor& own
                    std::move(data), std::move(bytes));
 }
 
-Task sumSparse(Board& board, Board& returns, const Op& op, SparseSum& sum) {
+Task sumSparse(Board& board, Board& returns, const CollectiveOp& op, SparseSum& sum) {
   const at::Tensor indices = sum.own.indices().contiguous();
   const at::Tensor values = sum.own.values().contiguous();
   const auto ranks = static_cast<size_t>(board.size());
@@ -76,7 +76,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::allreduceSparseCall(const Validat
   signature.detail = digest(std::vector<size_t>(sizes.begin(), sizes.end())) +
                      static_cast<uint64_t>(tensor.sparse_dim());
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(timeout));
   auto sum = std::make_shared<SparseSum>(SparseSum{tensor.detach().coalesce(), tensor, {}, {}, {}});
   op->tasks.push_back(sumSparse(engine_->board(), engine_->returns(), *op, *sum));
   op->epilogue = [sum] { sum->add(); };

@@ -6,7 +6,7 @@ WorkPtr ProcessGroupBluefog::barrier(const c10d::BarrierOptions& opts) {
   checkProcess("barrier");
   Signature signature;
   signature.kind = OpKind::kBarrier;
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(opts.timeout));
   op->tasks.push_back(bluefog::barrier(engine_->board(), *op));
   return post({std::move(op), c10d::OpType::BARRIER, "bluefog:barrier", {}, {}}, opts.asyncOp);
 }

@@ -15,7 +15,7 @@ WorkPtr ProcessGroupBluefog::broadcast(std::vector<at::Tensor>& tensors,
   Signature signature = signatureOf(OpKind::kBroadcast, tensor);
   signature.root = static_cast<int16_t>(opts.rootRank);
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(opts.timeout));
   auto buffers = std::make_shared<Buffers>();
   // The root's tensor is only read.
   std::vector<Flat>& flats = is_root ? buffers->inputs : buffers->outputs;

@@ -11,8 +11,9 @@ WorkPtr ProcessGroupBluefog::postExchange(OpKind kind, int root, ExchangeBlocks&
   // The signature has no count, because ranks may send each other different sizes. The algorithm
   // compares them.
   signature.dtype = dtypeOf((call.inputs.empty() ? call.outputs : call.inputs).front());
-  call.op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
-  blocks.giveTo(*call.op, engine_->board());
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(timeout));
+  blocks.giveTo(*op, engine_->board());
+  call.op = std::move(op);
   return post(std::move(call), async_op);
 }
 

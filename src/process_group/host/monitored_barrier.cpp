@@ -17,11 +17,11 @@ struct Missed {
   std::byte* data() { return reinterpret_cast<std::byte*>(this); }
 };
 
-std::shared_ptr<Op> newOp(Deadline deadline) {
+std::shared_ptr<MessageOp> newOp(Deadline deadline) {
   Signature signature;
   signature.kind = OpKind::kMonitoredBarrier;
   signature.count = sizeof(Missed);
-  return std::make_shared<Op>(Op::Kind::kMessage, signature, deadline);
+  return std::make_shared<MessageOp>(signature, deadline);
 }
 
 // A Round is one monitored barrier. It has a tag of its own, so that a message that comes too late
@@ -31,23 +31,23 @@ struct Round {
   FlightLog& log;
   const int64_t tag;
 
-  void send(Op& op, int rank, Missed& missed, SendMode manners) const {
+  void send(MessageOp& op, int rank, Missed& missed, SendMode manners) const {
     addSend(engine.mailbox(), op, {rank, tag, ConstSpans(ConstSpan{missed.data(), sizeof missed})},
             manners);
     op.partners.push_back(rank);
   }
-  std::shared_ptr<int> receive(Op& op, int rank, Missed& missed) const {
+  std::shared_ptr<int> receive(MessageOp& op, int rank, Missed& missed) const {
     auto sender = std::make_shared<int>(kAnySource);
     op.tasks.push_back(
         bluefog::receive(engine.mailbox(), op, rank, tag, {missed.data(), sizeof missed}, sender));
     op.partners.push_back(rank);
     return sender;
   }
-  void post(const std::shared_ptr<Op>& op) const {
+  void post(const std::shared_ptr<MessageOp>& op) const {
     engine.post(op, Engine::Who::kCaller);
     log.add("bluefog:monitored_barrier", op, {}, {});
   }
-  void run(const std::shared_ptr<Op>& op) const {
+  void run(const std::shared_ptr<MessageOp>& op) const {
     post(op);
     engine.wait(*op, Deadline::never());
   }
@@ -105,7 +105,7 @@ struct Round {
   // Sends the answer of rank 0. A rank that has not come finds it when it comes, if the lane to it
   // has room for it.
   void answer(const Missed& missed) const {
-    std::vector<std::shared_ptr<Op>> answers;
+    std::vector<std::shared_ptr<MessageOp>> answers;
     for (int rank = 1; rank < engine.members().size; ++rank) {
       const auto op = newOp(Deadline::in(kForTheAnswer));
       const auto copy = std::make_shared<Missed>(missed);

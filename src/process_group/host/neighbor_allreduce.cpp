@@ -97,9 +97,9 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
   return outputs_.placeOf(to, data.bytes());
 }
 
-std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature, const Edges& edges,
-                                                     Match& match) {
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, deadline(c10d::kUnsetTimeout));
+std::shared_ptr<MessageOp> ProcessGroupBluefog::neighborsOp(const Signature& signature,
+                                                            const Edges& edges, Match& match) {
+  auto op = std::make_shared<MessageOp>(signature, deadline(c10d::kUnsetTimeout));
   op->number = match.number;
   if (match.number == 0) {
     op->counter = counterOf(signature.kind, edges, match.tag);
@@ -108,9 +108,10 @@ std::shared_ptr<Op> ProcessGroupBluefog::neighborsOp(const Signature& signature,
   return op;
 }
 
-std::shared_ptr<Op> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
-                                                       const Tensors& outputs, const Edges& edges,
-                                                       Match& match, Sends sends) {
+std::shared_ptr<MessageOp> ProcessGroupBluefog::neighborSumOp(OpKind kind, const Tensors& inputs,
+                                                              const Tensors& outputs,
+                                                              const Edges& edges, Match& match,
+                                                              Sends sends) {
   const auto kept = std::make_shared<Kept>();
   NeighborSum sum{edges.self_weight, edges.sources, edges.divisor, {}};
   ConstSpans data;
@@ -240,10 +241,9 @@ void ProcessGroupBluefog::countRefused(Counter counter) {
   if (engine_->isForked()) {
     return;  // the group belongs to the parent process
   }
-  const auto op =
-      std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = counter.kind}, Deadline::never());
+  const auto op = std::make_shared<MessageOp>(Signature{.kind = counter.kind}, Deadline::never(),
+                                              OpRole::kService);
   op->counter = counter;
-  op->is_service = true;
   try {
     engine_->post(op, Engine::Who::kEngine);
   } catch (const std::exception&) {
@@ -257,8 +257,8 @@ void ProcessGroupBluefog::align(uint64_t number) {
   engine_->wait(*op, Deadline::never());
 }
 
-void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<Op>& op, const Tensors& inputs,
-                                  const Tensors& outputs) {
+void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<MessageOp>& op,
+                                  const Tensors& inputs, const Tensors& outputs) {
   ++issued_;
   log_.add(profilingTitle(kind), op, inputs, outputs);
   engine_->wait(*op, Deadline::never());

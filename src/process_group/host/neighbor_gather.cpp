@@ -69,7 +69,7 @@ WorkPtr ProcessGroupBluefog::gatherFromNeighbors(OpKind kind, const at::Tensor& 
   const Signature signature = signatureOfRows(kind, like);
   validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
   const auto op = neighborsOp(signature, edges, opts.match);
-  op->called = opts.is_of_all ? called : "";
+  op->title = opts.is_of_all ? called : "";
   auto buffers = std::make_shared<Buffers>();
   Tensors distinct;
   for (size_t i = 0; i < inputs.size(); ++i) {

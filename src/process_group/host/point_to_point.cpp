@@ -17,8 +17,8 @@ WorkPtr ProcessGroupBluefog::send(std::vector<at::Tensor>& tensors, int destinat
   const at::Tensor& tensor = validate.only(tensors, "input");
   validate.rank(destination, "destination");
   validate.tag(tag);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(End::kSend, tensor),
-                                 deadline(c10d::kUnsetTimeout));
+  auto op =
+      std::make_shared<MessageOp>(messageOf(End::kSend, tensor), deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{Flat::input(tensor)}, {}});
   addSend(
       engine_->mailbox(), *op,
@@ -46,8 +46,7 @@ WorkPtr ProcessGroupBluefog::receive(std::vector<at::Tensor>& tensors, int sourc
   const at::Tensor& tensor = validate.only(tensors, "output");
   validate.writable(tensor, "the output");
   validate.tag(tag);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, messageOf(end, tensor),
-                                 deadline(c10d::kUnsetTimeout));
+  auto op = std::make_shared<MessageOp>(messageOf(end, tensor), deadline(c10d::kUnsetTimeout));
   auto buffers = std::make_shared<Buffers>(Buffers{{}, {Flat::output(tensor)}});
   auto sender = std::make_shared<int>(source);
   op->tasks.push_back(bluefog::receive(engine_->mailbox(), *op, source, tag,

@@ -11,7 +11,7 @@ WorkPtr ProcessGroupBluefog::reduce(std::vector<at::Tensor>& tensors,
   Signature signature = validate.reduction(OpKind::kReduce, opts.reduceOp, tensor);
   signature.root = static_cast<int16_t>(opts.rootRank);
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
   auto buffers = std::make_shared<Buffers>();
   const bool is_root = opts.rootRank == rank_;

@@ -37,7 +37,7 @@ ProcessGroupBluefog::Call ProcessGroupBluefog::reduceScatterBaseCall(
                              signature.count / static_cast<size_t>(size_));
   signature.detail = digest(counts);
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(timeout));
   op->factor = validate.factor(reduction);
   op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
                                              std::move(data), std::move(counts),
@@ -80,7 +80,7 @@ WorkPtr ProcessGroupBluefog::reduce_scatter(std::vector<at::Tensor>& outputs,
   signature.count = std::accumulate(counts.begin(), counts.end(), size_t{0});
   signature.detail = digest(counts);
 
-  auto op = std::make_shared<Op>(Op::Kind::kCollective, signature, deadline(opts.timeout));
+  auto op = std::make_shared<CollectiveOp>(signature, deadline(opts.timeout));
   op->factor = validate.factor(opts.reduceOp);
   op->tasks.push_back(bluefog::reduceScatter(engine_->board(), engine_->returns(), *op,
                                              std::move(data), std::move(counts),

@@ -49,12 +49,12 @@ bool Board::Arrivals::ready() {
   return next_ == last_;
 }
 
-bool Board::hasArrivals(const Op& op, const std::vector<int>& peers) {
+bool Board::hasArrivals(const CollectiveOp& op, const std::vector<int>& peers) {
   return std::all_of(peers.begin(), peers.end(),
                      [&](int peer) { return peer == rank() || hasArrival(op, peer); });
 }
 
-std::vector<int> Board::lacking(const Op& op) {
+std::vector<int> Board::lacking(const CollectiveOp& op) {
   std::vector<int> ranks = arrivals(op).missing();
   const std::vector<int> slow = slowReaders();
   ranks.insert(ranks.end(), slow.begin(), slow.end());
@@ -84,14 +84,14 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
   }
 }
 
-void Board::publish(const Op& op, size_t bytes, int takers) {
+void Board::publish(const CollectiveOp& op, size_t bytes, int takers) {
   cut([bytes](int) { return Cut{0, bytes}; });
   sendOff(op, bytes, takers);
   sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
   wakeups_.addPeers(members_.rank);
 }
 
-void Board::sendOff(const Op& op, size_t bytes, int readers) {
+void Board::sendOff(const CollectiveOp& op, size_t bytes, int readers) {
   Frame& frame = *writer_.slot();
   frame = Frame();
   frame.type = FrameType::kCollective;

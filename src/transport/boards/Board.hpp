@@ -9,8 +9,8 @@
 #include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Ring.hpp"
 #include "transport/memory/Segments.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 #include "transport/operations/Failure.hpp"
-#include "transport/operations/Op.hpp"
 #include "transport/operations/Task.hpp"
 #include "transport/tuning/StorePolicy.hpp"
 
@@ -54,7 +54,7 @@ class Board {
   // a mismatch as soon as a frame arrives that does not belong to the call `op`.
   class Arrivals final : public Awaitable {
    public:
-    Arrivals(Board& board, const Op& op, int first, int last)
+    Arrivals(Board& board, const CollectiveOp& op, int first, int last)
         : board_(board), op_(op), last_(last), next_(first) {}
     bool ready() override;
     std::vector<int> missing() const override;
@@ -64,7 +64,7 @@ class Board {
     void check(int peer, const Frame& frame) const;
 
     Board& board_;
-    const Op& op_;
+    const CollectiveOp& op_;
     int last_;
     int next_;  // peers before this one have arrived
   };
@@ -73,16 +73,16 @@ class Board {
   bool hasRoom() { return writer_.room(); }
   // Returns whether the next frame of every peer, or of these, has arrived; throws a mismatch as
   // Arrivals does.
-  bool hasArrivals(const Op& op) { return arrivals(op).ready(); }
-  bool hasArrivals(const Op& op, const std::vector<int>& peers);
-  bool hasArrival(const Op& op, int peer) { return arrival(op, peer).ready(); }
+  bool hasArrivals(const CollectiveOp& op) { return arrivals(op).ready(); }
+  bool hasArrivals(const CollectiveOp& op, const std::vector<int>& peers);
+  bool hasArrival(const CollectiveOp& op, int peer) { return arrival(op, peer).ready(); }
   // Returns the ranks that an operation waits for which can continue neither with arrivals nor with
   // room.
-  std::vector<int> lacking(const Op& op);
+  std::vector<int> lacking(const CollectiveOp& op);
   // Returns those of the peers whose next frame has not arrived.
   std::vector<int> missing(const std::vector<int>& peers);
-  Arrivals arrivals(const Op& op) { return {*this, op, 0, size()}; }
-  Arrivals arrival(const Op& op, int peer) { return {*this, op, peer, peer + 1}; }
+  Arrivals arrivals(const CollectiveOp& op) { return {*this, op, 0, size()}; }
+  Arrivals arrival(const CollectiveOp& op, int peer) { return {*this, op, peer, peer + 1}; }
 
   // Returns the payload of the slot that the next publish() sends. There must be room.
   std::byte* slot() { return payloadOf(writer_.slot()); }
@@ -91,9 +91,9 @@ class Board {
     store_policy_.write(place, from, bytes);
   }
   // Publishes the first `bytes` of the slot's payload, which `takers` peers read.
-  void publish(const Op& op, size_t bytes, int takers);
+  void publish(const CollectiveOp& op, size_t bytes, int takers);
   // Publishes the same for the ranks of this host alone, all of which read it.
-  void publishHere(const Op& op, size_t bytes) {
+  void publishHere(const CollectiveOp& op, size_t bytes) {
     publishCut(
         op, bytes, [](int) { return MaybeCut(); }, static_cast<int>(hosts_.here().size()) - 1);
   }
@@ -101,7 +101,7 @@ class Board {
   // With one taker, the parts that peers read add up to `bytes`; otherwise `takers` peers read all
   // of it.
   template <class CutOf>
-  void publishCut(const Op& op, size_t bytes, const CutOf& cutOf, int takers = 1) {
+  void publishCut(const CollectiveOp& op, size_t bytes, const CutOf& cutOf, int takers = 1) {
     cut(cutOf);
     sendOff(op, bytes, takers);
     sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
@@ -109,7 +109,8 @@ class Board {
   }
   // Publishes such a frame, and wakes only the `takers`: all other peers skip this frame.
   template <class CutOf>
-  void publishFor(const Op& op, size_t bytes, const std::vector<int>& takers, const CutOf& cutOf) {
+  void publishFor(const CollectiveOp& op, size_t bytes, const std::vector<int>& takers,
+                  const CutOf& cutOf) {
     cut(cutOf);
     sendOff(op, bytes, 1);
     sent_.fetch_add(bytes, std::memory_order_relaxed);
@@ -151,7 +152,7 @@ class Board {
   uint64_t bytesSent() const { return sent_.load(std::memory_order_relaxed); }
 
  private:
-  void sendOff(const Op& op, size_t bytes, int readers);
+  void sendOff(const CollectiveOp& op, size_t bytes, int readers);
   template <class CutOf>
   void cut(const CutOf& cutOf) {
     for (const int peer : hosts_.elsewhere()) {

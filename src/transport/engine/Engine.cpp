@@ -82,7 +82,7 @@ Engine::~Engine() {
   shutdown();
 }
 
-void Engine::post(const std::shared_ptr<Op>& op, Who who) {
+void Engine::post(std::shared_ptr<Op> op, Who who) {
   DeferredRelease dropped;  // released after the lock is free
   op->issued = Clock::now();
   {
@@ -90,17 +90,19 @@ void Engine::post(const std::shared_ptr<Op>& op, Who who) {
     if (who != Who::kCaller && !stopped_) {
       ensureThread();  // before anything is queued, because this may throw
     }
-    op->sequence = op->kind == Op::Kind::kCollective ? ++collectives_issued_ : ++messages_issued_;
-    if (op->counter && op->number == 0) {
-      op->number = calls_.next(*op->counter);
+    MessageOp* message = op->asMessage();
+    op->sequence = message == nullptr ? ++collectives_issued_ : ++messages_issued_;
+    if (message != nullptr && message->counter && message->number == 0) {
+      message->number = calls_.next(*message->counter);
     }
     if (stopped_) {
       throw errorOf(members_, *op, *stopped_);
     }
-    incoming_.push_back(op);
+    const OpRole role = op->role;
+    incoming_.push_back(std::move(op));
     has_incoming_.store(true, std::memory_order_release);
     ++pending_;
-    if (op->is_service) {
+    if (role == OpRole::kService) {
       ++services_;  // may be posted by a thread that must not release anything
     } else {
       dropped.ops.swap(deferred_release_.ops);
@@ -124,10 +126,9 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
     const std::lock_guard lock(mutex_);
     calls_.align(number);
   }
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, Signature{.kind = OpKind::kService},
-                                 Deadline::never());
+  auto op = std::make_shared<MessageOp>(Signature{.kind = OpKind::kService}, Deadline::never(),
+                                        OpRole::kService);
   op->epilogue = [this, number] { scheduler_.mailbox().align(number); };
-  op->is_service = true;
   post(op, Who::kCaller);
   return op;
 }
@@ -357,7 +358,7 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
   owes_ = scheduler_.owesAnything();
   const Clock::time_point now = Clock::now();
   for (const auto& op : ended) {
-    services_ -= op->is_service ? 1 : 0;
+    services_ -= op->role == OpRole::kService ? 1 : 0;
     op->ended = now;
     op->done.store(true, std::memory_order_release);
   }
@@ -379,10 +380,11 @@ void Engine::driveAndConclude(std::unique_lock<std::mutex>& lock, Who who) {
     }
   }
   std::erase_if(ended, [](const std::shared_ptr<Op>& op) {
-    if (op->is_service) {
+    const bool is_service = op->role == OpRole::kService;
+    if (is_service) {
       op->release();  // a service has no tensors
     }
-    return op->is_service;
+    return is_service;
   });
   lock.lock();
   deferred_release_.ops.insert(deferred_release_.ops.end(), ended.begin(), ended.end());

@@ -17,6 +17,7 @@
 #include "transport/memory/SharedHeap.hpp"
 #include "transport/messages/FastPath.hpp"
 #include "transport/operations/Failure.hpp"
+#include "transport/operations/MessageOp.hpp"
 #include "transport/operations/Op.hpp"
 #include "transport/tuning/CoreBalancer.hpp"
 
@@ -78,12 +79,12 @@ class Engine {
   // thread can be started. With Who::kEngineSoon the thread finds the operation when it looks next,
   // at most some 50 ms later, if other operations are pending: waking a thread takes longer than
   // everything else here.
-  void post(const std::shared_ptr<Op>& op, Who who);
+  void post(std::shared_ptr<Op> op, Who who);
   // An Attempt is what tryFastPath() has done.
   struct Attempt {
-    uint64_t sequence = 0;   // 0 if nothing was done
-    uint64_t number = 0;     // number of the call, as in Op
-    std::shared_ptr<Op> op;  // what is left to do; null if nothing is
+    uint64_t sequence = 0;          // 0 if nothing was done
+    uint64_t number = 0;            // number of the call, as in MessageOp
+    std::shared_ptr<MessageOp> op;  // what is left to do; null if nothing is
   };
   // Runs a small exchange in this thread, unless something is in the way, in which case nothing is
   // done. If its peers keep it waiting, the rest is posted as an operation, which the caller must

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "transport/messages/DetachedSends.hpp"
 #include "transport/operations/blocking.hpp"
 
 namespace bluefog {
@@ -50,7 +49,8 @@ Scheduler::Scheduler(const std::shared_ptr<const Segments>& segments, const Memb
       wakeups_(segment_),
       board_(*segments, 0, members, wakeups_),
       returns_(*segments, 1, members, wakeups_),
-      mailbox_(*segments, members, wakeups_) {
+      mailbox_(*segments, members, wakeups_),
+      copy_budget_(kMostDetached) {
   if (transport) {
     bridge_ =
         std::make_unique<Bridge>(segments, members, std::vector<const Board*>{&board_, &returns_},
@@ -60,15 +60,24 @@ Scheduler::Scheduler(const std::shared_ptr<const Segments>& segments, const Memb
 
 void Scheduler::add(std::shared_ptr<Op> op) {
   has_moved_ = true;
-  services_ += op->is_service ? 1 : 0;
   segment_.blockedState(members_.rank).clear();
   next_deadline_ = std::min(next_deadline_, op->deadline.at());
-  if (op->kind == Op::Kind::kCollective) {
-    collectives_.push_back(std::move(op));
-    return;
+  if (MessageOp* message = op->asMessage()) {
+    addMessage(std::shared_ptr<MessageOp>(std::move(op), message));
+  } else {
+    CollectiveOp* collective = op->asCollective();
+    collectives_.emplace_back(std::move(op), collective);
   }
-  if (!op->is_service && op->signature.where == Where::kHost) {
-    op->deferred_failure = takeDeferredFailure();
+}
+
+void Scheduler::addMessage(std::shared_ptr<MessageOp> op) {
+  services_ += op->role == OpRole::kService ? 1 : 0;
+  bool is_deferred = false;
+  if (op->role == OpRole::kCall && op->signature.where == Where::kHost) {
+    if (std::optional<Failure> failure = takeDeferredFailure()) {
+      deferred_failures_.emplace(op->sequence, std::move(*failure));
+      is_deferred = true;
+    }
   }
   // The first step takes the operation's place in the lanes, in the order of the calls, and posts
   // what it expects.
@@ -79,7 +88,7 @@ void Scheduler::add(std::shared_ptr<Op> op) {
   if (first == Step::kDone) {
     return;
   }
-  if (op->deferred_failure && hasSent(*op)) {
+  if (is_deferred && hasSent(*op)) {
     finish(op, std::nullopt);
     return;
   }
@@ -215,7 +224,7 @@ Scheduler::Step Scheduler::step(Op& op) {
   return result == Step::kBlocked && moved ? Step::kMoved : result;
 }
 
-Scheduler::Step Scheduler::advance(const std::shared_ptr<Op>& op) {
+Scheduler::Step Scheduler::advance(const std::shared_ptr<MessageOp>& op) {
   try {
     const Step result = step(*op);
     if (result == Step::kDone) {
@@ -252,7 +261,7 @@ void Scheduler::publishBlocked() {
   }
   std::optional<BlockedState::Wait> wait;
   for (const auto& [number, op] : messages_) {
-    if (op->is_detached || op->is_service) {
+    if (op->role != OpRole::kCall) {
       continue;
     }
     if (op->partners.empty() || wait) {
@@ -310,7 +319,7 @@ void Scheduler::endWaitFor(int peer, const Signature& called) {
 template <class Why>
 void Scheduler::endMessages(const Why& why) {
   std::erase_if(messages_, [&](const auto& entry) {
-    const std::shared_ptr<Op>& op = entry.second;
+    const std::shared_ptr<MessageOp>& op = entry.second;
     const std::optional<Failure> failure = why(op);
     if (failure) {
       finish(op, failure);
@@ -323,7 +332,7 @@ void Scheduler::watchSuspects() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<DeadlockNotice> told = mailbox_.takeDeadlockNotice(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
-    if (found == messages_.end() || found->second->is_detached) {
+    if (found == messages_.end() || found->second->role == OpRole::kDetached) {
       continue;
     }
     finish(found->second, mismatch(members_, *found->second, peer, told->called));
@@ -333,7 +342,7 @@ void Scheduler::watchSuspects() {
 
 bool Scheduler::isUnderWay(const LateMismatch& mismatch) const {
   const auto found = messages_.find(mismatch.sequence);
-  return found != messages_.end() && !found->second->is_detached;
+  return found != messages_.end() && found->second->role != OpRole::kDetached;
 }
 
 // An operation with a mismatch fails now, even if it still waits for other ranks.
@@ -359,7 +368,7 @@ void Scheduler::watchDeadlines(Time now) {
       break;
     }
   }
-  endMessages([&](const std::shared_ptr<Op>& op) {
+  endMessages([&](const std::shared_ptr<MessageOp>& op) {
     return op->deadline.passed(now) ? std::optional(late(*op)) : std::nullopt;
   });
   next_deadline_ = Time::max();
@@ -373,7 +382,7 @@ void Scheduler::watchDeadlines(Time now) {
 
 // The missing ranks may have called something that this rank has not called, and then the failure
 // says so.
-Failure Scheduler::late(const Op& message) const {
+Failure Scheduler::late(const MessageOp& message) const {
   const std::vector<int> missing = lateFor(message);
   Failure failure = timedOut(members_, message, missing);
   bool may_be_no_neighbor = isBetweenNeighbors(message.signature.kind) && !missing.empty();
@@ -439,15 +448,13 @@ void Scheduler::watchPeers() {
     }
   }
   const RankSet silent = mailbox_.silent(departed_);
-  Ops detached;
-  endMessages([&](const std::shared_ptr<Op>& op) -> std::optional<Failure> {
+  std::vector<std::shared_ptr<MessageOp>> detached;
+  endMessages([&](const std::shared_ptr<MessageOp>& op) -> std::optional<Failure> {
     if (!lacks(*op, silent)) {
       return std::nullopt;
     }
     Failure failure = peerFailed(members_, *op, gone);
-    if (auto sends =
-            detachSends(op, departed_, kMostDetached - std::min(detached_bytes_, kMostDetached))) {
-      detached_bytes_ += sends->copied_bytes;
+    if (auto sends = detachSends(op, departed_, copy_budget_)) {
       for (const Outgoing& message : sends->outgoing) {
         mailbox_.endOffers(message.destination, messageId(sends->sequence, message.phase));
       }
@@ -455,36 +462,52 @@ void Scheduler::watchPeers() {
     }
     return failure;
   });
-  for (const std::shared_ptr<Op>& each : detached) {
+  for (const std::shared_ptr<MessageOp>& each : detached) {
     awake_.insert(each->sequence);
     messages_.emplace(each->sequence, each);
   }
   detached_ += detached.size();
 }
 
-void Scheduler::finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure) {
-  const std::optional<Failure>& why = op->deferred_failure ? op->deferred_failure : failure;
-  {
-    const Mailbox::CancelScope ending(mailbox_, why);
-    op->tasks.clear();
+void Scheduler::finish(const std::shared_ptr<CollectiveOp>& op,
+                       const std::optional<Failure>& failure) {
+  endTasks(*op, failure);
+  conclude(op, failure);
+}
+
+void Scheduler::finish(const std::shared_ptr<MessageOp>& op,
+                       const std::optional<Failure>& failure) {
+  std::optional<Failure> why = failure;
+  if (auto deferred = deferred_failures_.extract(op->sequence)) {
+    why = std::move(deferred.mapped());
   }
-  if (op->is_detached) {
+  endTasks(*op, why);
+  if (op->role == OpRole::kDetached) {
     --detached_;
-    detached_bytes_ -= op->copied_bytes;
     if (failure && failure->cause == Cause::kMismatch) {
       mailbox_.tellLater({op->sequence, *failure});
     }
     return;
   }
-  services_ -= op->is_service ? 1 : 0;
-  if (failure && failure->cause == Cause::kMismatch && op->kind == Op::Kind::kMessage) {
+  services_ -= op->role == OpRole::kService ? 1 : 0;
+  if (failure && failure->cause == Cause::kMismatch) {
     noteTold(op->sequence);
   }
-  if (why) {
-    op->failure = why;
-    op->error = std::make_exception_ptr(errorOf(members_, *op, *why));
+  conclude(op, why);
+}
+
+// The peers of its messages hear why they are cancelled.
+void Scheduler::endTasks(Op& op, const std::optional<Failure>& failure) {
+  const Mailbox::CancelScope ending(mailbox_, failure);
+  op.tasks.clear();
+}
+
+void Scheduler::conclude(std::shared_ptr<Op> op, const std::optional<Failure>& failure) {
+  if (failure) {
+    op->failure = failure;
+    op->error = std::make_exception_ptr(errorOf(members_, *op, *failure));
   }
-  finished_.push_back(op);
+  finished_.push_back(std::move(op));
 }
 
 void Scheduler::noteTold(uint64_t sequence) {

@@ -15,10 +15,12 @@
 #include "transport/hosts/Bridge.hpp"
 #include "transport/memory/PendingWakeups.hpp"
 #include "transport/memory/Segments.hpp"
+#include "transport/messages/DetachedSends.hpp"
 #include "transport/messages/Mailbox.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/GroupFailure.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/MessageOp.hpp"
 
 namespace bluefog {
 
@@ -104,15 +106,16 @@ class Scheduler {
 
   // Returns how many of the messages belong to calls of this rank's program.
   size_t messagesCalled() const { return messages_.size() - detached_ - services_; }
+  void addMessage(std::shared_ptr<MessageOp> op);
   std::optional<Failure> takeDeferredFailure();
   bool stepCollectives();
   bool stepMessages();
   void wakeRunnable();
   Step step(Op& op);
   // Steps an operation made of messages, and finishes it if that ended it.
-  Step advance(const std::shared_ptr<Op>& op);
+  Step advance(const std::shared_ptr<MessageOp>& op);
   void watchDeadlines(Time now);
-  Failure late(const Op& message) const;
+  Failure late(const MessageOp& message) const;
   void watchPeers();
   void watchSuspects();
   void watchMismatches();
@@ -125,7 +128,10 @@ class Scheduler {
   std::optional<BlockedState::Wait> suspectOf(int peer) const;
   // Lets the ranks of this host know how many neighbor calls this rank has made.
   void publishCalls();
-  void finish(const std::shared_ptr<Op>& op, const std::optional<Failure>& failure);
+  void finish(const std::shared_ptr<CollectiveOp>& op, const std::optional<Failure>& failure);
+  void finish(const std::shared_ptr<MessageOp>& op, const std::optional<Failure>& failure);
+  void endTasks(Op& op, const std::optional<Failure>& failure);
+  void conclude(std::shared_ptr<Op> op, const std::optional<Failure>& failure);
   void failCollectives(const Failure& failure);
 
   const Segment& segment_;  // the segment of this host
@@ -139,14 +145,17 @@ class Scheduler {
   std::chrono::microseconds poll_interval_{0};
   int polls_in_vain_ = 0;
 
-  std::deque<std::shared_ptr<Op>> collectives_;
-  std::map<uint64_t, std::shared_ptr<Op>> messages_;  // by sequence number
+  std::deque<std::shared_ptr<CollectiveOp>> collectives_;
+  std::map<uint64_t, std::shared_ptr<MessageOp>> messages_;  // by sequence number
+  // Failures that came too late for the operations they were of, by the sequence numbers of the
+  // messages that tell them. The map is nearly always empty.
+  std::map<uint64_t, Failure> deferred_failures_;
   // Sequence numbers of the messages to step, and of some that have ended. The others sleep until
   // the mailbox names them.
   std::set<uint64_t> awake_;
-  size_t detached_ = 0;        // how many of the messages are detached
-  size_t services_ = 0;        // how many of the messages are services
-  size_t detached_bytes_ = 0;  // bytes of copies that detached messages hold
+  size_t detached_ = 0;  // how many of the messages are detached
+  size_t services_ = 0;  // how many of the messages are services
+  CopyBudget copy_budget_;
   Ops finished_;
   std::deque<uint64_t> told_of_;        // messages whose mismatch was reported here
   std::optional<GroupFailure> broken_;  // why no collective can succeed any more

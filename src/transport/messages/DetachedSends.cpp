@@ -9,11 +9,11 @@
 namespace bluefog {
 namespace {
 
-// What the tasks of an operation refer to, when its caller has its memory back.
-struct Kept {
-  explicit Kept(std::shared_ptr<Op> failed) : op(std::move(failed)) {}
-
-  // The same bytes go to several ranks, most often.
+// The CopiedSends of a failed operation own what its tasks still refer to: the operation itself,
+// and copies of what it sends, since the caller has its memory back.
+struct CopiedSends {
+  // Points the message to a copy. The messages to several ranks have the same bytes, most often,
+  // and share one copy.
   void copy(Outgoing& message) {
     if (copies.empty() || !(message.data == original)) {
       original = message.data;
@@ -25,9 +25,10 @@ struct Kept {
     message.data = ConstSpans(ConstSpan{copies.back().data(), copies.back().size()});
   }
 
-  std::shared_ptr<Op> op;
-  ConstSpans original;  // of the last copy
-  std::deque<std::vector<std::byte>> copies;
+  std::shared_ptr<MessageOp> op;
+  std::shared_ptr<void> budgeted;
+  ConstSpans original = {};  // what the last copy is of
+  std::deque<std::vector<std::byte>> copies = {};
 };
 
 bool goesOn(const Task& send, const Outgoing& message, const RankSet& gone) {
@@ -35,7 +36,7 @@ bool goesOn(const Task& send, const Outgoing& message, const RankSet& gone) {
          !lacks(*send.waiting(), gone);
 }
 
-size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
+size_t bytesToCopy(const MessageOp& op, const std::vector<size_t>& going) {
   size_t bytes = 0;
   const ConstSpans* last = nullptr;
   for (const size_t i : going) {
@@ -48,31 +49,36 @@ size_t bytesToCopy(const Op& op, const std::vector<size_t>& going) {
 
 }  // namespace
 
-std::shared_ptr<Op> detachSends(const std::shared_ptr<Op>& op, const RankSet& gone, size_t room) {
+std::shared_ptr<MessageOp> detachSends(const std::shared_ptr<MessageOp>& op, const RankSet& gone,
+                                       const CopyBudget& budget) {
   std::vector<size_t> going;
   for (size_t i = 0; i < op->outgoing.size(); ++i) {
     if (goesOn(op->tasks[i], op->outgoing[i], gone)) {
       going.push_back(i);
     }
   }
-  const size_t bytes = op->is_detached ? op->copied_bytes : bytesToCopy(*op, going);
-  if (going.empty() || (!op->is_detached && bytes > room)) {
+  if (going.empty()) {
     return nullptr;
   }
-  auto detached = std::make_shared<Op>(op->kind, op->signature, op->deadline);
-  auto kept = op->is_detached ? nullptr : std::make_shared<Kept>(op);
+  std::shared_ptr<CopiedSends> copied;
+  if (op->role != OpRole::kDetached) {
+    const size_t bytes = bytesToCopy(*op, going);
+    if (bytes > budget.left()) {
+      return nullptr;
+    }
+    copied = std::make_shared<CopiedSends>(CopiedSends{op, budget.take(bytes)});
+  }
+  auto detached = std::make_shared<MessageOp>(op->signature, op->deadline, OpRole::kDetached);
   for (const size_t i : going) {
-    if (kept) {
-      kept->copy(op->outgoing[i]);
+    if (copied) {
+      copied->copy(op->outgoing[i]);
     }
     detached->tasks.push_back(std::move(op->tasks[i]));
     detached->outgoing.push_back(op->outgoing[i]);
   }
   detached->sequence = op->sequence;
   detached->number = op->number;
-  detached->is_detached = true;
-  detached->memory = kept ? kept : op->memory;
-  detached->copied_bytes = bytes;
+  detached->memory = copied ? copied : op->memory;
   return detached;
 }
 

@@ -8,7 +8,7 @@
 namespace bluefog {
 
 class Mailbox;
-struct Op;
+struct MessageOp;
 
 // An exchange of small messages that need not become an operation, where no other one of the group
 // is under way and the peers are not far behind. Used by the driving thread.
@@ -23,7 +23,7 @@ class FastPath {
   // Takes what it receives, once all of that is there; whether it is.
   virtual bool receive(Mailbox& mailbox) = 0;
   // What is left to do when the wait for that gets long: all but sending.
-  virtual std::shared_ptr<Op> makeOp() = 0;
+  virtual std::shared_ptr<MessageOp> makeOp() = 0;
 
  protected:
   ~FastPath() = default;

@@ -32,7 +32,7 @@ Mailbox::Mailbox(const Segments& segments, const Membership& members, PendingWak
   }
 }
 
-Mailbox::PostedReceive Mailbox::expect(const Op& op, int source, int64_t tag) {
+Mailbox::PostedReceive Mailbox::expect(const MessageOp& op, int source, int64_t tag) {
   return expect(op.sequence, source, {matchedAs(op.signature.kind), tag, op.number});
 }
 
@@ -103,7 +103,7 @@ void Mailbox::credit(int source, size_t charged) {
   }
 }
 
-void Mailbox::requireSame(ReceiveState& message, const Op& op) {
+void Mailbox::requireSame(ReceiveState& message, const MessageOp& op) {
   if (message.signature != op.signature) {
     refuse(message,
            {.id = message.id,
@@ -127,14 +127,14 @@ void Mailbox::refuse(ReceiveState& message, const ControlMessage& control, const
   throw failure;
 }
 
-void Mailbox::requireSame(ReceiveState& message, const Op& op, size_t bytes) {
+void Mailbox::requireSame(ReceiveState& message, const MessageOp& op, size_t bytes) {
   requireSame(message, op);
   if (message.bytes != bytes) {
     throw damaged(members_, message.source, "a message");
   }
 }
 
-void Mailbox::requireRows(ReceiveState& message, const Op& op, size_t row) {
+void Mailbox::requireRows(ReceiveState& message, const MessageOp& op, size_t row) {
   requireSame(message, op);
   if (message.bytes > 0 && (row == 0 || message.bytes % row != 0)) {
     throw damaged(members_, message.source, "a message");

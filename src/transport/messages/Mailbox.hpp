@@ -19,7 +19,7 @@
 #include "transport/messages/ControlChannel.hpp"
 #include "transport/messages/MatchQueue.hpp"
 #include "transport/operations/Failure.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/MessageOp.hpp"
 #include "transport/operations/Task.hpp"
 #include "transport/tuning/StorePolicy.hpp"
 
@@ -83,7 +83,7 @@ class Mailbox {
   // receiver hears that it was broken off.
   class PostedSend {
    public:
-    PostedSend(Mailbox& mailbox, const Op& op, const Outgoing& message);
+    PostedSend(Mailbox& mailbox, const MessageOp& op, const Outgoing& message);
     ~PostedSend();
     PostedSend(const PostedSend&) = delete;
     PostedSend& operator=(const PostedSend&) = delete;
@@ -138,7 +138,7 @@ class Mailbox {
   // mismatch.
   class ReceiverAnswer final : public PeerCondition {
    public:
-    ReceiverAnswer(const PostedSend& message, const Op& op)
+    ReceiverAnswer(const PostedSend& message, const MessageOp& op)
         : PeerCondition(message.mailbox_, message->destination), message_(message), op_(op) {}
     bool ready() override { return message_->answer.kind != ControlMessage::kNone; }
     bool sleeps() const override { return true; }
@@ -146,7 +146,7 @@ class Mailbox {
 
    private:
     const PostedSend& message_;
-    const Op& op_;
+    const MessageOp& op_;
   };
   // Fulfilled when the messages have reached that state.
   class StageReached final : public Awaitable {
@@ -216,7 +216,7 @@ class Mailbox {
   };
 
   // --- receiving
-  PostedReceive expect(const Op& op, int source, int64_t tag);
+  PostedReceive expect(const MessageOp& op, int source, int64_t tag);
   // The second message behind one that has arrived. Who does not ask for it does not get it.
   PostedReceive expectSecond(ReceiveState& first);
   StageReached arrived(const ReceiveState& message);
@@ -238,11 +238,11 @@ class Mailbox {
   // Asks the sender of an announced message to stream it.
   void accept(const PostedReceive& message, std::byte* sink);
   // Throws a mismatch, and tells the sender, where it called something else than `op`.
-  void requireSame(ReceiveState& message, const Op& op);
+  void requireSame(ReceiveState& message, const MessageOp& op);
   // Throws, too, where the message has another length, or no multiple of it, though the calls are
   // the same.
-  void requireSame(ReceiveState& message, const Op& op, size_t bytes);
-  void requireRows(ReceiveState& message, const Op& op, size_t row);
+  void requireSame(ReceiveState& message, const MessageOp& op, size_t bytes);
+  void requireRows(ReceiveState& message, const MessageOp& op, size_t row);
   // Copies an arrived message there, or accepts it. completed() tells when it is there.
   void take(const PostedReceive& message, std::byte* place);
   NextFrames nextFrames(const std::vector<PostedReceive>& messages) { return {*this, messages}; }
@@ -252,7 +252,7 @@ class Mailbox {
 
   // --- sending
   SendTurn turn(const PostedSend& message) { return SendTurn(message); }
-  ReceiverAnswer answered(const PostedSend& message, const Op& op) { return {message, op}; }
+  ReceiverAnswer answered(const PostedSend& message, const MessageOp& op) { return {message, op}; }
   // Why a message has failed whose receiver has withdrawn.
   Failure withdrawn(const PostedSend& message) const;
   LaneRoom room(const PostedSend& message) { return LaneRoom(message); }

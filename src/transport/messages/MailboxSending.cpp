@@ -7,7 +7,7 @@
 
 namespace bluefog {
 
-Mailbox::PostedSend::PostedSend(Mailbox& mailbox, const Op& op, const Outgoing& message)
+Mailbox::PostedSend::PostedSend(Mailbox& mailbox, const MessageOp& op, const Outgoing& message)
     : mailbox_(mailbox) {
   Lane& lane = mailbox.lane(message.destination);
   send_.destination = message.destination;

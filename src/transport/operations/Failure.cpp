@@ -17,11 +17,6 @@ std::string described(const Membership& members, const Signature& signature) {
   return name(signature) + detailsOf(members, signature);
 }
 
-// All ranks know a call of neighbors by the same number.
-uint64_t numberOf(const Op& op) {
-  return op.number > 0 ? op.number : op.sequence;
-}
-
 }  // namespace
 
 std::vector<int> Membership::global(const std::vector<int>& group_ranks) const {
@@ -109,9 +104,9 @@ Failure failedHere(const Membership& members, const std::exception& error) {
 }
 
 std::string titleOf(const Membership& members, const Op& op) {
-  return op.called.empty() ? name(op.signature) + (" #" + std::to_string(numberOf(op))) +
-                                 detailsOf(members, op.signature)
-                           : op.called;
+  return op.title.empty() ? name(op.signature) + (" #" + std::to_string(op.titleNumber())) +
+                                detailsOf(members, op.signature)
+                          : op.title;
 }
 
 std::string prefix(const Membership& members, const Op& op) {

@@ -7,85 +7,76 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/Deadline.hpp"
-#include "core/Spans.hpp"
 #include "transport/memory/Frame.hpp"
 #include "transport/operations/Failure.hpp"
 #include "transport/operations/Task.hpp"
 
 namespace bluefog {
 
-// One message that an operation sends.
-struct Outgoing {
-  int destination = 0;
-  int64_t tag = 0;  // of none that is second: see Phase
-  ConstSpans data;
-  double weight = 1.0;  // what its receiver multiplies it by, where it sums
-  Phase phase = Phase::kOnly;
-  bool is_ready = true;  // else `data` is still to be made, by the operation itself
-  // Where all of `data` lies in this rank's heap, for its receiver to read it there.
-  std::optional<uint64_t> offer = std::nullopt;
+struct CollectiveOp;
+struct MessageOp;
+
+// An OpRole says for whom an operation runs.
+enum class OpRole : uint8_t {
+  kCall,      // for this rank's program, which waits for its end or asks later
+  kDetached,  // for peers: it still sends what an operation that has failed had promised them
+  kService,   // for peers, without this rank's program: no call of the program counts it
 };
 
-// One posted operation. The engine's driving thread steps its tasks; when all have ended, or one
-// has thrown, or the deadline has passed, or a rank that it needs is gone, it is finished.
+// An Op is one operation: a CollectiveOp or a MessageOp. The driving thread steps its tasks; it has
+// finished when all of them have ended, when one has thrown, when the deadline has passed, or when
+// a rank that it needs is gone. It owns its tasks, and through `memory` what they read and write.
+//
+// Thread safety: one thread fills it before Engine::post(). From then on only the driving thread
+// changes it, and other threads read `failure`, `error` and `ended` when hasEnded() is true. Any
+// thread may call hasEnded() and settleCallingBack().
 struct Op {
-  // Collectives of a group run one after the other in the order issued; messages (point-to-point
-  // and neighbor operations) all at once, matched by MatchKey.
-  enum class Kind { kCollective, kMessage };
+  using Time = Deadline::Clock::time_point;
 
-  Op(Kind op_kind, Signature op_signature, Deadline op_deadline)
-      : kind(op_kind), signature(op_signature), deadline(op_deadline) {}
+  Op(Signature op_signature, Deadline op_deadline, OpRole op_role)
+      : signature(op_signature), deadline(op_deadline), role(op_role) {}
+  virtual ~Op() = default;
 
-  const Kind kind;
+  // Each returns this operation as what it is, and null where it is the other kind. Nothing else
+  // casts an Op.
+  virtual CollectiveOp* asCollective() { return nullptr; }
+  virtual MessageOp* asMessage() { return nullptr; }
+  // Returns the number by which titles and errors name this operation.
+  virtual uint64_t titleNumber() const { return sequence; }
+
   const Signature signature;
   const Deadline deadline;
-  uint64_t sequence = 0;
-  // A call of neighbors, which gets its number when it is posted; see MatchKey.
-  std::optional<Counter> counter;
-  uint64_t number = 0;
-  using Time = Deadline::Clock::time_point;
+  const OpRole role;
+  uint64_t sequence = 0;  // counts collectives and messages apart, from 1
   Time issued{};
-  Time ended{};         // written before `done`
-  double factor = 1.0;  // PREMUL_SUM: what this rank's input is multiplied by
-  std::vector<Outgoing> outgoing;
-  std::vector<Task> tasks;    // the first ones send what is outgoing, one each
-  std::vector<int> partners;  // the ranks that a message operation deals with
-  std::string called;         // by its caller; empty: as its signature says
-  // What the living have not taken yet of one that failed since another rank is gone. Nobody waits
-  // for it.
-  bool is_detached = false;
-  // What this rank does for others, without its program: it counts for no call of that.
-  bool is_service = false;
-  size_t copied_bytes = 0;
-  // A failure that came too late for the operation it was of, to be told by this one.
-  std::optional<Failure> deferred_failure;
+  Time ended{};  // written before `done`
+  std::vector<Task> tasks;
+  std::string title;             // what errors call it; made from the signature where it is empty
   std::shared_ptr<void> memory;  // owns what the tasks read and write
 
-  // Called by the driving thread after the tasks have succeeded, before `done`: puts results in
-  // place that the tasks could not write there.
+  // The driving thread calls `epilogue` after the tasks have succeeded and before `done` is set. It
+  // puts results in place that the tasks could not write there.
   std::function<void()> epilogue;
-  // Written by the driving thread before `done`.
-  std::optional<Failure> failure;
-  std::exception_ptr error;  // that tells it
+  std::optional<Failure> failure;  // written before `done`
+  std::exception_ptr error;        // tells `failure`; written before `done`
   std::atomic<bool> done{false};
-  // Called once, outside of every lock: by the driving thread, or, where it may call back into the
-  // program, by the engine's own.
+  // `finished` is called once, outside of every lock: by the driving thread, or by the engine's own
+  // thread where it may call back into the program.
   std::function<void(Op&)> finished;
 
   bool hasEnded() const { return done.load(std::memory_order_acquire); }
-  // Whether its end may call back into the program. Settled once, by who first asks for a future of
-  // it, or finds that it has ended; told to all others.
+  // Returns whether the end of this operation may call back into the program. The first caller
+  // settles it: one that asks for a future of it, or one that finds that it has ended.
   bool settleCallingBack(bool calls_back) {
     Ending settled = Ending::kOpen;
     const Ending wanted = calls_back ? Ending::kCallsBack : Ending::kPlain;
     return (ending_.compare_exchange_strong(settled, wanted) ? wanted : settled) ==
            Ending::kCallsBack;
   }
-  // Lets go of the caller's tensors, and of the Work, which holds this.
+  // Lets go of the caller's tensors, and of the Work, which holds this operation.
   void release() {
     finished = nullptr;
     epilogue = nullptr;

@@ -31,7 +31,11 @@ std::vector<int> missingFor(const Op& op) {
   return ranksOf(op, &Condition::missing);
 }
 
-std::vector<int> lateFor(const Op& op) {
+std::vector<int> lateFor(const CollectiveOp& op) {
+  return ranksOf(op, &Condition::late);
+}
+
+std::vector<int> lateFor(const MessageOp& op) {
   // Who has not taken what it sends may wait for the same rank as the last task, which receives.
   const Task& last = op.tasks.back();
   const bool receives =
@@ -55,7 +59,7 @@ bool sleeps(const Op& op) {
   return all;
 }
 
-bool hasSent(const Op& op) {
+bool hasSent(const MessageOp& op) {
   const auto sends = static_cast<std::ptrdiff_t>(op.outgoing.size());
   return std::all_of(op.tasks.begin(), op.tasks.begin() + sends,
                      [](const Task& task) { return task.done(); });

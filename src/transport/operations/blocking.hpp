@@ -5,8 +5,9 @@
 
 #include "bootstrap/Links.hpp"
 #include "core/RankSet.hpp"
+#include "transport/operations/CollectiveOp.hpp"
 #include "transport/operations/Failure.hpp"
-#include "transport/operations/Op.hpp"
+#include "transport/operations/MessageOp.hpp"
 
 namespace bluefog {
 
@@ -14,12 +15,13 @@ namespace bluefog {
 
 // The group ranks that it lacks; those of them that a timeout is to blame.
 std::vector<int> missingFor(const Op& op);
-std::vector<int> lateFor(const Op& op);
+std::vector<int> lateFor(const CollectiveOp& op);
+std::vector<int> lateFor(const MessageOp& op);
 // Why a peer's part of it will not come.
 std::optional<Failure> cutShort(const Op& op);
 // Whether nobody needs to look until Mailbox::takeRunnable() names it.
 bool sleeps(const Op& op);
-bool hasSent(const Op& op);
+bool hasSent(const MessageOp& op);
 
 RankSet setOf(const std::vector<Departure>& gone);
 // Whether it cannot go on without one of those.

@@ -56,9 +56,11 @@ PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWin
   auto talk = std::make_shared<Talk>(Talk{request, {}, issue.kept});
   talk->request.window = window_;
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, deadlineOf(request.kind));
-  op->is_service = request.kind == WindowRequest::RequestKind::kLetMutexGo;  // no call hears of it
-  op->called = std::string(nameOf(request.kind)) + " '" + name_ + "'";
+  // No call hears of a mutex that is let go.
+  const bool is_service = request.kind == WindowRequest::RequestKind::kLetMutexGo;
+  auto op = std::make_shared<MessageOp>(kWindowMessage, deadlineOf(request.kind),
+                                        is_service ? OpRole::kService : OpRole::kCall);
+  op->title = std::string(nameOf(request.kind)) + " '" + name_ + "'";
   ConstSpans message(
       ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(WindowRequest)});
   message.add(data);
@@ -93,7 +95,8 @@ PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWin
 }
 
 // Waits for the answer, which comes only if all of the request was sent.
-Task WindowClient::hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk) {
+Task WindowClient::hear(Mailbox& mailbox, const MessageOp& op, int peer,
+                        std::shared_ptr<Talk> talk) {
   const std::vector<int> source(1, peer);
   co_await WaitUntil([&op] { return op.tasks.front().done(); }, [&source] { return source; });
   Allocate make = [talk](const std::vector<size_t>& bytes) {

@@ -40,7 +40,7 @@ class WindowClient : public std::enable_shared_from_this<WindowClient> {
  private:
   struct Talk;
 
-  static Task hear(Mailbox& mailbox, const Op& op, int peer, std::shared_ptr<Talk> talk);
+  static Task hear(Mailbox& mailbox, const MessageOp& op, int peer, std::shared_ptr<Talk> talk);
   Deadline deadlineOf(WindowRequest::RequestKind kind) const;
   void check(const WindowReply& answer) const;
 

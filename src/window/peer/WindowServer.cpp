@@ -38,10 +38,8 @@ WindowReply take(SlotMutex& mutex) {
 // A peer is given up when this many of its requests in a row have failed.
 constexpr int kMostFailures = 100;
 
-std::shared_ptr<Op> serviceOp() {
-  auto op = std::make_shared<Op>(Op::Kind::kMessage, kWindowMessage, Deadline::never());
-  op->is_service = true;
-  return op;
+std::shared_ptr<MessageOp> serviceOp() {
+  return std::make_shared<MessageOp>(kWindowMessage, Deadline::never(), OpRole::kService);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ void tryAllreduceOfPieces(Rank& me, size_t count) {
     const size_t taken = std::min(length, count - at);
     pieces.push_back({bytesOf(data) + at * sizeof(int32_t), taken * sizeof(int32_t)});
   }
-  const OpPtr op = me.collective(signatureOf<int32_t>(OpKind::kAllReduce, count, ReduceKind::kSum));
+  const CollectiveOpPtr op =
+      me.collective(signatureOf<int32_t>(OpKind::kAllReduce, count, ReduceKind::kSum));
   op->tasks.push_back(
       bluefog::allreduce(me.engine.board(), me.engine.returns(), *op, Spans(pieces)));
   me.run(op);
@@ -198,7 +199,7 @@ TEST(CollectivesTest, AllreduceByHosts) {
         me.run(me.allreduce(whole, ReduceKind::kAverage));
         ASSERT_TRUE(holds(whole, [&me](size_t) { return (me.size + 1) / 2; }));
         std::fill(data.begin(), data.end(), 1.0f);
-        const OpPtr op = me.allreduce(data, ReduceKind::kPremulSum);
+        const CollectiveOpPtr op = me.allreduce(data, ReduceKind::kPremulSum);
         op->factor = me.self;
         me.run(op);
         const auto sum = static_cast<float>(me.size * (me.size - 1) / 2);
@@ -234,7 +235,7 @@ TEST(CollectivesTest, EveryReductionReachesTheKernels) {
 TEST(CollectivesTest, PremulSumScalesEachInput) {
   runRanks(3, [](Rank& me) {
     for (size_t count : {5u, 50'000u}) {
-      const auto run = [&me](const OpPtr& op) {
+      const auto run = [&me](const CollectiveOpPtr& op) {
         op->factor = me.self + 0.5;
         me.run(op);
       };
@@ -247,7 +248,7 @@ TEST(CollectivesTest, PremulSumScalesEachInput) {
       EXPECT_TRUE(holds(output, [](size_t) { return 18.0f; }));
       // 2048 + 1 + 1 is 2048 in a half type, unless it is rounded once.
       std::vector<Half> halves(count, whole<Half>(me.self == 0 ? 64 : 1));
-      const OpPtr op = me.allreduce(halves, ReduceKind::kPremulSum);
+      const CollectiveOpPtr op = me.allreduce(halves, ReduceKind::kPremulSum);
       op->factor = me.self == 0 ? 32 : 1;
       me.run(op);
       EXPECT_TRUE(holds(halves, [](size_t) { return fromDouble<Half>(2050); }));

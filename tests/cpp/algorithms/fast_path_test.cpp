@@ -50,7 +50,7 @@ class Sum {
   const Floats& output() const { return output_; }
 
  private:
-  OpPtr operation(const Weighted& destinations) {
+  MessageOpPtr operation(const Weighted& destinations) {
     return me_.neighborSum(input_, 1.0, sources_, 1.0, output_, destinations);
   }
 

@@ -57,15 +57,16 @@ void onOneMapping(int n, const std::function<void(BareRank&)>& body) {
   });
 }
 
-Op opOf(OpKind kind, size_t count, ReduceKind reduce = ReduceKind::kNone) {
-  return {Op::Kind::kCollective, signatureOf<float>(kind, count, reduce), Deadline::never()};
+MessageOp messageOf(OpKind kind, size_t count) {
+  return {signatureOf<float>(kind, count), Deadline::never()};
 }
 
 TEST(OneMappingTest, AllreduceHasNoRaces) {
   onOneMapping(3, [](BareRank& me) {
     for (size_t count : {10u, 4'000u, 60'000u, 300'000u, 7u}) {
       std::vector<float> data(count, static_cast<float>(me.members.rank + 1));
-      const Op op = opOf(OpKind::kAllReduce, count, ReduceKind::kSum);
+      const CollectiveOp op(signatureOf<float>(OpKind::kAllReduce, count, ReduceKind::kSum),
+                            Deadline::never());
       me.drive(allreduce(me.board, me.returns, op, Spans(spanOf(data))));
       EXPECT_TRUE(holds(data, [](size_t) { return 6.0f; }));
     }
@@ -78,7 +79,7 @@ TEST(OneMappingTest, BroadcastHasNoRaces) {
       std::vector<float> data(400'000, static_cast<float>(me.members.rank));
       Signature signature = signatureOf<float>(OpKind::kBroadcast, data.size());
       signature.root = static_cast<int16_t>(root);
-      const Op op(Op::Kind::kCollective, signature, Deadline::never());
+      const CollectiveOp op(signature, Deadline::never());
       me.drive(broadcast(me.board, me.returns, op, bytesOf(data)));
       EXPECT_TRUE(holds(data, [&](size_t) { return static_cast<float>(root); }));
     }
@@ -89,7 +90,7 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
   onOneMapping(2, [](BareRank& me) {
     const int peer = 1 - me.members.rank;
     for (size_t count : {10u, 300'000u, 11u}) {
-      Op op = opOf(OpKind::kPointToPoint, count);
+      MessageOp op = messageOf(OpKind::kPointToPoint, count);
       const std::vector<float> sent(count, static_cast<float>(me.members.rank));
       std::vector<float> got(count, -1);
       addSend(me.mailbox, op, {peer, 1, spansOf(sent)});
@@ -102,7 +103,7 @@ TEST(OneMappingTest, MessagesHaveNoRaces) {
 
 TEST(OneMappingTest, NeighborSumsHaveNoRaces) {
   onOneMapping(3, [](BareRank& me) {
-    Op op = opOf(OpKind::kNeighborAllReduce, 200'000);
+    MessageOp op = messageOf(OpKind::kNeighborAllReduce, 200'000);
     const std::vector<float> input(200'000, static_cast<float>(me.members.rank));
     std::vector<float> output(input.size());
     std::vector<WeightedRank> others;

@@ -18,7 +18,7 @@ class SecondMessagesTest : public ::testing::Test {
  protected:
   // Of the one machine that both are on.
   OpPtr ofMachine(SteppedRank& rank) {
-    const OpPtr op = rank.call(OpKind::kHierarchicalNeighborAllReduce, kCount);
+    const MessageOpPtr op = rank.call(OpKind::kHierarchicalNeighborAllReduce, kCount);
     Hierarchy machine;
     machine.locals = {0, 1};
     machine.local_rank = rank.members.rank;

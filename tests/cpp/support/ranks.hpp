@@ -33,6 +33,8 @@ using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using OpPtr = std::shared_ptr<Op>;
+using CollectiveOpPtr = std::shared_ptr<CollectiveOp>;
+using MessageOpPtr = std::shared_ptr<MessageOp>;
 template <class T>
 using Lists = std::vector<std::vector<T>>;
 
@@ -136,11 +138,11 @@ class Rank {
         engine(hosts.segments(self), members, linksOf(hosts, members), hosts.transport(self),
                nullptr) {}
 
-  OpPtr collective(const Signature& signature) {
-    return std::make_shared<Op>(Op::Kind::kCollective, signature, Deadline::in(limit));
+  CollectiveOpPtr collective(const Signature& signature) {
+    return std::make_shared<CollectiveOp>(signature, Deadline::in(limit));
   }
-  OpPtr message(const Signature& signature) {
-    auto op = std::make_shared<Op>(Op::Kind::kMessage, signature, Deadline::in(limit));
+  MessageOpPtr message(const Signature& signature) {
+    auto op = std::make_shared<MessageOp>(signature, Deadline::in(limit));
     if (isBetweenNeighbors(signature.kind)) {
       op->counter = Counter();
     }
@@ -148,25 +150,25 @@ class Rank {
   }
 
   template <class T>
-  OpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
-    OpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
+  CollectiveOpPtr allreduce(std::vector<T>& data, ReduceKind kind = ReduceKind::kSum) {
+    CollectiveOpPtr op = collective(signatureOf<T>(OpKind::kAllReduce, data.size(), kind));
     op->tasks.push_back(
         bluefog::allreduce(engine.board(), engine.returns(), *op, Spans(spanOf(data))));
     return op;
   }
 
   template <class T>
-  OpPtr broadcast(std::vector<T>& data, int root) {
+  CollectiveOpPtr broadcast(std::vector<T>& data, int root) {
     Signature signature = signatureOf<T>(OpKind::kBroadcast, data.size());
     signature.root = static_cast<int16_t>(root);
-    OpPtr op = collective(signature);
+    CollectiveOpPtr op = collective(signature);
     op->tasks.push_back(bluefog::broadcast(engine.board(), engine.returns(), *op, bytesOf(data)));
     return op;
   }
 
   // The ranks agree on the sizes, and outputs[self] has its size, too.
   template <class T>
-  OpPtr allgather(const std::vector<T>& input, Lists<T>& outputs) {
+  CollectiveOpPtr allgather(const std::vector<T>& input, Lists<T>& outputs) {
     std::vector<std::byte*> data;
     std::vector<size_t> bytes;
     Signature signature = signatureOf<T>(OpKind::kAllGather, 0);
@@ -175,15 +177,15 @@ class Rank {
       bytes.push_back(output.size() * sizeof(T));
       signature.count += output.size();
     }
-    OpPtr op = collective(signature);
+    CollectiveOpPtr op = collective(signature);
     op->tasks.push_back(bluefog::allgather(engine.board(), engine.returns(), *op, bytesOf(input),
                                            std::move(data), std::move(bytes)));
     return op;
   }
 
   template <class T>
-  OpPtr reduceScatter(const Lists<T>& inputs, std::vector<T>& output,
-                      ReduceKind kind = ReduceKind::kSum) {
+  CollectiveOpPtr reduceScatter(const Lists<T>& inputs, std::vector<T>& output,
+                                ReduceKind kind = ReduceKind::kSum) {
     std::vector<const std::byte*> data;
     std::vector<size_t> counts;
     Signature signature = signatureOf<T>(OpKind::kReduceScatter, 0, kind);
@@ -193,7 +195,7 @@ class Rank {
       signature.count += input.size();
       signature.detail = signature.detail * 31 + input.size();
     }
-    OpPtr op = collective(signature);
+    CollectiveOpPtr op = collective(signature);
     op->tasks.push_back(bluefog::reduceScatter(engine.board(), engine.returns(), *op,
                                                std::move(data), std::move(counts),
                                                bytesOf(output)));
@@ -201,17 +203,17 @@ class Rank {
   }
 
   template <class T>
-  OpPtr reduce(std::vector<T>& data, int root, ReduceKind kind = ReduceKind::kSum) {
+  CollectiveOpPtr reduce(std::vector<T>& data, int root, ReduceKind kind = ReduceKind::kSum) {
     Signature signature = signatureOf<T>(OpKind::kReduce, data.size(), kind);
     signature.root = static_cast<int16_t>(root);
-    OpPtr op = collective(signature);
+    CollectiveOpPtr op = collective(signature);
     op->tasks.push_back(bluefog::reduce(engine.board(), *op, bytesOf(data),
                                         self == root ? bytesOf(data) : nullptr));
     return op;
   }
 
   template <class T>
-  OpPtr exchange(const Lists<T>& inputs, Lists<T>& outputs) {
+  CollectiveOpPtr exchange(const Lists<T>& inputs, Lists<T>& outputs) {
     std::vector<SendBlock> blocks;
     std::vector<RecvBlock> places;
     for (const std::vector<T>& input : inputs) {
@@ -220,29 +222,29 @@ class Rank {
     for (std::vector<T>& output : outputs) {
       places.push_back({bytesOf(output), output.size() * sizeof(T)});
     }
-    OpPtr op = collective(signatureOf<T>(OpKind::kAllToAll, 0));
+    CollectiveOpPtr op = collective(signatureOf<T>(OpKind::kAllToAll, 0));
     op->tasks.push_back(
         bluefog::exchange(engine.board(), *op, std::move(blocks), std::move(places)));
     return op;
   }
 
-  OpPtr barrier() {
-    OpPtr op = collective(Signature{});
+  CollectiveOpPtr barrier() {
+    CollectiveOpPtr op = collective(Signature{});
     op->tasks.push_back(bluefog::barrier(engine.board(), *op));
     return op;
   }
 
   template <class T>
-  OpPtr send(const std::vector<T>& data, int destination, int64_t tag = 0) {
-    OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
+  MessageOpPtr send(const std::vector<T>& data, int destination, int64_t tag = 0) {
+    MessageOpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
     addSend(engine.mailbox(), *op, {destination, tag, spansOf(data)});
     return op;
   }
 
   template <class T>
-  OpPtr receive(std::vector<T>& data, int source, int64_t tag = 0,
-                const std::shared_ptr<int>& sender = std::make_shared<int>(-2)) {
-    OpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
+  MessageOpPtr receive(std::vector<T>& data, int source, int64_t tag = 0,
+                       const std::shared_ptr<int>& sender = std::make_shared<int>(-2)) {
+    MessageOpPtr op = message(signatureOf<T>(OpKind::kPointToPoint, data.size()));
     op->tasks.push_back(bluefog::receive(engine.mailbox(), *op, source, tag, spanOf(data), sender));
     if (source != kAnySource) {
       op->partners = {source};
@@ -251,10 +253,11 @@ class Rank {
   }
 
   template <class T>
-  OpPtr neighborSum(const std::vector<T>& input, double self_weight,
-                    std::vector<WeightedRank> sources, double divisor, std::vector<T>& output,
-                    const std::vector<WeightedRank>& destinations, int64_t tag = 0) {
-    OpPtr op = message(signatureOf<T>(OpKind::kNeighborAllReduce, input.size()));
+  MessageOpPtr neighborSum(const std::vector<T>& input, double self_weight,
+                           std::vector<WeightedRank> sources, double divisor,
+                           std::vector<T>& output, const std::vector<WeightedRank>& destinations,
+                           int64_t tag = 0) {
+    MessageOpPtr op = message(signatureOf<T>(OpKind::kNeighborAllReduce, input.size()));
     op->counter->tag = tag;
     for (const WeightedRank& destination : destinations) {
       addSend(engine.mailbox(), *op, {destination.rank, tag, spansOf(input), destination.weight});

@@ -43,14 +43,14 @@ class SteppedRank {
 
   // Starts a sum of what the sources send. Where `input` lies in the heap, it is offered to the
   // destinations.
-  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
-                const std::vector<int>& destinations) {
+  MessageOpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                       const std::vector<int>& destinations) {
     return average(input, output, sources, destinations, heap->placeOf(input.data, input.bytes));
   }
-  OpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
-                const std::vector<int>& destinations, std::optional<uint64_t> offer,
-                Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
-    const OpPtr op = call(OpKind::kNeighborAllReduce, input.bytes / sizeof(float), deadline);
+  MessageOpPtr average(ConstSpan input, Span output, const std::vector<int>& sources,
+                       const std::vector<int>& destinations, std::optional<uint64_t> offer,
+                       Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    const MessageOpPtr op = call(OpKind::kNeighborAllReduce, input.bytes / sizeof(float), deadline);
     auto phase = static_cast<int>(Phase::kOnly);
     for (int rank : destinations) {  // a test has one of them twice
       Outgoing message{rank, 0, ConstSpans(input), 1.0, static_cast<Phase>(phase++)};
@@ -68,8 +68,9 @@ class SteppedRank {
     return op;
   }
   // Makes an operation on floats that has no tasks.
-  OpPtr call(OpKind kind, size_t count, Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
-    auto op = std::make_shared<Op>(Op::Kind::kMessage, signatureOf<float>(kind, count), deadline);
+  MessageOpPtr call(OpKind kind, size_t count,
+                    Deadline deadline = Deadline::in(std::chrono::minutes(1))) {
+    auto op = std::make_shared<MessageOp>(signatureOf<float>(kind, count), deadline);
     op->sequence = ++issued_;
     if (isBetweenNeighbors(kind)) {
       op->counter = Counter();

@@ -19,13 +19,12 @@ class SchedulerTest : public ::testing::Test {
 
     // Adds an operation that `task` completes. The vector that `task` gets lives as long as the
     // operation.
-    OpPtr add(size_t count, const std::function<void(Op&, std::vector<float>&)>& task) {
+    OpPtr add(size_t count, const std::function<void(MessageOp&, std::vector<float>&)>& task) {
       Signature signature;
       signature.kind = OpKind::kPointToPoint;
       signature.dtype = kDtype<float>;
       signature.count = count;
-      const auto op = std::make_shared<Op>(Op::Kind::kMessage, signature,
-                                           Deadline::in(std::chrono::minutes(1)));
+      const auto op = std::make_shared<MessageOp>(signature, Deadline::in(std::chrono::minutes(1)));
       const auto data = std::make_shared<std::vector<float>>(count);
       op->memory = data;
       op->sequence = ++issued;
@@ -34,12 +33,12 @@ class SchedulerTest : public ::testing::Test {
       return op;
     }
     OpPtr send(size_t count) {
-      return add(count, [&](Op& op, const std::vector<float>& data) {
+      return add(count, [&](MessageOp& op, const std::vector<float>& data) {
         addSend(scheduler.mailbox(), op, {peer, 0, spansOf(data)});
       });
     }
     OpPtr receive(size_t count) {
-      return add(count, [&](Op& op, std::vector<float>& data) {
+      return add(count, [&](MessageOp& op, std::vector<float>& data) {
         op.tasks.push_back(bluefog::receive(scheduler.mailbox(), op, peer, 0, spanOf(data),
                                             std::make_shared<int>()));
       });

@@ -57,8 +57,8 @@ void miss(const Absence& absence, int n) {
 }
 
 TEST(DeadlineTest, SaysSoWhereAllHaveCome) {
-  const Op op(Op::Kind::kMessage, {.kind = OpKind::kNeighborAllReduce},
-              Deadline::in(std::chrono::milliseconds(300)));
+  const MessageOp op({.kind = OpKind::kNeighborAllReduce},
+                     Deadline::in(std::chrono::milliseconds(300)));
   EXPECT_EQ(timedOut(Membership(), op, {}).reason,
             "timeout after 0.3 s; by now all that it waits for have come, but it has not ended");
 }

@@ -180,7 +180,7 @@ TEST(OffersBetweenThreadsTest, NobodyReadsWhatComesAfter) {
     const int right = (me.self + 1) % 4;
     for (int round = 0; round < kRounds; ++round) {
       std::fill(input, input + kCount, static_cast<float>(4 * round + me.self));
-      const OpPtr op = me.message(signatureOf<float>(OpKind::kNeighborAllReduce, kCount));
+      const MessageOpPtr op = me.message(signatureOf<float>(OpKind::kNeighborAllReduce, kCount));
       const auto* bytes = reinterpret_cast<const std::byte*>(input);
       for (const int peer : {left, right}) {
         Outgoing message{peer, 0, ConstSpans(ConstSpan{bytes, kBytes})};
