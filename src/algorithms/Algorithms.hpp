@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/Expectations.hpp"
+#include "algorithms/PostedReceives.hpp"
 #include "core/Spans.hpp"
 #include "transport/boards/Board.hpp"
 #include "transport/messages/Mailbox.hpp"
@@ -89,7 +89,7 @@ struct SumPiece {
 
 // output = (self_weight * input + sum of weight_i * (what rank i sends)) / divisor. The terms are
 // added in the order of `sources`, this rank's before the first of a higher number: where all add
-// up the same, all get the same bits. No element may lie across a multiple of Mailbox::payload()
+// up the same, all get the same bits. No element may lie across a multiple of Lane::payload()
 // bytes: those of wider types go first.
 struct NeighborSum {
   double self_weight = 1.0;
@@ -104,7 +104,7 @@ struct NeighborSum {
 // One pass: the sum is formed as the peers' memory streams by. `early`: where the operation already
 // expects the messages.
 Task neighborSum(Mailbox& mailbox, const MessageOp& op, NeighborSum sum, int64_t tag,
-                 Expectations early = {});
+                 PostedReceives early = {});
 
 // Where to put messages of those lengths, in bytes.
 using Allocate = std::function<std::vector<std::byte*>(const std::vector<size_t>& bytes)>;

@@ -31,7 +31,7 @@ class NeighborFastPath final : public FastPath {
   NeighborFastPath(const SmallExchange& call, MakeOp make_op)
       : call_(call), make_op_(std::move(make_op)) {}
   static bool isPossible(const SmallExchange& call) {
-    return call.signature.bytes() <= Mailbox::payload() && call.sources.size() <= kMost;
+    return call.signature.bytes() <= Lane::payload() && call.sources.size() <= kMost;
   }
 
   Counter counter() const override { return call_.counter; }

@@ -34,18 +34,19 @@ void makeReady(MessageOp& op, Phase phase) {
 
 Task hierarchicalSum(Mailbox& mailbox, MessageOp& op, Hierarchy machine, const std::byte* input,
                      std::byte* part, std::byte* output, int64_t tag) {
+  ReceiveProtocol& receives = mailbox.receives();
   const auto self = static_cast<size_t>(machine.local_rank);
   const Shares shares(op.signature, machine.locals.size());
   std::vector<int> others = machine.locals;
   others.erase(others.begin() + machine.local_rank);
 
-  Expectations inward = expectFrom(mailbox, op, others, tag);
-  Expectations between = expectFrom(mailbox, op, ranksOf(machine.between.sources), tag);
-  co_await mailbox.arrived(inward);
-  Expectations handed_out;
-  for (const Mailbox::PostedReceive& message : inward) {
-    mailbox.requireSame(*message, op);
-    handed_out.push_back(mailbox.expectSecond(*message));
+  PostedReceives inward = postReceives(mailbox, op, others, tag);
+  PostedReceives between = postReceives(mailbox, op, ranksOf(machine.between.sources), tag);
+  co_await receives.arrived(inward);
+  PostedReceives handed_out;
+  for (const PostedReceive& message : inward) {
+    receives.requireSame(*message, op);
+    handed_out.push_back(receives.postSecond(*message));
   }
 
   const Dtype dtype = op.signature.dtype;
@@ -65,13 +66,13 @@ Task hierarchicalSum(Mailbox& mailbox, MessageOp& op, Hierarchy machine, const s
   co_await Join(neighborSum(mailbox, op, std::move(machine.between), 0, std::move(between)));
   makeReady(op, kHandOut);
 
-  co_await mailbox.arrived(handed_out);
+  co_await receives.arrived(handed_out);
   for (size_t i = 0; i < others.size(); ++i) {
     const size_t index = i < self ? i : i + 1;
-    mailbox.requireSame(*handed_out[i], op, shares.bytes(index));
-    mailbox.take(handed_out[i], output + shares.at(index));
+    receives.requireSame(*handed_out[i], op, shares.bytes(index));
+    receives.take(handed_out[i], output + shares.at(index));
   }
-  co_await mailbox.completed(handed_out);
+  co_await receives.completed(handed_out);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 // Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
 class Adder {
  public:
-  Adder(const NeighborSum& sum, Mailbox& mailbox, const Expectations& messages, Stores stores)
+  Adder(const NeighborSum& sum, Mailbox& mailbox, const PostedReceives& messages, Stores stores)
       : sum_(sum), mailbox_(mailbox), messages_(messages), stores_(stores) {}
 
   // Of `bytes` from `at` on; bytesOf(i) is where those lie of message i.
@@ -30,14 +30,14 @@ class Adder {
           [&](size_t i, double weight) { take(bytesOf(i) + place, weight); });
       weightedSum(piece.dtype, piece.output, inputs_, weights_, sum_.divisor,
                   piece.bytes / width(piece.dtype), stores_);
-      mailbox_.noteTouched(messages_.size() * piece.bytes, piece.bytes);
+      mailbox_.counters().addTouched(messages_.size() * piece.bytes, piece.bytes);
     });
   }
 
  private:
   const NeighborSum& sum_;
   Mailbox& mailbox_;
-  const Expectations& messages_;
+  const PostedReceives& messages_;
   const Stores stores_;
   std::vector<const void*> inputs_;
   std::vector<double> weights_;
@@ -49,10 +49,10 @@ constexpr size_t kStretch = size_t{1} << 20;
 using Places = std::vector<const std::byte*>;
 
 // Where the messages can be read in their senders' memory; empty unless all can.
-Places offeredBy(Mailbox& mailbox, const Expectations& messages) {
+Places offeredBy(Mailbox& mailbox, const PostedReceives& messages) {
   Places places;
-  for (const Mailbox::PostedReceive& message : messages) {
-    places.push_back(mailbox.offered(*message));
+  for (const PostedReceive& message : messages) {
+    places.push_back(mailbox.reads().find(*message));
     if (places.back() == nullptr) {
       return {};
     }
@@ -60,10 +60,9 @@ Places offeredBy(Mailbox& mailbox, const Expectations& messages) {
   return places;
 }
 
-bool areStillOffered(const Mailbox& mailbox, const Expectations& messages) {
-  return std::all_of(messages.begin(), messages.end(), [&](const Mailbox::PostedReceive& message) {
-    return mailbox.isStillOffered(*message);
-  });
+bool areStillOffered(const SharedMemoryReads& reads, const PostedReceives& messages) {
+  return std::all_of(messages.begin(), messages.end(),
+                     [&](const PostedReceive& message) { return reads.isStillOffered(*message); });
 }
 
 }  // namespace
@@ -78,55 +77,56 @@ std::vector<int> ranksOf(const std::vector<WeightedRank>& weighted) {
 }
 
 Task neighborSum(Mailbox& mailbox, const MessageOp& op, NeighborSum sum, int64_t tag,
-                 Expectations early) {
-  const Expectations messages =
-      early.empty() ? expectFrom(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
+                 PostedReceives early) {
+  ReceiveProtocol& receives = mailbox.receives();
+  const PostedReceives messages =
+      early.empty() ? postReceives(mailbox, op, ranksOf(sum.sources), tag) : std::move(early);
   const size_t bytes = sum.pieces.bytes();
-  co_await mailbox.arrived(messages);
-  for (const Mailbox::PostedReceive& message : messages) {
-    mailbox.requireSame(*message, op, bytes);
+  co_await receives.arrived(messages);
+  for (const PostedReceive& message : messages) {
+    receives.requireSame(*message, op, bytes);
   }
   if (const Places offered = sum.streams ? offeredBy(mailbox, messages) : Places();
       !offered.empty()) {
-    Adder adder(sum, mailbox, messages, mailbox.storesForOffer(bytes));
+    Adder adder(sum, mailbox, messages, mailbox.reads().storesFor(bytes));
     for (size_t at = 0; at < bytes; at += kStretch) {
       adder.add(at, std::min(kStretch, bytes - at), [&](size_t i) { return offered[i] + at; });
       co_await Yield();
     }
-    if (areStillOffered(mailbox, messages)) {
-      for (const Mailbox::PostedReceive& message : messages) {
-        mailbox.noteTaken(*message);
+    if (areStillOffered(mailbox.reads(), messages)) {
+      for (const PostedReceive& message : messages) {
+        mailbox.reads().finish(*message);
       }
-      co_await mailbox.controlFlushed(messages);
+      co_await receives.controlFlushed(messages);
       co_return;
     }
   }
   Adder adder(sum, mailbox, messages, storesForAverage(bytes));
-  if (messages.empty() || bytes <= Mailbox::payload() || !sum.streams) {
+  if (messages.empty() || bytes <= Lane::payload() || !sum.streams) {
     std::vector<const ReceiveState*> announced;
-    for (const Mailbox::PostedReceive& message : messages) {
+    for (const PostedReceive& message : messages) {
       if (message->stage == ReceiveState::Stage::kAnnounced) {
         message->payload.resize(bytes);
-        mailbox.accept(message, message->payload.data());
+        receives.accept(message, message->payload.data());
         announced.push_back(&*message);
       }
     }
     for (const ReceiveState* message : announced) {
-      co_await mailbox.completed(*message);
+      co_await receives.completed(*message);
     }
     adder.add(0, bytes, [&](size_t i) { return messages[i]->payload.data(); });
     co_return;
   }
-  const auto lock = co_await mailbox.interleaveLock();
-  for (const Mailbox::PostedReceive& message : messages) {
-    mailbox.accept(message, nullptr);
+  const auto lock = co_await receives.interleaveLock();
+  for (const PostedReceive& message : messages) {
+    receives.accept(message, nullptr);
   }
-  for (size_t at = 0; at < bytes; at += Mailbox::payload()) {
-    co_await mailbox.nextFrames(messages);
-    adder.add(at, std::min(Mailbox::payload(), bytes - at),
-              [&](size_t i) { return mailbox.head(*messages[i]); });
-    for (const Mailbox::PostedReceive& message : messages) {
-      mailbox.pop(*message);
+  for (size_t at = 0; at < bytes; at += Lane::payload()) {
+    co_await receives.nextFrames(messages);
+    adder.add(at, std::min(Lane::payload(), bytes - at),
+              [&](size_t i) { return receives.frontPayload(*messages[i]); });
+    for (const PostedReceive& message : messages) {
+      receives.popFrame(*message);
     }
     co_await Yield();
   }

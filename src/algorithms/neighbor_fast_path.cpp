@@ -8,7 +8,7 @@ namespace bluefog {
 
 bool NeighborFastPath::maySend(Mailbox& mailbox) const {
   return std::all_of(call_.destinations.begin(), call_.destinations.end(), [&](const auto& it) {
-    return mailbox.maySend(it.rank, call_.signature.bytes());
+    return mailbox.sends().maySendNow(it.rank, call_.signature.bytes());
   });
 }
 
@@ -24,7 +24,7 @@ void NeighborFastPath::send(Mailbox& mailbox, uint64_t sequence, uint64_t number
   frame.signature = call_.signature;
   for (const WeightedRank& destination : call_.destinations) {
     frame.weight = destination.weight;
-    mailbox.send(destination.rank, frame, {call_.input, bytes});
+    mailbox.sends().sendNow(destination.rank, frame, {call_.input, bytes});
   }
 }
 
@@ -33,7 +33,7 @@ bool NeighborFastPath::receive(Mailbox& mailbox) {
   for (size_t i = 0; i < sources.size(); ++i) {
     if (frames_[i] == nullptr) {
       const MatchKey key{call_.counter.kind, call_.counter.tag, number_};
-      frames_[i] = mailbox.next(sources[i].rank, call_.signature, key);
+      frames_[i] = mailbox.receives().front(sources[i].rank, call_.signature, key);
       if (frames_[i] == nullptr) {
         return false;
       }
@@ -53,9 +53,9 @@ bool NeighborFastPath::receive(Mailbox& mailbox) {
   const size_t bytes = call_.signature.bytes();
   weightedSum(call_.signature.dtype, call_.output, {inputs.data(), n}, {weights.data(), n},
               call_.divisor, call_.signature.count, Stores::kCached);
-  mailbox.noteTouched(sources.size() * bytes, bytes);
+  mailbox.counters().addTouched(sources.size() * bytes, bytes);
   for (size_t i = 0; i < sources.size(); ++i) {
-    mailbox.drop(sources[i].rank, bytes);
+    mailbox.receives().popFront(sources[i].rank, bytes);
   }
   return true;
 }

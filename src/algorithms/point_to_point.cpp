@@ -27,28 +27,29 @@ bool isOfTwo(OpKind kind) {
 }
 
 Task send(Mailbox& mailbox, const MessageOp& op, size_t index, SendMode mode) {
+  SendProtocol& sends = mailbox.sends();
   // Looked at anew each time: where the operation fails, it is changed for a copy.
   const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
-  Mailbox::PostedSend message(mailbox, op, outgoing());
-  co_await mailbox.turn(message);
-  if (mode == SendMode::kEager && mailbox.fitsEager(outgoing())) {
-    mailbox.sendWhole(message, outgoing());
+  PostedSend message(sends, op, outgoing());
+  co_await sends.turn(message);
+  if (mode == SendMode::kEager && sends.fitsEager(outgoing())) {
+    sends.sendEager(message, outgoing());
     co_return;
   }
-  mailbox.announce(message, outgoing());
-  bool wanted = co_await mailbox.answered(message, op);
+  sends.announce(message, outgoing());
+  bool wanted = co_await sends.answer(message, op);
   if (wanted) {
     co_await Made(op, index);
   }
   for (size_t at = 0; wanted && at < outgoing().data.bytes();) {
-    wanted = co_await mailbox.room(message);
+    wanted = co_await sends.room(message);
     if (wanted) {
-      at += mailbox.sendPart(message, outgoing(), at);
+      at += sends.stream(message, outgoing(), at);
       co_await Yield();
     }
   }
   if (!wanted && isOfTwo(op.signature.kind)) {
-    throw mailbox.withdrawn(message);
+    throw sends.withdrawn(message);
   }
 }
 
@@ -61,11 +62,12 @@ void addSend(Mailbox& mailbox, MessageOp& op, Outgoing message, SendMode mode) {
 
 Task receive(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Span place,
              std::shared_ptr<int> sender) {
-  const Mailbox::PostedReceive message = mailbox.expect(op, source, tag);
-  co_await mailbox.arrived(*message);
-  mailbox.requireSame(*message, op, place.bytes);
-  mailbox.take(message, place.data);
-  co_await mailbox.completed(*message);
+  ReceiveProtocol& receives = mailbox.receives();
+  const PostedReceive message = receives.post(op, source, tag);
+  co_await receives.arrived(*message);
+  receives.requireSame(*message, op, place.bytes);
+  receives.take(message, place.data);
+  co_await receives.completed(*message);
   *sender = message->source;
 }
 

@@ -172,11 +172,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   // These return what was counted since the group was made. bytesSent() are payload bytes that were
   // handed to peers. bytesRead() are bytes that were read for messages, and bytesWritten() are
   // bytes of results and copies that were written for them; collectives do not count there.
-  uint64_t bytesRead() const { return engine_->mailbox().bytesRead(); }
-  uint64_t bytesWritten() const { return engine_->mailbox().bytesWritten(); }
+  uint64_t bytesRead() const { return engine_->mailbox().counters().read(); }
+  uint64_t bytesWritten() const { return engine_->mailbox().counters().written(); }
   virtual uint64_t bytesSent() const {
     return engine_->board().bytesSent() + engine_->returns().bytesSent() +
-           engine_->mailbox().bytesSent();
+           engine_->mailbox().counters().sent();
   }
   uint64_t operationsIssued() const { return issued_.load(); }
   // Returns the ranks of each host. The hosts are in the order of their first ranks.

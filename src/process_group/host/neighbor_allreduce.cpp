@@ -88,7 +88,7 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
   }
   const at::Tensor copy = outputs_.empty({static_cast<int64_t>(data.bytes())}, at::kByte);
   auto* to = static_cast<std::byte*>(copy.mutable_data_ptr());
-  const Stores stores = engine_->mailbox().storesForOffer(data.bytes());
+  const Stores stores = engine_->mailbox().reads().storesFor(data.bytes());
   data.forEach(0, data.bytes(), [&](const ConstSpan& span, size_t at) {
     copyBytes(to + at, span.data, span.bytes, stores);
   });

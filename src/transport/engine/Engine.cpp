@@ -60,7 +60,7 @@ std::vector<Process> Engine::processes() const {
 }
 
 bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
-  return readers > 0 && bytes > Mailbox::payload() &&
+  return readers > 0 && bytes > Lane::payload() &&
          (readers > 1 || !own_core_ || bytes >= kLargeOffer);
 }
 
@@ -128,7 +128,7 @@ std::shared_ptr<Op> Engine::align(uint64_t number) {
   }
   auto op = std::make_shared<MessageOp>(Signature{.kind = OpKind::kService}, Deadline::never(),
                                         OpRole::kService);
-  op->epilogue = [this, number] { scheduler_.mailbox().align(number); };
+  op->epilogue = [this, number] { scheduler_.mailbox().calls().align(number); };
   post(op, Who::kCaller);
   return op;
 }

@@ -83,7 +83,7 @@ void Scheduler::addMessage(std::shared_ptr<MessageOp> op) {
   // what it expects.
   const Step first = advance(op);
   if (op->counter) {
-    mailbox_.noteCall(*op->counter, op->number);
+    mailbox_.calls().note(*op->counter, op->number);
   }
   if (first == Step::kDone) {
     return;
@@ -103,7 +103,7 @@ void Scheduler::addMessage(std::shared_ptr<MessageOp> op) {
 // Returns a mismatch of an operation that has already ended, which the next call has to report.
 std::optional<Failure> Scheduler::takeDeferredFailure() {
   const auto has_ended = [this](const LateMismatch& it) { return !isUnderWay(it); };
-  while (std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(has_ended)) {
+  while (std::optional<LateMismatch> mismatch = mailbox_.lateMismatches().take(has_ended)) {
     if (!mismatch->is_of_device &&
         std::count(told_of_.begin(), told_of_.end(), mismatch->sequence) == 0) {
       noteTold(mismatch->sequence);
@@ -248,7 +248,7 @@ void Scheduler::tick(Time now) {
   sleep_time_ = std::min(std::max(sleep_time_ * 2, kShortestSleep), kLongestSleep);
   next_tick_ = now + kLongestSleep;
   watchDeadlines(now);
-  mailbox_.lookForPassed();
+  mailbox_.calls().endPassedWaits();
   watchSuspects();  // before watchPeers(), for which the sender of a notice may have left
   watchMismatches();
   watchPeers();
@@ -302,15 +302,16 @@ void Scheduler::watchSuspect(Time now) {
 // rank has sent to it.
 std::optional<BlockedState::Wait> Scheduler::suspectOf(int peer) const {
   const std::optional<BlockedState::Wait> wait = segment_.blockedState(peer).read();
-  return wait && wait->lacking.has(members_.rank) && mailbox_.hasReadAll(peer) ? wait
-                                                                               : std::nullopt;
+  return wait && wait->lacking.has(members_.rank) && mailbox_.sends().hasReadAll(peer)
+             ? wait
+             : std::nullopt;
 }
 
 void Scheduler::endWaitFor(int peer, const Signature& called) {
   const Op& op = *collectives_.front();
   for (int other : missingFor(op)) {
     if (const std::optional<BlockedState::Wait> wait = suspectOf(other)) {
-      mailbox_.sendDeadlockNotice(other, {wait->sequence, op.signature});
+      mailbox_.control().sendDeadlockNotice(other, {wait->sequence, op.signature});
     }
   }
   failCollectives(mismatch(members_, op, peer, called));
@@ -330,7 +331,7 @@ void Scheduler::endMessages(const Why& why) {
 
 void Scheduler::watchSuspects() {
   for (int peer = 0; peer < members_.size; ++peer) {
-    const std::optional<DeadlockNotice> told = mailbox_.takeDeadlockNotice(peer);
+    const std::optional<DeadlockNotice> told = mailbox_.control().takeDeadlockNotice(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();
     if (found == messages_.end() || found->second->role == OpRole::kDetached) {
       continue;
@@ -348,7 +349,8 @@ bool Scheduler::isUnderWay(const LateMismatch& mismatch) const {
 // An operation with a mismatch fails now, even if it still waits for other ranks.
 void Scheduler::watchMismatches() {
   const auto is_under_way = [this](const LateMismatch& it) { return isUnderWay(it); };
-  while (const std::optional<LateMismatch> mismatch = mailbox_.takeLateMismatch(is_under_way)) {
+  while (const std::optional<LateMismatch> mismatch =
+             mailbox_.lateMismatches().take(is_under_way)) {
     const auto found = messages_.find(mismatch->sequence);
     finish(found->second, mismatch->failure);
     messages_.erase(found);
@@ -388,13 +390,13 @@ Failure Scheduler::late(const MessageOp& message) const {
   bool may_be_no_neighbor = isBetweenNeighbors(message.signature.kind) && !missing.empty();
   for (int peer : missing) {
     const std::string rank = "; rank " + std::to_string(members_.global(peer));
-    if (const std::optional<uint64_t> made = mailbox_.callsMadeBy(peer);
+    if (const std::optional<uint64_t> made = mailbox_.calls().madeBy(peer);
         made && message.counter == Counter()) {
       failure.reason += rank + " has made " + std::to_string(*made) +
                         " of these calls, and this is #" + std::to_string(message.number);
       may_be_no_neighbor = false;
     }
-    if (const std::optional<Signature> sent = mailbox_.uncalledFrom(peer)) {
+    if (const std::optional<Signature> sent = mailbox_.receives().unexpectedFrom(peer)) {
       failure.reason +=
           rank + " has sent " + name(*sent) + details(*sent) + ", which this rank has not called" +
           (matchedAs(sent->kind) == matchedAs(message.signature.kind) ? " by that name or tag"
@@ -410,13 +412,13 @@ Failure Scheduler::late(const MessageOp& message) const {
 }
 
 void Scheduler::noteCall(const Counter& counter, uint64_t number) {
-  mailbox_.noteCall(counter, number);
+  mailbox_.calls().note(counter, number);
   publishCalls();
 }
 
 void Scheduler::publishCalls() {
-  const uint64_t last = mailbox_.lastCall();
-  if (last != published_ && mailbox_.hasSentFirsts()) {
+  const uint64_t last = mailbox_.calls().last();
+  if (last != published_ && mailbox_.sends().hasSentFirsts()) {
     published_ = last;
     segment_.callsMade(members_.rank).number.store(last, std::memory_order_release);
   }
@@ -456,7 +458,7 @@ void Scheduler::watchPeers() {
     Failure failure = peerFailed(members_, *op, gone);
     if (auto sends = detachSends(op, departed_, copy_budget_)) {
       for (const Outgoing& message : sends->outgoing) {
-        mailbox_.endOffers(message.destination, messageId(sends->sequence, message.phase));
+        mailbox_.reads().endOffers(message.destination, messageId(sends->sequence, message.phase));
       }
       detached.push_back(std::move(sends));
     }
@@ -485,7 +487,7 @@ void Scheduler::finish(const std::shared_ptr<MessageOp>& op,
   if (op->role == OpRole::kDetached) {
     --detached_;
     if (failure && failure->cause == Cause::kMismatch) {
-      mailbox_.tellLater({op->sequence, *failure});
+      mailbox_.lateMismatches().add({op->sequence, *failure});
     }
     return;
   }
@@ -498,7 +500,7 @@ void Scheduler::finish(const std::shared_ptr<MessageOp>& op,
 
 // The peers of its messages hear why they are cancelled.
 void Scheduler::endTasks(Op& op, const std::optional<Failure>& failure) {
-  const Mailbox::CancelScope ending(mailbox_, failure);
+  const CancelScope scope = mailbox_.cancelScope(failure);
   op.tasks.clear();
 }
 

@@ -40,6 +40,8 @@ class CallCounts {
     }
     return most;
   }
+  // Returns the number that align() was last given; 0 before.
+  uint64_t base() const { return base_; }
   // Sets all counters to `number`, those that have not been used yet included.
   void align(uint64_t number) {
     base_ = unnamed_ = number;

@@ -10,15 +10,15 @@ ControlMessage& entry(ControlRing& ring, uint64_t index) {
 }  // namespace
 
 bool ControlChannel::send() {
-  if (owed_.empty()) {
+  if (queued_.empty()) {
     return false;
   }
   const uint64_t read = out_->read.load(std::memory_order_acquire);
   uint64_t written = out_->written.load(std::memory_order_relaxed);
   bool moved = false;
-  while (!owed_.empty() && written - read < ControlRing::kEntries) {
-    entry(*out_, written) = owed_.front();
-    owed_.pop_front();
+  while (!queued_.empty() && written - read < ControlRing::kEntries) {
+    entry(*out_, written) = queued_.front();
+    queued_.pop_front();
     out_->written.store(++written, std::memory_order_release);
     moved = true;
   }

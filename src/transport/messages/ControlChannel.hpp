@@ -8,29 +8,33 @@
 
 namespace bluefog {
 
-// What two ranks answer each other: a ring for each direction, and what has found no room in one.
+// A ControlChannel carries the control messages between this rank and one peer: through one ring in
+// shared memory for each direction. It owns the messages that have found no room in the ring yet.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class ControlChannel {
  public:
   ControlChannel(ControlRing& out, ControlRing& in) : out_(&out), in_(&in) {}
 
-  void owe(const ControlMessage& control) { owed_.push_back(control); }
-  bool owesAny() const { return !owed_.empty(); }
-  // As many of those owed as there is room for; whether any.
+  // Adds a message for send() to write.
+  void queue(const ControlMessage& control) { queued_.push_back(control); }
+  bool hasQueued() const { return !queued_.empty(); }
+  // Writes as many queued messages as the ring has room for. Returns whether it wrote any.
   bool send();
 
-  // Whether the peer's side of the ring can be relied on.
+  // Returns whether the peer's cursor is one that a sound peer can have written.
   bool isSound() const;
-  bool anyHasCome() const {
+  bool hasIncoming() const {
     return in_->written.load(std::memory_order_acquire) !=
            in_->read.load(std::memory_order_relaxed);
   }
-  // The next one that has come.
+  // Returns the next message from the peer, if one has come, and frees its place in the ring.
   std::optional<ControlMessage> take();
 
  private:
   ControlRing* out_;
   ControlRing* in_;
-  std::deque<ControlMessage> owed_;
+  std::deque<ControlMessage> queued_;
 };
 
 }  // namespace bluefog

@@ -10,19 +10,22 @@ namespace bluefog {
 class Mailbox;
 struct MessageOp;
 
-// An exchange of small messages that need not become an operation, where no other one of the group
-// is under way and the peers are not far behind. Used by the driving thread.
+// A FastPath is an exchange of small messages that need not become an operation. The engine takes
+// it where no other operation of the group is under way, and the peers are not far behind.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class FastPath {
  public:
-  // See Op.
+  // Returns the counter of the call: see MessageOp.
   virtual Counter counter() const = 0;
-  // Whether all that it sends could go now.
+  // Returns whether all of its messages could be sent now.
   virtual bool maySend(Mailbox& mailbox) const = 0;
-  // The numbers are the operation's that it stands for.
+  // Sends all of its messages, under the sequence number and the call's number that its operation
+  // would have.
   virtual void send(Mailbox& mailbox, uint64_t sequence, uint64_t number) = 0;
-  // Takes what it receives, once all of that is there; whether it is.
+  // Takes the messages that it receives once all of them have come. Returns whether they have.
   virtual bool receive(Mailbox& mailbox) = 0;
-  // What is left to do when the wait for that gets long: all but sending.
+  // Returns an operation for what is left to do when the wait gets long: all but the sends.
   virtual std::shared_ptr<MessageOp> makeOp() = 0;
 
  protected:

@@ -8,12 +8,12 @@
 
 namespace bluefog {
 
-void MatchQueue::add(std::shared_ptr<ReceiveState> message) {
+void MatchQueue::add(Message message) {
   auto& queue = queues_[keyOf(message->key, message->source)];
   queue.push_back({added_++, std::move(message)});
 }
 
-std::shared_ptr<ReceiveState> MatchQueue::take(int source, const MatchKey& wanted) {
+MatchQueue::Message MatchQueue::take(int source, const MatchKey& wanted) {
   auto first = queues_.end();
   const auto consider = [&](auto queue) {
     if (first == queues_.end() || queue->second.front().number < first->second.front().number) {
@@ -45,11 +45,10 @@ const ReceiveState* MatchQueue::from(int source) const {
   return found == queues_.end() ? nullptr : found->second.front().message.get();
 }
 
-std::vector<std::shared_ptr<ReceiveState>> MatchQueue::upTo(const Counter& counter, uint64_t number,
-                                                            int source) const {
-  std::vector<std::shared_ptr<ReceiveState>> messages;
+MatchQueue::Messages MatchQueue::upTo(const Counter& counter, uint64_t number, int source) const {
+  Messages messages;
   const auto end = queues_.upper_bound({counter.kind, counter.tag, source, number});
-  // Those of number 0 are of no call.
+  // Messages with the number 0 belong to no call.
   for (auto queue = queues_.lower_bound({counter.kind, counter.tag, source, 1}); queue != end;
        ++queue) {
     addAll(queue->second, messages);
@@ -63,15 +62,13 @@ bool MatchQueue::hasLater(const MatchKey& wanted, int source) const {
   return next != queues_.end() && next->first <= keyOf(last, source);
 }
 
-void MatchQueue::addAll(const std::list<Numbered>& queue,
-                        std::vector<std::shared_ptr<ReceiveState>>& to) {
+void MatchQueue::addAll(const std::list<Numbered>& queue, Messages& to) {
   std::transform(queue.begin(), queue.end(), std::back_inserter(to),
                  [](const Numbered& place) { return place.message; });
 }
 
-std::vector<std::shared_ptr<ReceiveState>> MatchQueue::ofCallsUpTo(uint64_t number,
-                                                                   int source) const {
-  std::vector<std::shared_ptr<ReceiveState>> messages;
+MatchQueue::Messages MatchQueue::ofCallsUpTo(uint64_t number, int source) const {
+  Messages messages;
   for (const auto& [at, queue] : queues_) {
     const MatchKey& first = queue.front().message->key;
     if (std::get<int>(at) == source && first.number > 0 && first.number <= number) {
@@ -92,8 +89,8 @@ void MatchQueue::remove(const ReceiveState& message) {
   }
 }
 
-std::shared_ptr<ReceiveState> MatchQueue::takeFront(Map::iterator queue) {
-  std::shared_ptr<ReceiveState> message = std::move(queue->second.front().message);
+MatchQueue::Message MatchQueue::takeFront(Map::iterator queue) {
+  Message message = std::move(queue->second.front().message);
   queue->second.pop_front();
   if (queue->second.empty()) {
     queues_.erase(queue);

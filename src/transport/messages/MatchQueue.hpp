@@ -1,68 +1,43 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <vector>
 
-#include "transport/memory/Segment.hpp"
+#include "transport/messages/ReceiveState.hpp"
 
 namespace bluefog {
 
-constexpr int kAnySource = -1;
-
-// One message that this rank expects, or that came before it was expected.
-struct ReceiveState {
-  enum class Stage {
-    kExpected,
-    kHere,       // a small one: its bytes are in `payload`
-    kAnnounced,  // a large one: its sender waits for an answer
-    kStreaming,
-    kComplete
-  };
-
-  uint64_t receiver = 0;  // sequence number of the operation that expects it
-  int source = kAnySource;
-  MatchKey key;
-  Stage stage = Stage::kExpected;
-  // Its source has made that call, or a later one, without sending this.
-  bool is_passed = false;
-  std::optional<CancelReason> abandoned;   // why nobody waits any more: what comes is thrown away
-  std::optional<CancelReason> broken_off;  // why not all of it will come
-  bool has_second = false;                 // of its operation, which nothing expects yet
-  uint64_t id = 0;
-  double weight = 1.0;
-  Signature signature;  // what its sender called
-  size_t bytes = 0;     // all of it
-  // Where it lies in its sender's heap, until Mailbox::isStillOffered() says otherwise.
-  std::optional<uint64_t> offer;
-  std::vector<std::byte> payload;
-  // Where the bytes of a large message go. Null: the task takes the frames from the lane.
-  std::byte* sink = nullptr;
-  uint64_t received = 0;
-};
-
-// Messages that wait to be matched.
+// A MatchQueue holds messages that wait to be matched, in the order in which they were added: the
+// posted queue holds receives whose messages have not come, the unexpected queue holds messages for
+// which no receive was posted. It shares the messages with the tasks that receive them.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class MatchQueue {
  public:
+  using Message = std::shared_ptr<ReceiveState>;
+  using Messages = std::vector<Message>;
+
   bool isEmpty() const { return queues_.empty(); }
-  void add(std::shared_ptr<ReceiveState> message);
-  // The first one added to that key that goes with this source, taken out; null if there is none.
-  std::shared_ptr<ReceiveState> take(int source, const MatchKey& key);
+  void add(Message message);
+  // Removes and returns the first message added with this key whose source matches; kAnySource
+  // matches every source, on either side. Returns null where there is none.
+  Message take(int source, const MatchKey& key);
   void remove(const ReceiveState& message);
-  // One from that source, which stays; null if there is none.
+  // Returns one message from that source, which stays here; null where there is none.
   const ReceiveState* from(int source) const;
-  // Those of calls by that counter, of that number and earlier ones, from that source; they stay.
-  std::vector<std::shared_ptr<ReceiveState>> upTo(const Counter& counter, uint64_t number,
-                                                  int source) const;
-  // Whether there is one of that queue from that source, but for a later call.
+  // Returns the messages from that source that belong to calls by the counter up to this number.
+  // They stay here.
+  Messages upTo(const Counter& counter, uint64_t number, int source) const;
+  // Returns whether a message from that source has the key's kind and tag, but a later call's
+  // number.
   bool hasLater(const MatchKey& key, int source) const;
-  // The same, by any counter, and gradients.
-  std::vector<std::shared_ptr<ReceiveState>> ofCallsUpTo(uint64_t number, int source) const;
+  // Returns the messages from that source that belong to calls up to this number, by any counter,
+  // and those of their gradients. They stay here.
+  Messages ofCallsUpTo(uint64_t number, int source) const;
 
  private:
   using Key = std::tuple<OpKind, int64_t, int, uint64_t>;  // kind, tag, source, number
@@ -71,15 +46,14 @@ class MatchQueue {
   }
   struct Numbered {
     uint64_t number;
-    std::shared_ptr<ReceiveState> message;
+    Message message;
   };
 
   using Map = std::map<Key, std::list<Numbered>>;
 
-  static void addAll(const std::list<Numbered>& key,
-                     std::vector<std::shared_ptr<ReceiveState>>& to);
+  static void addAll(const std::list<Numbered>& queue, Messages& to);
 
-  std::shared_ptr<ReceiveState> takeFront(Map::iterator key);
+  Message takeFront(Map::iterator queue);
 
   Map queues_;
   uint64_t added_ = 0;

@@ -142,7 +142,7 @@ TEST(FastPathTest, ManyThreadsOfARankTakeTurns) {
 // Of what its receiver takes without an operation, too, the sender hears in time.
 TEST(FastPathTest, CreditComesBack) {
   runRanks(2, [](Rank& me) {
-    const size_t count = Mailbox::payload() / sizeof(float);
+    const size_t count = Lane::payload() / sizeof(float);
     for (int round = 0; round < 600; ++round) {
       EXPECT_TRUE(holdsOnly(ringSum(me, count, 1).run(), 2));
     }

@@ -115,7 +115,7 @@ std::vector<WeightedRank> allBut(int self, int size, double weight) {
 TEST(NeighborTest, SumsWhatNeighborsSend) {
   for (int n = 1; n <= 4; ++n) {
     runRanks(n, [](Rank& me) {
-      const size_t frame = Mailbox::payload() / sizeof(float);
+      const size_t frame = Lane::payload() / sizeof(float);
       for (size_t count :
            {size_t{0}, size_t{1}, kLittle, frame - 1, frame, frame + 1, size_t{262'145}}) {
         const std::vector<float> input = numbers(count, me.self);

@@ -142,7 +142,7 @@ class DamagedLaneTest : public SchedulerTest {
 TEST_F(DamagedLaneTest, ASmallMessageThatIsNoneBlamesItsSender) {
   zero_.receive(kMuch);
   Frame small = frame(FrameType::kEager, kMuch);
-  small.bytes = Mailbox::payload() + 1;
+  small.bytes = Lane::payload() + 1;
   write(small);
   EXPECT_EQ(failure().ranks, Ranks{1});
 }

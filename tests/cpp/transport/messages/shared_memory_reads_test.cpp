@@ -1,4 +1,5 @@
-// These tests are about messages that their receivers read in the sender's heap.
+#include "transport/messages/SharedMemoryReads.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -68,7 +69,7 @@ TEST_F(OffersTest, AreReadWhereTheyLie) {
   one_->scheduler.progress();
   EXPECT_TRUE(one_->scheduler.anyFinished());
   EXPECT_FALSE(errorOf(*gives));
-  EXPECT_EQ(one_->scheduler.mailbox().bytesSent(), kBytes);
+  EXPECT_EQ(one_->scheduler.mailbox().counters().sent(), kBytes);
 }
 
 // Offers carry samples for StorePolicy as frames of data do (see store_policy_test.cpp).

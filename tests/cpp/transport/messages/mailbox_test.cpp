@@ -1,3 +1,5 @@
+#include "transport/messages/Mailbox.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +15,7 @@ namespace {
 
 TEST(MessagesTest, OfEverySizeArrive) {
   runRanks(2, [](Rank& me) {
-    const size_t frame = Mailbox::payload() / sizeof(float);
+    const size_t frame = Lane::payload() / sizeof(float);
     for (size_t count :
          {size_t{0}, size_t{1}, kLittle, frame - 1, frame, frame + 1, 2 * frame, size_t{300'001}}) {
       if (me.self == 0) {
