@@ -7,7 +7,7 @@
 namespace bluefog {
 namespace {
 
-// With the root's global rank, as all ranks are told.
+// Returns the details with the root's global rank, since all ranks are told the same text.
 std::string detailsOf(const Membership& members, const Signature& signature) {
   const bool has_root = signature.root >= 0 && signature.root < members.size;
   return details(signature, has_root ? members.global(signature.root) : signature.root);
@@ -59,7 +59,7 @@ Failure timedOut(const Membership& members, const Op& op, const std::vector<int>
 Failure mismatch(const Membership& members, const Op& op, int peer, const Signature& theirs) {
   const int mine = members.global(members.rank);
   const int other = members.global(peer);
-  // The lower rank first, so that both sides tell it in the same words.
+  // The lower rank comes first, so that both sides tell it in the same words.
   const auto [low, high] = std::minmax(mine, other);
   const auto called = [&](int rank) {
     return "rank " + std::to_string(rank) + " called " +
@@ -97,7 +97,7 @@ Failure aborted(const std::string& why) {
 
 Failure failedHere(const Membership& members, const std::exception& error) {
   const int rank = members.global(members.rank);
-  const std::string what = error.what();  // torch's go on with a stack
+  const std::string what = error.what();  // torch appends a stack trace
   return {Cause::kAborted,
           {rank},
           "rank " + std::to_string(rank) + " broke off: " + what.substr(0, what.find('\n'))};

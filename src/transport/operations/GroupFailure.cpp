@@ -26,7 +26,7 @@ std::optional<GroupFailure> readGroupFailure(const GroupFailureCell& cell) {
   if (cell.state.load(std::memory_order_acquire) != GroupFailureCell::kWritten) {
     return std::nullopt;
   }
-  // The bounds hold whatever a peer has written.
+  // The bounds hold, whatever a peer has written into the cell.
   const size_t ranks_n = std::min<size_t>(cell.ranks_n, kMostRanks);
   const size_t text_n = std::min<size_t>(cell.text_n, GroupFailureCell::kMostText);
   return GroupFailure{
@@ -47,9 +47,9 @@ GroupFailure publishFirst(GroupFailureCell& cell, const GroupFailure& group_fail
         static_cast<uint32_t>(std::min<size_t>(failure.reason.size(), GroupFailureCell::kMostText));
     std::memcpy(cell.text, failure.reason.data(), cell.text_n);
     cell.state.store(GroupFailureCell::kWritten, std::memory_order_release);
-    return *readGroupFailure(cell);  // as the others, who may not read all of a long reason
+    return *readGroupFailure(cell);  // the other ranks, too, see a long reason cut short
   }
-  // The writer is at work, unless it was killed at it: then everybody has a view of its own.
+  // Another rank is writing. Where it was killed meanwhile, each rank keeps its own view.
   for (int tries = 0; tries < 50; ++tries) {
     if (const std::optional<GroupFailure> agreed = readGroupFailure(cell)) {
       return *agreed;

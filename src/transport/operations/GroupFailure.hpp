@@ -9,20 +9,22 @@
 
 namespace bluefog {
 
-// The failure that the group's ranks have agreed on. It is that of the collective with this
-// sequence number and of all later ones.
+// A GroupFailure is the failure that a group's ranks have agreed on. The collective with its
+// sequence number has failed for it, and with it all later ones.
+//
+// Thread safety: a value; one thread at a time.
 struct GroupFailure {
   Failure failure;
   uint64_t sequence = 0;
 
-  // For ranks of other hosts.
+  // encode() makes the text by which ranks of other hosts are told; decode() reads it.
   std::string encode() const;
   static GroupFailure decode(const std::string& encoded);
 };
 
-// If there is one.
+// Returns what is recorded in the cell; nothing where no rank has recorded a failure.
 std::optional<GroupFailure> readGroupFailure(const GroupFailureCell& cell);
-// Records `group_failure` unless another rank was first; returns what is recorded.
+// Records the failure unless another rank was first. Returns what is recorded.
 GroupFailure publishFirst(GroupFailureCell& cell, const GroupFailure& group_failure);
 
 }  // namespace bluefog

@@ -10,30 +10,37 @@
 
 namespace bluefog {
 
-// What a task waits for. Lives in the coroutine's frame while it is suspended.
+// A Condition is what a suspended task waits for. It lives in the coroutine's frame.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class Condition {
  public:
+  // Looks whether the condition is fulfilled. It may move data meanwhile.
   virtual bool ready() = 0;
-  // Whether something moved in the last ready(), also where it was not fulfilled.
+  // Returns whether the last ready() moved anything, even where it was not fulfilled.
   virtual bool moved() const { return false; }
-  // Whether nobody needs to look until Mailbox::takeRunnable() names the operation.
+  // Returns whether ready() stays false until Mailbox::takeRunnable() names the operation.
   virtual bool sleeps() const { return false; }
-  // The group ranks whose bytes, or room, are missing.
+  // Returns the group ranks whose bytes, or whose room for bytes, are missing.
   virtual std::vector<int> missing() const = 0;
-  // Those of the missing ranks that a timeout is to blame: not those that are held up themselves.
+  // Returns the missing ranks that a timeout blames, which are not held up by others themselves.
   virtual std::vector<int> late() const { return missing(); }
-  // Why it will not be fulfilled any more, once a rank has said that it sends no more of it.
+  // Returns why the condition cannot be fulfilled any more, once a rank has said that it sends no
+  // more of what is missing.
   virtual std::optional<Failure> brokenOff() const { return std::nullopt; }
-  // Whether one of the missing ranks would do (a receive from any source).
+  // Returns whether any one of the missing ranks would do, as for a receive from any source.
   virtual bool anyWillDo() const { return false; }
 
  protected:
   ~Condition() = default;
 };
 
-// An algorithm as a coroutine: straight-line code that says `co_await` where bytes or room may not
-// be there yet. Nobody blocks in it: the thread that drives the engine calls advance() and goes on
-// to the next one. Destroying it at any await leaves nothing behind but what peers were told.
+// A Task is an algorithm as a coroutine: straight-line code that says `co_await` where bytes or
+// room may be missing. No thread blocks in it: the thread that drives the engine calls advance()
+// and goes on to the next task. It owns the coroutine. When it is destroyed while it is suspended,
+// nothing stays behind but what peers were told.
+//
+// Thread safety: only the thread that drives the engine may use it once its operation is posted.
 class [[nodiscard]] Task {
  public:
   struct promise_type {
@@ -64,8 +71,8 @@ class [[nodiscard]] Task {
   }
 
   bool done() const { return handle_.done(); }
-  // Runs until the next condition that is not fulfilled. True when something moved. Throws what the
-  // algorithm threw.
+  // Runs until the next condition that is not fulfilled. Returns whether anything moved. Throws
+  // what the algorithm threw.
   bool advance() {
     Condition*& waiting = handle_.promise().waiting;
     if (waiting != nullptr && !waiting->ready()) {
@@ -78,7 +85,7 @@ class [[nodiscard]] Task {
     }
     return true;
   }
-  // Null before the first advance() and when done.
+  // Returns what the task waits for; null before the first advance() and when it is done.
   const Condition* waiting() const { return handle_.promise().waiting; }
 
  private:
@@ -87,7 +94,7 @@ class [[nodiscard]] Task {
   Handle handle_;
 };
 
-// Base of the things a task can co_await.
+// An Awaitable is a Condition that a task can co_await.
 class Awaitable : public Condition {
  public:
   bool await_ready() { return ready(); }
@@ -97,8 +104,9 @@ class Awaitable : public Condition {
   ~Awaitable() = default;
 };
 
-// Lets the rank's other tasks take a step. Between two frames: a rank whose next frame is always
-// there would only read, its peer only write, and each of them does the other half afterwards.
+// A Yield lets the rank's other tasks take a step. Tasks await it between two frames: otherwise a
+// rank whose next frame is always there would only read, and its peer only write, and each would do
+// its other half afterwards.
 class Yield final : public Awaitable {
  public:
   bool ready() override { return std::exchange(over_, true); }
@@ -109,7 +117,7 @@ class Yield final : public Awaitable {
   bool over_ = false;
 };
 
-// Fulfilled when another task, which this one contains, has ended. Throws what that threw.
+// A Join owns another task, and is fulfilled when that has ended. It throws what that threw.
 class Join final : public Awaitable {
  public:
   explicit Join(Task task) : task_(std::move(task)) {}
@@ -132,8 +140,8 @@ class Join final : public Awaitable {
   bool moved_ = false;
 };
 
-// Fulfilled when `ready()`; while not, the ranks of `missing()` are waited for, and those of
-// `late()` to blame.
+// A WaitUntil is fulfilled when the function `ready` returns true. Meanwhile `missing` returns the
+// ranks that it waits for, and `late` those that a timeout blames.
 template <class Ready, class Missing, class Late = Missing>
 class WaitUntil final : public Awaitable {
  public:

@@ -36,7 +36,8 @@ std::vector<int> lateFor(const CollectiveOp& op) {
 }
 
 std::vector<int> lateFor(const MessageOp& op) {
-  // Who has not taken what it sends may wait for the same rank as the last task, which receives.
+  // A rank that has not taken what this one sends may wait for the same rank as the last task,
+  // which receives.
   const Task& last = op.tasks.back();
   const bool receives =
       op.outgoing.size() < op.tasks.size() && !last.done() && last.waiting() != nullptr;
@@ -95,7 +96,7 @@ Failure peerFailed(const Membership& members, const Op& op, const std::vector<De
   const auto died = [](const Departure& departure) {
     return departure.how == Departure::How::kDied;
   };
-  // Who left may have left because another one died.
+  // A rank may have left because another one died.
   const bool lacks_dead = std::any_of(gone.begin(), gone.end(), [&](const Departure& departure) {
     return died(departure) && is_missing(departure);
   });
