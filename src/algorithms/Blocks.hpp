@@ -7,9 +7,9 @@
 
 namespace bluefog {
 
-// One block of the tensor, cut into a part per rank.
+// A Block is a stretch of a tensor, cut into one part for each rank. All numbers count elements.
 struct Block {
-  size_t begin;  // elements
+  size_t begin;
   size_t count;
   size_t part;
 
@@ -20,6 +20,10 @@ struct Block {
   }
 };
 
+// Blocks cut a tensor into blocks whose parts fit a board's frame together. Parts begin at cache
+// lines.
+//
+// Thread safety: it does not change; any thread may read it.
 class Blocks {
  public:
   Blocks(size_t count, size_t element_bytes, size_t payload, int ranks)
@@ -39,7 +43,7 @@ class Blocks {
  private:
   size_t count_;
   size_t ranks_;
-  size_t line_;  // elements of a cache line
+  size_t line_;  // the elements of a cache line
   size_t part_;
 };
 

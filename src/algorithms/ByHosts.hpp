@@ -11,27 +11,30 @@
 
 namespace bluefog {
 
-// Collectives where hosts have several ranks each, and all as many (HostGrid): what crosses between
-// two hosts does so once, between counterparts, and goes on in shared memory. Arguments and results
-// are those of the functions without "ByHosts".
+// The collectives in this header are for groups whose hosts have several ranks each, and all the
+// same number (see HostGrid). What crosses between two hosts does so once, between counterparts,
+// and goes on in shared memory. Arguments and results are those of the functions without "ByHosts"
+// in Algorithms.hpp.
 
-// Up to so many bytes for one rank, all send to all: one exchange instead of two.
+// Up to so many bytes for one rank, all ranks send to all: that takes one exchange instead of two.
 constexpr size_t kMostAtOnce = 4 * 1024;
 
-// The mean of means is not the mean of integers.
+// Returns whether a reduction can be made in two steps. The mean of integer means is not the mean
+// of the integers.
 inline bool canReduceByHosts(const Signature& what) {
   return what.reduce != ReduceKind::kAverage || isFloating(what.dtype);
 }
 
-// The ranks of a host reduce a share each, the counterparts reduce that among themselves, and the
-// ranks of a host hand each other the results.
+// The ranks of a host reduce a share each, the counterparts reduce these among themselves, and the
+// ranks of a host hand each other the results. `block` counts bytes.
 Task allreduceByHosts(Board& board, Board& returns, const CollectiveOp& op, Spans data,
                       size_t block);
 
+// The ranks of a host relay to each other what they get from their counterparts.
 Task allgatherByHosts(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                       std::vector<std::byte*> outputs, std::vector<size_t> bytes);
 
-// A rank reduces over its host what its counterparts are to get.
+// Each rank reduces over its host what its counterparts are to get.
 Task reduceScatterByHosts(Board& board, Board& returns, const CollectiveOp& op,
                           std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                           std::byte* output);

@@ -9,11 +9,14 @@
 
 namespace bluefog {
 
-// The frames that a rank takes from a board turn by turn, of some ranks each time. The first turn
-// waits for all, which shows what they called.
+// A FrameReader takes frames from a board in turns, each time from some ranks. In the first turn it
+// waits for the frames of all ranks, which show what these have called. The board and the operation
+// must outlive it.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class FrameReader {
  public:
-  // `only_heads`: whose first frames have nothing else for this rank.
+  // `only_heads` are the ranks whose first frames have nothing for this rank but their heads.
   FrameReader(Board& board, const CollectiveOp& op, std::vector<int> only_heads)
       : board_(board), op_(op), only_heads_(std::move(only_heads)) {}
 

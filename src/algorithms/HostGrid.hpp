@@ -8,11 +8,15 @@
 
 namespace bluefog {
 
-// The ranks of hosts that have several each, and all as many, as a grid: this rank exchanges data
-// with those of its host and with its counterparts, the ranks in its place on the other hosts. All
-// the same each rank's first frame goes to all, which must see what it called.
+// A HostGrid arranges the ranks of a group as a grid of hosts and places. It needs hosts that have
+// several ranks each, and all the same number. A rank exchanges data with the ranks of its host and
+// with its counterparts, the ranks in its place on the other hosts. The first frame of each rank
+// still goes to all ranks, which must see what it has called. The board must outlive the grid.
+//
+// Thread safety: it does not change; any thread may read it.
 class HostGrid {
  public:
+  // Returns whether the ranks of the board's group form a grid.
   static bool isOne(const Board& board) {
     return board.spansHosts() && board.hosts().here().size() > 1 &&
            !board.hosts().counterparts().empty();
@@ -30,21 +34,21 @@ class HostGrid {
     }
   }
 
-  // In the order of the places; with this rank.
+  // Returns the ranks on this host, with this one, in the order of their places.
   const std::vector<int>& here() const { return here_; }
-  // In the order of the hosts; with this rank.
+  // Returns the ranks in this place, with this one, in the order of their hosts.
   const std::vector<int>& counterparts() const { return counterparts_; }
-  // Both.
+  // Returns the ranks of here() and of counterparts(), without repeating this one.
   const std::vector<int>& near() const { return near_; }
-  // All others.
+  // Returns all ranks that are not near().
   const std::vector<int>& far() const { return far_; }
   int at(size_t host, size_t place) const { return ranks_[host][place]; }
   size_t place() const { return place_; }
   size_t host() const { return host_; }
   size_t hosts() const { return counterparts_.size(); }
 
-  // What those elsewhere get of a frame: each counterpart, what `cutFor(its host)` says, and the
-  // others nothing, or of the first one its head.
+  // Returns what ranks on other hosts get of a frame, for Board::publishCut(). Each counterpart
+  // gets what `cutFor(its host)` returns. The others get nothing, or the head of the first frame.
   template <class CutFor>
   auto forCounterparts(const CutFor& cutFor, bool is_first = false) const {
     return [this, is_first, cutFor](int peer) {
@@ -52,7 +56,8 @@ class HostGrid {
       return host < hosts() ? cutFor(host) : Board::headIf(is_first);
     };
   }
-  // Nothing of it for anybody elsewhere, or of the first one its head.
+  // Returns, for Board::publishCut(), that ranks on other hosts get nothing of a frame, or the head
+  // of the first one.
   auto forNobody(bool is_first) const {
     return [is_first](int) { return Board::headIf(is_first); };
   }

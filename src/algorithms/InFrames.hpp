@@ -9,18 +9,19 @@
 
 namespace bluefog {
 
-// How many frames carry `whole` in pieces of `part`: at least one, which others look for.
+// Returns how many frames carry `whole` in pieces of `part`. There is always one, for which the
+// other ranks wait.
 inline size_t framesFor(size_t whole, size_t part) {
   return std::max((whole + part - 1) / part, size_t{1});
 }
-// How much of `whole` the frame has that begins at `at`.
+// Returns how much of `whole` is in the frame that begins at `at`.
 inline size_t pieceAt(size_t at, size_t whole, size_t part) {
   return at < whole ? std::min(part, whole - at) : 0;
 }
 
-// A collective in which every rank publishes as many frames: give(i) publishes this rank's i-th,
-// take(i) reads the i-th of every peer. Takes before it gives, and waits only when it can do
-// neither.
+// Runs a collective in which all ranks publish the same number of frames: give(i) publishes this
+// rank's i-th frame, and take(i) reads the i-th frame of every peer. It takes before it gives, and
+// waits only when it can do neither.
 template <class Give, class Take>
 Task inFrames(Board& board, const CollectiveOp& op, size_t frames, Give give, Take take) {
   size_t given = 0;

@@ -10,10 +10,13 @@
 
 namespace bluefog {
 
-// neighborSum of one small tensor, with what this rank sends for it.
+// A NeighborFastPath computes the neighborSum() of one small tensor, and sends what this rank
+// gives. The call and its memory must outlive it.
+//
+// Thread safety: see FastPath; any thread may make one.
 class NeighborFastPath final : public FastPath {
  public:
-  // Also its most sources.
+  // The most sources that such a sum may have.
   static constexpr size_t kMost = 8;
 
   struct SmallExchange {
@@ -26,10 +29,12 @@ class NeighborFastPath final : public FastPath {
     const std::byte* input;
     std::byte* output;
   };
-  using MakeOp = std::function<std::shared_ptr<MessageOp>()>;  // see makeOp()
+  using MakeOp = std::function<std::shared_ptr<MessageOp>()>;
 
+  // makeOp() returns what `make_op` does.
   NeighborFastPath(const SmallExchange& call, MakeOp make_op)
       : call_(call), make_op_(std::move(make_op)) {}
+  // Returns whether the messages of the call fit frames, and its sources this class.
   static bool isPossible(const SmallExchange& call) {
     return call.signature.bytes() <= Lane::payload() && call.sources.size() <= kMost;
   }
@@ -44,7 +49,7 @@ class NeighborFastPath final : public FastPath {
   const SmallExchange& call_;
   MakeOp make_op_;
   uint64_t number_ = 0;
-  std::array<const Frame*, kMost> frames_{};  // of the sources, as far as they have come
+  std::array<const Frame*, kMost> frames_{};  // by source; null until the frame has come
 };
 
 }  // namespace bluefog

@@ -10,11 +10,13 @@
 
 namespace bluefog {
 
-// How what each rank is to get is cut: a frame holds a piece of each, in the order of the ranks,
-// and all pieces have room for as many elements.
+// Parts cut what each rank is to get into frames. A frame holds one piece for each rank, in the
+// order of the ranks, and has the same room for each piece.
+//
+// Thread safety: it does not change; any thread may read it.
 class Parts {
  public:
-  // `counts`: elements for each rank; `width`: bytes of one.
+  // `counts` has the number of elements for each rank; an element has `width` bytes.
   Parts(std::vector<size_t> counts, size_t width, size_t payload)
       : counts_(std::move(counts)),
         width_(width),
@@ -25,12 +27,13 @@ class Parts {
   size_t frames() const {
     return framesFor(*std::max_element(counts_.begin(), counts_.end()), part_);
   }
-  // Bytes: of a rank's piece in that frame, where it begins in each frame, and where what the frame
-  // has begins in what the rank gets.
+  // Returns the bytes of a rank's piece in that frame.
   size_t bytes(size_t rank, size_t frame) const {
     return pieceAt(frame * part_, counts_[rank], part_) * width_;
   }
+  // Returns where a rank's piece begins in every frame, in bytes.
   size_t place(size_t rank) const { return rank * part_ * width_; }
+  // Returns where the pieces of that frame begin in what the ranks get, in bytes.
   size_t begin(size_t frame) const { return frame * part_ * width_; }
 
  private:

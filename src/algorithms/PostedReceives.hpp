@@ -6,9 +6,10 @@
 
 namespace bluefog {
 
-// The messages that an operation expects, by their sources' places in a list.
+// PostedReceives are the receives that an operation has posted, in the order of a list of sources.
 using PostedReceives = std::vector<PostedReceive>;
 
+// Posts a receive for a message from each of the sources.
 inline PostedReceives postReceives(Mailbox& mailbox, const MessageOp& op,
                                    const std::vector<int>& sources, int64_t tag) {
   PostedReceives messages;

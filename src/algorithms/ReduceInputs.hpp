@@ -9,7 +9,8 @@
 
 namespace bluefog {
 
-// Of a second reduction, over what a first one gave: the factors were for the ranks' own data.
+// Returns the signature of a second reduction, over the results of a first one. The factors were
+// for the ranks' own data, and are used already.
 inline Signature withoutFactors(Signature signature) {
   if (signature.reduce == ReduceKind::kPremulSum) {
     signature.reduce = ReduceKind::kSum;
@@ -17,10 +18,14 @@ inline Signature withoutFactors(Signature signature) {
   return signature;
 }
 
-// What the ranks bring to a reduction, in the order of the ranks.
+// ReduceInputs are what the ranks bring to a reduction, in the order of the ranks. They do not own
+// the data.
+//
+// Thread safety: only the thread that drives the engine may use it.
 class ReduceInputs {
  public:
-  // Of this rank so many bytes, and of each other one what its frame has at that offset.
+  // Collects `bytes` bytes from every rank: this rank's from `own`, and the others' from their
+  // frames, at that offset.
   void collect(Board& board, const CollectiveOp& op, const std::byte* own, size_t bytes,
                size_t offset) {
     clear();
@@ -28,7 +33,7 @@ class ReduceInputs {
       add(board, op, rank, own, bytes, offset);
     }
   }
-  // Of those ranks alone.
+  // Collects from those ranks alone.
   void collect(Board& board, const CollectiveOp& op, const std::vector<int>& ranks,
                const std::byte* own, size_t bytes, size_t offset) {
     clear();
@@ -36,7 +41,7 @@ class ReduceInputs {
       add(board, op, rank, own, bytes, offset);
     }
   }
-  // `out` may be one of them.
+  // Writes the reduction of what was collected. `out` may be `own`.
   void reduce(const Signature& what, void* out, size_t count) const {
     if (what.reduce == ReduceKind::kPremulSum) {
       weightedSum(what.dtype, out, data_, factors_, 1.0, count, Stores::kCached);

@@ -8,9 +8,10 @@
 
 namespace bluefog {
 
-// The terms of a NeighborSum in the order in which rank `own` adds them: takesOwn(weight), and
-// takes(i, weight) of what source i has sent, whose sender multiplies it by sent(i). What weighs
-// nothing is left out: it must not come in as 0 * infinity either.
+// Visits the terms of a NeighborSum in the order in which rank `own` adds them. It calls
+// takesOwn(weight) for the rank's own input, and takes(i, weight) for what source i has sent, whose
+// sender gives it the weight sent(i). It leaves out what weighs nothing, which must not come in as
+// 0 * infinity.
 template <class Sent, class TakesOwn, class Takes>
 void forEachTerm(const std::vector<WeightedRank>& sources, double self_weight, int own,
                  const Sent& sent, const TakesOwn& takesOwn, const Takes& takes) {

@@ -13,8 +13,9 @@
 namespace bluefog {
 namespace {
 
-// On the first board a rank publishes its own frames, for the ranks here and for its counterparts;
-// on the second what it gets from these, for the ranks here: of each frame one per counterpart.
+// A Relayed is the state of an allgatherByHosts(). On the first board a rank publishes its own
+// frames, for the ranks on its host and for its counterparts. On the second board it relays to the
+// ranks on its host what it gets from its counterparts: for each frame of its own, one from each.
 class Relayed {
  public:
   Relayed(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
@@ -53,14 +54,14 @@ class Relayed {
     }
     return ranks;
   }
-  // Who has relayed nothing may only lack what it is to relay.
+  // A rank that has relayed nothing may only lack what it is to relay.
   std::vector<int> late() { return firstOf({lacking(), slow(), returns_.missing(grid_.here())}); }
 
  private:
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   size_t others() const { return grid_.hosts() - 1; }
   size_t relays() const { return frames_ * others(); }
-  // What the ranks here relay as their so-manieth frame: one of a rank on that host.
+  // The relay with this number carries that frame of a counterpart on that host.
   size_t frameOf(size_t relay) const { return relay / others(); }
   size_t hostOf(size_t relay) const {
     const size_t host = relay % others();
@@ -71,7 +72,7 @@ class Relayed {
     return pieceAt(frame * board_.payload(), bytes_[index(rank)], board_.payload());
   }
 
-  // Whose own frames are missing.
+  // Returns the ranks whose own frames are missing.
   std::vector<int> lacking() {
     std::vector<int> ranks;
     if (taken_.turn() < given_) {
@@ -131,7 +132,7 @@ class Relayed {
     ++collected_;
   }
 
-  // The frame that `giver` has published, of what `rank` gives.
+  // Copies a frame that `giver` has published: it carries that frame of what `rank` gives.
   void read(Board& from, int giver, int rank, size_t frame) {
     const size_t bytes = length(rank, frame);
     if (giver != board_.rank() && bytes > 0) {
@@ -152,7 +153,7 @@ class Relayed {
   HostGrid grid_;
   size_t frames_;
   size_t given_ = 0;
-  FrameReader taken_;  // of the ranks here
+  FrameReader taken_;  // reads the ranks on this host
   size_t relayed_ = 0;
   size_t collected_ = 0;
 };

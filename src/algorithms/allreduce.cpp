@@ -12,13 +12,14 @@
 namespace bluefog {
 namespace {
 
-// Up to here every rank folds everything: one exchange instead of two.
+// Up to so many bytes every rank reduces everything: that takes one exchange instead of two.
 constexpr size_t kMostWhole = 16 * 1024;
-// Across hosts the first and the last block have the network to themselves: so many, that these
-// count little, while each of their parts is worth a message.
+// Across hosts the first and the last block have the network to themselves. There are so many
+// blocks that these two count little, while each part of a block is worth a message.
 constexpr size_t kLeastBlocks = 16;
 constexpr size_t kLeastPart = 16 * 1024;
 
+// Returns how many bytes a block has.
 size_t blockBytes(const Board& board, size_t bytes) {
   if (!board.spansHosts()) {
     return board.payload();
@@ -27,9 +28,9 @@ size_t blockBytes(const Board& board, size_t bytes) {
   return std::clamp(bytes / kLeastBlocks, std::min(least, board.payload()), board.payload());
 }
 
-// Each rank reduces its own part of every block and hands the result to all, over the second
-// board. The three steps of successive blocks overlap: a rank does whatever can be done, the oldest
-// first, and waits only when nothing can.
+// An InBlocks is the state of an allreduce in blocks. Each rank reduces its own part of every block
+// and hands the result to all ranks, over the second board. The three steps of successive blocks
+// overlap: a rank does whatever can be done, the oldest first, and waits only when nothing can.
 class InBlocks {
  public:
   InBlocks(Board& board, Board& returns, const CollectiveOp& op, Spans data, size_t block)
@@ -59,7 +60,7 @@ class InBlocks {
     append(ranks, board_.room().missing());
     return ranks;
   }
-  // Who has handed out nothing may only lack what another one has not scattered.
+  // A rank that has handed out nothing may only lack what another one has not scattered.
   std::vector<int> late() {
     const std::vector<int> first =
         reduced_ < scattered_ ? board_.arrivals(op_).missing() : std::vector<int>{};
@@ -74,7 +75,7 @@ class InBlocks {
   }
   bool canScatter() { return scattered_ < blocks_.size() && board_.hasRoom(); }
 
-  // The parts of the other ranks, at their places in the block.
+  // Publishes the parts of the other ranks, at their places in the block.
   void scatter(const Block& block) {
     std::byte* slot = board_.slot();
     size_t bytes = 0;
@@ -128,7 +129,7 @@ class InBlocks {
   const CollectiveOp& op_;
   Spans data_;
   size_t width_;
-  Stores stores_;  // of the result
+  Stores stores_;  // how the result is written
   Blocks blocks_;
   size_t scattered_ = 0;
   size_t reduced_ = 0;

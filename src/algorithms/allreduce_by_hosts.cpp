@@ -13,14 +13,16 @@
 namespace bluefog {
 namespace {
 
-// Of each block a rank publishes two frames on each board, in a fixed order:
-//   board 1, first:    the block, for the ranks here
-//   board 2, first:    its share, reduced over the ranks here, for its counterparts
+// For each block a rank publishes two frames on each board, in a fixed order:
+//   board 1, first:    the block, for the ranks on its host
+//   board 2, first:    its share, reduced over the ranks on its host, for its counterparts
 //   board 1, second:   its part of the share, reduced over all, for its counterparts
-//   board 2, second:   its share, reduced over all, for the ranks here
-// Taking one gives the next. The first frames of some blocks go ahead of the second ones.
+//   board 2, second:   its share, reduced over all, for the ranks on its host
+// Taking one frame lets it give the next. The first frames of so many blocks go ahead of the second
+// frame of a block.
 constexpr size_t kAhead = 2;
 
+// A Turn is one of the two frames of a block.
 struct Turn {
   bool is_second;
   size_t block;
@@ -40,6 +42,7 @@ std::vector<Turn> turnsOf(size_t blocks) {
   return turns;
 }
 
+// An InTurns is the state of an allreduceByHosts().
 class InTurns {
  public:
   InTurns(Board& board, Board& returns, const CollectiveOp& op, Spans data, size_t block)
@@ -78,7 +81,7 @@ class InTurns {
     }
     return ranks;
   }
-  // Whose second frame is missing may lack another one's first.
+  // A rank whose second frame is missing may lack another rank's first one.
   std::vector<int> late() {
     const bool is_first = taken_.turn() < given_ && !isSecond(taken_.turn());
     return firstOf({is_first ? taken_.missing(givers()) : std::vector<int>{}, missing()});
@@ -88,13 +91,14 @@ class InTurns {
   bool isSecond(size_t turn) const { return turn < turns_.size() && turns_[turn].is_second; }
   bool canBegin() { return given_ < turns_.size() && !isSecond(given_) && board_.hasRoom(); }
   bool canTake() { return taken_.turn() < given_ && returns_.hasRoom() && taken_.isHere(givers()); }
-  // To take a share is to give a part of it, when it is that one's turn.
+  // A rank that takes the first frames of its counterparts publishes the second frame of that block
+  // on the first board, so it must be the turn of that frame.
   bool canTakeReturn() {
     return collected_ < taken_.turn() &&
            (isSecond(collected_) || (isSecond(given_) && board_.hasRoom())) &&
            returns_.hasArrivals(op_, returners());
   }
-  // Whose frames come next.
+  // Each returns the ranks whose frames come next on that board.
   const std::vector<int>& givers() const {
     return isSecond(taken_.turn()) ? grid_.counterparts() : grid_.here();
   }
@@ -105,7 +109,8 @@ class InTurns {
   size_t first(size_t place) const { return place * grid_.hosts(); }
   size_t own() const { return first(grid_.place()) + grid_.host(); }
   size_t bytesOf(const Block& block, size_t part) const { return block.partCount(part) * width_; }
-  // In the tensor, of that rank's share of the block.
+  // Returns where in the tensor the share begins that the rank in that place has of the block, in
+  // bytes.
   size_t shareBegin(const Block& block, size_t place) const {
     return block.partBegin(first(place)) * width_;
   }
@@ -200,9 +205,9 @@ class InTurns {
   size_t width_;
   HostGrid grid_;
   Blocks blocks_;
-  std::vector<Turn> turns_;  // of both boards
-  size_t given_ = 0;         // on the first board; on the second as many as were taken on the first
-  FrameReader taken_;        // from the first
+  std::vector<Turn> turns_;  // the same on both boards
+  size_t given_ = 0;         // on the first board; on the second, as many as taken_.turn()
+  FrameReader taken_;        // reads the first board
   size_t collected_ = 0;
   ReduceInputs inputs_;
 };

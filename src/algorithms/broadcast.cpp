@@ -9,9 +9,12 @@
 namespace bluefog {
 namespace {
 
-// The first rank of each other host gets what the root sends, and relays it over the second board:
-// to the ranks of its host and, where there are frames enough to be under way on all links at once,
-// to the first one of the next host, as the only one to whom the root, or the host before, sends.
+// A Route says from whom a rank gets the frames of a broadcast, and to whom it sends them. A small
+// broadcast goes from the root to every rank. In a larger one the first rank of each host without
+// the root gets what the root sends, and relays it over the second board to the ranks of its host.
+// Where there are frames enough to be under way on all links at once, the hosts form a chain: each
+// first rank relays to the first rank of the next host, and the root sends to the first one of the
+// chain alone. The board must outlive the route.
 class Route {
  public:
   Route(const Board& board, const CollectiveOp& op)
@@ -32,12 +35,12 @@ class Route {
     place_ = std::find(firsts_.begin(), firsts_.end(), here_.front()) - firsts_.begin();
   }
 
-  // Whether the root's frames go to that rank elsewhere, or a relay's.
+  // Returns whether a rank on another host gets the root's frames, and not a relay's.
   bool isRootsTo(int peer) const {
     const auto end = is_chain_ ? firsts_.begin() + 1 : firsts_.end();
     return !has_relays_ || std::find(firsts_.begin(), end, peer) != end;
   }
-  // How many ranks take this rank's frames, the root's or a relay's.
+  // Returns how many ranks take this rank's frames, where it is the root or a relay.
   int takers() const {
     int taking = static_cast<int>(here_.size()) - 1;
     for (const std::vector<int>& ranks : all_) {
@@ -49,7 +52,7 @@ class Route {
     return taking;
   }
   bool isRelaysTo(int peer) const { return hasNext() && peer == firsts_[index() + 1]; }
-  // Where this rank's frames come from.
+  // Returns the rank from which this one gets its frames.
   int giver() const {
     if (!has_relays_ || !isBeyond()) {
       return root_;
@@ -72,8 +75,8 @@ class Route {
   int root_;
   const std::vector<std::vector<int>>& all_;
   const std::vector<int>& here_;
-  std::vector<int> firsts_;   // of the hosts without the root
-  std::ptrdiff_t place_ = 0;  // among them, of the first one here
+  std::vector<int> firsts_;   // the first rank of each host without the root
+  std::ptrdiff_t place_ = 0;  // where in `firsts_` this host's first rank is
   bool is_chain_ = false;
   bool has_relays_ = false;
 };
@@ -88,8 +91,8 @@ Task broadcastFromHere(Board& board, const CollectiveOp& op, const std::byte* da
   const auto can_give = [&] { return (!begun || at < bytes) && board.hasRoom(); };
   const auto can_greet = [&] { return !greeted && board.hasArrivals(op); };
   while (!begun || at < bytes || !greeted) {
-    // The peers' frames come first: two that both think they are the root must notice before their
-    // rings are full.
+    // The peers' frames are taken first: two ranks that both think they are the root must notice
+    // before their rings are full.
     co_await WaitUntil(
         [&] { return can_greet() || can_give(); },
         [&] { return greeted ? board.room().missing() : board.arrivals(op).missing(); });
@@ -111,7 +114,7 @@ Task broadcastFromHere(Board& board, const CollectiveOp& op, const std::byte* da
   }
 }
 
-// Frame by frame from the root, or from the rank that relays it here.
+// Receives a broadcast frame by frame, from the root or from the rank that relays it.
 Task broadcastTakenIn(Board& board, Board& returns, const CollectiveOp& op, std::byte* data) {
   const Route route(board, op);
   const bool is_relay = route.isRelay();
@@ -131,7 +134,7 @@ Task broadcastTakenIn(Board& board, Board& returns, const CollectiveOp& op, std:
   size_t at = 0;
   do {
     const size_t length = std::min(board.payload(), bytes - at);
-    // A relay may only lack what the root is to send.
+    // A timeout blames the root, too: a relay may only lack what the root is to send.
     co_await WaitUntil(
         [&] { return from.hasArrival(op, giver); }, [&] { return std::vector<int>{giver}; },
         [&] { return giver == root ? std::vector{root} : std::vector{giver, root}; });

@@ -11,15 +11,16 @@
 namespace bluefog {
 namespace {
 
-// What a rank says of another one.
+// The Sizes are the bytes that a rank sends to another one, and those that it expects from it.
 struct Sizes {
   uint64_t sent = 0;
   uint64_t expected = 0;
 };
 
-// What a rank publishes: in the first frame the sizes for each rank, and in every frame the next
-// piece of each block that has not ended, all as long as fits. So no rank's block stands
-// behind another's. Its own is not there.
+// A FrameLayout says what is where in the frames that a rank publishes. The first frame begins with
+// the sizes for each rank. Every frame has the next piece of each block that has not ended, and all
+// pieces are as long as fits: so no rank's block stands behind another's. The rank's own block is
+// not there.
 class FrameLayout {
  public:
   FrameLayout(int rank, int size, size_t payload)
@@ -28,13 +29,13 @@ class FrameLayout {
   std::span<std::byte> tableBytes() { return std::as_writable_bytes(std::span(table_)); }
   Sizes& table(int rank) { return table_[static_cast<size_t>(rank)]; }
 
-  // Whether a rank may have written these sizes.
+  // Returns whether a sound rank may have written these sizes.
   bool isSound() const {
     constexpr uint64_t kMost = uint64_t{1} << 48;
     return std::all_of(table_.begin(), table_.end(),
                        [](const Sizes& sizes) { return sizes.sent <= kMost; });
   }
-  // To the first frame, once the sizes are known, and on to the next.
+  // begin() goes to the first frame, once the sizes are known; next() goes to the next frame.
   void begin() {
     first_place_ = inLines(tableBytes().size());
     piece_ = pieceOf(unendedAt(0), payload_ - first_place_);
@@ -46,12 +47,13 @@ class FrameLayout {
   }
   bool isAtTable() const { return first_place_ > 0; }
   bool hasEnded() const { return !isAtTable() && piece_ == 0; }
-  // Whether this frame has the last of that rank's block, and how many come after it.
+  // Returns whether this frame has the last piece of that rank's block.
   bool isLastFor(int rank) const { return leftAt(at_ + piece_, rank) == 0; }
+  // Returns how many frames come after this one.
   size_t framesAfter() const {
     size_t frames = 0;
     size_t at = at_ + piece_;
-    // Until the next block ends, all frames are alike.
+    // All frames are alike until the next block ends.
     for (Unended left = unendedAt(at); left.blocks > 0; left = unendedAt(at)) {
       const size_t piece = pieceOf(left, payload_);
       const size_t alike = (left.shortest + piece - 1) / piece;
@@ -66,7 +68,7 @@ class FrameLayout {
     size_t in_block;
     size_t bytes;
   };
-  // visit(rank, piece) for each piece of this frame.
+  // Calls visit(rank, piece) for each piece of this frame.
   template <class Visit>
   void forEachPiece(Visit visit) const {
     size_t in_frame = first_place_;
@@ -88,7 +90,8 @@ class FrameLayout {
   static size_t inLines(size_t bytes) {
     return (bytes + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
   }
-  // A frame has room for a line of each rank: kMostRanks.
+  // Returns the length of the pieces in that room. A frame has room for a cache line of each rank,
+  // of which there are kMostRanks at most.
   static size_t pieceOf(const Unended& left, size_t room) {
     return left.blocks == 0 ? 0
                             : std::min(room / left.blocks / RingShape::kLine * RingShape::kLine,
@@ -114,11 +117,12 @@ class FrameLayout {
   int rank_;
   size_t payload_;
   std::vector<Sizes> table_;
-  size_t at_ = 0;           // where this frame's pieces begin in their blocks
-  size_t piece_ = 0;        // bytes from one of them to the next
-  size_t first_place_ = 0;  // of them in the frame
+  size_t at_ = 0;           // where this frame's pieces begin in their blocks, in bytes
+  size_t piece_ = 0;        // bytes from one piece to the next
+  size_t first_place_ = 0;  // where the first piece is in the frame, in bytes
 };
 
+// A Traffic is the state of an exchange(): what this rank has given and taken of the blocks.
 class Traffic {
  public:
   Traffic(Board& board, const CollectiveOp& op, std::vector<SendBlock> blocks,
@@ -132,7 +136,8 @@ class Traffic {
     for (int rank = 0; rank < board.size(); ++rank) {
       own_.table(rank) = {block(rank).bytes, place(rank).bytes};
       if (rank > 0) {
-        peers_.push_back((board.rank() + rank) % board.size());  // not all begin with the same one
+        peers_.push_back((board.rank() + rank) %
+                         board.size());  // each rank begins with another one
       }
       arrivals_.push_back({FrameLayout(rank, board.size(), board.payload())});
     }
@@ -144,7 +149,8 @@ class Traffic {
                                      [this](int peer) { return arrival(peer).is_complete; });
     return has_all && own_.hasEnded() && !hasOwn();
   }
-  // Takes before it gives: who waits for room must not hold up those who wait for theirs.
+  // Moves what can be moved. It takes before it gives, because a rank that waits for room must not
+  // hold up ranks that wait for the room that it takes up. Returns whether anything moved.
   bool move() {
     bool moved = false;
     for (const int peer : peers_) {
@@ -159,8 +165,8 @@ class Traffic {
     }
     return moved;
   }
-  // What nobody waits for: a piece of its own block. No peer has touched that memory: memcpy
-  // is faster there.
+  // hasOwn() returns whether this rank still has to copy a piece of its own block, for which nobody
+  // waits. keep() copies it. No peer has touched that memory, where memcpy is faster.
   bool hasOwn() const { return kept_ < keeps_; }
   void keep() {
     const int self = board_.rank();
@@ -176,7 +182,7 @@ class Traffic {
     }
     return ranks;
   }
-  // Who has begun may only lack room that another one does not make.
+  // A rank that has begun may only lack room that another one does not make.
   std::vector<int> late() const {
     const std::vector<int> absent =
         silent([](const PeerArrival& arrival) { return !arrival.has_begun; });
@@ -199,7 +205,7 @@ class Traffic {
   PeerArrival& arrival(int peer) { return arrivals_[static_cast<size_t>(peer)]; }
   const PeerArrival& arrival(int peer) const { return arrivals_[static_cast<size_t>(peer)]; }
 
-  // Those whose next frame is not there.
+  // Returns the peers that count and whose next frame has not come.
   template <class Predicate>
   std::vector<int> silent(Predicate counts) const {
     std::vector<int> ranks;
@@ -267,7 +273,8 @@ class Traffic {
     }
   }
 
-  // Both sides look: either may be through before the other one has begun.
+  // Throws where the sizes of the two ranks do not agree. Both sides look, because either may be
+  // done before the other one has begun.
   void requireAgreed(int peer, const Sizes& theirs) const {
     const int self = board_.rank();
     if (theirs.sent != place(peer).bytes) {
@@ -287,7 +294,7 @@ class Traffic {
   std::vector<int> takers_;
   std::vector<Board::Cut> cuts_;
   size_t keeps_;
-  size_t kept_ = 0;  // bytes of it
+  size_t kept_ = 0;  // bytes of its own block that are copied
   std::vector<PeerArrival> arrivals_;
 };
 
@@ -301,7 +308,7 @@ Task exchange(Board& board, const CollectiveOp& op, std::vector<SendBlock> block
       co_await WaitUntil([&] { return traffic.move(); }, [&] { return traffic.missing(); },
                          [&] { return traffic.late(); });
     } else if (!traffic.move()) {
-      co_await Yield();  // peers hear of what was moved before
+      co_await Yield();  // peers are woken for what was moved before
       traffic.keep();
     }
   }

@@ -6,17 +6,18 @@
 namespace bluefog {
 namespace {
 
-// The messages of the operation: two to each rank of the machine, one to each counterpart.
+// The operation sends two messages to each rank of its machine, and one to each counterpart.
 constexpr Phase kInward = Phase::kFirst;
 constexpr Phase kBetween = Phase::kOnly;
 constexpr Phase kHandOut = Phase::kSecond;
 
-// The parts of a tensor that the ranks of a machine work on.
+// Shares are the parts of a tensor that the ranks of a machine work on.
 class Shares {
  public:
   Shares(const Signature& signature, size_t n)
       : count_(signature.count), width_(width(signature.dtype)), n_(n) {}
 
+  // Returns where in the tensor the share of that local rank begins, in bytes.
   size_t at(size_t index) const { return index * count_ / n_ * width_; }
   size_t bytes(size_t index) const { return at(index + 1) - at(index); }
 
@@ -26,6 +27,7 @@ class Shares {
   size_t n_;
 };
 
+// Lets the messages of that phase go, whose data has been made.
 void makeReady(MessageOp& op, Phase phase) {
   for (Outgoing& message : op.outgoing) {
     message.is_ready |= message.phase == phase;

@@ -7,13 +7,14 @@
 namespace bluefog {
 namespace {
 
-// Adds up, for a stretch of the result, this rank's input and what its neighbours have sent.
+// An Adder adds up this rank's input and what its neighbors have sent, stretch by stretch of the
+// result. The sum, the mailbox and the messages must outlive it.
 class Adder {
  public:
   Adder(const NeighborSum& sum, Mailbox& mailbox, const PostedReceives& messages, Stores stores)
       : sum_(sum), mailbox_(mailbox), messages_(messages), stores_(stores) {}
 
-  // Of `bytes` from `at` on; bytesOf(i) is where those lie of message i.
+  // Adds up `bytes` bytes from `at` on. bytesOf(i) returns where these lie of message i.
   template <class BytesOf>
   void add(size_t at, size_t bytes, const BytesOf& bytesOf) {
     sum_.pieces.forEach(at, bytes, [&](const SumPiece& piece, size_t place) {
@@ -43,12 +44,14 @@ class Adder {
   std::vector<double> weights_;
 };
 
-// So much is added between two looks at what else this rank has to do: whole frames of a lane.
+// Between two looks at what else this rank has to do, it adds so many bytes: whole frames of a
+// lane.
 constexpr size_t kStretch = size_t{1} << 20;
 
 using Places = std::vector<const std::byte*>;
 
-// Where the messages can be read in their senders' memory; empty unless all can.
+// Returns where the messages lie in their senders' heaps; empty unless all of them can be read
+// there.
 Places offeredBy(Mailbox& mailbox, const PostedReceives& messages) {
   Places places;
   for (const PostedReceive& message : messages) {

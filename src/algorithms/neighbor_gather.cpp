@@ -10,7 +10,7 @@ Task neighborGather(Mailbox& mailbox, const MessageOp& op, std::vector<int> sour
   co_await receives.arrived(messages);
   const size_t row = op.signature.bytes();
   std::vector<size_t> sizes;
-  if (row == 0) {  // each message is a number of rows
+  if (row == 0) {  // each message is the number of its rows
     sizes.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i) {
       receives.requireSame(*messages[i], op, sizeof sizes[i]);

@@ -8,10 +8,11 @@
 
 namespace bluefog {
 
+// Appends the ranks of `more`.
 inline void append(std::vector<int>& ranks, const std::vector<int>& more) {
   ranks.insert(ranks.end(), more.begin(), more.end());
 }
-// The first of these that are any.
+// Returns the first of the groups that is not empty.
 inline std::vector<int> firstOf(std::initializer_list<std::vector<int>> groups) {
   for (const std::vector<int>& ranks : groups) {
     if (!ranks.empty()) {
@@ -20,7 +21,7 @@ inline std::vector<int> firstOf(std::initializer_list<std::vector<int>> groups) 
   }
   return {};
 }
-// Who holds up what a rank has still to publish on its two boards.
+// Returns the ranks that hold up what this rank has still to publish on its two boards.
 inline std::vector<int> slowReaders(Board& board, bool has_more, Board& returns,
                                     bool returns_more) {
   std::vector<int> ranks;
@@ -33,7 +34,8 @@ inline std::vector<int> slowReaders(Board& board, bool has_more, Board& returns,
   return ranks;
 }
 
-// A collective whose steps overlap: moves whatever can be moved, and waits only when nothing can.
+// Runs a collective whose steps overlap: it moves whatever can be moved, and waits only when
+// nothing can.
 template <class Steps>
 Task moveUntilDone(Steps steps) {
   while (!steps.done()) {

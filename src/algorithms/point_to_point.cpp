@@ -5,12 +5,12 @@
 namespace bluefog {
 namespace {
 
-// Fulfilled when what is to be sent has been made.
+// A Made is fulfilled when the data of an outgoing message has been made.
 class Made final : public Awaitable {
  public:
   Made(const MessageOp& op, size_t index) : op_(op), index_(index) {}
   bool ready() override { return op_.outgoing[index_].is_ready; }
-  // The operation's own task makes it.
+  // A task of the operation itself makes it, so nobody has to look meanwhile.
   bool sleeps() const override { return !op_.outgoing[index_].is_ready; }
   std::vector<int> missing() const override { return {}; }
   void await_resume() {}
@@ -20,15 +20,16 @@ class Made final : public Awaitable {
   size_t index_;
 };
 
-// A neighbour's operation that failed has said so there, and a monitored barrier that failed
-// answers all the same: this rank's own does not need the message to be taken.
+// Returns whether an operation needs its message to be taken. Others do not: a neighbor's operation
+// that failed has raised there, and a monitored barrier that failed answers all the same.
 bool isOfTwo(OpKind kind) {
   return kind == OpKind::kPointToPoint || kind == OpKind::kWindow;
 }
 
 Task send(Mailbox& mailbox, const MessageOp& op, size_t index, SendMode mode) {
   SendProtocol& sends = mailbox.sends();
-  // Looked at anew each time: where the operation fails, it is changed for a copy.
+  // This is looked at anew each time, because detachSends() replaces it by a copy where the
+  // operation fails.
   const auto outgoing = [&op, index]() -> const Outgoing& { return op.outgoing[index]; };
   PostedSend message(sends, op, outgoing());
   co_await sends.turn(message);
