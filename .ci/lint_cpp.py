@@ -19,8 +19,8 @@ SOURCES = {".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl"}
 LAYERS = (
     ("core",),
     ("bootstrap", "device"),
-    ("transport/memory",),
     ("transport/tuning",),
+    ("transport/memory",),
     ("transport/operations",),
     ("transport/boards", "transport/messages"),
     ("transport/hosts",),

@@ -16,9 +16,6 @@ namespace bluefog {
 // and goes on in shared memory. Arguments and results are those of the functions without "ByHosts"
 // in Algorithms.hpp.
 
-// Up to so many bytes for one rank, all ranks send to all: that takes one exchange instead of two.
-constexpr size_t kMostAtOnce = 4 * 1024;
-
 // Returns whether a reduction can be made in two steps. The mean of integer means is not the mean
 // of the integers.
 inline bool canReduceByHosts(const Signature& what) {

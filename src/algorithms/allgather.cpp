@@ -6,6 +6,7 @@
 #include "algorithms/HostGrid.hpp"
 #include "algorithms/InFrames.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 
@@ -42,7 +43,8 @@ Task allgatherFlat(Board& board, const CollectiveOp& op, const std::byte* input,
 
 Task allgather(Board& board, Board& returns, const CollectiveOp& op, const std::byte* input,
                std::vector<std::byte*> outputs, std::vector<size_t> bytes) {
-  if (HostGrid::isOne(board) && *std::max_element(bytes.begin(), bytes.end()) > kMostAtOnce) {
+  if (HostGrid::isOne(board) &&
+      *std::max_element(bytes.begin(), bytes.end()) > tuning::kMostSentToAllHosts) {
     return allgatherByHosts(board, returns, op, input, std::move(outputs), std::move(bytes));
   }
   return allgatherFlat(board, op, input, std::move(outputs), std::move(bytes));

@@ -8,24 +8,19 @@
 #include "algorithms/ReduceInputs.hpp"
 #include "algorithms/overlap.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
-
-// Up to so many bytes every rank reduces everything: that takes one exchange instead of two.
-constexpr size_t kMostWhole = 16 * 1024;
-// Across hosts the first and the last block have the network to themselves. There are so many
-// blocks that these two count little, while each part of a block is worth a message.
-constexpr size_t kLeastBlocks = 16;
-constexpr size_t kLeastPart = 16 * 1024;
 
 // Returns how many bytes a block has.
 size_t blockBytes(const Board& board, size_t bytes) {
   if (!board.spansHosts()) {
     return board.payload();
   }
-  const size_t least = kLeastPart * static_cast<size_t>(board.size());
-  return std::clamp(bytes / kLeastBlocks, std::min(least, board.payload()), board.payload());
+  const size_t least = tuning::kLeastPartBetweenHosts * static_cast<size_t>(board.size());
+  return std::clamp(bytes / tuning::kLeastBlocksBetweenHosts, std::min(least, board.payload()),
+                    board.payload());
 }
 
 // An InBlocks is the state of an allreduce in blocks. Each rank reduces its own part of every block
@@ -157,7 +152,7 @@ Task allreduceWhole(Board& board, const CollectiveOp& op, Spans data) {
 
 Task allreduce(Board& board, Board& returns, const CollectiveOp& op, Spans data) {
   const size_t bytes = op.signature.bytes();
-  if (bytes <= kMostWhole) {
+  if (bytes <= tuning::kReduceWhole) {
     return allreduceWhole(board, op, std::move(data));
   }
   const size_t block = blockBytes(board, bytes);

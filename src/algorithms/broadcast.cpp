@@ -5,6 +5,7 @@
 #include "algorithms/Algorithms.hpp"
 #include "algorithms/ByHosts.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
@@ -31,7 +32,7 @@ class Route {
     }
     const size_t bytes = op.signature.bytes();
     is_chain_ = firsts_.size() > 1 && bytes > board.payload();
-    has_relays_ = is_chain_ || (is_any_shared && bytes > kMostAtOnce);
+    has_relays_ = is_chain_ || (is_any_shared && bytes > tuning::kMostSentToAllHosts);
     place_ = std::find(firsts_.begin(), firsts_.end(), here_.front()) - firsts_.begin();
   }
 

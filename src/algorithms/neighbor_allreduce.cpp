@@ -3,6 +3,7 @@
 
 #include "algorithms/Terms.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
@@ -43,10 +44,6 @@ class Adder {
   std::vector<const void*> inputs_;
   std::vector<double> weights_;
 };
-
-// Between two looks at what else this rank has to do, it adds so many bytes: whole frames of a
-// lane.
-constexpr size_t kStretch = size_t{1} << 20;
 
 using Places = std::vector<const std::byte*>;
 
@@ -92,8 +89,9 @@ Task neighborSum(Mailbox& mailbox, const MessageOp& op, NeighborSum sum, int64_t
   if (const Places offered = sum.streams ? offeredBy(mailbox, messages) : Places();
       !offered.empty()) {
     Adder adder(sum, mailbox, messages, mailbox.reads().storesFor(bytes));
-    for (size_t at = 0; at < bytes; at += kStretch) {
-      adder.add(at, std::min(kStretch, bytes - at), [&](size_t i) { return offered[i] + at; });
+    for (size_t at = 0; at < bytes; at += tuning::kSumStretch) {
+      adder.add(at, std::min(tuning::kSumStretch, bytes - at),
+                [&](size_t i) { return offered[i] + at; });
       co_await Yield();
     }
     if (areStillOffered(mailbox.reads(), messages)) {

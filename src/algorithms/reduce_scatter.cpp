@@ -8,6 +8,7 @@
 #include "algorithms/Parts.hpp"
 #include "algorithms/ReduceInputs.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
@@ -46,7 +47,8 @@ Task reduceScatter(Board& board, Board& returns, const CollectiveOp& op,
                    std::vector<const std::byte*> inputs, std::vector<size_t> counts,
                    std::byte* output) {
   if (HostGrid::isOne(board) && canReduceByHosts(op.signature) &&
-      *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype) > kMostAtOnce) {
+      *std::max_element(counts.begin(), counts.end()) * width(op.signature.dtype) >
+          tuning::kMostSentToAllHosts) {
     return reduceScatterByHosts(board, returns, op, std::move(inputs), std::move(counts), output);
   }
   return reduceScatterFlat(board, op, std::move(inputs), std::move(counts), output);

@@ -34,6 +34,10 @@ bool checksBefore() {
                  "calls with tensors on an accelerator do not wait for other ranks");
 }
 
+bool isTuningOff() {
+  return isSetTo("BLUEFOG_TUNING", "off", "the transport adapts to the machine");
+}
+
 std::optional<std::string> mpiInterfaces() {
   const auto list = read("OMPI_MCA_btl_tcp_if_include");
   return list && !list->empty() ? list : std::nullopt;

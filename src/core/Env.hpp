@@ -16,6 +16,9 @@ bool isMpiForced();
 // ranks' notices before they exchange. Throws std::invalid_argument where the variable has any
 // other value.
 bool checksBefore();
+// Returns true for BLUEFOG_TUNING=off: then the transport makes no choices that adapt to what it
+// measures. Throws std::invalid_argument where the variable has any other value.
+bool isTuningOff();
 // Returns the network interfaces that the user wants MPI's TCP component to use
 // (OMPI_MCA_btl_tcp_if_include), or nothing.
 std::optional<std::string> mpiInterfaces();

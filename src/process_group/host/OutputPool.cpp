@@ -14,11 +14,10 @@
 #include "core/Error.hpp"
 #include "core/Fd.hpp"
 #include "core/OwnProcess.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
-
-constexpr size_t kMostIdle = size_t{64} << 20;
 
 // Rounds up to the alignment of torch's tensors.
 size_t aligned(size_t bytes) {
@@ -87,7 +86,7 @@ class OutputPool::Blocks {
     const std::lock_guard lock(mutex_);
     idle_bytes_ += block.bytes;
     idle_.push_back(std::move(block));
-    while (idle_bytes_ > (is_closed_ ? 0 : std::max(kMostIdle, 2 * largest_))) {
+    while (idle_bytes_ > (is_closed_ ? 0 : std::max(tuning::kMostIdlePooled, 2 * largest_))) {
       idle_bytes_ -= idle_.front().bytes;
       gone.push_back(std::move(idle_.front()));
       idle_.pop_front();
@@ -140,7 +139,7 @@ void OutputPool::close() {
 at::Tensor OutputPool::empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
   const size_t bytes =
       static_cast<size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
-  if (bytes < kSmallest) {
+  if (bytes < tuning::kSmallestPooled) {
     return at::Tensor(at::detail::empty_cpu(sizes, options));
   }
   const at::Tensor made = viewOf(memory(bytes, true), options.dtype());
@@ -164,8 +163,9 @@ std::vector<at::Tensor> OutputPool::emptyLikeAll(const std::vector<at::Tensor>& 
   }
   // The storage is not resizable, because resizing one tensor would take the others' memory, too.
   const c10::Storage memory =
-      bytes < kSmallest ? at::detail::empty_cpu({static_cast<int64_t>(bytes)}, at::kByte).storage()
-                        : this->memory(bytes, false);
+      bytes < tuning::kSmallestPooled
+          ? at::detail::empty_cpu({static_cast<int64_t>(bytes)}, at::kByte).storage()
+          : this->memory(bytes, false);
   std::vector<at::Tensor> all;
   all.reserve(likes.size());
   size_t at = 0;

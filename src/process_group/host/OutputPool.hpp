@@ -19,9 +19,6 @@ namespace bluefog {
 // Thread safety: any thread may call any method, and drop the tensors.
 class OutputPool {
  public:
-  // Results of fewer bytes come from malloc, which keeps blocks of that size when they are freed.
-  static constexpr size_t kSmallest = size_t{256} << 10;
-
   // `heap` may be null. If it is not, large results lie in it, where the neighbors on this host can
   // read them.
   explicit OutputPool(std::shared_ptr<SharedHeap> heap = nullptr);

@@ -8,19 +8,11 @@
 #include "process_group/host/Borrowed.hpp"
 #include "process_group/host/Call.hpp"
 #include "process_group/host/Signatures.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 
 using Tensors = std::vector<at::Tensor>;
-
-namespace {
-
-// Up to this many bytes a tensor for one reader is copied into the heap. Measured with 3 to 16
-// ranks on 2 cores: a rank that shares its core copies it in less time than it would wait, in a
-// lane, for its reader to take the first part and then the rest.
-constexpr size_t kMostCopiedForOne = size_t{2} << 20;
-
-}  // namespace
 
 // A Kept keeps the memory that an operation uses, until the operation lets go of it.
 class ProcessGroupBluefog::Kept {
@@ -68,8 +60,8 @@ std::vector<size_t> widestFirst(const Tensors& tensors) {
 // Returns where in this rank's heap the destinations on this host are to read `data`, or nothing if
 // all of it is to be sent over lanes. If the data lies elsewhere and several ranks read it, it is
 // copied into the heap once for all of them. The same is done for one reader, if the data is at
-// most kMostCopiedForOne bytes. Less than OutputPool::kSmallest is never copied. `data` becomes the
-// copy, which `kept` keeps.
+// most tuning::kMostCopiedForOne bytes. Less than tuning::kSmallestPooled is never copied. `data`
+// becomes the copy, which `kept` keeps.
 std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedRank>& destinations,
                                                      ConstSpans& data, Kept& kept) {
   const auto readers =
@@ -83,7 +75,8 @@ std::optional<uint64_t> ProcessGroupBluefog::offerTo(const std::vector<WeightedR
       return place;
     }
   }
-  if ((readers < 2 && data.bytes() > kMostCopiedForOne) || data.bytes() < OutputPool::kSmallest) {
+  if ((readers < 2 && data.bytes() > tuning::kMostCopiedForOne) ||
+      data.bytes() < tuning::kSmallestPooled) {
     return std::nullopt;
   }
   const at::Tensor copy = outputs_.empty({static_cast<int64_t>(data.bytes())}, at::kByte);

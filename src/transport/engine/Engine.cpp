@@ -6,6 +6,7 @@
 
 #include "core/Cores.hpp"
 #include "transport/tuning/Backoff.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
@@ -20,11 +21,6 @@ constexpr milliseconds kStopAgain{2};
 // A wait() must have lasted this long before it counts as blocked. By then it has asked whether
 // something else in the program may help.
 constexpr milliseconds kSettled{150};
-// A small exchange is waited for at most this long before it becomes an operation.
-constexpr milliseconds kFastPathLimit{2};
-// Measured (docs/decisions/0106): below this size, two ranks that each have a core are faster over
-// a lane, whose frames stay in their caches.
-constexpr size_t kLargeOffer = size_t{8} << 20;
 
 }  // namespace
 
@@ -61,7 +57,7 @@ std::vector<Process> Engine::processes() const {
 
 bool Engine::prefersOffers(size_t bytes, ptrdiff_t readers) const {
   return readers > 0 && bytes > Lane::payload() &&
-         (readers > 1 || !own_core_ || bytes >= kLargeOffer);
+         (readers > 1 || !own_core_ || bytes >= tuning::kOfferToOneReader);
 }
 
 std::shared_ptr<Engine> Engine::make(Segments segments, Membership members, Links links,
@@ -184,7 +180,7 @@ bool Engine::runFastPath(FastPath& exchange, const Attempt& attempt) {
 // operations, its peers, or deadlines.
 bool Engine::awaitFastPath(FastPath& exchange) {
   Clock::time_point now = Clock::now();
-  const Clock::time_point enough = now + kFastPathLimit;
+  const Clock::time_point enough = now + tuning::kFastPathLimit;
   Backoff backoff(own_core_, now);
   EventCount& event_count = segment_.eventCount(members_.rank);
   bool is_tired = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/operations/blocking.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
@@ -17,10 +18,6 @@ constexpr milliseconds kLongestSleep{50};
 constexpr size_t kToldOf = 64;
 // Failed operations may still send this many bytes. What exceeds it is broken off.
 constexpr size_t kMostDetached = size_t{256} << 20;
-// While operations wait, this rank looks between these two intervals for what ranks on other hosts
-// send.
-constexpr std::chrono::microseconds kShortestPoll{50};
-constexpr std::chrono::microseconds kLongestPoll{1000};
 // A rank receives from other hosts at least once in this many passes, also if operations finish all
 // the time.
 constexpr int kMostUnreceived = 4;
@@ -134,7 +131,7 @@ bool Scheduler::progress() {
   }
   if (moved) {
     sleep_time_ = kShortestSleep;
-    poll_interval_ = kShortestPoll;
+    poll_interval_ = tuning::kShortestPoll;
     has_moved_ = true;
     segment_.blockedState(members_.rank).clear();
   }
@@ -549,7 +546,7 @@ void Scheduler::sayGoodbye() {
 // sleeps were as long as the wait.
 std::chrono::nanoseconds Scheduler::pollInterval() {
   const std::chrono::microseconds now = poll_interval_;
-  poll_interval_ = std::min(poll_interval_ + poll_interval_ / 8, kLongestPoll);
+  poll_interval_ = std::min(poll_interval_ + poll_interval_ / 8, tuning::kLongestPoll);
   return now;
 }
 

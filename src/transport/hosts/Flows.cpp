@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "transport/tuning/Tuning.hpp"
+
 namespace bluefog {
 namespace {
 
@@ -32,16 +34,14 @@ Transfer sendCopy(RemoteTransport& transport, int to, int stream, std::vector<st
   return transfer;
 }
 
-// A board's writer must not run far ahead of its readers. But hearing that a frame was seen costs
-// about as much as a small frame, so of small frames only every fourth is asked after. A lane's
-// writer waits for control messages anyway.
-constexpr uint64_t kSmallFramesPerLook = 4;
-constexpr size_t kSmall = 4096;
-
 }  // namespace
 
+// A board's writer must not run far ahead of its readers. But hearing that a frame was seen costs
+// about as much as a small frame, so only every fourth small frame is asked after. A lane's writer
+// waits for control messages anyway.
 bool FrameOutflow::mayGoUnseen(size_t bytes) {
-  return board_ == nullptr || (bytes <= kSmall && ++small_n_ % kSmallFramesPerLook != 0);
+  return board_ == nullptr ||
+         (bytes <= tuning::kSmallFrame && ++small_n_ % tuning::kSmallFramesPerAcknowledgment != 0);
 }
 
 bool FrameOutflow::move(RemoteTransport& transport) {

@@ -12,6 +12,7 @@
 #include "core/Dtype.hpp"
 #include "core/RankSet.hpp"
 #include "core/Reduce.hpp"
+#include "transport/tuning/StoreSample.hpp"
 
 namespace bluefog {
 
@@ -95,10 +96,6 @@ std::string details(const Signature& signature, int root);
 // belong to messages: all of a small one (kEager), the announcement of a large one (kAnnounce), or
 // a part of a large one (kData).
 enum class FrameType : uint8_t { kCollective, kEager, kAnnounce, kData };
-
-// A StoreSample says how the writer of a frame stored its bytes, for readers to time them (see
-// StorePolicy). It is kNone in frames that nobody times.
-enum class StoreSample : uint8_t { kNone, kCached, kStreamed };
 
 // A Phase says which of an operation's messages to one rank a message is. A second message has the
 // id of the first one as its tag. So it matches only the operation that received the first one,

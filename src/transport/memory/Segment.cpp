@@ -12,17 +12,11 @@
 
 #include "core/Pages.hpp"
 #include "core/SharedMemory.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 namespace {
 
-// These sizes were measured on 2 cores (docs/decisions/0107). A chunk stays in the caches between
-// its writer and its reader, and there are enough of them that ranks of different speed do not wait
-// for each other.
-constexpr uint32_t kBoardPayload = 128 * 1024;
-constexpr uint32_t kBoardSlots = 8;
-constexpr uint32_t kLanePayload = 128 * 1024;
-constexpr uint32_t kLaneSlots = 8;
 // These areas reserve addresses and no memory. They are larger than what a rank has in results, and
 // in windows, at the same time.
 constexpr size_t kHeapBytes = size_t{16} << 30;
@@ -80,11 +74,11 @@ size_t laneBytes() {
 }  // namespace
 
 RingShape Segment::boardShape(int size) {
-  return {static_cast<uint32_t>(size - 1), kBoardSlots, kBoardPayload};
+  return {static_cast<uint32_t>(size - 1), tuning::kFramesPerRing, tuning::kFrameBytes};
 }
 
 RingShape Segment::laneShape() {
-  return {1, kLaneSlots, kLanePayload};
+  return {1, tuning::kFramesPerRing, tuning::kFrameBytes};
 }
 
 size_t Segment::bytes(int size) {

@@ -9,9 +9,9 @@
 #include "core/Error.hpp"
 #include "core/Fd.hpp"
 #include "transport/memory/BlockedState.hpp"
-#include "transport/memory/CoreMap.hpp"
 #include "transport/memory/EventCount.hpp"
 #include "transport/memory/Ring.hpp"
+#include "transport/tuning/CoreMap.hpp"
 
 namespace bluefog {
 

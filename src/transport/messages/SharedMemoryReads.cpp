@@ -5,15 +5,9 @@
 #include <atomic>
 #include <optional>
 
+#include "transport/tuning/Tuning.hpp"
+
 namespace bluefog {
-namespace {
-
-// Measured with a third-level cache of 32 MiB: up to so many bytes, what all ranks of a host write
-// and read next stays in the cache.
-constexpr size_t kStaysShared = size_t{8} << 20;
-
-}  // namespace
-
 const std::byte* SharedMemoryReads::find(const ReceiveState& message) {
   if (!message.offer || !isStillOffered(message)) {
     return nullptr;
@@ -57,7 +51,7 @@ void SharedMemoryReads::finish(ReceiveState& message) {
 // does not stay in a shared one had better go to memory at once.
 Stores SharedMemoryReads::storesFor(size_t bytes) const {
   const size_t all = bytes * state_.segments.hosts().here().size();
-  return all <= kStaysShared ? state_.store_policy.preferred() : Stores::kStreamed;
+  return all <= tuning::kStaysInSharedCache ? state_.store_policy.preferred() : Stores::kStreamed;
 }
 
 void SharedMemoryReads::endOffers(int destination, uint64_t id) {

@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "transport/tuning/Tuning.hpp"
+
 namespace bluefog {
 
 // What a waiting thread does between two looks before it sleeps: it gives its core to whoever else
@@ -25,11 +27,12 @@ class Backoff {
   }
   // Passes a moment. False when it is time to sleep.
   bool pause(Time now) {
-    if (own_core_ && now < since_ + kAlone) {
+    if (own_core_ && now < since_ + tuning::kSpinTime) {
       relax();
       return true;
     }
-    if (now < since_ + kSpin && (own_core_ || yields_ < kMostShared)) {
+    if (now < since_ + tuning::kYieldTime &&
+        (own_core_ || yields_ < tuning::kMostYieldsOnSharedCore)) {
       ++yields_;
       ::sched_yield();
       return true;
@@ -38,10 +41,6 @@ class Backoff {
   }
 
  private:
-  static constexpr std::chrono::microseconds kAlone{5};
-  static constexpr std::chrono::microseconds kSpin{200};
-  static constexpr int kMostShared = 20;
-
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

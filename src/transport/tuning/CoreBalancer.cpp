@@ -2,12 +2,14 @@
 
 #include <array>
 
+#include "transport/tuning/Tuning.hpp"
+
 namespace bluefog {
 
 CoreBalancer::CoreBalancer(CoreMap& map, int rank, int size, int here)
     : map_(map), rank_(rank), size_(size) {
   const int cores = Cores::usable().count();
-  crowded_ = cores > 1 && here >= cores;
+  crowded_ = tuning::isAdaptive() && cores > 1 && here >= cores;
 }
 
 void CoreBalancer::takeOrMove(Time now) {

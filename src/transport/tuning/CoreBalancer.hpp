@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "core/Cores.hpp"
-#include "transport/memory/CoreMap.hpp"
+#include "transport/tuning/CoreMap.hpp"
 
 namespace bluefog {
 

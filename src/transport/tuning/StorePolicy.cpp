@@ -5,11 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "transport/memory/Ring.hpp"
-
 namespace bluefog {
 namespace {
 
+constexpr size_t kLine = 64;  // bytes of a cache line
 // Of so many frames the first ones are trials, and half of them go the other way.
 constexpr unsigned kPeriod = 256;
 constexpr unsigned kTrials = 8;
@@ -34,7 +33,7 @@ StorePolicy::Duration StorePolicy::Times::sum() const {
 }
 
 bool StorePolicy::isTrial() const {
-  return sent_ % kPeriod < kTrials;
+  return tuning::isAdaptive() && sent_ % kPeriod < kTrials;
 }
 
 Stores StorePolicy::stores() const {
@@ -67,8 +66,8 @@ StoreSample StorePolicy::sendOff(int readers) {
 // Reads what is to be read anyway: it is in this core's cache then.
 void StorePolicy::read(StoreSample written, const std::byte* at) {
   const Clock::time_point begin = now_();
-  for (size_t line = 0; line < kTimed; line += RingShape::kLine) {
-    static_cast<void>(*static_cast<const volatile std::byte*>(at + line));
+  for (size_t at_line = 0; at_line < kTimed; at_line += kLine) {
+    static_cast<void>(*static_cast<const volatile std::byte*>(at + at_line));
   }
   way(written == StoreSample::kStreamed ? Stores::kStreamed : Stores::kCached)
       .reading.note(now_() - begin);

@@ -6,7 +6,8 @@
 #include <cstddef>
 
 #include "core/Reduce.hpp"
-#include "transport/memory/Frame.hpp"
+#include "transport/tuning/StoreSample.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 namespace bluefog {
 
