@@ -1,1 +1,1 @@
-"""What every other room builds on: the compiled module, a rank's groups, and common checks."""
+"""This package has what all others build on: the compiled module, groups, and common checks."""

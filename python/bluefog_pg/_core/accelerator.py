@@ -1,4 +1,4 @@
-"""The accelerator of this machine, and torch's own backend for its tensors."""
+"""This module finds the machine's accelerator, and makes torch's own backend for its tensors."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ from bluefog_pg._core.warning import warn
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend
 
-# "cuda:nccl", "cpu:gloo": which device's tensors go to which backend, and, after another colon, the
-# library with that device's kernels (src/device/api.h); "none": no device's.
+# The variable says which device's tensors go to which of torch's backends: "cuda:nccl", "cpu:gloo".
+# After another colon it may name the library with that device's kernels (src/device/api.h). The
+# value "none" hands no device's tensors over.
 _VARIABLE = "BLUEFOG_ACCELERATOR"
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A type of device, and the name of torch's backend for its tensors."""
+    """An accelerator is a type of device, with the name of torch's backend for its tensors."""
 
     device: str
     backend: str
-    plugin: str  # the library with its kernels, whether it is there or not; "": there is none
+    plugin: str  # path of the library with its kernels, which may not exist; "" for no library
 
 
 def found() -> Accelerator | None:
-    """What this process has, or the environment names; None, with a warning, where it is no use.
+    """Return the accelerator that the environment names, or else the one that this process has.
+
+    Returns:
+        None where there is none, or with a warning where torch has no backend for it.
 
     Raises:
-        ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>", with a library
-            behind it or not; or names what is not to be had here.
+        ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>[:<library>]", or
+            it names what this process cannot use.
     """
     given = os.environ.get(_VARIABLE, "").strip()
     if given.lower() == "none":
@@ -58,7 +62,7 @@ def found() -> Accelerator | None:
 
 
 def _refused(device: str, backend: str, plugin: str) -> str:
-    """Why a program cannot have these together; empty where it can."""
+    """Return why a program cannot have these three together; empty where it can."""
     try:
         torch.device(device)
     except RuntimeError:
@@ -98,7 +102,7 @@ def _own_plugin(device: str) -> str:
 
 
 def _useless(device: str, backend: str | None) -> str:
-    """Why a backend cannot be had; empty where it can."""
+    """Return why this process cannot use the backend for the device; empty where it can."""
     if backend is None or backend == "bluefog":
         return f"torch knows no other backend for {device}"
     for name, is_available in (("nccl", dist.is_nccl_available), ("xccl", dist.is_xccl_available)):
@@ -116,14 +120,14 @@ def make(
     *,
     splits: bool = False,
 ) -> Backend:
-    """Torch's backend, as torch makes it in `init_process_group`.
+    """Make torch's backend for the accelerator, as torch makes it in `init_process_group`.
 
     Args:
-        accelerator: which.
-        seat: what torch tells a creator: of this rank, in a group that is being made.
-        options: of that backend's class, or None.
-        splits: all ranks of the default group know of this one, so that its communicator can be
-            split, which takes them all.
+        accelerator: says which backend.
+        seat: what torch tells the creator of a backend about this rank and the new group.
+        options: options of that backend's class, or None.
+        splits: whether all ranks of the default group know of this group. Then the default group's
+            communicator may be split, which takes all its ranks.
     """
     if accelerator.backend == "gloo":
         return dist.ProcessGroupGloo(
@@ -139,7 +143,7 @@ def make(
 
 
 def options_class(accelerator: Accelerator) -> type | None:
-    """Of `make`'s options: what a program may give to `init_process_group` as pg_options."""
+    """Return the class of `make`'s options, which programs may pass as pg_options; or None."""
     name = {"nccl": "ProcessGroupNCCL", "xccl": "ProcessGroupXCCL"}.get(accelerator.backend)
     return getattr(dist, name).Options if name else None
 
@@ -164,9 +168,13 @@ def _describe(options: Any, seat: _DistributedBackendOptions) -> None:
 
 
 def _split_source() -> Any:
-    """The default group's backend, where its communicator is there already: then all ranks split
-    it, those that are left out by `perform_nocolor_split`, which torch has them call once: where
-    the default group has torch's own backend beside ours, that one's group splits it."""
+    """Return the default group's accelerator backend if its communicator exists already, else None.
+
+    All ranks of the default group take part in a split: torch has those that the new group leaves
+    out call `perform_nocolor_split`, once. Where the program itself gave the default group torch's
+    backend beside ours, the result is None, as that backend splits the communicator for its own
+    part.
+    """
     if not distributed_c10d.is_initialized():
         return None
     default = distributed_c10d._get_default_group()

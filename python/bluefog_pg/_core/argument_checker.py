@@ -1,4 +1,4 @@
-"""Checks of what a call of a neighbour operation was given."""
+"""This module checks the arguments of calls of neighbor operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class ArgumentChecker:
-    """Checks one call, and raises in the name of its rank and operation."""
+    """An ArgumentChecker checks the arguments of one call.
+
+    Its errors name the call's rank, operation and tensors. It belongs to the thread of the call.
+    """
 
     def __init__(
         self,
@@ -26,7 +29,13 @@ class ArgumentChecker:
         tensors: Tensors,
         nodes: tuple[int, int, str] | None = None,
     ) -> None:
-        """`nodes`: how many there are, which is this one, what they are; None: the ranks."""
+        """Make a checker for one call.
+
+        Args:
+            member, op, tensors: the call, for the texts of errors.
+            nodes: the number of nodes, which of them this rank is, and the noun for them; None, for
+                the group's ranks.
+        """
         self.member = member
         self._title = (op, tensors)
         self._size, self._self, self._noun = nodes or (member.size, member.rank, "rank")
@@ -36,7 +45,7 @@ class ArgumentChecker:
         raise ValueError(f"{self.member.who} {op} {described(tensors)}: {what}")
 
     def weights(self, name: str, given: Any) -> dict[int, float]:
-        """Of a mapping from nodes."""
+        """Return the weights of a mapping from nodes to weights; raise ValueError if it is bad."""
         if not hasattr(given, "items"):
             self.fail(f"{name} must be a dict {{{self._noun}: weight}}, not {type(given).__name__}")
         return {
@@ -45,14 +54,14 @@ class ArgumentChecker:
         }
 
     def destinations(self, name: str, given: Any) -> dict[int, float]:
-        """Of a mapping from nodes, or a list of them, which weigh 1."""
+        """Return the weights of a mapping from nodes, or of a list of nodes, which weigh 1."""
         if hasattr(given, "items"):
             return self.weights(name, given)
         what = f"a dict {{{self._noun}: weight}} or a list of {self._noun}s"
         return dict.fromkeys(self.ranks(name, given, what), 1.0)
 
     def ranks(self, name: str, given: Iterable[Any], what: str = "a list of ranks") -> list[int]:
-        """Different nodes, without this one."""
+        """Return the given nodes; raise ValueError if one is this node, or comes twice."""
         if not isinstance(given, Iterable):
             self.fail(f"{name} must be {what}, not {type(given).__name__}")
         nodes = [self._node(name, node) for node in given]
@@ -99,7 +108,7 @@ class ArgumentChecker:
 
 
 def described(tensors: Any) -> str:
-    """`float32[3, 4]`; of a list, how many."""
+    """Return "float32[3, 4]" for a tensor, and the number of tensors for a list."""
     if hasattr(tensors, "dtype"):
         return f"{str(tensors.dtype).removeprefix('torch.')}{list(tensors.shape)}"
     return f"of {len(tensors)} tensors"

@@ -1,4 +1,4 @@
-"""A rank's part of a group: our backend, alone or with that of an accelerator beside it."""
+"""This module makes a rank's backend for a group, alone or with an accelerator's beside it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ def make(
     *,
     splits: bool = False,
 ) -> ProcessGroupBluefog:
-    """A member of a group that meets in that store; with an accelerator, of both backends.
+    """Make this rank's backend for a group whose ranks meet in the store.
 
-    `splits`: see `accelerator.make`.
+    Args:
+        store, rank, size, options: as for `ProcessGroupBluefog`.
+        accelerator: the device whose tensors go to torch's own backend; None, for no device.
+        inner_options: options of torch's own backend, or None.
+        splits: as in `accelerator.make`.
     """
     module = load()
     if accelerator is None:
@@ -51,7 +55,11 @@ def make(
 
 
 def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:
-    """Where no earlier life of the group has left keys, which other backends take for their own."""
+    """Return a part of the store that no earlier group of this name has written to.
+
+    Other backends would take the keys that such a group has left for their own. Collective: rank 0
+    broadcasts the name of the part.
+    """
     life = torch.tensor([secrets.randbits(62)], device="cpu")
     group.broadcast([life]).wait()
     return PrefixStore(f"accelerator/{life.item()}/", store)

@@ -1,4 +1,7 @@
-"""What calls gave, to be checked once: most programs give a few weights over and over."""
+"""This module caches edges by a call's arguments, as programs repeat the same few weights.
+
+Arguments that are found in a cache are not checked again.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,22 @@ if TYPE_CHECKING:
     EdgeCache = dict[bytes | None, Edges]
 
 _MOST = 1024
-# The last one that writes equal values alike wherever else they are in use.
+# Later formats of marshal may write equal values differently, as they mark what else refers to
+# them.
 _FORMAT = 2
 _PLAIN = {type(None), int, float, list, tuple, dict}
 
 
 def key_of(*given: Any) -> bytes | None:
-    """Of numbers, and of lists and dicts of them; None of others, such as tensors, which change.
+    """Return the key of a call's arguments: numbers, and lists, tuples and dicts of numbers.
 
-    It tells types apart: 0.0 is no rank, though it equals 0.
+    The key tells types apart: 0.0 is no rank, though it equals 0.
+
+    Returns:
+        The key; None, if an argument is something else, such as a tensor, whose values may change.
     """
     if not _PLAIN.issuperset(map(type, given)):
-        return None  # marshal takes numpy's arrays for their bytes
+        return None  # marshal would write numpy's arrays as their bytes.
     try:
         return marshal.dumps(given, _FORMAT)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The errors that are raised in Python alone; the compiled module has the others."""
+"""This module defines the errors that only Python raises; the compiled module has the others."""
 
 from __future__ import annotations
 
-NAMED = "[bluefog] rank"  # how a text begins that names a rank and an operation
+NAMED = "[bluefog] rank"  # the beginning of each text that names a rank and an operation
 
 
 class ArgumentError(ValueError, AssertionError):

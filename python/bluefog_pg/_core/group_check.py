@@ -1,4 +1,4 @@
-"""What all ranks of a group say of the edges of a call."""
+"""This module checks that all ranks of a group agree on the edges of a call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from bluefog_pg._C import Edges
     from bluefog_pg._core.group_state import GroupState
 
-# torch 2.13 names it anew, and warns about the old name.
+# torch 2.13 has a new name for all_gather_into_tensor, and warns about the old one.
 all_gather: Any = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
-_NOTHING = -1  # among digests of 7 bytes
+_NOTHING = -1  # stands for a missing digest; digests have 7 bytes, and are never negative
 _KINDS = ("self_weight", "src_machine_weights", "dst_machine_weights")
 
 
 def told_by(who: str, error: Exception) -> Exception:
-    """That error, `who` in the place of whom its text names, if it does."""
+    """Return the error with `who` in place of the rank and operation that its text may name."""
     text = str(error)
     why = text.partition(": ")[2] if text.startswith(NAMED) else text.removeprefix("[bluefog] ")
     error.args = (f"{who}: {why}",)
@@ -34,7 +34,7 @@ def told_by(who: str, error: Exception) -> Exception:
 
 @contextlib.contextmanager
 def meeting(who: str) -> Iterator[None]:
-    """What fails in it is told of `who`, of whose calls the collectives in it are a part."""
+    """Raise errors of the block's collectives in the name of `who`, whose call they belong to."""
     try:
         yield
     except dist.DistError as error:
@@ -42,10 +42,13 @@ def meeting(who: str) -> Iterator[None]:
 
 
 def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tensor:
-    """Collective: one all_gather of n bytes for each list of group ranks.
+    """Return which ranks each rank of the group names in its lists of group ranks.
+
+    Collective: it makes one all_gather of n bytes for each list, where n is the group's size.
 
     Returns:
-        (n, lists, n), uint8: [i, k, j] is 1 where rank i has j in its k-th list.
+        A uint8 tensor of shape (n, lists, n). Its element [i, k, j] is 1 if rank i has j in its
+        k-th list, and otherwise 0.
     """
     size = group.size()
     mine = torch.zeros(len(lists), size, dtype=torch.uint8, device="cpu")
@@ -57,15 +60,17 @@ def named_by_all(group: dist.ProcessGroup, *lists: Iterable[int]) -> torch.Tenso
 
 
 def require_one(member: GroupState, op: str, what: str, given: bytes | None) -> None:
-    """Collective: one all_gather of 8 bytes.
+    """Raise unless all ranks of the group give the same bytes.
+
+    Collective: it makes one all_gather of 8 bytes.
 
     Args:
-        member, op: whose call.
+        member, op: the call, for the texts of errors.
         what: the name of what is given, in the plural.
-        given: what all ranks must give alike; None, where this rank has failed to make it.
+        given: what must be the same on all ranks; None, if this rank has failed to make it.
 
     Raises:
-        ValueError: on every rank, where ranks give something else than the lowest one, or nothing.
+        ValueError: on every rank, if a rank gives something else than the lowest one, or nothing.
     """
     number = _NOTHING if given is None else digest_of(given)
     mine = torch.tensor([number], dtype=torch.int64, device="cpu")
@@ -85,11 +90,13 @@ def require_one(member: GroupState, op: str, what: str, given: bytes | None) -> 
 
 
 def require(member: GroupState, op: str, edges: Edges) -> None:
-    """Collective, as `named_by_all`.
+    """Raise unless each edge of one rank is also an edge of the other.
+
+    Collective: it calls `named_by_all` with two lists.
 
     Raises:
-        ValueError: on every rank, where one of them sends along an edge on which the other does not
-            receive, or the other way round.
+        ValueError: on every rank, if a rank sends to one that does not receive from it, or receives
+            from one that does not send to it.
     """
     table = named_by_all(
         member.group,
@@ -97,7 +104,7 @@ def require(member: GroupState, op: str, edges: Edges) -> None:
         [rank for rank, _ in edges.sources],
     )
     sends = table[:, 0]
-    receives = table[:, 1].T  # [i, j]: j receives from i
+    receives = table[:, 1].T  # receives[i, j] says whether j receives from i.
     unheard = (sends > receives).nonzero().tolist()
     untold = (receives > sends).nonzero().tolist()
     if unheard or untold:
@@ -113,15 +120,17 @@ def require(member: GroupState, op: str, edges: Edges) -> None:
 
 
 def require_of_machines(member: GroupState, op: str, edges: Edges) -> None:
-    """Collective: one all_gather of 8 bytes a machine and direction, and `require`.
+    """Raise unless the ranks of each machine give the same weights, and `require` is content.
+
+    Ranks of one machine that gave unlike weights would make each part of their result another
+    average. Collective: it makes one all_gather of 24 bytes for each machine, and calls `require`.
 
     Raises:
-        ValueError: on every rank, where ranks of one machine have other weights, which would make
-            each part of their result another average; or as `require`.
+        ValueError: on every rank, if ranks of one machine give unlike weights; or as `require`.
     """
     machines, named = member.machines.all, dist.get_process_group_ranks(member.group)
     machine_of = {rank: machine for machine, ranks in enumerate(machines) for rank in ranks}
-    # Infinite where there is no edge: a weight of 0 is one.
+    # Infinity says that there is no edge, since an edge may have the weight 0.
     mine = torch.full((3, len(machines)), math.inf, dtype=torch.float64, device="cpu")
     mine[0, 0] = edges.self_weight / edges.divisor
     for rank, weight in edges.sources:

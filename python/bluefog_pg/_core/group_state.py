@@ -1,4 +1,4 @@
-"""This rank's part in a process group: what the operations need to know of it, at hand."""
+"""This module keeps what the operations need to know of this rank's part in a process group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RankInfo:
-    """Who a rank is."""
+    """A RankInfo says which rank of a group this is, and on which machine."""
 
     who: str
     rank: int
@@ -33,9 +33,12 @@ class RankInfo:
 
 
 class GroupState:
-    """What this rank keeps for a group that it is a member of; variables are called `member`.
+    """A GroupState has what this rank keeps for a group that it is a member of.
 
-    It lives as long as the group, and does not hold it.
+    It lives as long as the group, which it refers to weakly. It owns the rank's topologies and
+    windows in the group. Variables of this class are called `member`.
+
+    Thread safety: any thread may use it.
     """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
@@ -47,13 +50,13 @@ class GroupState:
         self.topology: Topology | None = None
         self.machine_topology: Topology | None = None
         self.machine_backend: ProcessGroupBluefog | None = None
-        self.machine_failure: str | None = None  # why there will be none
+        self.machine_failure: str | None = None  # why machine_backend could not be made
         self.machine_lock = threading.Lock()
-        # Of calls that no topology has a say in: neighbor_allgather's by two arguments,
-        # pair_gossip's by three.
+        # This cache is for calls whose edges depend on no topology. Keys of neighbor_allgather are
+        # made of two arguments, those of pair_gossip of three, so that they differ.
         self.edge_cache: EdgeCache = {}
-        self.windows: dict[str, Any] = {}  # each Window, by its name
-        self.unfreed: list[TensorWindow] = []  # others may still write there
+        self.windows: dict[str, Any] = {}  # each Window by its name
+        self.unfreed: list[TensorWindow] = []  # windows that other ranks may still write to
 
     @property
     def group(self) -> dist.ProcessGroup:
@@ -64,7 +67,7 @@ class GroupState:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program has destroyed the group."""
+        """Return whether the program has destroyed the group."""
         group = self._group()
         return group is None or group not in _world.pg_map
 
@@ -78,14 +81,14 @@ class GroupState:
 
 
 _world = distributed_c10d._world
-_members: dict[int, GroupState] = {}  # by the id of the group, which takes its own out when it goes
+_members: dict[int, GroupState] = {}  # by the id of the group; a finalizer of the group removes it
 
 
 def member_of(group: dist.ProcessGroup | None) -> GroupState:
-    """Of the group, or of the default one.
+    """Return this rank's state of the group, or of the default group for None.
 
     Raises:
-        TypeError: this rank has no part in the group, or its backend is another one.
+        TypeError: this rank is no member of the group, or the group has another backend.
         NotRunning: there is no default group.
     """
     wanted: Any = _world.default_pg if group is None else group

@@ -1,4 +1,4 @@
-"""Process groups as users give them: which one is meant, its backend, and who speaks in errors."""
+"""This module finds the process group that a user means, its backend, and its name in errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """The group, or the default one.
+    """Return the group, or the default one for None.
 
     Raises:
-        TypeError: this rank has no part in it.
+        TypeError: this rank is no member of the group, or it is no process group.
         NotRunning: there is no default group.
     """
     from torch.distributed import distributed_c10d
@@ -42,7 +42,7 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
-    """The group's bluefog backend, of whichever device; TypeError where it has none."""
+    """Return the group's bluefog backend, for whichever device; raise TypeError if it has none."""
     from bluefog_pg._core.loader import load
 
     backends = [_unwrapped(group, device) for device in group._device_types]
@@ -63,7 +63,7 @@ def _unwrapped(group: dist.ProcessGroup, device: torch.device) -> Any:
 
 
 def who(group: dist.ProcessGroup) -> str:
-    """`[bluefog] rank 0/4`; of other groups than the default one with the global rank first."""
+    """Return "[bluefog] rank 0/4"; a group other than the default one has the global rank first."""
     from torch.distributed import distributed_c10d
 
     place = f"{group.rank()}/{group.size()}"

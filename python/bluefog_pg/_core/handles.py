@@ -1,4 +1,4 @@
-"""Integers that stand for operations under way, and the names that these have."""
+"""This module keeps the operations under way, by their handles (integers) and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bluefog_pg._core.errors import NAMED
 if TYPE_CHECKING:
     import torch
 
-    # A Work, and what it results in after its wait().
+    # A Started is an operation's Work, and a function that returns its result after wait().
     Started = tuple[dist.Work, Callable[[], torch.Tensor]]
 
 
@@ -25,28 +25,32 @@ if TYPE_CHECKING:
 class _Issued:
     key: str | None
     work: dist.Work
-    # Holds the operation's tensors, too. It may be what writes into the caller's: once.
+    # This function keeps the operation's tensors alive. It may also write into the caller's tensor,
+    # which must happen once.
     result: Callable[[], torch.Tensor]
 
     def settle(self) -> None:
-        """Have the result in its place, of an operation that has ended; `take` raises its error."""
+        """Put an ended operation's result in its place; leave its error for `take` to raise."""
         with contextlib.suppress(Exception):
             self.result()
 
 
 class Handles:
-    """May be used from any thread. Nobody waits with the lock held."""
+    """Handles own the operations that were issued and not yet taken, and know which names are busy.
+
+    Thread safety: any thread may use them. No thread waits for an operation with the lock held.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
         self._issued: dict[int, _Issued] = {}
-        # What has each name; None: that has not started yet, or its caller waits for it.
+        # This has the Work of each busy name; None, if it has not started yet, or its caller waits.
         self._busy: dict[str, dist.Work | None] = {}
         self._is_suspended = False
 
     def suspend(self) -> None:
-        """Refuse operations until `resume`. What is under way goes on."""
+        """Refuse new operations until `resume`; operations under way go on."""
         self._is_suspended = True
 
     def resume(self) -> None:
@@ -59,13 +63,13 @@ class Handles:
 
     @contextlib.contextmanager
     def reserved(self, key: str | None) -> Iterator[None]:
-        """Around an operation that its caller waits for.
+        """Keep a name busy during the block, which runs an operation that its caller waits for.
 
         Args:
-            key: the operation and its name; None, where it has no name.
+            key: the operation and its name; None, if it has no name.
 
         Raises:
-            ValueError: one of that key is under way.
+            ValueError: an operation of that key is under way.
         """
         self._reserve(key)
         try:
@@ -75,14 +79,14 @@ class Handles:
             self._release(key, None)
 
     def issue(self, key: str | None, start: Callable[[], Started]) -> int:
-        """Start an operation; its handle, a positive number.
+        """Start an operation, and return its handle, a positive number.
 
         Args:
             key: as in `reserved`.
             start: starts the operation.
 
         Raises:
-            ValueError: one of that key is under way.
+            ValueError: an operation of that key is under way.
         """
         self._reserve(key)
         try:
@@ -98,7 +102,7 @@ class Handles:
             return self._last
 
     def poll(self, handle: int) -> bool:
-        """Whether the operation has ended, well or not.
+        """Return whether the operation has ended, with success or failure.
 
         Raises:
             ValueError: no operation has this handle.
@@ -110,7 +114,7 @@ class Handles:
         return has_ended
 
     def take(self, handle: int) -> torch.Tensor:
-        """Wait for the operation, forget its handle, and give its result, or raise its error.
+        """Wait for the operation, forget its handle, and return its result, or raise its error.
 
         Raises:
             ValueError: no operation has this handle.
@@ -122,12 +126,12 @@ class Handles:
         except Exception:
             self._forget(handle, issued)
             raise
-        # Not on Ctrl-C: the operation goes on, and can be waited for again.
+        # After Ctrl-C the handle is kept: the operation goes on, and can be waited for again.
         self._forget(handle, issued)
         return issued.result()
 
     def wait_for_all(self) -> None:
-        """Wait until everything that was issued has ended, well or not: `take` says how."""
+        """Wait until all issued operations have ended; leave their errors for `take` to raise."""
         with self._lock:
             issued = list(self._issued.values())
         for each in issued:
@@ -136,7 +140,7 @@ class Handles:
             each.settle()
 
     def _find(self, handle: int, what: str) -> _Issued:
-        with self._lock, contextlib.suppress(TypeError):  # of what no key can be
+        with self._lock, contextlib.suppress(TypeError):  # raised if the handle is not hashable
             if issued := self._issued.get(handle):
                 return issued
         raise ValueError(
@@ -166,14 +170,14 @@ class Handles:
         if key is None:
             return
         with self._lock:
-            # A later operation may have the name by now.
+            # A later operation may have taken the name by now.
             if self._busy.get(key) is work:
                 self._busy.pop(key, None)
 
 
 @contextlib.contextmanager
 def _told_of(key: str | None) -> Iterator[None]:
-    """Errors name the operation as the program does, before the backend's name for it.
+    """Put the program's name for the operation before the backend's in the texts of errors.
 
     A collective with a name is made of neighbor operations, which the program never called.
     """

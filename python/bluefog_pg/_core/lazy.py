@@ -1,4 +1,4 @@
-"""The names of the package, which its stub lists, each imported when it is first used."""
+"""This module finds the names of the package, which its stub lists, when they are first used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bluefog_pg._core.loader import load
 from bluefog_pg._core.warning import warn
 
 _PACKAGE = "bluefog_pg"
-# `from bluefog_pg import *` leaves these out: torch would no longer be torch.
+# `from bluefog_pg import *` leaves these out: the name `torch` would no longer be torch.
 _UNLISTED = ("collectives", "torch")
-# Functions of windows by name, which were names of this package, too, before `bluefog_pg.torch`'s.
+# These functions of windows by name have moved to `bluefog_pg.torch`, and are deprecated here.
 _IN_TORCH = """
     get_current_created_window_names get_win_version neighbor_win_accumulate
     neighbor_win_accumulate_nonblocking neighbor_win_get neighbor_win_get_nonblocking
@@ -26,11 +26,11 @@ _IN_TORCH = """
 
 
 def find(name: str) -> Any:
-    """What `bluefog_pg.name` is.
+    """Return what `bluefog_pg.<name>` is.
 
     Raises:
         AttributeError: there is no such name.
-        ImportError: it is of the compiled module, which `load` refuses.
+        ImportError: the name is of the compiled module, and `load` cannot import that.
     """
     if name == "__version__":
         from importlib.metadata import version
@@ -52,13 +52,13 @@ def find(name: str) -> Any:
 
 
 def is_deprecated(name: str) -> bool:
-    """Whether `find` warns of the name, which must then be asked each time."""
+    """Return whether `find` warns of the name; then it must be asked at each use."""
     return name in _IN_TORCH
 
 
 @cache
 def _homes() -> dict[str, str]:
-    """The module that each listed name is from; of a module, the package."""
+    """Return the module that each listed name comes from; for a module, that is the package."""
     stub = ast.parse(Path(__file__).parent.with_name("__init__.pyi").read_text())
     return {
         alias.name: str(node.module)

@@ -1,4 +1,4 @@
-"""The one place that imports the compiled module."""
+"""This module is the only one that imports the compiled module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
-leaving: list[Callable[[], None]] = []  # what else is to be left at the end, after the groups
+leaving: list[Callable[[], None]] = []  # functions to call at the exit, after the groups are left
 
 
 def load() -> ModuleType:
@@ -38,35 +38,37 @@ def load() -> ModuleType:
         return _loaded
 
 
-@functools.cache  # once
+@functools.cache
 def leave_at_exit() -> None:
-    """Leave the groups that are still there at the end, while the interpreter is.
+    """Register once that groups which still exist at the exit are left before the interpreter ends.
 
-    Python runs exit functions in reverse. Those of a program may still use the groups, so torch's
-    import registers this one, before the program can register its own.
+    Python runs exit functions in reverse. Those of a program may still use the groups, so the
+    import of torch registers this one, before the program can register its own.
     """
-    # Finalizers have numbers, which this counter gives.
+    # This counter gives the finalizers their numbers; a later finalizer has a higher number.
     atexit.register(_leave, next(getattr(weakref.finalize, "_index_iter", itertools.count())))
 
 
 def _leave(before: int) -> None:
-    """`before`: the number of finalizers when this was registered."""
+    """Leave the groups at the exit; `before` is the number of finalizers at the registration."""
     if _loaded is None:
         return
     _finalize_later_than(before)
     _loaded.shutdown_all()
     for leave in leaving:
         leave()
-    # A gloo group beside ours: its worker threads may still hold tensors of the last operation, and
-    # abort the process when the interpreter goes first. Our groups go so fast that it often does.
+    # A gloo group may exist beside ours. Its worker threads may still hold tensors of the last
+    # operation, and abort the process if the interpreter ends first. Our groups end so fast that
+    # this would happen often.
     time.sleep(0.02)
 
 
 def _finalize_later_than(before: int) -> None:
-    """Call a program's finalizers, which may use the groups.
+    """Call the program's finalizers, which may use the groups, before the groups are left.
 
-    Python calls them all when it calls what the first one has registered, by a module that torch
-    imports, and so after this.
+    Python calls all finalizers from one exit function, which the first finalizer registers. A
+    module that torch imports makes that first one, so Python would call them all after this
+    function.
     """
     registry: dict[Any, Any] = getattr(weakref.finalize, "_registry", {})
     late = [(each.index, finalize) for finalize, each in registry.items() if each.atexit]

@@ -1,4 +1,4 @@
-"""A group's backend for the ranks of this machine alone."""
+"""This module makes a group's backend for the ranks of this machine alone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 def machine_backend_of(member: GroupState) -> ProcessGroupBluefog:
-    """Made when first asked for, which all ranks of the machine must do; it goes with the group.
+    """Return the backend of the machine's ranks; the first call makes it, on all of them.
 
-    No group of c10d: that would have to be destroyed by whoever destroys this one, and
-    `torch.distributed.new_group` names groups by how many its members have, which may differ.
+    It ends with the group. It is no group of c10d: whoever destroys the group would have to destroy
+    that one, too. Besides, `torch.distributed.new_group` names a group by how many groups its
+    members have made, which may differ.
 
     Raises:
         CollectiveTimeout: a rank of the machine did not ask in time.
-        DistBackendError: that, or an interruption, was so before: ranks that try again would meet
-            in unlike calls.
+        DistBackendError: an earlier call failed or was interrupted; ranks that tried again would
+            meet in unlike calls.
     """
     if len(member.machines.all) == 1:
         return member.backend

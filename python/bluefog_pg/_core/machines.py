@@ -1,4 +1,4 @@
-"""Which ranks share a machine."""
+"""This module says which ranks of a group share a machine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 from bluefog_pg._core.errors import ArgumentError
 
-# BlueFog's name. It is the number of ranks on each machine.
+# BlueFog reads the number of ranks on each machine from this variable.
 _SIZE = "BLUEFOG_NODES_PER_MACHINE"
 
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines of a group, as one of its ranks sees them. Ranks are group ranks."""
+    """A Machines object has the machines of a group, as one of its ranks sees them.
+
+    All ranks in it are group ranks. It never changes, so any thread may use it.
+    """
 
     all: list[list[int]]
     machine_rank: int
@@ -22,7 +25,11 @@ class Machines:
 
     @classmethod
     def of(cls, hosts: Sequence[Sequence[int]], rank: int, who: str) -> Machines:
-        """The hosts; or blocks of consecutive ranks, where the environment says how many each."""
+        """Return the hosts as machines, or the blocks of ranks that the environment asks for.
+
+        Raises:
+            ArgumentError: the environment variable is not a positive number.
+        """
         machines = [list(ranks) for ranks in hosts]
         if given := os.environ.get(_SIZE):
             machines = _blocks(given, sum(map(len, machines)), who)
@@ -37,17 +44,17 @@ class Machines:
 
     @property
     def are_alike(self) -> bool:
-        """Whether all have as many ranks."""
+        """Return whether all machines have the same number of ranks."""
         return len({len(ranks) for ranks in self.all}) == 1
 
     @property
     def are_blocks(self) -> bool:
-        """Whether all have as many ranks, consecutive ones."""
+        """Return whether all machines have the same number of ranks, which are consecutive."""
         one_by_one = [rank for ranks in self.all for rank in ranks]
         return self.are_alike and one_by_one == list(range(len(one_by_one)))
 
     def counterpart(self, machine: int) -> int:
-        """The rank that has this one's place there."""
+        """Return the rank that has this rank's place on the other machine."""
         return self.all[machine][self.local_rank]
 
 

@@ -1,4 +1,4 @@
-"""A digraph as one rank of it sees it."""
+"""This module has the part of a topology that one rank needs, and checks topologies."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """What a node has to know. Nodes ascend; the node itself is none of its neighbours."""
+    """A Neighborhood has what one node of a digraph must know to average with its neighbors.
+
+    Nodes are in ascending order, and the node itself is not among its neighbors.
+    """
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
-    # None: alike for all, 1 / (in-degree + 1).
+    # If both weights are None, the node and its sources weigh 1 / (in-degree + 1) each.
     self_weight: float | None
     source_weights: dict[int, float] | None
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The static topology of a group, or of its machines."""
+    """A Topology is the static topology of a group, or of its machines, as one rank has it."""
 
     graph: nx.DiGraph[int]
     neighborhood: Neighborhood
     edges: Edges
-    edge_cache: EdgeCache = field(default_factory=dict)  # of calls over it
+    edge_cache: EdgeCache = field(default_factory=dict)  # edges of calls that use this topology
 
 
 def neighborhood_of(graph: nx.DiGraph[int], node: int, is_weighted: bool) -> Neighborhood:
@@ -50,7 +53,7 @@ def neighborhood_of(graph: nx.DiGraph[int], node: int, is_weighted: bool) -> Nei
 
 
 def as_float(number: Any) -> float:
-    """`float(number)`, infinite where that would be too large; not of strings."""
+    """Return `float(number)`, or infinity if that is too large; raise TypeError for strings."""
     if isinstance(number, str | bytes):
         raise TypeError
     try:
@@ -60,10 +63,16 @@ def as_float(number: Any) -> float:
 
 
 def check_graph(topology: object, size: int, nodes: str, where: str) -> None:
-    """`nodes`: what they stand for. `where`: the beginning of what is raised.
+    """Raise unless the topology is a digraph of the nodes 0 to size - 1 with finite weights.
+
+    Args:
+        topology: the graph to check.
+        size: the number of nodes.
+        nodes: the plural noun for nodes, such as "ranks".
+        where: the beginning of the errors' texts.
 
     Raises:
-        TypeError: no digraph, or one of other nodes than 0 to size - 1.
+        TypeError: the topology is no digraph, or has other nodes than 0 to size - 1.
         ValueError: a weight is not a finite number.
     """
     import networkx as nx

@@ -1,4 +1,4 @@
-"""What the operators of torch.ops.bluefog have in common."""
+"""This module has what the operators of torch.ops.bluefog share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ library: Any = torch.library.Library("bluefog", "DEF")  # type: ignore[no-untype
 
 
 def register(op: str, run: Any, fake: Any, keep: Any = None, backward: Any = None) -> None:
-    """Of an operator that `library` has defined; without `backward`, no gradients go through it.
+    """Register the functions of an operator that `library` has defined.
 
-    Compilers leave each call where it is, though its result may not be used, or equal another's:
-    other ranks wait for it.
+    Compilers keep each call where it is, because other ranks wait for it. They keep it even if its
+    result is not used, or equals another call's.
+
+    Args:
+        op: the operator's name.
+        run: runs the operator.
+        fake: returns results of the right shapes, without data.
+        keep: saves for `backward` what it needs.
+        backward: computes the gradients; without it, no gradients go through the operator.
     """
     library.impl(op, run, "CompositeExplicitAutograd")
     library._register_effectful_op(f"bluefog::{op}", EffectType.ORDERED)
@@ -39,12 +46,12 @@ def any_requires_grad(tensors: Iterable[Tensor]) -> bool:
 
 
 def keeps_graph(async_op: bool) -> bool:
-    """Whether a call of what requires gradients has to go through an operator."""
+    """Return whether a call with tensors that require gradients must go through an operator."""
     return not async_op and torch.is_grad_enabled()
 
 
 def member_named(group_name: str) -> GroupState:
-    """Of the group of that name; "" is the default one."""
+    """Return this rank's state of the group of that name; "" is the default group."""
     if not group_name:
         return member_of(None)
     resolve: Any = distributed_c10d._resolve_process_group  # type: ignore[attr-defined]
@@ -52,10 +59,10 @@ def member_named(group_name: str) -> GroupState:
 
 
 def alike(tensor: Tensor, *_: Any, **__: Any) -> Tensor:
-    """A new tensor of that shape and type, contiguous: also what an operator's fake gives."""
+    """Return a new contiguous tensor of the same shape and type; it also serves as a fake."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
 def some_rows(like: Tensor) -> Tensor:
-    """A fake result of as many rows as only other ranks know."""
+    """Return a fake result with an unknown number of rows, which only other ranks know."""
     return like.new_empty((torch.library.get_ctx().new_dynamic_size(), *like.shape[1:]))

@@ -1,4 +1,4 @@
-"""Calls that refuse their arguments."""
+"""This module counts calls that refuse their arguments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 def count_refused(member: GroupState, tensor: Any, name: Any) -> None:
     """Count a call that is refused before the backend sees it.
 
-    It exchanges nothing. Without that, this rank's later calls would meet earlier ones of others.
+    It exchanges nothing. If the call were not counted, this rank's later calls would meet earlier
+    calls of other ranks.
     """
     member.backend.count_refused(_tag(tensor, name))
 
 
 def count_refused_pair(member: GroupState, tensor: Any, target_rank: Any, name: Any) -> None:
-    """The same of a call that is counted for two ranks."""
+    """Count a refused call of two ranks, such as `pair_gossip`, before the backend sees it.
+
+    It does nothing if `target_rank` is no other rank of the group.
+    """
     try:
         target = operator.index(target_rank)
     except TypeError:
@@ -30,7 +34,11 @@ def count_refused_pair(member: GroupState, tensor: Any, target_rank: Any, name: 
 
 
 def _tag(tensor: Any, name: Any) -> int:
-    """An accelerator's calls are counted together, whatever their names."""
+    """Return the tag that a call is counted by.
+
+    All calls with an accelerator's tensors are counted together, whatever their names, by the tag
+    0.
+    """
     first = tensor[0] if isinstance(tensor, list | tuple) and tensor else tensor
     is_there = getattr(getattr(first, "device", None), "type", "cpu") != "cpu"
     return 0 if is_there or not isinstance(name, str) else tag_of(name)

@@ -1,4 +1,4 @@
-"""Keywords that functions had in earlier versions of BlueFog."""
+"""This module lets functions take the keywords that they had in earlier versions of BlueFog."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def renamed(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a function take the keywords of earlier versions, too.
 
     Args:
-        names: the function's keywords of today, by the earlier ones.
+        names: the function's current keywords, by the earlier ones.
 
     Raises:
-        TypeError: a call names one argument by both.
+        TypeError: a call gives one argument by both keywords.
     """
 
     def taking(function: Callable[P, T]) -> Callable[P, T]:

@@ -1,4 +1,4 @@
-"""Statistics of what this rank has done in a group."""
+"""This module has `stats`, which says how much this rank has done in a group."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ def stats(group: dist.ProcessGroup | None = None) -> dict[str, int]:
 
     Returns:
         "bytes_sent": payload bytes handed to peers; "operations": operations issued. Two more count
-        neighbor and point-to-point operations. "bytes_read" says how much was read of what peers
-            have
-        sent, to add it up or to copy it. "bytes_written" says how much was written of results and
-        such copies.
+        neighbor and point-to-point operations. "bytes_read" says how many bytes of what peers have
+        sent were read, to add them up or to copy them. "bytes_written" says how many bytes of
+        results and such copies were written.
 
     Raises:
         NotRunning: there is no default process group.

@@ -1,8 +1,8 @@
-"""A file of what this process does, for chrome://tracing or https://ui.perfetto.dev.
+"""This module writes what this process does for chrome://tracing or https://ui.perfetto.dev.
 
-It is written to <prefix><rank>.json where BLUEFOG_TIMELINE=<prefix> is in the environment when
-`bluefog_pg.torch.init` is first called. Each tensor's name is a process there, each thread a
-thread. `python -m bluefog_pg timeline <prefix>` merges the files.
+It writes <prefix><rank>.json if BLUEFOG_TIMELINE=<prefix> is in the environment when
+`bluefog_pg.torch.init` is first called. In the picture, each tensor's name is a process, and each
+thread a thread. `python -m bluefog_pg timeline <prefix>` merges the files of several ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class Timeline:
-    """The file. Any thread may write events; an event is in the file when the call returns."""
+    """A Timeline owns the file of one process. An event is in the file when its call returns.
+
+    Thread safety: any thread may write events.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("w")
@@ -31,10 +34,11 @@ class Timeline:
         self._owner = os.getpid()
         self._processes: dict[str, int] = {}
         self._threads: dict[int, int] = {}
-        # The threads of the activities that have begun and not ended, by name.
+        # This has, by name, the threads of the activities that have begun and not ended.
         self._begun: dict[str, list[int]] = {}
         self._separator = "[\n"
-        # Events count from the start of the host. By the time of day, files of several hosts merge.
+        # Times of events count from the start of the host. The time of day lets files of several
+        # hosts be merged.
         day_us = time.time_ns() // 1000
         self._write("M", 0, 0, name="clock", args={"day_us": day_us})
         atexit.register(self._close)
@@ -50,7 +54,7 @@ class Timeline:
             self._write("B", process, thread, name=activity)
 
     def end(self, name: str) -> bool:
-        """End the last activity begun, in whichever thread; return whether there was one."""
+        """End the name's last activity, whichever thread began it; return whether there was one."""
         with self._lock:
             if begun := self._begun.get(name):
                 self._write("E", self._processes[name], begun.pop())
@@ -58,11 +62,11 @@ class Timeline:
             return False
 
     def _write(self, phase: str, process: int, thread: int, **more: Any) -> None:
-        if self._file.closed or os.getpid() != self._owner:  # after the exit; in a forked child
+        if self._file.closed or os.getpid() != self._owner:  # at the exit, or in a forked child
             return
         now = time.monotonic_ns() // 1000
         event = {"ph": phase, "ts": now, "pid": process, "tid": thread, **more}
-        # Without the bracket at the end, viewers read it, too.
+        # Viewers also read a file without the closing bracket, such as that of a killed process.
         self._file.write(self._separator + json.dumps(event))
         self._file.flush()
         self._separator = ",\n"
@@ -74,13 +78,13 @@ class Timeline:
                 self._file.close()
 
 
-class _This:  # of this process
+class _This:  # the state of this process
     timeline: Timeline | None = None
     is_decided = False
 
 
 def start(rank: int) -> None:
-    """Decide, the first time, whether there is a timeline."""
+    """Decide in the first call whether this process has a timeline, and open its file."""
     if (prefix := os.environ.get("BLUEFOG_TIMELINE")) and not _This.is_decided:
         try:
             _This.timeline = Timeline(f"{prefix}{rank}.json")
@@ -96,7 +100,7 @@ def current() -> Timeline | None:
 
 @contextlib.contextmanager
 def drawn(title: str, activity: str) -> Iterator[None]:
-    """Draw an operation that its caller waits for, in BlueFog's words, if there is a timeline."""
+    """Draw the block's operation, which its caller waits for, if there is a timeline."""
     line = _This.timeline
     if line is None:
         yield
@@ -111,11 +115,11 @@ def drawn(title: str, activity: str) -> Iterator[None]:
 def drawn_until(
     title: str, activity: str, begin: Callable[[], Callable[[], None]]
 ) -> Callable[[], None]:
-    """Draw an operation from its beginning to its end.
+    """Draw an operation from its beginning to its end, if there is a timeline.
 
     Args:
-        title, activity: of what.
-        begin: begins it, and returns what ends it.
+        title, activity: the row of the picture, and the text on the bar.
+        begin: begins the operation, and returns a function that ends it.
 
     Returns:
         A function that ends the operation and its bar.
@@ -135,7 +139,7 @@ def drawn_until(
 
 
 def issued(line: Timeline, title: str, activity: str, start: Callable[[], T]) -> T:
-    """Draw that `start` starts an operation, and that it goes on; its end is the caller's to draw.
+    """Draw that `start` starts an operation, and begin the bar that the caller must end.
 
     Returns:
         What `start` returns.
@@ -145,7 +149,7 @@ def issued(line: Timeline, title: str, activity: str, start: Callable[[], T]) ->
         result = start()
     finally:
         line.end(title)
-    line.begin(title, f"MPI_{activity}")  # BlueFog's word, whatever carries it
+    line.begin(title, f"MPI_{activity}")  # BlueFog says MPI, whatever carries the operation.
     return result
 
 
@@ -236,7 +240,7 @@ def _require_str(function: str, **names: object) -> None:
             )
 
 
-@functools.cache  # once
+@functools.cache  # It logs once.
 def _complain() -> None:
     logging.getLogger("bluefog_pg").error(
         "[bluefog] there is no timeline: set BLUEFOG_TIMELINE=<prefix of the files> before the "

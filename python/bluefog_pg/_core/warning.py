@@ -1,4 +1,4 @@
-"""Warnings that point at the program."""
+"""This module warns in such a way that the warning points at a line of the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line by which the program has come here, past lines of this package and torch."""
+    """Warn at the innermost line that is neither of this package nor of torch."""
     import torch
 
     libraries = (_OURS, str(Path(torch.__file__).parent))
