@@ -1,8 +1,8 @@
-"""Operations of all ranks of a group, as functions of tensors: new results, and gradients.
+"""Run operations of all ranks of a group as functions of tensors, with new results and gradients.
 
-torch.distributed has them in place. Here a result may also have another size than the input, and
-autograd goes through. The blocking forms are differentiable. Those with `async_op` are not, nor are
-`allreduce_` and `broadcast_`.
+torch.distributed has these operations in place. Here a result may also have another size than the
+input, and autograd goes through. The blocking forms are differentiable. Those with `async_op` are
+not, nor are `allreduce_` and `broadcast_`.
 
 Any thread may call them, in one order on all ranks.
 

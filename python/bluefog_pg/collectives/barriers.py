@@ -1,4 +1,4 @@
-"""A barrier that names the ranks that did not come."""
+"""This module has a barrier that names the ranks that did not come."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import torch.distributed as dist
 
-_LONGEST = datetime.timedelta(days=3650)  # the backend cannot count timedelta.max
+_LONGEST = datetime.timedelta(days=3650)  # The backend cannot count as far as timedelta.max.
 
 
 def monitored_barrier(
@@ -45,7 +45,7 @@ def monitored_barrier(
         >>> bf.monitored_barrier(timeout=timedelta(seconds=20))
     """
     resolved = resolve(group)
-    backend: Any = backend_of(resolved)  # torch's stub lacks the method
+    backend: Any = backend_of(resolved)  # torch's stub lacks monitored_barrier.
     limit = backend.options._timeout if timeout is None else timeout
     if not isinstance(limit, datetime.timedelta):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""What `collectives` and its operators ask the backend for."""
+"""This module makes the calls of the backend that the collectives and their operators share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from bluefog_pg._core.group_state import GroupState
 
-# Its messages are those of neighbour operations, of which no other has this name.
+# An allgather is made of messages of neighbor operations, which match by this tag. No other
+# operation has this name.
 _ALLGATHER = tag_of("bluefog_pg.collectives.allgather")
 
 
@@ -31,7 +32,7 @@ def member_for(op: str, tensor: object, group: dist.ProcessGroup | None) -> Grou
     member = member_of(group)
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{member.who} {op}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.layout != torch.strided:  # of its device the backend says whether it can be had
+    if tensor.layout != torch.strided:  # The backend checks the device itself.
         raise ValueError(
             f"{member.who} {op} {described(tensor)}: the tensor must be dense, not {tensor.layout}"
         )
@@ -64,7 +65,11 @@ def root_of(member: GroupState, op: str, tensor: Tensor, root_rank: Any) -> int:
 def sum_in_place(
     member: GroupState, tensor: Tensor, average: bool, is_local: bool, async_op: bool
 ) -> Any:
-    """The Work, with async_op. `is_local`: of the machine's ranks alone."""
+    """Sum or average a tensor in place, over the machine's ranks alone if `is_local`.
+
+    Returns:
+        The Work with async_op; otherwise None, after the end of the operation.
+    """
     backend: Any = machine_backend_of(member) if is_local else member.backend
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(dist.ReduceOp.AVG if average else dist.ReduceOp.SUM)
@@ -73,7 +78,11 @@ def sum_in_place(
 
 
 def broadcast_in_place(member: GroupState, tensor: Tensor, root_rank: int, async_op: bool) -> Any:
-    """The Work, with async_op."""
+    """Replace a tensor by the root's.
+
+    Returns:
+        The Work with async_op; otherwise None, after the end of the operation.
+    """
     backend: Any = member.backend
     options = dist.BroadcastOptions()
     options.rootRank = root_rank
@@ -88,24 +97,31 @@ def rows_of_others(
     tag: int = _ALLGATHER,
     ranks: Iterable[int] | None = None,
 ) -> Any:
-    """All ranks' tensors but the own one, in the order of the ranks; or the Work of that.
+    """Return the tensors of all other ranks, in the order of the ranks.
 
-    Calls of one tag match. `ranks` are those concerned; None, all of the group.
+    They travel as messages between neighbors do. An all_gather would have to know how many rows
+    each rank has, and would first have to ask for that and wait for the answers.
 
-    They come as neighbours' do: an all_gather would have to know how many rows each has, and who
-    asks for that first must wait for the answer.
+    Args:
+        member, tensor: the group, and this rank's tensor of shape (rows, ...).
+        async_op: whether to return a Work at once.
+        tag: the tag by which calls match.
+        ranks: the group ranks that take part; None, for all of the group.
+
+    Returns:
+        A list of tensors; or the Work, whose result() is that list.
     """
     all_ranks = range(member.size) if ranks is None else ranks
     others = [(rank, 1.0) for rank in all_ranks if rank != member.rank]
     edges = member.backend.edges(1.0, others, others, 1.0)
-    # Of none, the backend cannot tell the size of a row.
+    # The backend cannot tell the size of a row from a tensor without elements.
     like = tensor if tensor.dim() == 0 or len(tensor) else tensor.new_empty((1, *tensor.shape[1:]))
     backend: Any = member.backend
     return backend.allgather_in_parts(like, [tensor] * len(others), edges, tag, async_op)
 
 
 def with_own(member: GroupState, tensor: Tensor, others: list[Tensor]) -> list[Tensor]:
-    """All ranks' tensors, in the order of the ranks."""
+    """Return all ranks' tensors, in the order of the ranks: the own one and the others'."""
     return [*others[: member.rank], tensor, *others[member.rank :]]
 
 
@@ -114,12 +130,15 @@ def copy_of(tensor: Tensor) -> Tensor:
 
 
 def place_for(member: GroupState, tensor: Tensor, root_rank: int) -> Tensor:
-    """What a broadcast writes to, or, on the root, reads."""
+    """Return a tensor for a broadcast: a copy of `tensor` on the root, an empty one elsewhere."""
     return copy_of(tensor) if member.rank == root_rank else alike(tensor.detach())
 
 
 def complete(work: dist.Work | None) -> None:
-    """NCCL has no Work of what was not to be asynchronous: it is in the current stream."""
+    """Wait for a Work, if there is one.
+
+    NCCL gives none for an operation that is not asynchronous, since it runs in the current stream.
+    """
     if work is not None:
         work.wait()
 
@@ -130,5 +149,5 @@ def _begun(work: dist.Work | None, async_op: bool) -> dist.Work | None:
         return None
     module = load()
     if not isinstance(work, module.WorkBluefog):
-        work = module.BatchWork([work])  # c10d has deprecated the result() of an accelerator's
+        work = module.BatchWork([work])  # c10d has deprecated result() of accelerators' Works.
     return work

@@ -1,4 +1,4 @@
-"""The functions of `bluefog_pg.collectives`."""
+"""This module defines the functions of `bluefog_pg.collectives`."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def allgather(
 
 
 class AllgatherWork(dist.Work):
-    """The Work of an `allgather`; `result` gathers the rows each time.
+    """An AllgatherWork is the Work of an `allgather`; `result` gathers the rows each time.
 
     Thread safety: any thread may call its methods. It owns a reference to this rank's tensor and
     the messages of the others, until it is dropped.
@@ -332,19 +332,19 @@ class AllgatherWork(dist.Work):
 
     def get_future(self) -> Any:
         def rows(done: Any) -> list[Tensor]:
-            done.wait()  # raises what the operation did
+            done.wait()  # raises the operation's error, if it failed
             return self.result()
 
         return self._others.get_future().then(rows)
 
 
 def _run(op: str, member: GroupState, *args: Any, **options: Any) -> Tensor:
-    """Call the operator, which has gradients."""
+    """Call the operator of torch.ops.bluefog, through which gradients go."""
     run = getattr(torch.ops.bluefog, op)
     result: Tensor = run(*args, **options, group_name=member.group.group_name)
     return result
 
 
 def _count_change(tensor: Tensor) -> None:
-    """Tell autograd that the tensor changed: it does not know the backend's operations."""
+    """Tell autograd that the tensor changes, as it does not see the backend's operations."""
     torch.autograd.graph.increment_version(tensor)

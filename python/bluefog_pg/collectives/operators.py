@@ -1,10 +1,11 @@
-"""torch.ops.bluefog.*: sums, copies and rows of all ranks, as autograd and compilers know them.
+"""This module defines the collectives' operators, which autograd and compilers know.
+
 
     torch.ops.bluefog.allreduce(x, average=True, is_hierarchical_local=False, group_name=name)
     torch.ops.bluefog.broadcast(x, root_rank, group_name=name)
     torch.ops.bluefog.allgather(x, group_name=name)
 
-"" is the default group. They are there as soon as a group is.
+The name "" means the default group. The operators exist as soon as a group does.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ library.define(
 )
 library.define("broadcast(Tensor tensor, int root_rank, *, str group_name='') -> Tensor")
 library.define("allgather(Tensor tensor, *, str group_name='') -> Tensor")
-# The transposes of the others: to the root the sum, elsewhere zeros;
+# This is the gradient of broadcast: it returns the sum on the root, and zeros elsewhere.
 library.define("_sum_at(Tensor tensor, int root_rank, str group_name) -> Tensor")
-# also how many rows each rank has, in a list as in functional.py;
+# This is allgather, but also returns how many rows each rank has. The results are a list because
+# Inductor loses an unknown size among several results.
 library.define("_all_rows(Tensor tensor, str group_name) -> Tensor[]")
-# of the sum of all ranks' rows, one's own.
+# This is the gradient of _all_rows: it returns this rank's rows of the sum of all ranks' tensors.
 library.define("_own_rows(Tensor tensor, Tensor counts, SymInt rows, str group_name) -> Tensor")
 
 
