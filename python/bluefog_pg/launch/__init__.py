@@ -1,1 +1,1 @@
-"""How ranks start, find each other, make a group, and learn who they are."""
+"""This package has what starts ranks, lets them find each other, and tells them who they are."""

@@ -1,4 +1,4 @@
-"""The creator: what torch.distributed calls for each group whose backend is "bluefog"."""
+"""This module makes groups: torch.distributed calls `create` for each with backend "bluefog"."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     except BaseException:
         _forget_failed_default_group()
         raise
-    from bluefog_pg import functional  # noqa: F401 they define torch.ops.bluefog
+    from bluefog_pg import functional  # noqa: F401 These two define torch.ops.bluefog.
     from bluefog_pg.collectives import operators  # noqa: F401
 
     return group
@@ -53,7 +53,7 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
 def _options(
     cls: type[ProcessGroupBluefog], accelerator: Accelerator | None, given: Any
 ) -> tuple[ProcessGroupBluefog.Options, Any]:
-    """Ours and those of the accelerator's backend. A program may give either."""
+    """Return our backend's options and those of the accelerator's; a program may give either."""
     from bluefog_pg._core.accelerator import options_class
 
     inner: Any = options_class(accelerator) if accelerator else None
@@ -64,7 +64,7 @@ def _options(
     if given is None:
         return cls.Options(), None
     if isinstance(given, cls.Options):
-        # A copy: the caller may pass one object to several groups, each with a name of its own.
+        # The caller may pass one object to several groups, each of which writes its own name there.
         return copy.deepcopy(given), None
     also = f", {inner.__qualname__}" if inner else ""
     raise TypeError(
@@ -74,9 +74,9 @@ def _options(
 
 
 def _forget_failed_default_group() -> None:
-    # torch has counted the group already, and counts anew only in destroy_process_group. The count
-    # is part of the store's keys: where init fails on some ranks alone, their next try would look
-    # for the others under another name.
+    # torch has counted the group already, and starts to count anew only in destroy_process_group.
+    # The count is part of the store's keys. If init fails on some ranks alone, their next try would
+    # look for the others under another name.
     from torch.distributed import distributed_c10d
 
     if not distributed_c10d.is_initialized():

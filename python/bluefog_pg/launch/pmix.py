@@ -1,4 +1,4 @@
-"""Ranks that mpirun or srun has started find each other without MASTER_ADDR and its like.
+"""This module lets ranks find each other that mpirun or srun has started.
 
 torch's `env://` asks for RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Such a launcher sets none
 of them, but it serves PMIx: there this process learns its rank, and where rank 0 has its store.
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     Found = Iterator[tuple[Store, int, int]]
 
 _KEY = "bluefog.store"
-_PROOF = "bluefog/launcher"  # in the store: what rank 0 has told of itself
-_SLICE = timedelta(seconds=1)  # so that Ctrl-C and the deadline are looked at
+_PROOF = "bluefog/launcher"  # the key in rank 0's store of the token that it published by PMIx
+_SLICE = timedelta(seconds=1)  # the longest wait without a look at Ctrl-C and the deadline
 _CONNECT_S = 2.0
 _PAUSE_S = 0.01
 
 _asked: PmixClient | None = None
-_store: Store | None = None  # serves the other ranks as long as this one lives
+_store: Store | None = None  # serves the other ranks as long as this process lives
 
 
 def register() -> None:
@@ -57,18 +57,21 @@ def register() -> None:
 
 
 def _lacks_something(given: Mapping[str, str]) -> bool:
-    """Of what torch needs; `given`: by the URL."""
+    """Return whether neither the URL (`given`) nor the environment has all that torch needs."""
     own = [v for v in ("RANK", "WORLD_SIZE") if v.lower() not in given]
     return any(v not in os.environ for v in (*own, "MASTER_ADDR", "MASTER_PORT"))
 
 
 def _complete(given: Mapping[str, str], timeout: timedelta) -> None:
-    """Set what is missing of torchrun's variables. Collective over the launcher's processes.
+    """Set those of torchrun's variables that are missing.
+
+    It is collective over the launcher's processes.
 
     Raises:
-        RuntimeError: what is not missing is of another job.
+        RuntimeError: the variables that are set belong to another job.
     """
-    _require_same(given, "RANK", os.environ["PMIX_RANK"])  # else it is not the launcher's process
+    # A process with another rank was not started by the launcher itself.
+    _require_same(given, "RANK", os.environ["PMIX_RANK"])
     client = _client(timeout)
     _require_same(given, "WORLD_SIZE", str(client.size))
     known = {
@@ -90,7 +93,7 @@ def _complete(given: Mapping[str, str], timeout: timedelta) -> None:
 
 def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
     found = given.get(name.lower(), os.environ.get(name, launchers))
-    if found not in (launchers, "-1"):  # which is torch's for "not given"
+    if found not in (launchers, "-1"):  # torch writes -1 for "not given".
         raise RuntimeError(
             f"[bluefog] {name} is {found}, but the launcher of this process says {launchers}: "
             "unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if they are of another job, or "
@@ -104,7 +107,7 @@ def _client(timeout: timedelta) -> PmixClient:
 
     try:
         if not _needs_no_mpi():
-            load().start_mpi(timeout)  # Open MPI does not start where PMIx was used before
+            load().start_mpi(timeout)  # Open MPI does not start after another use of PMIx.
         client: PmixClient = load().PmixClient(mpi.find().pmix_library)
     except RuntimeError as error:
         raise RuntimeError(
@@ -116,7 +119,10 @@ def _client(timeout: timedelta) -> PmixClient:
 
 
 def _needs_no_mpi() -> bool:
-    """Whether the launcher's variables say that all its processes are on this host."""
+    """Return whether the launcher's variables say that all its processes are on this host.
+
+    BLUEFOG_TRANSPORT=mpi asks for MPI even there.
+    """
     env = os.environ
     here = env.get("OMPI_COMM_WORLD_LOCAL_SIZE")
     are_here = here == env["OMPI_COMM_WORLD_SIZE"] if here else env.get("SLURM_NNODES") == "1"
@@ -124,9 +130,9 @@ def _needs_no_mpi() -> bool:
 
 
 def _leave() -> None:
-    """Before the process ends: the launcher takes one that does not say so for one that crashed."""
+    """Tell the launcher that this process ends; otherwise it takes the process for crashed."""
     if "mpi4py" in sys.modules:
-        return  # it finalizes MPI, later, and for that needs what would be left here
+        return  # mpi4py finalizes MPI later, for which it needs the connection to the launcher.
     load().leave_launcher()
     if _asked is not None:
         _asked.leave()
@@ -177,7 +183,7 @@ def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
 
 
 def _is_there(address: str, port: int, token: str) -> bool:
-    """Whether rank 0's store answers there: hosts may have an address of their own of that name."""
+    """Return whether rank 0's store answers at the address, and not another one on this host."""
     from torch._C._distributed_c10d import TCPStore
 
     try:
@@ -203,7 +209,7 @@ def _ipv4_of(interface: str) -> str | None:
 
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        with contextlib.suppress(OSError):  # it has none
+        with contextlib.suppress(OSError):  # The interface has no IPv4 address.
             answer = fcntl.ioctl(any_socket, 0x8915, request)  # SIOCGIFADDR
             return socket.inet_ntoa(answer[20:24])
     return None

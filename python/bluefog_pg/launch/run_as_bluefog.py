@@ -1,4 +1,4 @@
-"""python -m bluefog_pg run_as_bluefog SCRIPT: run a program that imports `bluefog`, as it is."""
+"""Run a program that imports `bluefog` unchanged: `python -m bluefog_pg run_as_bluefog SCRIPT`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-# The folder in which `bluefog` lies.
+# This folder has a package `bluefog`.
 _FOLDER = Path(__file__).parent / "as_bluefog"
 
 
@@ -36,14 +36,14 @@ def add_to(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> None:
     sys.path[0] = str(Path.cwd() if args.is_module else Path(args.script).resolve().parent)
     found = importlib.util.find_spec("bluefog")
-    origin = "" if found is None else found.origin or ""  # a folder of that name has none
+    origin = "" if found is None else found.origin or ""  # A plain folder has no origin.
     if origin and not Path(origin).is_relative_to(_FOLDER):
         raise SystemExit(
             f"[bluefog] run_as_bluefog: BlueFog itself is installed ({origin}), and the "
             "script would no longer find it; uninstall it, or run the script without this command"
         )
     sys.path.append(str(_FOLDER))
-    # Processes that the script starts find it, too.
+    # Processes that the script starts must find `bluefog`, too.
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*([before] if before else []), str(_FOLDER)])
     importlib.import_module("bluefog")

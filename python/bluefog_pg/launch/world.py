@@ -1,6 +1,6 @@
-"""The place of this rank: its number, and the ranks that share its machine.
+"""This module says which rank this process is, and which ranks share its machine.
 
-The functions take a process group; None is the default one. Its answers stay after `shutdown`.
+The functions take a process group; None is the default one, whose answers stay after `shutdown`.
 
 A machine is a host. Where BLUEFOG_NODES_PER_MACHINE=k is in the environment when one of these
 functions is first called, a machine is a block of k consecutive ranks instead.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class _Past:
-    """The answers for the default group that `shutdown` has left."""
+    """This class has the answers for a default group that `shutdown` has left."""
 
     rank_info: RankInfo | None = None
 
 
 def remember() -> None:
-    """Keep the answers for the time when the default group is gone."""
+    """Keep the default group's answers for the time after its end."""
     _Past.rank_info = member_of(None).rank_info
 
 
@@ -122,7 +122,7 @@ def machine_size(group: dist.ProcessGroup | None = None) -> int:
 
 
 def is_homogeneous(group: dist.ProcessGroup | None = None) -> bool:
-    """Return whether all machines have as many ranks, and each of them consecutive ones.
+    """Return whether all machines have equal numbers of ranks, and each has consecutive ranks.
 
     Raises:
         NotRunning: there is no default process group, and there was none.

@@ -1,11 +1,15 @@
-"""`bluefog`, for programs that `run_as_bluefog` runs: its modules are those of bluefog_pg."""
+"""This package stands for `bluefog` in programs that `run_as_bluefog` runs.
+
+Its modules are those of bluefog_pg.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 
-# The modules of BlueFog and Asyncddp that bluefog_pg has, by their names below the package.
+# These are the modules of BlueFog and Asyncddp that bluefog_pg has, by their names below the
+# package.
 _MODULES = (
     "",
     ".common",
