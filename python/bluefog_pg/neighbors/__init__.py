@@ -1,4 +1,4 @@
-"""Operations between neighbors in a digraph."""
+"""This package has the operations between neighbors in a digraph."""
 
 from bluefog_pg.neighbors.align import align as align
 from bluefog_pg.neighbors.allgather import neighbor_allgather as neighbor_allgather

@@ -1,4 +1,4 @@
-"""Checks of the tensors that users give to the operations between neighbors."""
+"""This module checks the tensors that users give to the operations between neighbors."""
 
 from __future__ import annotations
 

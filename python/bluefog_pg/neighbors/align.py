@@ -1,4 +1,4 @@
-"""A collective that brings ranks to one number of calls."""
+"""This module has `align`, a collective that brings ranks to one number of neighbor calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The neighbors' tensors, one after the other."""
+"""This module has `neighbor_allgather`, which joins the neighbors' tensors."""
 
 from __future__ import annotations
 

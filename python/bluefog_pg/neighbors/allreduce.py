@@ -1,4 +1,4 @@
-"""Averages with the neighbors."""
+"""This module has `neighbor_allreduce`, which averages with the neighbors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor for each neighbor."""
+"""This module has `neighbor_alltoall`, which sends each neighbor a tensor of its own."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def neighbor_alltoall(
         tag = 0 if name is None else named_tag(member, "neighbor_alltoall", name)
         has_edges = bool(edges.sources or edges.destinations)
         if not isinstance(tensor, torch.Tensor) and not tensor and not has_edges:
-            tensor = torch.empty(0, 1)  # there is nobody who would have to know of what type
+            tensor = torch.empty(0, 1)  # No other rank has to know the tensor's type.
         like, parts = _parts(member, tensor, len(edges.destinations))
     except BaseException:
         count_refused(member, tensor, name)
@@ -102,7 +102,7 @@ def neighbor_alltoall(
 def _parts(
     member: GroupState, tensor: torch.Tensor | list[torch.Tensor], count: int
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Return a tensor of the type and rows of all parts, and the parts."""
+    """Return a tensor with the type and row size of all parts, and the parts themselves."""
     if isinstance(tensor, torch.Tensor):
         if tensor.dim() == 0 or (count and tensor.size(0) % count):
             ArgumentChecker(member, "neighbor_alltoall", tensor).fail(

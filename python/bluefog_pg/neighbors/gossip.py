@@ -1,4 +1,4 @@
-"""Averages with one rank."""
+"""This module has `pair_gossip`, which averages with one rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages with neighboring machines."""
+"""This module has `hierarchical_neighbor_allreduce`, which averages with neighboring machines."""
 
 from __future__ import annotations
 
