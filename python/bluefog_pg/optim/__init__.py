@@ -1,4 +1,4 @@
-"""Training without a center: optimizers whose ranks average with neighbors."""
+"""This package has optimizers that train without a center: ranks average with neighbors."""
 
 from bluefog_pg.optim.accum_adam import AccumAdam, AccumAdamW
 from bluefog_pg.optim.adapt_with_combine import AdaptWithCombine
@@ -19,7 +19,7 @@ from bluefog_pg.optim.state import (
     broadcast_parameters,
 )
 
-Order = Algorithm  # the name that programs know
+Order = Algorithm  # the earlier name, which programs know
 
 __all__ = [
     "AccumAdam",

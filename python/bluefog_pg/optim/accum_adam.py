@@ -1,4 +1,4 @@
-"""Adam whose moments follow the mean gradient of several steps."""
+"""This module has Adam with moments that follow the mean gradient of several steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AccumAdam(Optimizer):
-    """Adam at each step, with moments of the mean gradient of every `accum_iter` steps.
+    """Make a step of Adam at each step, with moments of the mean of `accum_iter` steps' gradients.
 
     The moments are those of batches that are `accum_iter` times as large. Decentralized training
     wants such moments, since each rank sees its own batches only (Wang et al., ICLR 2025). The step
@@ -105,7 +105,8 @@ class AccumAdam(Optimizer):
             grad = grad + decay * param
         state["step"] += 1
         state["accum_grad"].add_(grad, alpha=1 / many)
-        # Of moments that decay when they have taken in a mean: this gradient stands for it.
+        # The stored moments have decayed already for the next mean gradient. This gradient stands
+        # for that mean until it is complete.
         mean = state["exp_avg"].add(grad, alpha=1 - beta1)
         square = state["exp_avg_sq"].addcmul(grad, grad, value=1 - beta2)
         step = int(state["step"])
@@ -120,7 +121,7 @@ class AccumAdam(Optimizer):
 
 
 class AccumAdamW(AccumAdam):
-    """`AccumAdam` with decoupled weight decay, as in torch.optim.AdamW.
+    """Do what `AccumAdam` does, with decoupled weight decay as in torch.optim.AdamW.
 
     Thread safety: as torch's optimizers, one thread at a time may use it. It owns what `AccumAdam`
     owns.

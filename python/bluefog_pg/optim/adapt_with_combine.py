@@ -1,4 +1,4 @@
-"""Averages of parameters that are formed while their gradients are."""
+"""This module has the algorithm that averages parameters while their gradients are formed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OUT_OF_STEP = (
 
 
 class AdaptWithCombine(CountsPasses):
-    """w <- average(w) - the update at w. The average is formed while gradients are.
+    """Do w <- average(w) - the update at w, and form the average while gradients are formed.
 
     This is decentralized gradient descent (D-PSGD: Lian et al., NeurIPS 2017), BlueFog's
-    adapt-with-combine, and `order="awc"`. Where the program writes to parameters meanwhile, the
-    average is dropped, and step() forms one of what they hold then.
+    adapt-with-combine, and `order="awc"`. If the program writes to parameters meanwhile, the
+    average is dropped, and step() forms another one of what they hold then.
 
     Thread safety: the optimizer calls it from the threads of step() and backward(). A program makes
     it and hands it over. It owns the average that is under way; give each optimizer its own.
@@ -48,13 +48,13 @@ class AdaptWithCombine(CountsPasses):
 
     def open(self, context: Context) -> None:
         super().open(context)
-        self._has_heard = False  # of a forward pass since the last step
-        self._has_averaged = False  # since then, since synchronize() was called
+        self._has_heard = False  # whether a forward pass has come since the last step
+        self._has_averaged = False  # whether synchronize() has averaged since the last step
         self._is_stepping = False
         self._is_rewritten = False
-        self._is_dropped = False  # an average that all ranks are going to make again
+        self._is_dropped = False  # whether an average was dropped that all ranks make again
         self._params = [param for bucket in context.buckets for param in bucket.params]
-        self._watch: Any = None  # of what the program writes while an average is under way
+        self._watch: Any = None  # finds what the program writes while an average is under way
 
     def reopen(self, context: Context) -> None:
         before = self._has_heard, self._has_averaged
@@ -62,7 +62,7 @@ class AdaptWithCombine(CountsPasses):
         self._has_heard, self._has_averaged = before
 
     def forward(self) -> None:
-        if self._is_stepping:  # the optimizer has called the closure
+        if self._is_stepping:  # The optimizer has called the closure.
             return
         self._has_heard = True
         if self._exchange is not None:
@@ -113,10 +113,10 @@ class AdaptWithCombine(CountsPasses):
             self._finish()
 
     def leave(self) -> None:
-        """Make the average again, of what the program is about to load.
+        """Drop the average, and have it made again of what the program is about to load.
 
-        One rank may load, and then broadcast what it has. The others write to their parameters by
-        that, and so make this average again, too.
+        One rank may load a state, and then broadcast it. The others write to their parameters by
+        that broadcast, and therefore make this average again, too.
         """
         if self._exchange is not None:
             self.abandon()
@@ -160,18 +160,22 @@ class AdaptWithCombine(CountsPasses):
     def _begin(self, is_watched: bool = True) -> None:
         is_another, self._is_dropped = not self._is_dropped, False
         self._is_rewritten = self._has_averaged = False
-        self.context.parameters()  # into the buckets
+        self.context.parameters()  # moves parameters into the buckets
         self._exchange = self.context.exchange(*self._exchanged(), is_another=is_another)
         self._watch = load().WriteWatch(self._params) if is_watched else None
 
     def _begin_again(self) -> None:
-        """Average what the parameters hold now, with the same ranks."""
+        """Drop the average, and average what the parameters hold now with the same ranks."""
         self.abandon()
         self._is_dropped = True
         self._begin(is_watched=False)
 
     def _look_for_writes(self) -> None:
-        """Raise RuntimeError where only this rank may know that the average is of other values."""
+        """Find out whether the program has written to parameters since the average began.
+
+        Raises:
+            RuntimeError: it has written by way of `.data`, which other ranks may not have done.
+        """
         if self._is_rewritten or self._watch is None:
             return
         self._is_rewritten = self._watch.leaves_a_trace()
@@ -204,5 +208,5 @@ class AdaptWithCombine(CountsPasses):
                 flat.add_(difference)
 
     def _exchanged(self) -> list[list[Tensor]]:
-        """Return what is averaged, by kinds of tensors of the buckets' shapes."""
+        """Return the tensors to average: lists with one tensor of each bucket's shape."""
         return [[bucket.flat for bucket in self.context.buckets]]

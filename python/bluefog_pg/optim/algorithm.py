@@ -1,4 +1,4 @@
-"""Orders of an optimizer: averages come while gradients are formed, or after the own update."""
+"""This module has the base of algorithms, and the one that averages after the update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOWS = ("win_put", "win_get")
 
 
 class Algorithm:
-    """The part of an optimizer around its own update; this base class leaves each rank alone.
+    """An Algorithm does what an optimizer does around its update; this base does nothing.
 
     Its subclasses are the algorithms of this package. A program hands one to `DistributedOptimizer`
     as `order`; the optimizer calls the methods.
@@ -41,28 +41,29 @@ class Algorithm:
         True
     """
 
-    communications: tuple[str, ...] = AVERAGES  # that it goes with
-    meets = True  # its averages wait for those of other ranks
-    exchanges_at_each_pass = False  # so that `every` has to be 1
+    communications: tuple[str, ...] = AVERAGES  # names of the communications that it works with
+    meets = True  # whether its averages wait for those of other ranks
+    exchanges_at_each_pass = False  # whether it exchanges at each pass, so that `every` must be 1
     takes_compression = True
-    takes_weights = True  # those of a topology's edges
-    needs: Literal["", "symmetric", "doubly stochastic"] = ""  # of weights, to end where it should
-    is_for_sgd = False  # takes updates for linear in the gradient
-    reads_gradients = False  # and forms others of them
-    watches_backward = False  # whether `gradient` and `backward` are to be called
-    has_updated = False  # in a backward pass, before step()
-    takes_closures = True  # its update may be handed the program's closure, and differentiate
-    update_differentiates = False  # in this step
+    takes_weights = True  # whether it uses the weights of a topology's edges
+    # The weights must have this property, or the algorithm does not end at the right solution.
+    needs: Literal["", "symmetric", "doubly stochastic"] = ""
+    is_for_sgd = False  # whether it assumes that updates are linear in the gradient
+    reads_gradients = False  # whether it reads gradients and replaces them by others
+    watches_backward = False  # whether `gradient` and `backward` must be called
+    has_updated = False  # whether a backward pass has made the update before step()
+    takes_closures = True  # whether its update may call the program's closure, and differentiate
+    update_differentiates = False  # whether the update of this step differentiates
     context: Context
-    _exchange: Exchange | None = None  # under way
+    _exchange: Exchange | None = None  # the exchange that is under way
 
     @property
     def site(self) -> Context:
-        """The earlier name of `context`, which algorithms of programs may have."""
+        """Return `context`, by its earlier name, which programs' own algorithms may use."""
         return self.context
 
     def open(self, context: Context) -> None:
-        """Work on these buckets from now on, as if nothing had been before."""
+        """Work on the context's buckets from now on, and begin without any memory."""
         self.context = context
 
     def forward(self) -> None:
@@ -75,26 +76,27 @@ class Algorithm:
         """Note that a backward pass ends."""
 
     def synchronize(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the exchange that is under way."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.finish()
-            for bucket in self.context.buckets:  # gradients at what was before would be wrong
+            # Autograd must refuse to form gradients at the parameters from before the average.
+            for bucket in self.context.buckets:
                 torch.autograd.graph.increment_version(bucket.params)
 
     def settle(self) -> None:
-        """Wait for what is under way, and begin nothing: other ranks may not do this."""
+        """Wait for what is under way, and begin nothing, as other ranks may not make this call."""
         self.synchronize()
 
     def skip(self) -> None:
         """Note that the next step is the optimizer's own alone."""
 
     def abandon(self) -> None:
-        """Note that the buckets get other parameters: drop an average that can be made again."""
+        """End what is under way before the buckets change; drop what can be averaged again."""
         self.synchronize()
 
     def leave(self) -> None:
-        """End what is under way: the program is about to replace the parameters."""
+        """End what is under way before the program replaces the parameters."""
         self.settle()
 
     def reopen(self, context: Context) -> None:
@@ -110,38 +112,38 @@ class Algorithm:
     def flats(self) -> dict[str, list[Tensor]]:
         """Return what it remembers of each parameter: by name, tensors of the buckets' shapes.
 
-        They are the tensors that it works with, no copies.
+        They are the tensors that it works with, not copies.
         """
         return {}
 
     def memory(self) -> dict[str, Any]:
-        """Return all that it has to know when training is resumed, by name."""
+        """Return by name all that it must know when training is resumed."""
         return dict(self.flats())
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go on from what `memory` gave.
+        """Go on from what `memory` has returned before.
 
         Raises:
-            KeyError, ValueError: the memory is of other buckets.
+            KeyError, ValueError: the memory belongs to other buckets.
         """
         for name, tensors in self.memory().items():
             for mine, saved in zip(tensors, memory[name], strict=True):
                 copy_alike(mine, saved)
 
     def close(self) -> None:
-        """Leave the buckets. All ranks do."""
+        """Leave the buckets. All ranks make this call."""
         self.settle()
 
     def prepare(self) -> None:
-        """Begin a step: remember what is needed of parameters as they are now."""
+        """Begin a step, and remember what is needed of the parameters as they are now."""
 
     def step(self, update: Update) -> None:
-        """Make a step; `update` is the optimizer's own step."""
+        """Make a step around `update`, which is the optimizer's own step."""
         update()
 
 
 class CountsPasses(Algorithm):
-    """The base of orders that exchange once in `every` backward passes."""
+    """CountsPasses is the base of algorithms that exchange once in `every` backward passes."""
 
     def open(self, context: Context) -> None:
         super().open(context)
@@ -157,7 +159,7 @@ class CountsPasses(Algorithm):
         self._backwards += 1
 
     def _is_due(self) -> bool:
-        """Return whether this step exchanges; each step asks once."""
+        """Return whether this step exchanges. Each step must ask once, as that resets the count."""
         if self.context.every > 1 and self._backwards < self.context.every:
             return False
         self._backwards = 0
@@ -165,7 +167,7 @@ class CountsPasses(Algorithm):
 
 
 class AdaptThenCombine(CountsPasses):
-    """w <- average(w - the update at w): diffusion (Chen and Sayed, 2012).
+    """Do w <- average(w - the update at w), which is diffusion (Chen and Sayed, 2012).
 
     This is BlueFog's adapt-then-combine, and `order="atc"`.
 
@@ -211,7 +213,7 @@ class AdaptThenCombine(CountsPasses):
         self.has_updated = has_updated
 
     def forward(self) -> None:
-        if self._readiness.is_under_way:  # the pass has failed in its midst
+        if self._readiness.is_under_way:  # The last pass has failed before its end.
             self.synchronize()
             self._readiness.restart()
             self.has_updated = False
@@ -235,7 +237,7 @@ class AdaptThenCombine(CountsPasses):
             self._readiness.end()
 
     def step(self, update: Update) -> None:
-        if self._readiness.is_under_way:  # the pass has failed in its midst
+        if self._readiness.is_under_way:  # The last pass has failed before its end.
             self._readiness.end()
             self._backwards = max(self._backwards, self.context.every)
         has_updated, self.has_updated = self.has_updated, False
@@ -262,13 +264,13 @@ class AdaptThenCombine(CountsPasses):
 
 @torch.no_grad()
 def copy_parts(mine: Mapping[Parameter, Tensor], saved: Mapping[Parameter, Tensor]) -> None:
-    """Copy the parts of those parameters that are in both."""
+    """Copy the parts of the parameters that are in both mappings."""
     for param in mine.keys() & saved.keys():
         mine[param].copy_(saved[param])
 
 
 def copy_alike(mine: Tensor, saved: Tensor) -> None:
-    """Copy a tensor; raise ValueError where the two differ in shape."""
+    """Copy a saved tensor to ours; raise ValueError if the two differ in shape."""
     if mine.shape != saved.shape:
         raise ValueError(f"{list(saved.shape)} is not {list(mine.shape)}")
     mine.copy_(saved)

@@ -1,4 +1,4 @@
-"""What an algorithm remembers, in the optimizer's state_dict."""
+"""This module keeps what an algorithm remembers in the optimizer's state_dict."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from bluefog_pg._core.group_state import GroupState
     from bluefog_pg.optim.algorithm import Algorithm
 
-KEY = "bluefog"  # in the state_dict, where plain optimizers look at others only
+KEY = "bluefog"  # a key of the state_dict that plain optimizers ignore
 
 
 class AlgorithmState:
-    """Goes with the optimizer's state_dict, and comes back with it.
+    """An AlgorithmState saves an algorithm's memory with the optimizer's state_dict, and loads it.
 
-    What ranks remember belongs together (corrections sum to 0, trackers to the gradients): either
-    all ranks go on from what they have saved themselves, or all begin anew.
+    The memories of the ranks belong together: corrections sum to 0, trackers to the gradients.
+    Either all ranks go on from what they have saved themselves, or all begin anew. It owns two
+    hooks of the optimizer, until `remove`.
     """
 
     def __init__(
         self, optimizer: Optimizer, algorithm: Callable[[], Algorithm], member: GroupState
     ) -> None:
-        """`algorithm`: the one that remembers, now."""
+        """Register hooks of the optimizer; `algorithm` returns the algorithm that is in use."""
         self._algorithm, self._member = algorithm, member
         self._loaded: dict[str, Any] | None = None
         self._is_to_recall = False
@@ -43,9 +44,9 @@ class AlgorithmState:
             self._handles.pop().remove()
 
     def recall(self, is_last: bool) -> None:
-        """Go on from what was loaded since the last time, if anything was; all ranks do.
+        """Go on from a state that was loaded since the last call, if any. All ranks make this call.
 
-        Unless `is_last`, what is of other buckets waits for these.
+        Unless `is_last`, a memory that belongs to other buckets waits until these are made.
         """
         algorithm = self._algorithm()
         if not self._is_to_recall or not algorithm.memory():
@@ -53,7 +54,7 @@ class AlgorithmState:
         if not is_last and self._is_of_others(algorithm):
             return
         self._is_to_recall = False
-        algorithm.abandon()  # which would end in what is remembered of before
+        algorithm.abandon()  # An exchange would end with the memory from before the load.
         is_recalled = float(self._is_recalled(algorithm))
         agreed = collectives.allreduce(
             torch.tensor(is_recalled, dtype=torch.float32, device="cpu"), group=self._member.group
@@ -80,12 +81,12 @@ class AlgorithmState:
             return False
         try:
             algorithm.recall(loaded["memory"])
-        except (KeyError, ValueError):  # of other buckets
+        except (KeyError, ValueError):  # The memory belongs to other buckets.
             return False
         return True
 
     def _is_of_others(self, algorithm: Algorithm) -> bool:
-        """Return whether what was loaded is of buckets of other shapes."""
+        """Return whether the loaded memory belongs to buckets of other shapes."""
         saved = self._loaded.get("memory", {}) if isinstance(self._loaded, dict) else {}
         return any(
             [mine.shape for mine in flats] != [flat.shape for flat in saved.get(name, flats)]

@@ -1,4 +1,4 @@
-"""Averages that begin and end on all ranks concerned: of neighbours, of machines, of all."""
+"""This module has the averages for which ranks meet: with neighbors, machines, or all ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def ending(work: dist.Work, tensor: Tensor) -> Finish:
-    """Waits for an operation's result, and puts it where the tensor is."""
+    """Return a function that waits for an operation, and writes its result to the tensor."""
 
     def finish() -> None:
         work.wait()
@@ -36,7 +36,7 @@ def begin_average(
     enable_topo_check: bool = False,
     name: str | None = None,
 ) -> dist.Work:
-    """With neighbours, over that route."""
+    """Begin an average with the neighbors of the route, and return its Work."""
     return neighbors.neighbor_allreduce(
         tensors,
         self_weight=route.self_weight,
@@ -50,7 +50,7 @@ def begin_average(
 
 
 class NeighborAverage(Communication):
-    """Over the group's topology, or the edges that overrides name."""
+    """A NeighborAverage averages over the group's topology, or the edges that overrides name."""
 
     activity = "NEIGHBOR_ALLREDUCE"
 
@@ -93,7 +93,7 @@ class NeighborAverage(Communication):
         def finish_move() -> Tensor:
             work.wait()
             mine = flat.to(torch.promote_types(flat.dtype, torch.float64))
-            # 0, but for rounding, where it is an average.
+            # The rest is 0 up to rounding if the weights sum to 1, as those of an average do.
             move = mine * rest if abs(rest) > 1e-6 else torch.zeros_like(mine)
             theirs = work.result()[0].view(-1, flat.numel())
             for other, weight in zip(theirs, weights.values(), strict=True):
@@ -104,7 +104,7 @@ class NeighborAverage(Communication):
 
 
 class MachineAverage(Communication):
-    """Over the topology of the group's machines, or the edges that overrides name."""
+    """A MachineAverage averages over the machines' topology, or the edges that overrides name."""
 
     activity = "HIERARCHICAL_NEIGHBOR_ALLREDUCE"
 
@@ -127,7 +127,7 @@ class MachineAverage(Communication):
 
 
 class GlobalAverage(Communication):
-    """Of all ranks of the group."""
+    """A GlobalAverage averages over all ranks of the group."""
 
     makes_alike = True
     activity = "ALLREDUCE"
@@ -139,7 +139,8 @@ class GlobalAverage(Communication):
         group = self._member.group
         if self._name is None:
             return ending(collectives.allreduce(flat, group=group, async_op=True), flat)
-        # Collectives have no names, and meet by their order.
+        # An exchange that is made again meets others by its name. Collectives have no names, so
+        # neighbor operations with all ranks take their place.
         weight = 1 / self._member.size
         others = [rank for rank in range(self._member.size) if rank != self._member.rank]
         everyone = Route(weight, dict.fromkeys(others, weight), others)

@@ -1,4 +1,4 @@
-"""Parameters that lie one after the other in one tensor, and so travel as one."""
+"""This module puts parameters one after the other into one tensor, which travels as one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-LIMIT = 25 << 20  # bytes of a bucket, as DistributedDataParallel's
+LIMIT = 25 << 20  # the size of a bucket in bytes, as in DistributedDataParallel
 
 
 class Bucket:
-    """Moves the parameters into its memory; each stays the object that it is."""
+    """A Bucket owns flat memory, and moves parameters into it; each stays the object that it is."""
 
     def __init__(self, params: Sequence[Parameter]) -> None:
-        """Of one type, on one device."""
+        """Move the parameters in, which must have one type and lie on one device."""
         self.params = tuple(params)
         self.flat = params[0].new_empty(sum(param.numel() for param in params)).detach()
-        # Each parameter keeps its layout of now, which is dense, if not contiguous.
+        # Each parameter keeps its present layout, which is dense, but may not be contiguous.
         self._strides = [torch.empty_like(param, device="meta").stride() for param in params]
         self._shapes = [param.shape for param in params]
         self._places = self.views(self.flat)
@@ -34,7 +34,11 @@ class Bucket:
         return views
 
     def gather(self) -> None:
-        """Bring in those that have got other memory since: `model.to()`, `param.data = ...`."""
+        """Move parameters back in that have got other memory, as by `param.data = ...`.
+
+        Raises:
+            ValueError: a parameter has got another shape.
+        """
         for param, place in zip(self.params, self._places, strict=True):
             if param.shape != place.shape:
                 raise ValueError(
@@ -53,7 +57,10 @@ class Bucket:
 
 
 def parted(params: Iterable[Parameter], limit: float = LIMIT) -> list[list[Parameter]]:
-    """Those of each bucket: the last parameters, whose gradients come first, in the first."""
+    """Return the parameters of each bucket, of at most `limit` bytes unless one alone is larger.
+
+    The first bucket has the last parameters, whose gradients come first.
+    """
 
     def kind(param: Parameter) -> tuple[str, str]:
         return str(param.device), str(param.dtype)
@@ -64,7 +71,7 @@ def parted(params: Iterable[Parameter], limit: float = LIMIT) -> list[list[Param
 
 
 def parts_of(buckets: Sequence[Bucket], flats: Sequence[Tensor]) -> dict[Parameter, Tensor]:
-    """Return each parameter's part of tensors that have the buckets' shapes."""
+    """Return each parameter's part of tensors with the buckets' shapes, which are views."""
     return {
         param: part
         for bucket, flat in zip(buckets, flats, strict=True)

@@ -1,4 +1,4 @@
-"""Which parts of a model a backward pass has done with."""
+"""This module tells which parts of a model a backward pass has finished."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 class BucketReadiness:
-    """Calls `act` with each part's number when a backward pass has formed its gradients, in order.
+    """A BucketReadiness calls `act` with each part's number once a pass has formed its gradients.
 
-    So all ranks act in one order. A part that lacks gradients has its turn at the end of the pass.
+    It takes the parts in order, so that all ranks act in one order. A part that lacks gradients has
+    its turn at the end of the pass.
     """
 
     def __init__(self, parts: Sequence[Sequence[Parameter]], act: Callable[[int], None]) -> None:
@@ -21,13 +22,13 @@ class BucketReadiness:
         self.restart()
 
     def restart(self) -> None:
-        """A pass begins; the last one may have failed in its midst."""
+        """Begin a pass, and forget the last one, which may have failed before its end."""
         self._next, self._lacking = 0, list(self._sizes)
         self.is_under_way = False
 
     @property
     def has_acted(self) -> bool:
-        """Whether a pass that has not ended has done with a part."""
+        """Return whether a pass that has not ended has finished a part."""
         return self._next > 0
 
     def gradient(self, param: Parameter) -> None:

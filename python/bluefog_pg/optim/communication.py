@@ -1,4 +1,4 @@
-"""How a bucket's parameters are averaged with those of other ranks."""
+"""This module has the base of what averages a bucket's parameters with those of other ranks."""
 
 from __future__ import annotations
 
@@ -12,44 +12,50 @@ if TYPE_CHECKING:
 
     from bluefog_pg.optim.bucket import Bucket
 
-# The name of an exchange that is made again. A rank that does so alone must not meet another
-# exchange of another rank, and operations with names meet by these.
+# An exchange that is made again has this name, and operations match by their names. So a rank that
+# makes one again alone does not meet another exchange of another rank.
 REPEATED = "an average that is made again"
-# Waits for the average, and puts it where the tensor was.
+# A Finish waits for the average, and writes it to the tensor.
 Finish = Callable[[], None]
-# Waits for the average, and returns how far it is from the tensor, in a new one.
+# A FinishMove waits for the average, and returns the average minus the tensor, in a new tensor.
 FinishMove = Callable[[], "Tensor"]
 
 
 class Communication:
-    """All ranks of the group begin alike tensors in the same order; here, each by itself."""
+    """A Communication averages tensors with other ranks; this base class leaves each rank alone.
 
-    makes_alike = False  # what it has averaged, on all ranks
-    reads_at_end = False  # the tensor, so that an average that is not ended has done nothing
-    activity = ""  # the operation's name in BlueFog's timeline; where it is empty, none is drawn
+    All ranks of the group begin averages of tensors of the same shapes in the same order.
+    """
+
+    makes_alike = False  # whether all ranks have the same values after an average
+    # This says whether it reads the tensor only at the end. Then an average that is not ended has
+    # done nothing.
+    reads_at_end = False
+    activity = ""  # the operation's name in BlueFog's timeline; an empty one is not drawn
 
     def open(self, buckets: list[Bucket]) -> None:
-        """These are the buckets from now on. All ranks do."""
+        """Take these buckets from now on. All ranks make this call."""
 
-    _name: str | None = None  # of the exchange's operations
+    _name: str | None = None  # the name of the exchange's operations
 
     def advance(self) -> None:
-        """The next exchange begins: all its tensors go to the same ranks."""
+        """Begin the next exchange, whose tensors all go to the same ranks."""
         self._name = None
 
     def repeat(self) -> None:
-        """The last exchange is made again, with the same ranks."""
+        """Begin the last exchange again, with the same ranks."""
         self._name = REPEATED
 
     def begin(self, flat: Tensor) -> Finish:  # noqa: ARG002
-        """Start with what a bucket holds now, or what has its shape. Until the end that stays."""
+        """Begin to average a tensor of a bucket's shape, which must not change until the end."""
         return _nothing
 
     def begin_move(self, flat: Tensor) -> FinishMove:
-        """Start with what the tensor holds; the end says how far the average is from it.
+        """Begin the average of a tensor; the end returns how far the average is from it.
 
-        The moves of all ranks sum to 0 up to errors that do not grow with the parameters. Here the
-        average is of float64; where its terms come one by one, their differences are enough.
+        The moves of all ranks sum to 0 up to errors that do not grow with the parameters. For that,
+        this base class averages in float64. A class that gets the average's terms one by one can
+        add up their differences instead.
         """
         average = flat.to(torch.promote_types(flat.dtype, torch.float64), copy=True)
         finish = self.begin(average)
@@ -61,8 +67,8 @@ class Communication:
         return finish_move
 
     def close(self) -> None:
-        """There are no buckets any more. All ranks do."""
+        """Leave the buckets. All ranks make this call."""
 
 
 def _nothing() -> None:
-    """An end where nothing was begun."""
+    """End an average of a Communication that averages with nobody."""

@@ -1,4 +1,4 @@
-"""The communication that a configuration asks for."""
+"""This module makes the communication that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def new_communication(
     prefix: str,
     member: GroupState,
 ) -> Communication:
-    """Make what averages buckets, without opening it.
+    """Make the communication that averages buckets, without opening it.
 
     Args:
-        config: says how, and over which topology.
-        compressor: of "neighbor_allreduce"; None, nothing is compressed.
+        config: says how to average, and over which topology.
+        compressor: compresses the messages of "neighbor_allreduce"; None, nothing is compressed.
         overrides: what a program may set before a step.
-        prefix: begins the names of windows.
-        member: of the group whose ranks average.
+        prefix: the prefix of the windows' names.
+        member: this rank's state of the group whose ranks average.
     """
     name = config.communication
     if member.size == 1:

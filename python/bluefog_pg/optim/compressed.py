@@ -1,4 +1,4 @@
-"""Averages with neighbours of what is sent in fewer bytes."""
+"""This module averages with neighbors by messages that are compressed."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.compression import Compressor
     from bluefog_pg.optim.step_overrides import StepOverrides
 
-_STAMP = 8  # bytes at a message's end: whom its sender has sent it to, and how many before it
+_STAMP = 8  # bytes at a message's end: a digest of its receivers, and the number of those before it
 
 
 class _Copy:
-    """What all that have it know of a rank's tensor."""
+    """A _Copy is what some ranks know of one rank's tensor, the same on all of them."""
 
     def __init__(self, flat: Tensor) -> None:
         self.content = torch.zeros_like(flat)
         self.messages = 0
 
     def add(self, change: Tensor) -> None:
-        change.nan_to_num_(0.0, 0.0, 0.0)  # of what was too large to be sent
+        change.nan_to_num_(0.0, 0.0, 0.0)  # Numbers that were too large to be sent count as 0.
         self.content.add_(change)
         self.messages += 1
 
 
 class CompressedAverage(Communication):
-    """w <- w + gamma sum_j w_ij (copy of w_j - copy of w_i), where ranks send how copies change.
+    """Do w <- w + gamma sum_j w_ij (copy of w_j - copy of w_i), where ranks send changes of copies.
 
-    Each sends, compressed, what its neighbours' copies of its parameters lack: what is not sent now
-    stays in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019). For
-    each set of ranks that it sends to there is another copy, which is theirs alone: so all that
-    have a copy have the same, to the bit.
+    Each rank sends, compressed, what its neighbors' copies of its parameters lack. What is not sent
+    now stays in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019).
+    A rank has one copy for each set of ranks that it sends to. Thus all ranks that hold a copy hold
+    the same one, to the bit.
     """
 
     activity = "NEIGHBOR_ALLREDUCE"
@@ -52,7 +52,8 @@ class CompressedAverage(Communication):
         self, compressor: Compressor, overrides: StepOverrides, member: GroupState
     ) -> None:
         self._compressor, self._overrides, self._member = compressor, overrides, member
-        # By the tensor's place in the exchange, and whom it is sent to; of others', the rank, too.
+        # Copies are found by the tensor's place in the exchange, and a digest of the ranks that it
+        # is sent to. For those of other ranks, their rank is between the two.
         self._own: dict[tuple[int, bytes], _Copy] = {}
         self._theirs: dict[tuple[int, int, bytes], _Copy] = {}
         self._route = Route()
@@ -72,7 +73,8 @@ class CompressedAverage(Communication):
         place, self._place = self._place, self._place + 1
         sent_to = _digest(destinations)
         own = self._own.setdefault((place, sent_to), _Copy(flat))
-        change = (flat - own.content).nan_to_num_(0.0, 0.0, 0.0)  # which a copy would keep
+        # A copy would keep infinities and NaNs forever.
+        change = (flat - own.content).nan_to_num_(0.0, 0.0, 0.0)
         message = self._compressor.compress(change)
         stamp = sent_to + own.messages.to_bytes(_STAMP - len(sent_to), "little")
         work = neighbors.neighbor_allgather(

@@ -1,4 +1,4 @@
-"""Messages that take fewer bytes than the tensors that they stand for."""
+"""This module has compressors: their messages take fewer bytes than the tensors they stand for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Compressor(Protocol):
-    """The protocol of a compressor: it turns tensors into messages and back.
+    """A Compressor turns tensors into messages and back; this is its protocol.
 
     A compressor belongs to one optimizer. Messages have the same size for tensors of the same shape
     and dtype. What a message leaves out is made up for later (see `gamma`).
@@ -36,8 +36,8 @@ class Compressor(Protocol):
         [1.0, -1.0]
     """
 
-    # Of the way to the average of what was sent, how much parameters go at each step: below 1 where
-    # little is sent, so that they do not outrun it.
+    # At each step, parameters go this fraction of the way to the average of what was sent. It is
+    # below 1 for a compressor that sends little, so that parameters do not outrun what was sent.
     gamma: float
 
     def compress(self, tensor: Tensor) -> Tensor:
@@ -114,11 +114,12 @@ class Int8:
 
 
 class _Sparse:
-    """The base of compressors that send some of the numbers, in float32; the others count as 0.
+    """_Sparse is the base of compressors that send some numbers, in float32; the others count as 0.
 
-    Measured over rings, exponential and complete graphs of 4 and 8 ranks: averages converge fastest
-    with gamma near 2 ratio of the largest numbers, near ratio / 2 of random ones, and not at all
-    from 4 and 2 times as much on.
+    Averages were measured over rings, exponential and complete graphs of 4 and 8 ranks. With the
+    largest numbers they converge fastest if gamma is near 2 * ratio, and with random ones if it is
+    near ratio / 2. From 4 times as much on for the largest, and 2 times as much for random ones,
+    they do not converge.
     """
 
     def __init__(self, ratio: float, gamma: float) -> None:

@@ -1,4 +1,4 @@
-"""What a distributed optimizer is asked to do."""
+"""This module has the configuration of a distributed optimizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Config:
-    """The arguments of a `DistributedOptimizer`, but for what it optimizes."""
+    """A Config has the arguments of a `DistributedOptimizer`, except for what it optimizes."""
 
     communication: str
     order: str | Algorithm

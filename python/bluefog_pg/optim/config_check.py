@@ -1,4 +1,4 @@
-"""Whether what a distributed optimizer is asked to do goes together."""
+"""This module checks that the arguments of a distributed optimizer go together."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ OWN_ALGORITHMS = {"gradient_allreduce": GradientAverage, "push_sum": PushSum}
 
 
 class ConfigCheck:
-    """Checks arguments, and makes of them what they name."""
+    """A ConfigCheck checks the arguments of one optimizer, and makes the objects that they name."""
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module], member: GroupState) -> None:
         self._optimizer, self._models, self._member = optimizer, models, member
 
     def algorithm_of(self, config: Config, communication: str) -> Algorithm:
-        """What goes around the optimizer's step where it communicates like that.
+        """Return the algorithm for the configuration and this communication.
 
         Raises:
-            ValueError: the configuration does not go with it.
+            ValueError: the configuration does not go with the communication.
         """
         if communication not in COMMUNICATIONS:
             hint = f" (order={communication!r}?)" if communication in list(ALGORITHMS) else ""
@@ -87,7 +87,12 @@ class ConfigCheck:
         return cast("Compressor | None", compression)
 
     def require_parameters(self, mine: Sequence[Parameter]) -> None:
-        """Raise ValueError where there is nothing to train."""
+        """Raise unless there are parameters that can be averaged.
+
+        Raises:
+            ValueError: no parameter requires a gradient, or some cannot be averaged.
+            TypeError: a model is no Module.
+        """
         for model in self._models:
             if not isinstance(model, Module):
                 raise TypeError(
@@ -115,10 +120,10 @@ class ConfigCheck:
             )
 
     def check_parameters(self, mine: Sequence[Parameter]) -> None:
-        """Those that the optimizer is to train.
+        """Raise unless these parameters can be the ones that the optimizer trains.
 
         Raises:
-            ValueError: they are others' or overlap.
+            ValueError: a parameter belongs to none of the models, or two of them overlap in memory.
         """
         known = {id(param) for model in self._models for param in model.parameters()}
         strangers = [list(param.shape) for param in mine if id(param) not in known]
@@ -130,11 +135,11 @@ class ConfigCheck:
         self._check_apart(mine)
 
     def warn_of_averaged_gradients(self, mine: Sequence[Parameter]) -> None:
-        """Warn where a DistributedDataParallel, made anywhere, averages all ranks' gradients."""
+        """Warn if a DistributedDataParallel in this process averages the parameters' gradients."""
         if self._member.size == 1:
             return
         known = {id(param) for param in mine}
-        # Frameworks wrap models on their own, so all objects are looked at, once.
+        # Frameworks wrap models on their own, so this looks at all objects of the process, once.
         found = [o for o in gc.get_objects() if issubclass(type(o), DistributedDataParallel)]
         if any(
             not getattr(m, "_comm_hooks", True) and known & {id(p) for p in m.parameters()}
@@ -149,7 +154,7 @@ class ConfigCheck:
             )
 
     def watched(self, update: Update, mine: Sequence[Parameter]) -> Update:
-        """Return an update that warns where the optimizer keeps copies of the parameters."""
+        """Return an update that warns if the optimizer keeps copies of the parameters."""
 
         def watch() -> None:
             update()
@@ -167,7 +172,7 @@ class ConfigCheck:
 
     @property
     def is_of_torch(self) -> bool:
-        """Whether the optimizer is one of torch's own."""
+        """Return whether the optimizer is one of torch's own."""
         return type(self._optimizer).__module__.startswith("torch.optim")
 
     def _algorithm_of(self, config: Config, communication: str) -> Algorithm:
@@ -216,7 +221,7 @@ class ConfigCheck:
             )
 
     def _check_apart(self, params: Sequence[Parameter]) -> None:
-        """Those that overlap would be torn apart."""
+        """Raise ValueError if parameters overlap, as buckets would tear them apart."""
         in_order = sorted((p for p in params if p.numel()), key=lambda param: param.data_ptr())
         for one, other in pairwise(in_order):
             if one.data_ptr() + one.nbytes > other.data_ptr():
@@ -232,7 +237,7 @@ class ConfigCheck:
 def _copy_in(optimizer: Optimizer, params: Sequence[Parameter]) -> str | None:
     """Return the name under which the state of most parameters has their own values, if any."""
     names: Counter[str] = Counter()
-    some = [param for param in params if param.any()]  # zeros are alike everywhere
+    some = [param for param in params if param.any()]  # Zeros in a state need not be a copy.
     for param in some:
         for name, value in optimizer.state.get(param, {}).items():
             is_alike = type(value) in (Tensor, Parameter) and value.shape == param.shape

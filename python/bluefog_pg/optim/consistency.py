@@ -1,4 +1,4 @@
-"""Whether all ranks make the same distributed optimizer."""
+"""This module checks that all ranks make the same distributed optimizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from bluefog_pg.optim.algorithm import Algorithm
     from bluefog_pg.optim.config import Config
 
-FAR = 0.5  # of a parameter's norm: farther apart than ranks of a training that is resumed
+# Ranks of a training that is resumed are less than this fraction of a parameter's norm apart.
+FAR = 0.5
 
 
 def require_consistent(
@@ -30,10 +31,12 @@ def require_consistent(
     algorithm: Algorithm,
     member: GroupState,
 ) -> None:
-    """Collective, where there are several ranks. Warns where they begin far apart.
+    """Raise unless all ranks make the same optimizer; warn if their parameters are far apart.
+
+    It is collective if the group has several ranks.
 
     Raises:
-        ValueError: on every rank, where ranks differ in what makes messages different.
+        ValueError: on every rank, if ranks differ in anything that makes their messages differ.
     """
     if member.size == 1:
         return
@@ -66,15 +69,21 @@ def _some_of(param: Parameter) -> Tensor:
 
 
 def _sample(params: Sequence[Parameter]) -> Tensor:
-    """Some of the numbers of each parameter. One tensor: views are pickled with all of it each."""
+    """Return some of the numbers of each parameter, in one tensor.
+
+    Views would each be pickled with the whole tensor that they belong to.
+    """
     some = [_some_of(param) for param in params]
     wide = torch.complex128 if any(part.is_complex() for part in some) else torch.float64
     return torch.cat([part.to(wide) for part in some]).cpu()
 
 
 def _are_apart(first: Tensor, other: Tensor, params: Sequence[Parameter], far: float) -> bool:
-    """Whether most of what differs is farther apart than that. (The ones and zeros that norms and
-    biases begin with are alike whatever the seed.)"""
+    """Return whether most of what differs is farther apart than `far` times a parameter's norm.
+
+    Parameters that are equal do not count: norms and biases begin with ones and zeros, whatever the
+    seed.
+    """
     differing = apart = 0
     sizes = [_some_of(param).numel() for param in params]
     parts = zip(torch.split(first, sizes), torch.split(other, sizes), params, strict=True)
@@ -114,7 +123,7 @@ def _described(
 def _described_topology(topology: Any) -> str:
     if topology is None or isinstance(topology, str):
         return str(topology)
-    if isinstance(topology, Iterator):  # which has each rank's own steps
+    if isinstance(topology, Iterator):  # An iterator yields the steps of its own rank alone.
         return "iterator"
     graphs = topology if isinstance(topology, list | tuple) else [topology]
     edges = [sorted((int(i), int(j), w) for i, j, w in g.edges(data="weight")) for g in graphs]
@@ -123,7 +132,10 @@ def _described_topology(topology: Any) -> str:
 
 
 def _options_of(thing: Any) -> str:
-    """Its type, and the numbers that it was made with, of ours; seeds may be each rank's own."""
+    """Return a thing's type, and the numbers that it was made with if its class is ours.
+
+    Seeds are left out, as each rank may have its own.
+    """
     if thing is None or isinstance(thing, str):
         return str(thing)
     if not type(thing).__module__.startswith("bluefog_pg."):
@@ -138,7 +150,7 @@ def _options_of(thing: Any) -> str:
 
 
 def _brief(mine: Any, other: Any) -> str:
-    """Of lists, where they begin to differ."""
+    """Return a value for an error; for a list, the first entry that differs from the other's."""
     if not isinstance(mine, list):
         return repr(mine)
     for number, entry in enumerate(mine):

@@ -1,4 +1,4 @@
-"""What an algorithm works on."""
+"""This module has the context that an algorithm works in."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
 
 
 def wider(flat: Tensor, at_least: torch.dtype | None) -> torch.dtype:
-    """Return the type of a tensor, or one that holds as much as the other type, too."""
+    """Return the dtype of a tensor, promoted to be at least as exact as the other dtype."""
     return flat.dtype if at_least is None else torch.promote_types(flat.dtype, at_least)
 
 
 @dataclass
 class Context:
-    """The buckets of an optimizer, and how they are averaged."""
+    """A Context has an optimizer's buckets and the communication that averages them.
+
+    An algorithm reaches the optimizer, the group and the statistics by it, too.
+    """
 
     optimizer: Optimizer
     buckets: Sequence[Bucket]
@@ -40,23 +43,23 @@ class Context:
     every: int
     overrides: StepOverrides
     member: GroupState
-    prefix: str  # of names that are the optimizer's own in the group
+    prefix: str  # the prefix of names that are the optimizer's own in the group
     stats: ExchangeStats
-    # Those parameters' part of the optimizer's own step.
+    # This function makes the optimizer's own step for these parameters alone.
     update: Callable[[Sequence[Parameter]], None]
-    # All whom this rank gets from, and sends to, in any step.
+    # This function returns all ranks that this rank receives from, and sends to, in any step.
     near: Callable[[], tuple[list[int], list[int]]]
     name_of: Callable[[Parameter], str]
-    is_to_tell_of_forwards: bool  # a model is
+    is_to_tell_of_forwards: bool  # whether a model tells of its forward passes
 
     def parameters(self) -> list[Tensor]:
-        """What the buckets hold, flat, where they may be changed."""
+        """Return the buckets' flat tensors, which may be changed; parameters move in before."""
         for bucket in self.buckets:
             bucket.gather()
         return [bucket.flat for bucket in self.buckets]
 
     def zeros(self, at_least: torch.dtype | None = None) -> list[Tensor]:
-        """Return zeros of the buckets' shapes and types, or of a type that is as exact.
+        """Return zeros of the buckets' shapes and dtypes, or of dtypes at least as exact as given.
 
         Sums that go on for a whole training need a wide type, or their rounding errors grow without
         end.
@@ -65,7 +68,7 @@ class Context:
         return [torch.zeros_like(flat, dtype=wider(flat, at_least)) for flat in flats]
 
     def exchange(self, *of_buckets: Sequence[Tensor], is_another: bool = True) -> Exchange:
-        """Begin to average what has the buckets' shapes: parameters, trackers.
+        """Begin to average tensors of the buckets' shapes, such as parameters or trackers.
 
         Unless it `is_another`, the last exchange is made again, with the same ranks.
         """
@@ -80,7 +83,7 @@ class Context:
         return exchange
 
     def moves(self, flats: Sequence[Tensor]) -> list[Tensor]:
-        """Return how far averages of what has the buckets' shapes are from it."""
+        """Average tensors of the buckets' shapes; return each average minus its tensor."""
         self.communication.advance()
         moves: list[Tensor] = []
         exchange = Exchange(self.stats)
@@ -97,16 +100,16 @@ class Context:
         return self.drawn(self.communication.activity, number, begin)
 
     def begin(self, flat: Tensor, number: int) -> Finish:
-        """Begin to average what has the shape of that bucket; drawn in the timeline."""
+        """Begin to average a tensor of that bucket's shape, and draw it in the timeline."""
         begin = functools.partial(self.communication.begin, flat)
         return self.drawn(self.communication.activity, number, begin)
 
     def drawn(self, activity: str, number: int, begin: Callable[[], Finish]) -> Finish:
-        """Draw what `begin` begins, as that activity of the bucket; without an activity, do not."""
+        """Draw what `begin` begins as that activity of the bucket, unless the activity is empty."""
         return drawn_until(f"{self.prefix}.{number}", activity, begin) if activity else begin()
 
     def warn_of_no_forward(self) -> None:
-        """Once. Where there is no model that could tell, nothing is amiss."""
+        """Warn once that no forward pass came before step(), if a model could have told of one."""
         if self.is_to_tell_of_forwards:
             self.is_to_tell_of_forwards = False
             warn(

@@ -1,4 +1,4 @@
-"""What a distributed optimizer is made of: its buckets, how they are averaged, and when."""
+"""This module puts together what a distributed optimizer is made of."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ _coordinators: weakref.WeakSet[Coordinator] = weakref.WeakSet()
 
 
 class Coordinator:
-    """Has an optimizer's parameters averaged, and watches it through its models.
+    """A Coordinator has one optimizer's parameters averaged, and watches it through its models.
 
-    Four methods change the state: `_set_up` from APART to ACTIVE, `_reconnect` from ACTIVE by way
-    of PACKED to ACTIVE again, `_tear_down` back to APART, and `retire` from any to CLOSED.
+    It owns the buckets, the communication, the algorithm, and the hooks. Four methods change the
+    state: `_set_up` from APART to ACTIVE, `_reconnect` from ACTIVE by way of PACKED to ACTIVE
+    again, `_tear_down` back to APART, and `retire` from any to CLOSED.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Coordinator:
         config: Config,
         update: Callable[[], Any],
     ) -> None:
-        """`update`: the optimizer's own step."""
+        """Check the arguments and set up, on all ranks; `update` makes the optimizer's own step."""
         self._optimizer, self._models, self._member = optimizer, models, member
         self._config, self._update = config, update
         self._config_check = config_check = ConfigCheck(optimizer, models, member)
@@ -69,7 +70,7 @@ class Coordinator:
         self._left_out = StepsLeftOut(member.who, self._params)
         self._communication = Communication()
         require_consistent(self._params, models, config, self.algorithm, member)
-        with contextlib.ExitStack() as undo:  # where one fails, nothing of this stays
+        with contextlib.ExitStack() as undo:  # If one of these fails, none of them stays.
             self._take_over()
             undo.callback(_coordinators.discard, self)
             self._loads = LoadHooks(models, self.leave)
@@ -83,8 +84,8 @@ class Coordinator:
     def hands_closures_on(self) -> bool:
         """Return whether the optimizer itself calls the program's closure, in its own step.
 
-        Those of torch call it once, as the first thing that they do, so it is called for them
-        before the parameters change. LBFGS calls it several times, and so may those of others.
+        Torch's optimizers call it once, as the first thing that they do, so it is called for them
+        before the parameters change. LBFGS calls it several times, and so may optimizers of others.
         """
         if isinstance(self._optimizer, LBFGS):
             return True
@@ -96,7 +97,7 @@ class Coordinator:
 
     @communication.setter
     def communication(self, name: str) -> None:
-        """From the next exchange on. All ranks do."""
+        """Use another communication from the next exchange on. All ranks make this call."""
         algorithm = self._config_check.algorithm_of(self._config, name)
         self._require_open("communication")
         if name == self._config.communication:
@@ -106,14 +107,19 @@ class Coordinator:
         self._reconnect(config, algorithm if is_other else None)
 
     def set_topology(self, topology: Topology | None) -> None:
-        """From the next exchange on. All ranks do."""
+        """Use another topology from the next exchange on. All ranks make this call."""
         self._require_open("set_topology")
         config = dataclasses.replace(self._config, topology=topology)
         self._config_check.algorithm_of(config, config.communication)
         self._reconnect(config, routes=self._routes(config))
 
     def step(self, update: Callable[[], None], differentiates: bool) -> None:
-        """Run the optimizer's own update, which may call a closure, and the order around it."""
+        """Make a step of the algorithm around the optimizer's own update.
+
+        Args:
+            update: makes the optimizer's own step.
+            differentiates: whether the update calls a closure, and so runs backward passes itself.
+        """
         if self.is_orphan and not self.is_closed:
             raise NotRunning(
                 f"{self._member.who} DistributedOptimizer: its process group has been destroyed. "
@@ -145,7 +151,10 @@ class Coordinator:
             self.algorithm.step(lambda: frozen.update(update))
 
     def forward(self) -> None:
-        """The model begins a forward pass; where all is frozen, it is another training's."""
+        """Note that the model begins a forward pass.
+
+        If all parameters are frozen, the pass belongs to another training, and is ignored.
+        """
         if self.is_orphan:
             return
         self._renew()
@@ -155,17 +164,17 @@ class Coordinator:
             self.algorithm.forward()
 
     def skip(self) -> None:
-        """Wait for what is under way: the next step is the optimizer's own alone."""
+        """Wait for what is under way, as the next step is the optimizer's own alone."""
         self.synchronize()
         self.algorithm.skip()
 
     def gradient(self, param: Parameter) -> None:
-        """A backward pass has formed the parameter's gradient."""
+        """Note that a backward pass has formed the parameter's gradient."""
         if not self.is_orphan:
             self.algorithm.gradient(param)
 
     def backward(self) -> None:
-        """A backward pass ends."""
+        """Note that a backward pass ends."""
         if not self.is_orphan:
             self.algorithm.backward()
 
@@ -176,23 +185,23 @@ class Coordinator:
             self.algorithm.synchronize()
 
     def close(self) -> None:
-        """Average no more. All ranks do, unless the group has been destroyed."""
+        """Average no more. All ranks make this call, unless the group has been destroyed."""
         if not self.is_orphan:
             self._tear_down()
         self.retire()
 
     @property
     def is_closed(self) -> bool:
-        """It averages no more, and never will again."""
+        """Return whether it averages no more, and never will again."""
         return self._state is State.CLOSED
 
     @property
     def is_orphan(self) -> bool:
-        """Its group has been destroyed, so that there is nobody to average with."""
+        """Return whether its group has been destroyed, so that there is nobody to average with."""
         return self._member.has_ended
 
     def retire(self) -> None:
-        """Average no more, but for what is under way; windows stay until `close()`."""
+        """End what is under way, and average no more; windows stay until `close()`."""
         self.leave()
         self._state = State.CLOSED
         self._unwatch()
@@ -201,9 +210,9 @@ class Coordinator:
         self.algorithm = Algorithm()
 
     def _take_over(self) -> None:
-        """End what averages these parameters already: both would.
+        """Retire other coordinators of these parameters, as both would average them.
 
-        That is done without other ranks: they may have dropped it.
+        This happens without other ranks, which may have dropped that coordinator already.
         """
         mine = set(self._params)
         for other in list(_coordinators):
@@ -218,7 +227,7 @@ class Coordinator:
         _coordinators.add(self)
 
     def _routes(self, config: Config) -> Iterator[Route]:
-        """Which matter where averages are of neighbours."""
+        """Return the configuration's routes, checked if the averages are with neighbors."""
         is_for_them = config.communication in ("neighbor_allreduce", *WINDOWS, "push_sum")
         return routes_of(config.topology, self._member, self.algorithm if is_for_them else None)
 
@@ -231,9 +240,10 @@ class Coordinator:
 
     @contextlib.contextmanager
     def _frozen_kept(self) -> Iterator[Frozen]:
-        """Leave the frozen parameters as they are, where an algorithm remembers something of them.
+        """Leave frozen parameters as they are during the block, if the algorithm has a memory.
 
-        Its corrections are of steps that a frozen parameter does not make. Plain averages go on.
+        Its corrections are for steps that a frozen parameter does not make. An algorithm without a
+        memory goes on averaging frozen parameters.
         """
         memories = list(self.algorithm.flats().values())
         frozen = Frozen(self._context.buckets if memories else [], memories)
@@ -246,17 +256,17 @@ class Coordinator:
         return not any(param.requires_grad for param in self._params)
 
     def _renew(self) -> None:
-        """Layers were thawed, added or converted; or a state was loaded.
+        """Adapt to layers that were thawed, added or converted, and to a state that was loaded.
 
-        Those that are frozen keep their places.
+        Parameters that are frozen now keep their places.
         """
         if self.is_closed:
             return
         self._algorithm_state.recall(is_last=False)
         known = set(self._params)
         params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
-        has_others = self._kinds != kinds_of(params)  # in the buckets
-        if has_others or self._state is State.APART:  # where that has failed before
+        has_others = self._kinds != kinds_of(params)  # whether the buckets have other parameters
+        if has_others or self._state is State.APART:  # APART, after a setup that has failed
             self._config_check.check_parameters(params)
             self.algorithm.abandon()
             self._tear_down()
@@ -265,10 +275,10 @@ class Coordinator:
         self._algorithm_state.recall(is_last=True)
 
     def _set_up(self, begin: Callable[[Context], None]) -> None:
-        """Go from APART to ACTIVE; what fails midway leaves APART.
+        """Go from APART to ACTIVE; a failure midway leaves APART.
 
         Args:
-            begin: has the algorithm work on the buckets, which are connected by then.
+            begin: lets the algorithm begin to work on the buckets, which are connected by then.
         """
         with contextlib.ExitStack() as undo:
             self._pack()
@@ -286,15 +296,15 @@ class Coordinator:
         algorithm: Algorithm | None = None,
         routes: Iterator[Route] | None = None,
     ) -> None:
-        """Go from ACTIVE by way of PACKED to ACTIVE; what fails midway leaves PACKED.
+        """Go from ACTIVE by way of PACKED to ACTIVE; a failure midway leaves PACKED.
 
         Args:
-            config: of exchanges from now on.
-            algorithm: takes the place of the one so far, unless it is None.
-            routes: take the place of those so far, unless they are None.
+            config: the configuration of exchanges from now on.
+            algorithm: replaces the present algorithm, unless it is None.
+            routes: replace the present routes, unless they are None.
         """
         self.synchronize()
-        self.algorithm.abandon()  # what was to be made again with the ranks of before
+        self.algorithm.abandon()  # An average must not be made again with the ranks from before.
         self._state = State.PACKED
         self._communication.close()
         self._config = config
@@ -310,7 +320,7 @@ class Coordinator:
         self._state = State.ACTIVE
 
     def _tear_down(self) -> None:
-        """Finish what is under way and give up windows: APART, unless it is CLOSED already."""
+        """Finish what is under way, free windows, and go to APART, unless the state is CLOSED."""
         if self._state is State.APART:
             return
         with self._frozen_kept():

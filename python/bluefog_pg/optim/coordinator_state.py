@@ -1,4 +1,4 @@
-"""The states of a coordinator."""
+"""This module has the states of a coordinator."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import enum
 
 
 class State(enum.Enum):
-    """What a coordinator has set up. Its group may be destroyed in each state: see `is_orphan`."""
+    """A State says what a coordinator has set up.
 
-    # No bucket is in use: the parameters are packed before anything averages them.
+    The coordinator's group may be destroyed in each state: see `Coordinator.is_orphan`.
+    """
+
+    # No bucket is in use. The parameters must be packed before anything averages them.
     APART = enum.auto()
-    # The parameters lie in buckets, which nothing connects with those of other ranks.
+    # The parameters lie in buckets, which are not connected with those of other ranks.
     PACKED = enum.auto()
-    # Buckets are connected and hooks tell of passes, so that an average may be under way.
+    # Buckets are connected and hooks tell of passes. An average may be under way.
     ACTIVE = enum.auto()
-    # The optimizer is a plain one for good, and windows may be left until `close()`.
+    # The optimizer is a plain one for good. Windows may be left until `close()`.
     CLOSED = enum.auto()

@@ -1,4 +1,4 @@
-"""A model that trains itself in backward(), and averages with neighbors meanwhile."""
+"""This module wraps a model, so that it trains in backward() and averages meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SchedulerFn = Callable[["Optimizer"], "LRScheduler"]
 
 
 class _CombineAhead(AdaptWithCombine):
-    """The next average begins when a step ends, and is formed until the next one's update."""
+    """This algorithm begins the next average when a step ends, and ends it in the next step."""
 
     def begin(self) -> None:
         """Begin the next average, if it has not begun."""
@@ -160,7 +160,7 @@ class DecentralizedDataParallel(Module):
 
     @property
     def optimizers(self) -> list[DistributedOptimizer]:
-        """The optimizer of each bucket.
+        """Return the optimizer of each bucket.
 
         Example:
             >>> model = bf.DecentralizedDataParallel(
@@ -175,7 +175,7 @@ class DecentralizedDataParallel(Module):
 
     @property
     def schedulers(self) -> list[LRScheduler]:
-        """The scheduler of each bucket's optimizer.
+        """Return the scheduler of each bucket's optimizer.
 
         Example:
             >>> model = bf.DecentralizedDataParallel(
@@ -193,8 +193,8 @@ class DecentralizedDataParallel(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and not self._accumulates:
             if self._scaler is not None and self._readiness.has_acted:
-                self._scaler.update()  # of the buckets that the failed pass has stepped
-            self._readiness.restart()  # the last pass may have failed in its midst
+                self._scaler.update()  # The last pass has failed after it stepped some buckets.
+            self._readiness.restart()  # The last pass may have failed before its end.
             self._backwards.restart()
         return self.module(*args, **kwargs)
 
@@ -329,7 +329,7 @@ class DecentralizedDataParallel(Module):
             self._scaler.update()
 
     def _is_training(self) -> bool:
-        """Return False where another object took the module over, or the group was destroyed."""
+        """Return False if another object has taken the module over, or the group was destroyed."""
         return not all(o.is_closed or o._coordinator.is_orphan for o in self._optimizers)
 
     def _made(self, optim_fn: OptimFn, named: list[tuple[str, Parameter]]) -> Optimizer:
@@ -351,7 +351,7 @@ class DecentralizedDataParallel(Module):
             optimizer._coordinator.leave()
 
     def _go_on(self) -> None:
-        """Go on from what all ranks have now: when this returns, windows hold that, too."""
+        """Begin averages of what all ranks have now, which windows also hold when this returns."""
         for algorithm in self._algorithms:
             algorithm.begin()
         dist.barrier(group=self._member.group)
@@ -359,7 +359,7 @@ class DecentralizedDataParallel(Module):
     @torch.no_grad()
     def _step(self, number: int) -> None:
         optimizer = self._optimizers[number]
-        if optimizer.is_closed:  # another one trains the module
+        if optimizer.is_closed:  # Another object trains the module.
             return
         params = list(params_of(optimizer))
         scaler = self._scaler if any(param.grad is not None for param in params) else None
@@ -377,7 +377,7 @@ class DecentralizedDataParallel(Module):
 
 
 def _for_each(topology: Any, count: int) -> list[Any]:
-    """Return the topology of each bucket's optimizer: all take the same steps."""
+    """Return a topology for each bucket's optimizer, with the same steps of a schedule for all."""
     if isinstance(topology, Mapping):
         topology = topology["topology"]
     if isinstance(topology, Iterator):
@@ -386,6 +386,6 @@ def _for_each(topology: Any, count: int) -> list[Any]:
 
 
 def _take_asyncddp(_: Module, state: dict[str, Any], prefix: str, *_rest: Any) -> None:
-    """Load what Asyncddp has saved, whose wrapper keeps the model as `_model`."""
+    """Rename the entries of a state that Asyncddp has saved, whose wrapper has a `_model`."""
     for key in [key for key in state if key.startswith(f"{prefix}_model.")]:
         state[key.replace(f"{prefix}_model.", f"{prefix}module.", 1)] = state.pop(key)

@@ -1,4 +1,4 @@
-"""Any optimizer of torch's, with averages over other ranks around its step."""
+"""This module adds averages over other ranks to any of torch's optimizers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class DistributedOptimizer(Optimizer):
         1.5
     """
 
-    _step_supports_amp_scaling = True  # a rank with infinite gradients takes part in averages
+    _step_supports_amp_scaling = True  # A rank with infinite gradients must take part in averages.
     self_weight: float | None
     src_weights: Mapping[int, float] | None
     dst_weights: Mapping[int, float] | Sequence[int] | None
@@ -147,11 +147,12 @@ class DistributedOptimizer(Optimizer):
         )
         self._is_skipping = self._is_in_own_step = False
         _take_patch(self)
-        optimizer.__class__ = _class_of_both(cls, type(optimizer))  # nothing fails any more
+        # Nothing that may fail comes after the change of the class.
+        optimizer.__class__ = _class_of_both(cls, type(optimizer))
         return self
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        """Do nothing: `__new__` has made it, and nothing of the optimizer begins anew."""
+        """Do nothing: `__new__` has set all up, and the optimizer keeps its state."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -177,7 +178,7 @@ class DistributedOptimizer(Optimizer):
             >>> round(w.item(), 3)  # the mean of 0, -0.1, -0.2 and -0.3
             -0.15
         """
-        if self._is_in_own_step:  # what the program has put in place of step() calls it
+        if self._is_in_own_step:  # The program's replacement of step() has called it.
             return self._plainly(closure)
         results = []
         if closure is not None and not self._coordinator.hands_closures_on():
@@ -194,7 +195,7 @@ class DistributedOptimizer(Optimizer):
                     results.append(self._own_step(closure))
 
             if self._is_skipping:
-                is_done = algorithm.has_updated  # in backward()
+                is_done = algorithm.has_updated  # whether backward() has made the update
                 coordinator.skip()
                 if not is_done:
                     update()
@@ -242,12 +243,12 @@ class DistributedOptimizer(Optimizer):
             self._is_skipping = before
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a plain optimizer of copied parameters: a distributed copy would average anew."""
+        """Make copies plain optimizers, as a distributed copy would average a second time."""
         return _new, (self._plain,), Optimizer.__getstate__(self)
 
     @property
     def tally(self) -> ExchangeStats:
-        """The number of exchanges so far, and the seconds that this rank has waited in them.
+        """Return the number of exchanges so far, and the seconds that this rank has waited in them.
 
         Example:
             >>> w = torch.nn.Parameter(torch.zeros(1))
@@ -281,7 +282,7 @@ class DistributedOptimizer(Optimizer):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it averages no more: after `close()`, or when another one has its parameters.
+        """Return whether it averages no more: after `close()`, or when another has its parameters.
 
         Example:
             >>> w = torch.nn.Parameter(torch.zeros(1))
@@ -310,7 +311,7 @@ class DistributedOptimizer(Optimizer):
 
     @property
     def communication(self) -> str:
-        """The name of the communication; all ranks may set another one between two steps.
+        """Return the communication's name; all ranks may set another one between two steps.
 
         Example:
             >>> w = torch.nn.Parameter(torch.zeros(1))
@@ -343,17 +344,18 @@ class DistributedOptimizer(Optimizer):
         return step(self, closure) if closure else step(self)
 
 
-DistributedOptimizer.step.hooked = True  # type: ignore[attr-defined]  # by the optimizer's own step
+# torch runs its step hooks around the optimizer's own step, and must not run them around this one.
+DistributedOptimizer.step.hooked = True  # type: ignore[attr-defined]
 _classes: dict[tuple[type, type], type] = {}
 
 
 def _new(plain: type[Optimizer]) -> Optimizer:
-    """Return an optimizer that a state is to fill."""
+    """Return an empty optimizer, which unpickling fills."""
     return plain.__new__(plain)
 
 
 def _class_of_both(cls: type, plain: type) -> type:
-    """Return a class of the plain one's name that derives from both."""
+    """Return the class with the plain one's name that derives from both; make it once."""
     if known := _classes.get((cls, plain)):
         return known
     own = {"_plain": plain, "__module__": plain.__module__}
@@ -361,9 +363,9 @@ def _class_of_both(cls: type, plain: type) -> type:
 
 
 def _take_patch(optimizer: DistributedOptimizer) -> None:
-    """Keep what a program or a scheduler has put in place of step(): it runs around the own step.
+    """Keep what a program or a scheduler has put in place of step(), and run it as the own step.
 
-    A scheduler that has left its mark on the attribute looks for it there, so the attribute stays.
+    A scheduler looks for its mark on the attribute `step`, so an attribute with that mark stays.
     """
     patched = vars(optimizer).pop("step", None)
     if patched is None:
@@ -385,9 +387,10 @@ def _take_patch(optimizer: DistributedOptimizer) -> None:
 
 @contextlib.contextmanager
 def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
-    """Do here what a GradScaler has left to the optimizer, before an order reads gradients.
+    """Unscale gradients here if a GradScaler has left that to the optimizer's own step.
 
-    The block gets whether there are infinite gradients, which are zeros then.
+    Algorithms read gradients before that step. The block gets whether there are infinite gradients,
+    which are zeros then.
     """
     own = vars(optimizer)
     hidden: dict[str, Any] = {
@@ -413,7 +416,7 @@ def _scaler_aside(optimizer: Optimizer, has_updated: bool) -> Iterator[bool]:
 
 
 def _override(name: str) -> property:
-    """Return a property that reads and sets an attribute of the knobs."""
+    """Return a property that reads and sets an attribute of the optimizer's overrides."""
 
     def get(self: DistributedOptimizer) -> Any:
         return getattr(self._coordinator.overrides, name)

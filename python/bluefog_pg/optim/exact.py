@@ -1,6 +1,7 @@
-"""Algorithms that end where all ranks' losses together are least, with a constant step.
+"""This module has algorithms that reach the minimum of all ranks' losses with a constant step.
 
-Where ranks have different data, plain averages end near it: as far away as the step is large.
+If ranks have different data, plain averages end only near it, at a distance that grows with the
+step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExactDiffusion(Algorithm):
-    """psi <- w - update(w); w <- (I + average)/2 of (psi + w - the psi before).
+    """Do psi <- w - update(w), and then w <- (I + average)/2 of (psi + w - the psi before).
 
     It corrects each average by what the last one changed (Yuan, Ying, Zhao and Sayed, 2019). With
     stochastic gradients it is known as D2 (Tang et al., ICML 2018). Weights must be symmetric and
@@ -59,15 +60,18 @@ class ExactDiffusion(Algorithm):
             (flat + correction).to(wider(flat, torch.float32))
             for flat, correction in zip(flats, self._corrections, strict=True)
         ]
-        # Rounding errors of a move are as small as the move. In w - psi they would be as large as
-        # those of the parameters, and add up in the corrections.
+        # Rounding errors of a move are as small as the move. If the correction was computed as w -
+        # psi, they would be as large as those of the parameters, and would add up.
         moves = self.context.moves(corrected)
         for flat, correction, move in zip(flats, self._corrections, moves, strict=True):
             flat.add_(correction.add_(move, alpha=0.5))
 
 
 class Tracker:
-    """Each rank's estimate of the mean gradient: y <- average(y) + the gradient's change."""
+    """A Tracker has this rank's estimate of the mean gradient: y <- average(y) + its change.
+
+    It owns two tensors for each bucket: the estimate, and the last gradient.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -75,7 +79,7 @@ class Tracker:
         self._gradients = context.zeros()
 
     def flats(self) -> dict[str, list[Tensor]]:
-        """Return what an algorithm's `flats` returns."""
+        """Return the tracker's tensors as `Algorithm.flats` does."""
         return {"tracker": self.estimates, "gradient": self._gradients}
 
     def track(self) -> None:
@@ -88,7 +92,7 @@ class Tracker:
 
 
 class GradientTracking(AdaptWithCombine):
-    """w <- average(w) - lr y, where y tracks the mean gradient: y <- average(y) + its change.
+    """Do w <- average(w) - lr y, where y tracks the mean gradient: y <- average(y) + its change.
 
     This is DIGing (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017; Qu and Li, 2018). It exchanges
     twice the bytes of the parameters. The optimizer's update must be linear in the gradient, as

@@ -1,4 +1,4 @@
-"""Averages of all buckets, and how many there were."""
+"""This module has exchanges, which are averages of all buckets, and counts them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class ExchangeStats:
-    """What an optimizer has exchanged, and how long it has waited."""
+    """An ExchangeStats counts an optimizer's exchanges, and how long this rank waited for them."""
 
     exchanges: int = 0
-    waited: float = 0.0  # seconds
+    waited: float = 0.0  # in seconds
 
 
 class Exchange:
-    """Averages under way, each of which ends in the tensor that it began with."""
+    """An Exchange has the averages that are under way; each ends in the tensor it began with."""
 
     def __init__(self, stats: ExchangeStats) -> None:
         self._stats = stats
@@ -30,7 +30,7 @@ class Exchange:
         self._ends.append(end)
 
     def finish(self) -> None:
-        """Once."""
+        """Wait for all averages, and add the time to the statistics. A second call does nothing."""
         begun = time.perf_counter()
         while self._ends:
             self._ends.pop(0)()

@@ -1,4 +1,4 @@
-"""Parameters that are frozen, and what algorithms remember of them, while others are averaged."""
+"""This module keeps frozen parameters as they are while others are averaged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 
 class Frozen:
-    """The frozen parameters, and what algorithms remember of them, as they are when this is made.
+    """A Frozen keeps the frozen parameters, and what the algorithm remembers of them.
 
-    They lie amid others in the buckets and travel with them. What comes back is not theirs.
+    They lie amid others in the buckets and travel with them, but must not take the averages. It
+    copies what they hold when it is made, and `restore` puts that back.
     """
 
     def __init__(self, buckets: Sequence[Bucket], memories: Iterable[Sequence[Tensor]]) -> None:
-        """Each of the memories has one tensor of each bucket's shape."""
+        """Copy the frozen parts; each of the memories has one tensor of each bucket's shape."""
         is_any = any(not param.requires_grad for bucket in buckets for param in bucket.params)
         self._buckets = buckets if is_any else []
         self._params = _frozen(parts_of(self._buckets, [bucket.flat for bucket in self._buckets]))
-        self._kept: list[tuple[Tensor, Tensor]] = []  # parts of the buckets, and what they held
+        self._kept: list[tuple[Tensor, Tensor]] = []  # parts of buckets, with values to restore
         self._memories = [
             (part, part.clone())
             for flats in memories
@@ -39,14 +40,14 @@ class Frozen:
         self._keep()
 
     def gather(self) -> None:
-        """Bring the parameters into the buckets, and keep them as they are now."""
+        """Move the parameters into the buckets, and keep their present values."""
         for bucket in self._buckets:
             bucket.gather()
         self._keep()
 
     @torch.no_grad()
     def update(self, update: Callable[[], None]) -> None:
-        """Run the optimizer's own update, which finds them as they were, and may move them."""
+        """Run the optimizer's own update at the kept values, and keep what it makes of them."""
         _restore(self._kept)
         update()
         self.gather()
@@ -57,7 +58,7 @@ class Frozen:
         _restore(self._memories)
 
     def _keep(self) -> None:
-        """Keep the parameters' values, wherever they lie: the buckets may not have them yet."""
+        """Keep the values of the parameters themselves, which may not lie in the buckets yet."""
         self._kept = [(part, param.detach().clone()) for param, part in self._params.items()]
 
 

@@ -1,4 +1,4 @@
-"""Averages of gradients."""
+"""This module averages gradients, and moves them into and out of flat tensors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class GradientAverage(Algorithm):
-    """w <- w - the update by the mean of all ranks' gradients, as DistributedDataParallel does.
+    """Update by the mean of all ranks' gradients, as DistributedDataParallel does.
 
-    The mean is there when backward returns: it is formed bucket by bucket meanwhile.
+    The mean is formed bucket by bucket during backward(), and is complete when that returns.
     """
 
     communications = ("gradient_allreduce",)
@@ -36,7 +36,7 @@ class GradientAverage(Algorithm):
         )
         self._backwards = 0
         self._has_warned = False
-        self._is_kept = True  # what the exchange under way gives
+        self._is_kept = True  # whether the mean that is under way becomes the gradient
 
     def reopen(self, context: Context) -> None:
         backwards = self._backwards
@@ -60,7 +60,7 @@ class GradientAverage(Algorithm):
             self.synchronize()
 
     def step(self, update: Update) -> None:
-        self._forget_what_failed()  # where no forward pass has told of the next
+        self._forget_what_failed()  # A failed pass need not be followed by a forward pass.
         if self._backwards and not self._has_warned:
             self._has_warned = True
             warn(
@@ -73,10 +73,10 @@ class GradientAverage(Algorithm):
     def synchronize(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.finish()  # which leaves the parameters as they are
+            exchange.finish()  # changes no parameters, so autograd need not know
 
     def _forget_what_failed(self) -> None:
-        """The mean of a pass that did not end is no gradient of the next one."""
+        """Drop the mean of a pass that did not end, which is no gradient of the next pass."""
         self._readiness.restart()
         self._is_kept = False
         self.synchronize()
@@ -102,10 +102,14 @@ class GradientAverage(Algorithm):
 
 
 def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
-    """The gradients in one tensor, a new one or the given one's beginning; 0 where there is none.
+    """Return a bucket's gradients in one tensor, with zeros for parameters without a gradient.
+
+    Args:
+        bucket: the bucket.
+        flat: a tensor of zeros, whose beginning gets the gradients; None, a new tensor.
 
     Raises:
-        ValueError: one is sparse.
+        ValueError: a gradient is sparse.
     """
     flat = torch.zeros_like(bucket.flat) if flat is None else flat
     for param, view in zip(bucket.params, bucket.views(flat), strict=True):
@@ -122,7 +126,7 @@ def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
 
 
 def set_gradient(bucket: Bucket, flat: Tensor) -> None:
-    """Replace the gradients of the parameters, but for those that are frozen."""
+    """Replace the gradients of all parameters that are not frozen."""
     for param, view in zip(bucket.params, bucket.views(flat), strict=True):
         if not param.requires_grad:
             continue
@@ -133,7 +137,7 @@ def set_gradient(bucket: Bucket, flat: Tensor) -> None:
 
 
 def _with_users(bucket: Bucket) -> Tensor:
-    """The gradients, and for each parameter whether it has one."""
+    """Return the flat gradients, followed by a 1 or 0 for each parameter with or without one."""
     count = bucket.flat.numel()
     flat = flat_gradient(bucket, bucket.flat.new_zeros(count + len(bucket.params)))
     flat[count:] = flat.new_tensor([param.grad is not None for param in bucket.params])

@@ -1,4 +1,4 @@
-"""Tells of the passes of models."""
+"""This module has hooks that tell of models' forward and backward passes, and of loads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
 
 class Watches(Protocol):
-    """Who hears of backward passes."""
+    """This is the protocol of an object that hears of backward passes."""
 
     def gradient(self, param: Parameter) -> None:
-        """The pass has added to the parameter's gradient all that it will."""
+        """Note that the pass has added to the parameter's gradient all that it will."""
 
     def backward(self) -> None:
-        """The pass ends."""
+        """Note that the pass ends."""
 
 
 class _Told:
-    """Whom a hook tells: nobody when that is gone, and in a copy of what has the hook."""
+    """A _Told calls a method, as a hook, as long as the method's object lives.
+
+    It holds the object weakly. In a copy of a model with the hook it calls nobody.
+    """
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._method = weakref.WeakMethod(tell)
@@ -44,12 +47,12 @@ class _Nobody:
 
 
 class _Forward:
-    """A hook of a module."""
+    """A _Forward is a hook of a module that tells of forward passes in training."""
 
     def __init__(self, told: _Told) -> None:
         self._told = told
 
-    # A graph break at its beginning costs a model nothing.
+    # A graph break at the beginning of a model costs nothing.
     @torch.compiler.disable(  # type: ignore[untyped-decorator,no-untyped-call]
         reason="bluefog_pg's DistributedOptimizer hears of each forward pass of the model's "
         "training, between two graphs: compile without fullgraph=True"
@@ -60,7 +63,7 @@ class _Forward:
 
 
 class ForwardHooks:
-    """Calls `tell`, a method, when the models begin forward passes of their training."""
+    """ForwardHooks call the method `tell` when the models begin forward passes in training."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
         hook = _Forward(_Told(tell))
@@ -71,7 +74,7 @@ class ForwardHooks:
 
 
 class LoadHooks:
-    """Calls `tell`, a method, before `load_state_dict` of a model, or of a part of it."""
+    """LoadHooks call the method `tell` before `load_state_dict` of a model, or of a part of it."""
 
     def __init__(self, models: Iterable[Module], tell: Callable[[], None]) -> None:
         hook = _Told(tell)
@@ -85,9 +88,9 @@ class LoadHooks:
 
 
 class BackwardHooks:
-    """Tells `who`, as long as there is one, of backward passes that reach the parameters.
+    """BackwardHooks tell `who`, as long as it lives, of backward passes that reach the parameters.
 
-    Of activation checkpoints with use_reentrant=True each segment counts as a pass.
+    Each segment of an activation checkpoint with use_reentrant=True counts as a pass.
     """
 
     def __init__(self, params: Iterable[Parameter], who: Watches) -> None:
@@ -96,7 +99,7 @@ class BackwardHooks:
         self._handles: list[RemovableHandle] = []
         for param in params:
             is_frozen = not param.requires_grad
-            param.requires_grad_(True)  # torch registers no hook on others
+            param.requires_grad_(True)  # torch registers no hook on a parameter that is frozen.
             watch: Any = param.register_post_accumulate_grad_hook
             self._handles.append(watch(self._gradient))
             param.requires_grad_(not is_frozen)
@@ -105,7 +108,7 @@ class BackwardHooks:
         _remove(self._handles)
 
     def restart(self) -> None:
-        """No pass is under way: the last one may have failed in its midst."""
+        """Forget the last pass, which may have failed before its end."""
         self._is_under_way = False
 
     def _gradient(self, param: Any) -> None:

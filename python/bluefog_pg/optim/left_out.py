@@ -1,4 +1,4 @@
-"""Tells of steps that a program seems to have left out."""
+"""This module warns of steps that a program seems to have left out."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from bluefog_pg._core.warning import warn
 
 # Three steps with equally many passes before each show what a program's steps look like.
 _ENOUGH = 3
-_SOME = 8  # parameters: a look at each of thousands would take time
+_SOME = 8  # the number of parameters to look at; a look at thousands would take time
 
 
 class StepsLeftOut:
-    """Counts forward passes before each step: where one is left out, there are twice as many.
+    """A StepsLeftOut counts the forward passes before each step: twice as many mean a missing step.
 
-    A pass that begins when gradients are there counts for nothing: the program adds them up.
-    A rank that leaves out a step, since its batch gave NaN, is an exchange behind from then on, and
-    nobody hears of it before the end of the training: each exchange has its counterpart.
+    A pass that begins with gradients does not count, because the program accumulates them. A rank
+    that leaves out a step, since its batch gave NaN, is an exchange behind from then on. Without a
+    warning nobody would hear of it before the end of the training, as each exchange finds a
+    counterpart.
     """
 
     def __init__(self, who: str, params: Sequence[Parameter]) -> None:
@@ -28,11 +29,11 @@ class StepsLeftOut:
         self._has_warned = False
 
     def forward(self) -> None:
-        """A pass of the training begins."""
+        """Note that a forward pass of the training begins."""
         self._passes += all(param.grad is None for param in self._some)
 
     def step(self) -> None:
-        """A step begins."""
+        """Note that a step begins, and warn if one seems to have been left out before it."""
         passes, self._passes = self._passes, 0
         if self._alike >= _ENOUGH and passes > self._usual and passes % self._usual == 0:
             self._warn(passes)

@@ -1,4 +1,4 @@
-"""Local steps, and now and then a step of an outer optimizer, by what they have moved."""
+"""This module has local steps, after some of which an outer optimizer makes a step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LocalSteps(Algorithm):
         self._outer = self._make(self._anchors)
         self._steps = 0
         self._has_anchors = False
-        self._are_alike = False  # the anchors, on all ranks
+        self._are_alike = False  # whether all ranks have the same anchors
 
     def reopen(self, context: Context) -> None:
         steps, has_anchors = self._steps, self._has_anchors
@@ -81,7 +81,7 @@ class LocalSteps(Algorithm):
         before["anchors"] = {p: p for b in context.buckets for p in b.params} | before["anchors"]
         for bucket, anchor in zip(context.buckets, self._anchors, strict=True):
             kept = [counts[param] for param in bucket.params if param in counts]
-            if counts:  # of an anchor of new parameters alone, as of any other
+            if counts:  # An anchor of new parameters alone takes the counts of any other anchor.
                 zeros = {name: torch.zeros_like(anchor.data) for name in elementwise}
                 own = copy.deepcopy((kept or list(counts.values()))[0])
                 self._outer.state[anchor].update(zeros | own)
@@ -102,7 +102,7 @@ class LocalSteps(Algorithm):
         }
 
     def _counts(self) -> dict[Parameter, dict[str, Any]]:
-        """Return what the outer optimizer keeps of a whole anchor, such as its steps."""
+        """Return what the outer optimizer keeps for a whole anchor, such as its steps."""
         flats = self.flats()
         counts = {}
         for bucket, anchor in zip(self.context.buckets, self._anchors, strict=True):
@@ -116,15 +116,15 @@ class LocalSteps(Algorithm):
             copy_alike(anchor.data, saved)
         self._outer.load_state_dict(memory["outer"])
         self._steps, self._has_anchors = memory["steps"] or 0, memory["steps"] is not None
-        self._are_alike = False  # each rank has loaded its own
+        self._are_alike = False  # Each rank has loaded its own anchors.
 
     def leave(self) -> None:
         super().leave()
-        self._has_anchors = False  # they would pull back to what was before
-        self._are_alike = False  # the program may load other parameters on each rank
+        self._has_anchors = False  # The old anchors would pull the new parameters back.
+        self._are_alike = False  # The program may load other parameters on each rank.
 
     def prepare(self) -> None:
-        if not self._has_anchors:  # what ranks begin with may have been sent around until now
+        if not self._has_anchors:  # The program may have broadcast parameters until now.
             self._has_anchors = True
             for anchor, flat in zip(self._anchors, self.context.parameters(), strict=True):
                 anchor.data.copy_(flat)
@@ -141,7 +141,7 @@ class LocalSteps(Algorithm):
         moves = [anchor.data - flat for flat, anchor in zip(flats, self._anchors, strict=True)]
         for param, move in parts_of(self.context.buckets, moves).items():
             if not param.requires_grad:
-                move.zero_()  # of which the outer optimizer is to remember nothing
+                move.zero_()  # The outer optimizer must remember nothing of a frozen parameter.
         for anchor, move in zip(self._anchors, moves, strict=True):
             anchor.grad = move
         self._outer.step()
@@ -150,7 +150,7 @@ class LocalSteps(Algorithm):
 
 
 def _names(states: Sequence[Mapping[str, Any]], anchors: Sequence[Parameter]) -> list[str]:
-    """Return the names of what an optimizer keeps of each element of all its parameters."""
+    """Return the names of the states that have a number for each element of every parameter."""
     return [
         name
         for name in (states[0] if states else {})

@@ -1,4 +1,4 @@
-"""How messages are formed of tensors of one dimension, and read."""
+"""This module forms compressed messages of tensors of one dimension, and reads them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Of which a device's kernels know the messages.
+# A device's kernels can form messages of these types.
 _KNOWN = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
 class Forms(Protocol):
-    """Bytes in place of numbers, on their device."""
+    """This is the protocol of what turns tensors into messages of bytes, and back, on a device."""
 
     def narrow(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        """In another floating type; what is beyond its range becomes its largest number."""
+        """Return a tensor in another floating type, clamped to that type's range."""
 
     def widen(self, message: Tensor, dtype: torch.dtype, like: Tensor) -> Tensor:
-        """What `narrow` to that type has left of a tensor that is like this one."""
+        """Return the tensor that `narrow` to that type has made a message of."""
 
     def quantize(self, tensor: Tensor, block: int) -> Tensor:
-        """A float32 scale for each block of numbers, and a byte for each number."""
+        """Return a float32 scale for each block of numbers, and then a byte for each number."""
 
     def dequantize(self, message: Tensor, like: Tensor, block: int) -> Tensor:
-        """What `quantize` has left."""
+        """Return the tensor that `quantize` has made a message of."""
 
     def pick_largest(self, tensor: Tensor, count: int) -> Tensor:
-        """Where the largest numbers are, in int32, and they, in float32."""
+        """Return the places of the largest numbers as int32, and then the numbers as float32."""
 
     def scatter(self, message: Tensor, like: Tensor) -> Tensor:
-        """What `pick_largest` has left: zeros elsewhere."""
+        """Return the tensor that `pick_largest` has made a message of, with zeros elsewhere."""
 
 
 class Formulas:
-    """On any device."""
+    """Formulas form messages by torch's operations, on any device."""
 
     def narrow(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         return _limited(tensor, dtype).view(torch.uint8)
@@ -69,13 +69,13 @@ class Formulas:
 
 
 def _limited(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """By way of float32, as kernels do for types that are no wider."""
+    """Return a tensor in another type, clamped to its range, by way of float32 as kernels do."""
     most = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
     return tensor.float().clamp(-most, most).to(dtype)
 
 
 def forms_of(tensor: Tensor, *others: torch.dtype) -> Forms:
-    """By kernels, where there are some for that tensor and these types."""
+    """Return kernels if there are some for the tensor and these types, and otherwise formulas."""
     if tensor.device.type == "cpu" or not _KNOWN.issuperset((tensor.dtype, *others)):
         return Formulas()
     return _by_kernels(tensor.device.type) or Formulas()

@@ -1,4 +1,4 @@
-"""Metrics of a training: how far ranks are apart, what they send, how long they wait."""
+"""This module measures how far ranks are apart, what they send, and how long they wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """The part of torch.utils.tensorboard.SummaryWriter that is used here."""
+    """This protocol is the part of torch.utils.tensorboard.SummaryWriter that a Recorder uses."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
 
@@ -111,7 +111,7 @@ class Recorder:
             self._path = Path(to) if member_of(group).rank == 0 else None
         else:
             self._writer = to
-        self._put_before: dict[str, float] = {}  # bytes, by window
+        self._put_before: dict[str, float] = {}  # bytes put until the last look, by window
         self._put_in_all = 0.0
         self._last = self._now()
         self._rows: list[dict[str, float]] = []
@@ -127,10 +127,8 @@ class Recorder:
 
         Returns:
             "bytes_sent", "exchanges" and "waited" (seconds) since the last time. Windows add "age",
-                that
-            of the oldest content of a slot in seconds, and "lag", the most changes since an update.
-                Then
-            come `values`.
+            that of the oldest content of a slot in seconds, and "lag", the most changes since an
+            update. Then come `values`.
 
         Raises:
             OSError: the file cannot be written.
@@ -160,7 +158,7 @@ class Recorder:
         if distance:
             params = params_of(self._optimizer)
             found["consensus_distance"] = consensus_distance(params, self._group)
-        self._last = self._now()  # what the distance has sent is none of the training's
+        self._last = self._now()  # leaves out the bytes that the distance has sent
         self._put(step, found)
         return found
 

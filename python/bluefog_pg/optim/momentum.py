@@ -1,4 +1,7 @@
-"""Momentum where ranks have different data, which plain momentum carries further apart."""
+"""This module has momentum for ranks with different data.
+
+Plain momentum would carry their parameters further apart.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class QuasiGlobalMomentum(CountsPasses):
 
 
 class DecentLaM(Algorithm):
-    """SGD with momentum, of the gradient (w - average(w - lr g)) / lr.
+    """Make a step of SGD with momentum, by the gradient (w - average(w - lr g)) / lr.
 
     So momentum does not magnify the bias that plain averages have (Yuan et al., ICCV 2021). Weights
     must be symmetric: with others it may diverge.
@@ -123,5 +126,5 @@ def _rates(context: Context) -> list[Tensor]:
 
 
 def _over(move: Tensor, rate: Tensor) -> Tensor:
-    """Divide a move by the rates, in place, which gives its gradient; 0 where nothing learns."""
+    """Divide a move in place by the rates, which gives its gradient; it is 0 where a rate is 0."""
     return move.div_(rate).masked_fill_(rate == 0, 0.0)

@@ -1,4 +1,4 @@
-"""Averages of pairs, in which nobody waits."""
+"""This module has an algorithm in which pairs of ranks average, and nobody waits."""
 
 from __future__ import annotations
 
@@ -84,14 +84,15 @@ class AsynchronousPairs(Algorithm):
             self._meetings.tell_of_one(peer)
 
     def _collect(self) -> None:
-        met = self._meetings.met()  # all of these meetings' moves are there
+        met = self._meetings.met()  # is read first: the moves of all these meetings have come
         for pair in self._pairs:
             pair.collect()
         self._meetings.tell_that_moved(met)
 
 
 class _Meetings:
-    """Count how often each rank has met this one, and how many meetings this one has moved by.
+    """A _Meetings counts how often each rank has met this one, and how many moves it has taken.
+
 
     A window holds three numbers for each rank that could meet: met, moved, degree.
     """
@@ -103,8 +104,8 @@ class _Meetings:
         self._window = Window(
             numbers, name, zero_init=True, neighbors=near, on_peer_failure="drop", group=group
         )
-        self._met = [0] * size  # by this rank: whom how often
-        self._moved = [0] * size  # by meetings with whom
+        self._met = [0] * size  # how often this rank has met each other rank
+        self._moved = [0] * size  # how many meetings by each other rank this rank has moved by
         self._degree = 0
 
     def met(self) -> dict[int, int]:
@@ -121,7 +122,7 @@ class _Meetings:
         return found
 
     def tell_of_degree(self, degree: int) -> None:
-        """Tell this rank's degree; ranks that have not heard of it meet nobody here."""
+        """Tell others this rank's degree; ranks that have not heard of it do not meet this rank."""
         if degree != self._degree:
             self._degree = degree
             for rank in self._window.sources:
@@ -146,7 +147,7 @@ class _Meetings:
 
 
 class _Pair:
-    """The two windows of a bucket: others read it in one, and leave moves in the other."""
+    """A _Pair has a bucket's two windows: others read it in one, and leave moves in the other."""
 
     def __init__(self, flat: Tensor, name: str, context: Context) -> None:
         near, group = _everyone(context), context.member.group

@@ -1,4 +1,4 @@
-"""The parameters of an optimizer."""
+"""This module looks at an optimizer's parameters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def params_of(optimizer: Optimizer) -> Iterator[Parameter]:
-    """Yield the parameters of all its groups."""
+    """Yield the parameters of all groups of an optimizer."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 @contextlib.contextmanager
 def only(optimizer: Optimizer, params: Sequence[Parameter]) -> Iterator[None]:
-    """Leave the optimizer these parameters alone for the block."""
+    """Let the optimizer have these parameters alone during the block."""
     chosen = {id(param) for param in params}
     kept = [group["params"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:

@@ -1,4 +1,4 @@
-"""Push-sum: averages over digraphs in which a rank knows only whom it sends to."""
+"""This module has push-sum: it averages over digraphs whose ranks know only their receivers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PushSum(CountsPasses):
-    """x <- sum of the shares of (x - the update at x / p), and p alike. Parameters are x / p.
+    """Do x <- sum of the shares of (x - the update at x / p), and p alike. Parameters are x / p.
 
     Every rank gives equal shares to itself and those it sends to. So the sums over ranks stay, and
     x / p tends to the mean (SGP: Assran et al., ICML 2019). It needs communication="push_sum".
@@ -44,7 +44,7 @@ class PushSum(CountsPasses):
 
     communications: tuple[str, ...] = ("push_sum",)
     takes_compression = False
-    takes_closures = False  # what it updates are sums, not the parameters
+    takes_closures = False  # The update changes sums, at which a closure must not be evaluated.
     takes_weights = False
 
     def open(self, context: Context) -> None:
@@ -67,7 +67,7 @@ class PushSum(CountsPasses):
 
     @contextlib.contextmanager
     def _in_sums(self) -> Iterator[None]:
-        """Let the parameters hold x, not x / p, for the block, whatever happens."""
+        """Let the parameters hold x instead of x / p during the block, even if it fails."""
         self._scale(self.p.item())
         try:
             yield
@@ -82,7 +82,7 @@ class PushSum(CountsPasses):
         """Keep a share of each tensor, and of p, give the others away, and add what comes."""
         route = Route(*self._weights())
         exchange = Exchange(self.context.stats)
-        # p last: where one fails it is that of what was before.
+        # p comes last: if an average fails, p still belongs to the sums from before.
         for number, tensor in enumerate([*tensors, self.p]):
             begin = functools.partial(self._begin, tensor, route)
             exchange.add(self.context.drawn("NEIGHBOR_ALLREDUCE", number, begin))
@@ -93,7 +93,7 @@ class PushSum(CountsPasses):
 
     def _weights(self) -> tuple[float, dict[int, float], dict[int, float]]:
         overrides = self.context.overrides
-        route = overrides.route()  # of which a program may have set but a part
+        route = overrides.route()  # A program may have set only a part of it.
         (_, near_sources), near_destinations = settled(overrides.following, self.context.member)
         sources = near_sources if route.src_weights is None else route.src_weights
         to = near_destinations if route.dst_weights is None else route.dst_weights
@@ -118,7 +118,7 @@ class PushSum(CountsPasses):
 
 
 class PushDiging(PushSum):
-    """Gradient tracking by push-sum: exact over directed graphs, with a constant step.
+    """Track gradients by push-sum, which is exact over directed graphs with a constant step.
 
     x <- sum of the shares of (x - lr y), y <- sum of the shares of y, + the gradient's change
     (Nedic, Olshevsky and Shi, SIAM J. Optim. 2017). The optimizer's update must be linear in the

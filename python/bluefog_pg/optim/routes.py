@@ -1,4 +1,4 @@
-"""Whom the averages of an optimizer are with, step after step."""
+"""This module says which ranks an optimizer averages with in each step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from bluefog_pg._core.neighborhood import Neighborhood
 
     Graph = nx.DiGraph[int]
-    # A digraph; the steps of a schedule, again and again; its ranks to send to and to receive from,
-    # step after step; or the name of one.
+    # A topology is a digraph, or a list of digraphs, whose steps repeat. It may also be an iterator
+    # that yields for each step the ranks to send to and to receive from, or the name of a topology.
     Topology = Graph | Sequence[Graph] | Iterator[tuple[Sequence[int], Sequence[int]]] | str
     Weights = Mapping[int, float]
 
 
 class Averages(Protocol):
-    """An algorithm, as far as routes ask it: which weights its averages take."""
+    """This protocol is the part of an algorithm that says which weights its averages take."""
 
     @property
     def takes_weights(self) -> bool: ...
@@ -35,7 +35,7 @@ class Averages(Protocol):
 
 @dataclass
 class Route:
-    """The arguments of a neighbour operation: all None, over the group's topology."""
+    """A Route has the weights of a neighbor operation; all None mean the group's topology."""
 
     self_weight: float | None = None
     src_weights: Weights | None = None
@@ -45,10 +45,15 @@ class Route:
 def routes_of(
     topology: Topology | None, member: GroupState, algorithm: Averages | None = None
 ) -> Iterator[Route]:
-    """Yield the route of every step, without end; `algorithm` is what they are for.
+    """Return an iterator over the routes of all steps, which ends only if the topology does.
+
+    Args:
+        topology: a topology of the group's ranks; None, the group's own.
+        member: this rank's state of the group.
+        algorithm: the algorithm that takes the routes, for warnings about weights.
 
     Raises:
-        TypeError, ValueError: what is no topology of the group's ranks.
+        TypeError, ValueError: `topology` is no topology of the group's ranks.
     """
     if topology is None:
         own = topology_of(member)
@@ -63,9 +68,9 @@ def routes_of(
 
 
 def settled(route: Route, member: GroupState) -> tuple[tuple[float, dict[int, float]], list[int]]:
-    """The weights (of this rank, of its sources), and its destinations.
+    """Return this rank's weight and those of its sources, as a pair, and its destinations.
 
-    Those of the group's topology where the route says nothing.
+    Where the route says nothing, they are those of the group's topology.
     """
     near = topology_of(member).neighborhood
     weights = _weights_of(near)
@@ -76,7 +81,11 @@ def settled(route: Route, member: GroupState) -> tuple[tuple[float, dict[int, fl
 
 
 def neighbors_in(topology: Topology | None, member: GroupState) -> tuple[list[int], list[int]]:
-    """All sources and all destinations of a rank in a schedule; of an iterator, everyone."""
+    """Return all sources and all destinations of this rank in a topology.
+
+    In a schedule they are those of all steps. An iterator may name any rank, so they are all
+    others.
+    """
     if topology is None:
         near = topology_of(member).neighborhood
         return list(near.sources), list(near.destinations)
@@ -90,7 +99,7 @@ def neighbors_in(topology: Topology | None, member: GroupState) -> tuple[list[in
 
 
 def is_schedule(topology: Topology | None) -> bool:
-    """Whether steps differ."""
+    """Return whether the topology's steps may differ."""
     if isinstance(topology, list | tuple):
         return len(topology) > 1
     return topology == "one-peer-exp2" or isinstance(topology, Iterator)
@@ -123,7 +132,7 @@ def _graphs(topology: Any, member: GroupState) -> list[Graph]:
 
 @dataclass
 class _Step:
-    """A digraph of a schedule; without weights all sources count alike."""
+    """A _Step is a digraph of a schedule; without weights all sources count equally."""
 
     graph: Graph
     has_weights: bool
@@ -138,7 +147,7 @@ class _Step:
 
 
 def _weights_of(near: Neighborhood) -> tuple[float, dict[int, float]]:
-    """Of the rank itself, and of its sources."""
+    """Return the weights of the rank itself and of its sources."""
     alike = 1.0 / (len(near.sources) + 1)
     own = alike if near.self_weight is None else near.self_weight
     return own, near.source_weights or dict.fromkeys(near.sources, alike)
@@ -185,7 +194,7 @@ def _warn_of_doubtful(
 def _warn_of_weights(
     steps: Sequence[_Step], member: GroupState, algorithm: Averages | None
 ) -> None:
-    """Those with which an algorithm does not end where it should."""
+    """Warn of weights with which the algorithm does not end at the right solution."""
     import numpy as np
 
     if algorithm is None or not algorithm.needs or member.size == 1:

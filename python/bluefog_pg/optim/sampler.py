@@ -1,4 +1,4 @@
-"""Batches for training without a common epoch."""
+"""This module draws batches for training without a common epoch."""
 
 from __future__ import annotations
 

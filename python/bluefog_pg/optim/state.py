@@ -1,4 +1,4 @@
-"""The same state on all ranks: before a training, and where it has drifted apart."""
+"""This module gives all ranks the same state, before a training or after they drifted apart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bluefog_pg._core.group_state import member_of
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    # As `state_dict()`, `parameters()` and `named_parameters()` give them.
+    # These are the types that `state_dict()`, `parameters()` and `named_parameters()` return.
     Tensors = Mapping[str, Tensor] | Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 
 
@@ -101,7 +101,7 @@ def broadcast_optimizer_state(
     """
     member = member_of(group)
     state: list[Any] = [None]
-    if member.rank == root_rank:  # from the CPU: others have no use for the root's own GPU
+    if member.rank == root_rank:  # Others cannot load tensors of the root's own GPU.
         state = [tree_map_only(Tensor, Tensor.cpu, optimizer.state_dict())]
     dist.broadcast_object_list(state, group=member.group, group_src=root_rank)
     optimizer.load_state_dict(state[0])

@@ -1,4 +1,4 @@
-"""What a program may turn between two steps of an optimizer."""
+"""This module has what a program may set between two steps of an optimizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from bluefog_pg.optim.routes import Route
 
 @dataclass
 class StepOverrides:
-    """None, those of the routes: of the topology that the optimizer was given, or the group's."""
+    """A StepOverrides has the weights that a program sets in place of the routes'.
+
+    None means those of the routes, which follow the optimizer's topology, or the group's.
+    """
 
     routes: Iterator[Route]
     self_weight: float | None = None
@@ -19,10 +22,14 @@ class StepOverrides:
     src_machine_weights: Mapping[int, float] | None = None
     dst_machine_weights: Mapping[int, float] | Sequence[int] | None = None
     enable_topo_check: bool = False
-    following: Route = field(default_factory=Route, init=False)  # the routes' last
+    following: Route = field(default_factory=Route, init=False)  # the last one of `routes`
 
     def route(self) -> Route:
-        """Of the next step."""
+        """Return the route of the next step, with the program's weights in place of its own.
+
+        Raises:
+            ValueError: the topology's iterator has ended.
+        """
         try:
             self.following = next(self.routes)
         except StopIteration:

@@ -1,4 +1,4 @@
-"""Averages for which nobody waits: each rank takes what has come."""
+"""This module averages without waiting: each rank takes what has come by windows."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Send = Callable[[Window, Route], "WindowWork | None"]
 
 
 def free_prefix(models: Sequence[Module], member: GroupState) -> str:
-    """Of window names: the models' classes, and a number where others have these."""
+    """Return a free prefix of window names: the models' classes, and a number if that is taken."""
     name = "+".join(type(model).__name__ for model in models)
     numbered = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
     return next(p for p in numbered if not any(w.startswith(f"{p}.") for w in member.windows))
 
 
 class WindowAverage(Communication):
-    """With what lies in this rank's slots, of which each bucket has its own.
+    """A WindowAverage averages with what lies in this rank's slots; each bucket has a window.
 
-    A rank that has died stops nobody, and counts no more; one that nothing has come from counts not
-    yet. This rank's own parameters have their weights. In a schedule, whatever its weights, those
-    count alike from whom something has come since the last average.
+    A rank that has died stops nobody, and counts no more. A rank from which nothing has come does
+    not count yet. This rank's own parameters take the weights of both. In a schedule, whatever its
+    weights, the ranks from which something has come since the last average count equally.
 
     A step of win_put that finds nothing new waits for news until 5 ms after the last step.
 
-    What this rank puts may be on its way to other hosts for long: nobody waits for that either, and
-    what it has meanwhile is not put.
+    A put may be on its way to another host for long. Nobody waits for that either, and until it has
+    arrived, this rank puts nothing else from that bucket.
     """
 
     reads_at_end = True
@@ -54,7 +54,16 @@ class WindowAverage(Communication):
         topology: Topology | None,
         member: GroupState,
     ) -> None:
-        """`send` begins what changes slots: others', or, if `is_own`, this rank's."""
+        """Prepare windows for `open`.
+
+        Args:
+            prefix: the prefix of the windows' names.
+            send: begins to write to others' slots, or, if `is_own`, to this rank's slots.
+            is_own: whether `send` changes this rank's slots.
+            overrides: what the program may set before a step.
+            topology: the optimizer's topology; None, the group's.
+            member: this rank's state of the group.
+        """
         self._prefix, self._send, self._is_own = prefix, send, is_own
         self.activity = "WIN_GET" if is_own else "WIN_PUT"
         self._overrides, self._group, self._who = overrides, member.group, member.who
@@ -65,7 +74,7 @@ class WindowAverage(Communication):
         else:
             self._settled, destinations = settled(overrides.route(), member)
             self._neighbors = list(self._settled[1]), destinations
-        self._own, self._weights = 0.0, dict[int, float]()  # of the exchange
+        self._own, self._weights = 0.0, dict[int, float]()  # the weights of the present exchange
         self._windows: dict[Tensor, Window] = {}
         self._sent: dict[Tensor, WindowWork] = {}
 
@@ -91,7 +100,7 @@ class WindowAverage(Communication):
             self._route = Route(
                 src_weights=overrides.src_weights, dst_weights=overrides.dst_weights
             )
-        else:  # which are of the average, not of what comes
+        else:  # These weights are for the average, and must not scale what comes.
             self._own, self._weights = overrides.self_weight, dict(overrides.src_weights)
             sources = dict.fromkeys(self._weights, 1.0)
             self._route = Route(src_weights=sources, dst_weights=overrides.dst_weights)
@@ -125,7 +134,7 @@ class WindowAverage(Communication):
     def _check_weights(self) -> None:
         own, sources = self._overrides.self_weight, self._overrides.src_weights
         where = f"{self._who} DistributedOptimizer: "
-        # BlueFog's pull-get takes src_weights alone: they scale what comes.
+        # BlueFog's pull-get takes src_weights alone, which scale what comes.
         if (own is not None and sources is None) or (own is None and sources and not self._is_own):
             raise ValueError(f"{where}self_weight and src_weights must be given together")
         if sources is not None and not isinstance(sources, Mapping):
@@ -141,7 +150,7 @@ class WindowAverage(Communication):
             work.wait()
 
     def _of_those_who_count(self, window: Window) -> tuple[float, dict[int, float]]:
-        """This rank's own weight, and the others'."""
+        """Return this rank's own weight, and the weights of the ranks that count."""
         states = {rank: state for rank, state in window.states().items() if not state.has_ended}
         if self._is_scheduled:
             new = [rank for rank, state in states.items() if state.version]
