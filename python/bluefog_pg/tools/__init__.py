@@ -1,1 +1,1 @@
-"""Commands of `python -m bluefog_pg`, and the log of what groups did last."""
+"""This package has the commands of `python -m bluefog_pg`, and the log of groups' operations."""

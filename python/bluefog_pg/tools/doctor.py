@@ -1,4 +1,4 @@
-"""What this machine offers, and whether two ranks get right results on it."""
+"""This module says what the machine offers, and whether two ranks get right results on it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ from pathlib import Path
 
 from bluefog_pg.launch import mpi
 
-_DEADLINE = 60.0  # seconds for two ranks
+_DEADLINE = 60.0  # the seconds that two ranks may take
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR of linux/sockios.h
 _LIBRARY_TEXT = 8192  # more than MPI_MAX_LIBRARY_VERSION_STRING
 
 
 class _LackError(Exception):
-    """What is missing, and what to do."""
+    """A _LackError says what is missing, and what to do about it."""
 
 
 def report(tries: bool) -> bool:
-    """Print it, line by line; whether everything that a job on one host needs is there."""
+    """Print what the machine offers, line by line; `tries` asks for tests with two ranks, too.
+
+    Returns:
+        Whether everything that a job on one host needs is there.
+    """
     good = True
     for name, look, is_needed in _looks(tries):
         try:
@@ -155,7 +159,7 @@ def _network() -> str:
             request = struct.pack("256s", name.encode())
             try:
                 answer = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, request)
-            except OSError:  # it has none
+            except OSError:  # The interface has no IPv4 address.
                 continue
             found.append(f"{name} {socket.inet_ntoa(answer[20:24])}")
     if all(link.startswith("lo ") for link in found):
@@ -169,7 +173,11 @@ def _try_mpi() -> str:
 
 
 def _try_two_ranks(settings: dict[str, str]) -> str:
-    """Two processes average over a group of their own."""
+    """Let two new processes average over a group of their own, with these environment variables.
+
+    Raises:
+        _LackError: they fail, or do not end in time.
+    """
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bluefog-doctor-") as folder:
         ranks = [

@@ -1,4 +1,7 @@
-"""The last operations of this process's groups; torch's flight recorder takes no other backends."""
+"""This module returns and writes the last operations of this process's groups.
+
+torch's flight recorder takes no operations of other backends than torch's own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
     from bluefog_pg._C import ProcessGroupBluefog
 
-# Of the dumps that torch 2.13 reads.
+# torch 2.13 reads dumps of this version.
 VERSION = "2.10"
 
 
@@ -94,7 +97,7 @@ def _for_analyzer(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "frames": [],
     }
     for side in ("input_sizes", "output_sizes"):
-        if len(entry[side]) > 1:  # a list of tensors counts as one
+        if len(entry[side]) > 1:  # The analyzer takes a list of tensors for one tensor.
             changed[side] = [[sum(math.prod(sizes) for sizes in entry[side])]]
     yield {**entry, **changed}
 
@@ -105,5 +108,5 @@ def _groups() -> Iterator[tuple[Any, ProcessGroupBluefog]]:
     for group in list(distributed_c10d._world.pg_map):
         try:
             yield group, backend_of(group)
-        except (TypeError, RuntimeError):  # of another backend, or for other devices only
+        except (TypeError, RuntimeError):  # The group has another backend, or other devices only.
             continue

@@ -1,4 +1,4 @@
-"""One of two ranks that the doctor starts: python -m bluefog_pg.tools.selftest STORE_FILE RANK"""
+"""Run one of the doctor's two ranks: `python -m bluefog_pg.tools.selftest STORE_FILE RANK`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""python -m bluefog_pg timeline PREFIX: the timelines of all ranks in one file."""
+"""Merge the timelines of all ranks into one file: `python -m bluefog_pg timeline PREFIX`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-# The numbers of each rank's processes are this far apart: viewers tell processes apart by number.
+# Viewers tell processes apart by number, so the numbers of two ranks' processes are this far apart.
 _OF_A_RANK = 1_000_000
 
 
@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _of_rank(rank: int, path: Path) -> list[dict[str, Any]]:
-    """The rank's events, by the clock of the day, which hosts share, under names that say whose."""
+    """Return a rank's events by the time of day, which hosts share, and name the rank in them."""
     text = path.read_text().rstrip()
     events: list[dict[str, Any]] = json.loads(text if text.endswith("]") else f"{text}]")
     shift = 0

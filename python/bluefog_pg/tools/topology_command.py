@@ -1,4 +1,4 @@
-"""python -m bluefog_pg topology NAME SIZE: what a topology is like, before it is trained with."""
+"""Describe a topology before a training uses it: `python -m bluefog_pg topology NAME SIZE`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _erdos_renyi(size: int) -> Any:
-    """Twice the density from which most draws are connected."""
+    """Return a random graph of twice the density above which most draws are connected."""
     ranks = max(size, 1)
     return topology_util.ErdosRenyiGraph(size, min(1.0, 2 * math.log(ranks) / ranks))
 
@@ -31,8 +31,8 @@ _BUILDERS: dict[str, Callable[[int], Any]] = {
     "hypercube": topology_util.HypercubeGraph,
     "onepeer": topology_util.OnePeerExponentialTwoGraphs,
 }
-_MOST_RANKS = 1024  # of whose matrix the powers take minutes
-# A number behind these is the base.
+_MOST_RANKS = 1024  # The powers of the matrix of so many ranks take minutes.
+# A number behind one of these names is its base.
 _WITH_BASE: dict[str, Callable[..., Any]] = {
     "exp": topology_util.ExponentialGraph,
     "symexp": topology_util.SymmetricExponentialGraph,
