@@ -1,4 +1,4 @@
-"""Graphs of ranks, the topologies that groups have, and the edges of a call over them."""
+"""This package has graphs of ranks, the topologies of groups, and the edges of calls over them."""
 
 from bluefog_pg.topology.group_topology import (
     in_neighbor_machine_ranks,

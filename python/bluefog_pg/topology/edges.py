@@ -1,4 +1,4 @@
-"""Whom a call averages with, and how: every form that users give, as the backend takes it."""
+"""This module turns weights and ranks, in all forms that users give, into the backend's edges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def edges_for_allreduce(
     src_weights: SrcWeights | None,
     dst_weights: DstWeights | None,
 ) -> Edges:
-    """Of a call that may name weights and neighbours."""
+    """Return the edges of a call that may name weights and neighbors; raise ValueError if bad."""
     topology = member.topology or topology_of(member)
     if self_weight is None and src_weights is None and dst_weights is None:
         return topology.edges
@@ -51,7 +51,7 @@ def edges_for_gather(
     src_ranks: Iterable[int] | None,
     dst_ranks: Iterable[int] | None,
 ) -> Edges:
-    """Of a call that weighs nothing. Sources in the order given, or ascending."""
+    """Return the edges of a call without weights; sources are in the order given, or ascending."""
     if src_ranks is None and dst_ranks is None:
         return (member.topology or topology_of(member)).edges
     key = key_of(src_ranks, dst_ranks)
@@ -72,7 +72,7 @@ def edges_for_gossip(
     self_weight: float | None,
     pair_weight: float | None,
 ) -> Edges:
-    """Between two ranks."""
+    """Return the edges between this rank and another one."""
     key = key_of(target_rank, self_weight, pair_weight)
     if edges := member.edge_cache.get(key):
         return edges
@@ -95,7 +95,13 @@ def edges_for_hierarchical_allreduce(
     src_weights: SrcWeights | None,
     dst_weights: DstWeights | None,
 ) -> Edges:
-    """With the ranks on other machines that have this one's place there."""
+    """Return the edges to the ranks that have this rank's place on other machines.
+
+    Raises:
+        ArgumentError: machines have one rank, or unequal numbers of ranks.
+        RuntimeError: neither weights nor a topology of the machines are there.
+        ValueError: weights are bad, or not all three are given.
+    """
     op = "hierarchical_neighbor_allreduce"
     require_alike(member, op)
     machines = member.machines
@@ -166,9 +172,9 @@ def _weighted(
 
 
 def _divided(own: float, sources: Weighted, destinations: Weighted) -> Divided:
-    """Take equal weights that sum to 1 for what they are, a sum that is divided by their number.
+    """Return weights with a divisor: equal ones that sum to 1 become a sum that is divided.
 
-    Three times the float32 next to 1/3 is more than 1, and averages would grow step by step.
+    Three times the float32 next to 1/3 is more than 1, so averages would grow step by step.
     """
     count = len(sources) + 1
     if own == 1 / count and all(weight == own for _, weight in sources):

@@ -1,4 +1,4 @@
-"""The static topologies of a process group: of its ranks, and of its machines."""
+"""This module has the static topologies of a process group, of its ranks and of its machines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def set_topology(
     """
     member = member_of(group)
     if topology is None:
-        from bluefog_pg.topology import graphs  # only the default needs them
+        from bluefog_pg.topology import graphs  # Only the default topology needs this import.
 
         topology = graphs.ExponentialTwoGraph(member.size)
     check_graph(topology, member.size, "ranks", f"{member.who} set_topology: ")
@@ -215,7 +215,7 @@ def topology_of(member: GroupState) -> Topology:
 
 
 def require_alike(member: GroupState, what: str) -> None:
-    """Raise ArgumentError unless all machines have as many ranks."""
+    """Raise ArgumentError unless all machines have equal numbers of ranks."""
     if not member.machines.are_alike:
         raise ArgumentError(
             f"{member.who} {what}: the machines have ranks {member.machines.all}, which must be as "
@@ -229,7 +229,7 @@ def _edges_over(
     """Return the edges of a node; `rank_of` gives the group rank that a node stands for."""
     destinations = [(rank_of(node), 1.0) for node in near.destinations]
     if near.self_weight is None or near.source_weights is None:
-        # Sum, then divide: exact where all are equal.
+        # A sum that is divided at the end is exact if all values are equal.
         sources = [(rank_of(node), 1.0) for node in near.sources]
         return member.backend.edges(1.0, sources, destinations, len(sources) + 1.0)
     sources = [(rank_of(node), weight) for node, weight in sorted(near.source_weights.items())]

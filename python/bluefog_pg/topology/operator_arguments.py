@@ -1,4 +1,4 @@
-"""Calls of torch.ops.bluefog, as lists: what they ask for becomes edges when they run."""
+"""This module makes edges of the lists that operators of torch.ops.bluefog take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _mapping(check: ArgumentChecker, ranks: Ranks, weights: Numbers) -> dict[int, float] | None:
-    """Weights that are left out are 1."""
+    """Return weights by rank, which are 1 if they are left out; None, if both are."""
     if ranks is None and weights is None:
         return None
     ranks = ranks or []
@@ -92,9 +92,13 @@ _FINDERS: dict[str, Callable[..., Edges]] = {
 def edges_for_operator(
     op: str, member: GroupState, tensors: Sequence[Tensor], *asked: Any
 ) -> Edges:
-    """Of a call: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
+    """Return the edges of an operator's call.
+
+    Args:
+        op, member, tensors: the call.
+        asked: self_weight, src_ranks, src_weights, dst_ranks, dst_weights; None where left out.
 
     Raises:
-        ValueError: it asks for what cannot be.
+        ValueError: the arguments do not go together.
     """
     return _FINDERS[op](member, op, tensors, *asked)

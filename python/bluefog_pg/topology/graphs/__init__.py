@@ -1,4 +1,4 @@
-"""Graphs of ranks and what is known of them: users find these in `bluefog_pg.topology_util`."""
+"""This package has graphs of ranks, which users find in `bluefog_pg.topology_util`."""
 
 from bluefog_pg.topology.graphs.base_k import BaseKGraphs
 from bluefog_pg.topology.graphs.builders import (

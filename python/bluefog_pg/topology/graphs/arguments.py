@@ -1,4 +1,4 @@
-"""Checks of the arguments of this package's functions: numbers, ranks, graphs."""
+"""This module checks the arguments of this package's functions: numbers, ranks, graphs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-# Far beyond what groups have; more would fill the memory before anything is said.
+# These limits are far beyond what groups have. More would fill the memory before any error.
 _MOST_RANKS = 2**16
 _MOST_EDGES = 2**24
 
 
 def integer(name: str, value: Any) -> int:
-    """Return `value` as an int, also one of numpy's.
+    """Return `value` as an int, even if it is one of numpy's integers.
 
     Raises:
         TypeError: `value` is no integer, or it is a bool.
@@ -62,7 +62,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def require_edges(name: str, size: int, each: int) -> None:
-    """Raise ValueError where `size` ranks with `each` edges do not fit into memory."""
+    """Raise ValueError if `size` ranks with `each` edges do not fit into memory."""
     if size * each > _MOST_EDGES:
         raise ValueError(
             f"{name} must be less: {size} ranks with {each} edges each are more than "

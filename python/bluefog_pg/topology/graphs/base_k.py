@@ -1,4 +1,4 @@
-"""Sequences of sparse graphs that average any number of ranks exactly, after a few steps."""
+"""This module has sequences of sparse graphs that average any number of ranks exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-# What happens in one step: (rank, rank, weight) of those that exchange. No rank exchanges with
+# The pairs of one step are (rank, rank, weight) for the ranks that exchange. No rank exchanges with
 # more than base - 1 others.
 Pairs = list[tuple[int, int, float]]
 
@@ -51,13 +51,13 @@ def BaseKGraphs(size: int, base: int = 2) -> list[nx.DiGraph[int]]:
         0.000000
     """
     size, base = positive("size", size), base_above_one(base)
-    base = min(base, max(size, 2))  # which is one step already
+    base = min(base, max(size, 2))  # A base of `size` takes one step already.
     require_edges("base", size, base)
     return [symmetric(size, pairs) for pairs in _shortest(range(size), base) or [[]]]
 
 
 def _shortest(ranks: Sequence[int], base: int) -> list[Pairs]:
-    """Return the shortest steps: by cubes where the size allows it, else the better of two ways.
+    """Return the shortest steps: by cubes if the size allows it, else the better of two ways.
 
     One way splits all ranks by digits. The other one splits them into groups that then meet by
     cubes.

@@ -1,4 +1,4 @@
-"""Builders of weighted digraphs: the well-known graphs, of any number of ranks."""
+"""This module builds weighted digraphs: the well-known graphs, of any number of ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ExponentialTwoGraph(size: int) -> nx.DiGraph[int]:
     return ExponentialGraph(size, base=2)
 
 
-PowerTwoRingGraph = ExponentialTwoGraph  # its name in BlueFog's first versions
+PowerTwoRingGraph = ExponentialTwoGraph  # the function's name in BlueFog's first versions
 
 
 def ExponentialGraph(size: int, base: int = 2) -> nx.DiGraph[int]:
@@ -308,7 +308,7 @@ def _grid(size: int, shape: tuple[int, int] | None, is_periodic: bool) -> nx.DiG
     size = positive("size", size)
     rows, columns = _closest_factors(size) if shape is None else _sides(size, shape)
     places = nx.grid_2d_graph(rows, columns, periodic=is_periodic)
-    return MetropolisHastingsWeights(nx.convert_node_labels_to_integers(places))  # row by row
+    return MetropolisHastingsWeights(nx.convert_node_labels_to_integers(places))  # in row order
 
 
 def _sides(size: int, shape: Any) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Digraphs from weighted edges; their ranks and neighbors are in ascending order."""
+"""This module makes digraphs of weighted edges, with ranks and neighbors in ascending order."""
 
 from __future__ import annotations
 

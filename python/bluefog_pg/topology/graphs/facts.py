@@ -1,4 +1,4 @@
-"""The facts of a topology in few words, for the plot and the command line."""
+"""This module says the facts of a topology in few words, for plots and the command line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from bluefog_pg.topology.graphs.spectral import Matrix
 
-_TOLERANCE = 1e-3  # of the mixing time
+_TOLERANCE = 1e-3  # the tolerance of the mixing time
 _EXACT = 1e-12
 
 
 def facts(graphs: Sequence[nx.DiGraph[int]]) -> dict[str, str]:
-    """Return names and values, as text, of one graph or of the graphs of a round of steps."""
+    """Return the names and values, as text, of the facts of one graph, or of a round's graphs."""
     told = {"ranks": str(len(graphs[0]))}
     if len(graphs) > 1:
         told["steps of a round"] = str(len(graphs))

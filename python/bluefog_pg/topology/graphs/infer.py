@@ -1,4 +1,4 @@
-"""Each rank knows one end of its edges; these functions ask all others for the other end."""
+"""This module asks all ranks for the other ends of edges, of which each rank knows its own end."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def InferDestinationFromSourceRanks(
 
 
 def _gather(ranks: Iterable[Any], name: str, group: dist.ProcessGroup | None) -> Table:
-    """Return a matrix (n, n) that is 1 at [i, j] where rank i named rank j."""
+    """Return an (n, n) matrix whose element [i, j] is 1 if rank i named rank j, and otherwise 0."""
     from bluefog_pg._core.group_check import named_by_all
 
     resolved = resolve(group)

@@ -1,4 +1,7 @@
-"""Weights that make any undirected graph average: each rank needs its neighbors' degrees only."""
+"""This module has weights with which any connected undirected graph averages.
+
+Each rank needs only its neighbors' degrees for them.
+"""
 
 from __future__ import annotations
 

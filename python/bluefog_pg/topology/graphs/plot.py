@@ -1,4 +1,4 @@
-"""A picture of a topology: who sends to whom, and how fast that averages."""
+"""This module draws a topology: which ranks send to which, and how fast that averages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _COLOURS = [f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "brown")]
-_CIRCUMFERENCE = 850.0  # points of the circle of ranks
-_FLOOR = 1e-17  # what is left of an exact mean is rounding, or 0, which a log axis cannot show
+_CIRCUMFERENCE = 850.0  # the length in points of the circle of ranks
+_FLOOR = 1e-17  # A log axis cannot show 0, the distance from an exact mean.
 
 
 def plot(
@@ -28,7 +28,7 @@ def plot(
 ) -> None:
     """Draw the ranks on a circle with their edges, and the consensus distance over steps.
 
-    Needs matplotlib, and no display.
+    This needs matplotlib, but no display.
 
     Args:
         topology: a DiGraph of nodes 0 .. n-1, or the graphs of a round, each in a color.
@@ -59,7 +59,7 @@ def plot(
         place = Path(os.fsdecode(path))
     except TypeError:
         raise TypeError(f"path must be the path of a file, not {path!r}") from None
-    if place.is_dir():  # matplotlib would write beside it
+    if place.is_dir():  # matplotlib would write a file beside the directory.
         raise IsADirectoryError(
             f"path must be a file to write, and {place} is a directory; name one in it, "
             f"as {place / 'topology.png'}"
@@ -91,7 +91,7 @@ def _write(axes: Any, lines: list[str]) -> None:
 def _draw_circle(axes: Any, graphs: Sequence[nx.DiGraph[int]]) -> None:
     size = len(graphs[0])
     places = [_place(rank, size) for rank in range(size)]
-    diameter = min(26.0, 0.62 * _CIRCUMFERENCE / size)  # points
+    diameter = min(26.0, 0.62 * _CIRCUMFERENCE / size)  # in points
     for step, graph in enumerate(graphs):
         _draw_edges(axes, graph, places, diameter, step)
     xs, ys = zip(*places, strict=True)
@@ -111,7 +111,7 @@ def _draw_circle(axes: Any, graphs: Sequence[nx.DiGraph[int]]) -> None:
 
 
 def _place(rank: int, size: int) -> tuple[float, float]:
-    """Return where a rank is drawn: clockwise from the top."""
+    """Return where a rank is drawn; ranks go clockwise from the top."""
     angle = 2 * math.pi * rank / size
     return math.sin(angle), math.cos(angle)
 
@@ -123,9 +123,9 @@ def _draw_edges(
     diameter: float,
     step: int,
 ) -> None:
-    """Draw one line for both directions of a pair, with two heads; lines of one direction are bent.
+    """Draw one line with two heads for both directions of a pair; bend lines of one direction.
 
-    Lines of later steps are bent more, lest they hide the earlier ones.
+    Lines of later steps are bent more, so that they do not hide the earlier ones.
     """
     from matplotlib.patches import FancyArrowPatch
 

@@ -1,4 +1,4 @@
-"""Schedules: whom a rank sends to and receives from, step after step, so that all ranks agree."""
+"""This module has schedules, which say whom a rank sends to and receives from in each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-# The ranks to send to and those to receive from, ascending.
+# The first list has the ranks to send to, the second those to receive from, both ascending.
 SendRecvRanks = tuple[list[int], list[int]]
 
 
@@ -63,7 +63,8 @@ def GetDynamicOnePeerSendRecvRanks(
     )
 
 
-GetDynamicSendRecvRanks = GetDynamicOnePeerSendRecvRanks  # its name in BlueFog's first versions
+# BlueFog's first versions had the function by this name.
+GetDynamicSendRecvRanks = GetDynamicOnePeerSendRecvRanks
 
 
 def GetExp2DynamicSendRecvMachineRanks(
@@ -203,7 +204,10 @@ def _turn(near: Sequence[int], step: int) -> list[int]:
 def _inner_outer(
     world_size: int, local_size: int, self_rank: int, distance: Callable[[int, int], int]
 ) -> Iterator[SendRecvRanks]:
-    """Return a schedule; `distance(members, step)` is how far ranks send on a circle of so many."""
+    """Return the schedule of a rank that exchanges inside its machine, and in turn outside.
+
+    `distance(members, step)` is how far ranks send on a circle of that many members.
+    """
     _, machine, local = _place(world_size, local_size, self_rank)
     if local_size < 3:
         raise ArgumentError(
@@ -238,7 +242,7 @@ def _exp2(members: int, step: int) -> int:
 
 
 def _place(world_size: Any, local_size: Any, self_rank: Any) -> tuple[int, int, int]:
-    """Return (number of machines, own machine, own place on it)."""
+    """Return the number of machines, the rank's machine, and the rank's place on it."""
     world_size, local_size = positive("world_size", world_size), positive("local_size", local_size)
     if world_size % local_size:
         raise ArgumentError(

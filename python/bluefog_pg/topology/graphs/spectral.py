@@ -1,4 +1,4 @@
-"""Measures of how fast a topology averages: spectral gap, mixing time, a simulation."""
+"""This module measures how fast a topology averages: spectral gap, mixing time, simulation."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     Steps = Sequence[nx.DiGraph[int]]
     Topology = nx.DiGraph[int] | Steps | Callable[[int], nx.DiGraph[int] | Steps]
 
-# Powers beyond this lie in the dust of rounding: who has not met by then never will.
+# Higher powers are below rounding errors: a matrix that has not converged by then never will.
 _LONGEST = 2**40
-_LARGEST = 2**13  # ranks: their matrix has 512 MiB
+_LARGEST = 2**13  # the most ranks; their matrix has 512 MiB
 _MOST_STEPS = 1_000_000
 
 
 def weight_matrix(topology: nx.DiGraph[int]) -> Matrix:
-    """Return A, float64 (n, n): A[i, j] is the weight of the edge i -> j (1 where it has none).
+    """Return the float64 matrix A of shape (n, n), where A[i, j] is the weight of the edge i -> j.
 
-    One averaging of the ranks' values x is A^T x.
+    An edge without a weight counts as 1. One averaging of the ranks' values x is A^T x.
 
     Raises:
         TypeError: `topology` is no networkx.DiGraph of nodes 0 to n-1.
@@ -197,7 +197,7 @@ def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
 
 
 def averaging_matrix(topology: nx.DiGraph[int]) -> Matrix:
-    """Return the matrix of weights; raise ValueError where it is not doubly stochastic."""
+    """Return the matrix of weights; raise ValueError if it is not doubly stochastic."""
     matrix = weight_matrix(topology)
     if not doubly_stochastic(matrix):
         raise ValueError(
@@ -222,8 +222,9 @@ def gap(matrix: Matrix) -> float:
 def steps_to_mean(matrix: Matrix, tolerance: float) -> int | float:
     """Return for a doubly stochastic matrix what `mixing_time` returns for a graph.
 
-    The norm never grows with t, so t is found by its binary digits: the largest power that is not
-    there yet, then one step more. A doubly stochastic W has W^t - 11^T/n = (W - 11^T/n)^t.
+    The norm never grows with t, so the binary digits of t give the largest power that is not within
+    the tolerance; one step more is the result. A doubly stochastic W has W^t - 11^T/n = (W -
+    11^T/n)^t.
     """
     import numpy as np
 

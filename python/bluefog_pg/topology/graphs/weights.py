@@ -1,4 +1,4 @@
-"""The part of a weighted digraph that concerns one rank, and comparisons of digraphs."""
+"""This module has one rank's part of a weighted digraph, and compares digraphs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def GetRecvWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, f
     return _split(rank, ((j, _weight(topo, j, rank)) for j in topo.predecessors(rank)))
 
 
-GetWeights = GetRecvWeights  # its name in BlueFog's first versions
+GetWeights = GetRecvWeights  # the function's name in BlueFog's first versions
 
 
 def GetSendWeights(topo: nx.DiGraph[int], rank: int) -> tuple[float, dict[int, float]]:
