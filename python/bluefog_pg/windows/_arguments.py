@@ -1,4 +1,4 @@
-"""Checks of the arguments of windows' calls: ranks with their weights."""
+"""This module checks the arguments of windows' calls: ranks with their weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class WindowArgumentChecker(ArgumentChecker):
-    """A call of a window while it is checked: what it raises names the window."""
+    """A WindowArgumentChecker checks one call of a window, and its errors name the window."""
 
     def __init__(self, member: GroupState, op: str, name: str) -> None:
         super().__init__(member, op, ())
@@ -25,5 +25,5 @@ class WindowArgumentChecker(ArgumentChecker):
         raise ValueError(f"{self.where}: {what}")
 
     def pairs(self, argument: str, given: Any) -> list[tuple[int, float]]:
-        """Ranks and weights, ascending; of a list, they weigh 1."""
+        """Return ranks with their weights, ascending; the ranks of a list weigh 1."""
         return sorted(self.destinations(argument, given).items())

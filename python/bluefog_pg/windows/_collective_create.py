@@ -1,4 +1,4 @@
-"""Functions by which the ranks of a group make one window together."""
+"""This module has the functions by which the ranks of a group make one window together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("bluefog_pg")
-_numbers = itertools.count(1)  # of the windows that this process, as rank 0 of a group, has made
+_numbers = itertools.count(1)  # Rank 0 of a group takes each new window's number from here.
 
 
 def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
@@ -47,10 +47,10 @@ def joined(tensors: Sequence[torch.Tensor], where: str) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """The window that a rank wants to make."""
+    """A WindowSpec says which window a rank wants to make."""
 
     tensor: torch.Tensor
-    is_fresh: bool  # nothing else points to its memory
+    is_fresh: bool  # whether nothing else points to the tensor's memory
     sources: Sequence[int]
     zero_init: bool
     drops: bool
@@ -59,13 +59,18 @@ class WindowSpec:
 def open_together(member: GroupState, name: Any, spec: Callable[[], WindowSpec]) -> TensorWindow:
     """Make the window on all ranks.
 
-    Collective: two all_gathers of some bytes; with a tensor on an accelerator, five.
+    Collective: it makes two all_gathers of some bytes, or five for a tensor on an accelerator.
+
+    Args:
+        member: this rank's state of the group.
+        name: the window's name.
+        spec: says which window to make; it may raise, and then the other ranks raise, too.
 
     Raises:
-        ValueError: ranks give other names, types or shapes (on every rank); or as WindowBluefog.
+        ValueError: ranks give other names, types or shapes (on every rank); or as TensorWindow.
         RuntimeError: another rank could not make its part.
         DistError: a collective of win_create failed.
-        Exception: `plan` raised it; the others hear of it.
+        Exception: the error that `spec` raised on this rank.
     """
     where = f"{member.who} win_create {name!r}"
     with meeting(where):
@@ -107,7 +112,7 @@ def _opened(
         made.open(number, places, mine.zero_init, direct.writers, direct.owners)
     except Exception as caught:
         error = caught
-    # Else a neighbour might put before this rank has filled it.
+    # Without this meeting, a neighbor might put into the window before this rank has filled it.
     has_failed = row.new_empty(member.size)
     all_gather(has_failed, _row([error is not None]), group=member.group)
     _require_all(where, error, has_failed)
@@ -116,13 +121,13 @@ def _opened(
 
 
 def is_on_accelerator(window: TensorWindow) -> bool:
-    """Return whether its tensor is on an accelerator, which is so on every rank or on none."""
+    """Return whether the window's tensor is on an accelerator, the same on all ranks."""
     return not window.tensor.is_cpu
 
 
 @dataclass(frozen=True)
 class _Direct:
-    """Ranks that write to this one's memory on a device, and those whose memory it writes to."""
+    """A _Direct has the ranks that write to this one's device memory, and those it writes to."""
 
     writers: Sequence[int] = ()
     owners: Sequence[int] = ()
@@ -131,8 +136,14 @@ class _Direct:
 def _reach_out(
     member: GroupState, made: TensorWindow, mine: WindowSpec, where: str
 ) -> tuple[_Direct, Exception | None]:
-    """Let both sides of each edge open the other's memory. Collective."""
-    sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j]: j writes to i
+    """Let both sides of each edge open the other's memory.
+
+    Collective: it makes three all_gathers.
+
+    Returns:
+        The ranks with which that worked on both sides, and the error of this rank, if any.
+    """
+    sources = named_by_all(member.group, mine.sources)[:, 0]  # [i, j] says whether j writes to i.
     ticket = torch.frombuffer(bytearray(made.ticket()), dtype=torch.uint8)
     tickets = ticket.new_empty(member.size, ticket.numel())
     all_gather(tickets.view(-1), ticket, group=member.group)
@@ -148,17 +159,17 @@ def _reach_out(
             _log.warning("%s: goes through the host's memory: %s", where, reason)
     except Exception as caught:
         error = caught
-    opened = named_by_all(member.group, slots, tensors)  # [i, ...]: i has opened those
+    opened = named_by_all(member.group, slots, tensors)  # [i] says whose memory i has opened.
     direct = (sources & opened[:, 0].T & opened[:, 1]).bool()
     writers, owners = direct[member.rank], direct[:, member.rank]
     return _Direct(writers.nonzero().flatten().tolist(), owners.nonzero().flatten().tolist()), error
 
 
 def meet(member: GroupState, call: str) -> None:
-    """Wait for the others, who must make the same call. Collective.
+    """Wait for all other ranks, which must make the same call. Collective.
 
     Raises:
-        ValueError: they make another one (on every rank).
+        ValueError: a rank makes another call (on every rank).
         DistError: the collective of `call` failed.
     """
     mine = _row([_digest(call)])

@@ -1,10 +1,10 @@
-"""The switch of the associated p, for the whole process, as in BlueFog."""
+"""This module has the switch of the associated p, one for the whole process as in BlueFog."""
 
 from __future__ import annotations
 
 
 class Switch:
-    """The state of the switch."""
+    """This class has the state of the switch."""
 
     is_on = False
 

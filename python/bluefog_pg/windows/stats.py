@@ -1,4 +1,4 @@
-"""What has come into windows and gone out of them."""
+"""This module counts what has come into windows and gone out of them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def window_stats(
         {window: {"from": {rank: ...}, "to": {rank: ...}}}. "from" has for each source `changes` in
         all, `version` (changes since the last update), `age` of the last one in seconds, and `p` of
         its slot. "to" has for each rank that this one has written to `puts` (and accumulations),
-            their
-        `bytes`, and calls that were `dropped` since the rank was dead, gets included.
+        their `bytes`, and calls that were `dropped` since the rank was dead, gets included.
 
     Raises:
         NotRunning: there is no default process group.

@@ -1,4 +1,4 @@
-"""A window: memory of this rank that others read and write while it computes."""
+"""This module has the class of windows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from bluefog_pg._C import SentTo, SlotState, TensorWindow, WindowWork
 
 _log = logging.getLogger("bluefog_pg")
-_LEAST_P = 1e-30  # float32 ends at 1e-38
+_LEAST_P = 1e-30  # A smaller p is near the end of float32, 1e-38.
 
 Tensors = torch.Tensor | Sequence[torch.Tensor]
 Weights = Mapping[int, float] | Iterable[int]
 
 
 class Window:
-    """A tensor of each rank that the others read, and slots in which they leave theirs.
+    """A Window has a tensor that other ranks read, and slots in which they leave theirs.
 
     What a rank puts into another's slot is there when the call returns. The other one's program
     does nothing for it, and finds it when it calls `update`, which averages its tensor with its
@@ -144,7 +144,7 @@ class Window:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The tensor; for a list, all of it in one dimension.
+        """Return the tensor; for a list, all of it in one dimension.
 
         Example:
             >>> parts = [torch.zeros(2, 2), torch.ones(1)]
@@ -449,8 +449,7 @@ class Window:
 
         Returns:
             Each state has `version` and `changes` (in all), `age` (seconds since the last change),
-                `p`, and
-            `has_ended`: whether the source has died or left.
+            `p`, and `has_ended`: whether the source has died or left.
 
         Raises:
             ValueError: the window was freed.
@@ -471,8 +470,7 @@ class Window:
 
         Returns:
             Each value has `puts` (and accumulations), their `bytes`, and the calls that were
-                `dropped`
-            because the rank was dead.
+            `dropped` because the rank was dead.
 
         Raises:
             ValueError: the window was freed.
@@ -489,7 +487,7 @@ class Window:
 
     @property
     def associated_p(self) -> float:
-        """This rank's p, a float64: see `turn_on_win_ops_with_associated_p`.
+        """Return this rank's p, a float64: see `turn_on_win_ops_with_associated_p`.
 
         Example:
             >>> window = bf.Window(torch.ones(2), "w")
@@ -557,7 +555,7 @@ class Window:
             meet(self._member, f"win_free '{self.name}'")
             window.note_freed()
         except dist.DistError as error:
-            if is_on_accelerator(window):  # who has not come may still have it open
+            if is_on_accelerator(window):  # A rank that has not come may still have it open.
                 window.abandon()
                 self._member.unfreed.append(window)
             self._forget()
@@ -566,7 +564,7 @@ class Window:
         except ValueError:
             window.reopen()
             raise
-        except BaseException:  # Ctrl-C: the others may write there until they have come, too
+        except BaseException:  # After Ctrl-C, the others may write there until they come.
             self._member.unfreed.append(window)
             self._forget()
             raise
@@ -596,13 +594,13 @@ class Window:
         try:
             work = window.put(given, destinations, adds, require_mutex, with_p, async_op)
         except load().PeerFailed:
-            self._keep(window, tensor, own, with_p)  # the others have got theirs
+            self._keep(window, tensor, own, with_p)  # The other ranks have got their parts.
             raise
         self._keep(window, tensor, own, with_p)
         return work
 
     def _keep(self, window: TensorWindow, tensor: Tensors | None, own: float, with_p: bool) -> None:
-        """Scale what stays with this rank of a tensor that it has put."""
+        """Scale the part of a put tensor that stays with this rank."""
         if own == 1.0:
             return
         with torch.no_grad():
@@ -643,7 +641,7 @@ class Window:
         return self._window
 
     def checker(self, op: str) -> WindowArgumentChecker:
-        """What checks the arguments of a call."""
+        """Return the checker of the arguments of a call."""
         return WindowArgumentChecker(self._member, op, self.name)
 
     def __repr__(self) -> str:
@@ -662,7 +660,7 @@ def _is_text(name: str) -> bool:
 
 
 def _scale(tensor: torch.Tensor, weight: float) -> None:
-    """Scale in place; integers are rounded towards zero, as what is put is."""
+    """Scale a tensor in place; integers are rounded toward zero, as those that are put are."""
     if tensor.is_floating_point() or tensor.is_complex():
         tensor.mul_(weight)
     else:
