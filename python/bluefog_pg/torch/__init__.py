@@ -1,7 +1,7 @@
-"""BlueFog's interface: `import bluefog_pg.torch as bf` instead of `import bluefog.torch as bf`.
+"""This package has BlueFog's interface: import it as `bf` in place of `bluefog.torch`.
 
-docs/bluefog.md says what differs. The functions that `bluefog_pg` has, too, take a process group
-as `group=` in addition. Any thread may call them.
+docs/bluefog.md says what differs. The functions that `bluefog_pg` has, too, take a process group as
+`group=` in addition. Any thread may call them.
 
 Example:
     >>> import bluefog_pg.torch as bf
@@ -13,7 +13,7 @@ Example:
 
 from __future__ import annotations
 
-import torch as torch  # which BlueFog's first versions had here, too
+import torch as torch  # BlueFog's first versions had torch here, too.
 
 from bluefog_pg.topology_util import (
     ExponentialGraph,

@@ -1,4 +1,4 @@
-"""Asyncddp's optimizers and schedulers, for `DecentralizedDataParallel`."""
+"""This module has Asyncddp's optimizers and schedulers, for `DecentralizedDataParallel`."""
 
 from __future__ import annotations
 

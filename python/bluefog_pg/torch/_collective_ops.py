@@ -1,4 +1,7 @@
-"""BlueFog's collectives: those of `collectives`; calls that have a name are matched by it."""
+"""This module has BlueFog's collectives, which are those of `collectives`.
+
+Calls that have a name match by it.
+"""
 
 from __future__ import annotations
 
@@ -296,7 +299,8 @@ def barrier() -> None:
         for window in list(member.windows.values()):
             window.flush()
         dist.barrier()
-        # Not before: another rank may begin its part of one after its barrier.
+        # This wait must not come before the barrier: another rank may begin its part of an
+        # operation after its own barrier.
         handles.wait_for_all()
 
     waited_for("barrier", None, meet)
@@ -365,7 +369,7 @@ def broadcast_object_list(
     )
 
 
-_plain: Any = collectives  # whose overloads take no bool that is not written out
+_plain: Any = collectives  # The overloads' types take no bool that is a variable.
 
 
 def _allreduce(
@@ -412,12 +416,12 @@ def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
 
 
 def _matches_by_name(tensor: Any) -> bool:
-    """Return whether the tensor's operations match by name: an accelerator's match by order."""
+    """Return whether the tensor's operations match by name; an accelerator's match by order."""
     return not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu"
 
 
 def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
-    """Let the tensor hold the result."""
+    """Write an operation's result into the tensor, at once or in the function that returns it."""
 
     def write(result: Tensor) -> Tensor:
         with torch.no_grad():

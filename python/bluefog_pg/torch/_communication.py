@@ -1,10 +1,10 @@
-"""The names of what an optimizer may do to parameters."""
+"""This module names what an optimizer may do to parameters."""
 
 from enum import Enum
 
 
 class CommunicationType(Enum):
-    """The communication of an optimizer, with BlueFog's values.
+    """A CommunicationType names the communication of an optimizer, with BlueFog's values.
 
     Thread safety: any thread may use the members, which never change. They own nothing.
 

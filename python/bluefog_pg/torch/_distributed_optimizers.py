@@ -1,4 +1,4 @@
-"""BlueFog's optimizers: each is a `bluefog_pg.DistributedOptimizer` of some communication."""
+"""This module has BlueFog's optimizers; each is a `bluefog_pg.DistributedOptimizer`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "DistributedWinPutOptimizer",
 ]
 
-# A model, several, or in their place named parameters, as BlueFog's first versions had them.
+# A Model is a model, several models, or named parameters, as BlueFog's first versions took them.
 Model = Module | Sequence[Module] | Iterable[tuple[str, Parameter]] | None
 StepFunction = Callable[[Optimizer, Parameter, Tensor, dict[str, Any]], None]
 
@@ -64,7 +64,7 @@ def _earlier_name_of(name: str) -> property:
 
 
 class BluefogOptimizer(DistributedOptimizer):
-    """A `bluefog_pg.DistributedOptimizer` with BlueFog's names for what a program may set.
+    """A BluefogOptimizer is a `DistributedOptimizer` with BlueFog's names for what may be set.
 
     The functions of this module make it. `force_barrier = True`, on all ranks, puts a barrier
     before each step.
@@ -84,7 +84,7 @@ class BluefogOptimizer(DistributedOptimizer):
         (True, True)
     """
 
-    force_barrier = False  # set: step() begins with a barrier of all ranks
+    force_barrier = False  # whether step() begins with a barrier of all ranks
     _models: list[Module]
     _step_function: StepFunction | None = None
     _spans: Spans | None = None
@@ -99,7 +99,7 @@ class BluefogOptimizer(DistributedOptimizer):
 
     @property
     def communication_type(self) -> CommunicationType:
-        """The communication; all ranks may set another one between two steps.
+        """Return the communication; all ranks may set another one between two steps.
 
         Example:
             >>> import bluefog_pg.torch as bf
@@ -233,7 +233,8 @@ class BluefogOptimizer(DistributedOptimizer):
         return None
 
 
-BluefogOptimizer.step.hooked = True  # type: ignore[attr-defined]  # by the optimizer's own step
+# torch runs its step hooks around the optimizer's own step, and must not run them around this one.
+BluefogOptimizer.step.hooked = True  # type: ignore[attr-defined]
 
 
 def DistributedAdaptWithCombineOptimizer(
@@ -594,13 +595,13 @@ def _older(
 
 
 def _models(model: Model) -> list[Module]:
-    """Return the models; none for named parameters, which tell of no passes."""
+    """Return the models; an empty list for named parameters, which tell of no passes."""
     if isinstance(model, Module):
         return [model]
     try:
         given: list[Any] = list(model or ())
     except TypeError:
-        return [model]  # type: ignore[list-item]  # which is none, as the optimizer will say
+        return [model]  # type: ignore[list-item]  # The optimizer raises that this is no model.
     return [] if all(isinstance(entry, tuple) for entry in given) else given
 
 

@@ -1,4 +1,4 @@
-"""Collectives that ranks match by a name, in whatever order each rank begins them.
+"""This module has collectives that match by a name, in whatever order each rank begins them.
 
 They are messages between all pairs of ranks, which match by name, edge and order. Collectives
 without a name match in the order in which the ranks call them, and send less. Each function returns
@@ -81,7 +81,7 @@ def allgather(tensor: Tensor, name: str, async_op: bool) -> Any:
 
 
 def _kept(tensor: Tensor, async_op: bool) -> tuple[bool, Tensor]:
-    """Return whether to keep the graph, and the tensor: a copy where the program may change it."""
+    """Return whether to keep autograd's graph, and the tensor, or a copy if it may change."""
     if tensor.requires_grad and keeps_graph(async_op):
         return True, tensor
     return False, calls.copy_of(tensor) if async_op else tensor.detach()
@@ -106,7 +106,7 @@ def _of_parts(
     async_op: bool,
     result: Callable[[list[Tensor]], Tensor],
 ) -> Any:
-    """Return the result of what the other ranks send, in the order of the ranks."""
+    """Return what `result` makes of the other ranks' tensors, in the order of the ranks."""
     if not keeps:
         return _of_rows(calls.rows_of_others(member, tensor, async_op, tag), result, async_op)
     edges = _between(member, range(member.size), 1.0)

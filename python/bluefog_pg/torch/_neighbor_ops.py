@@ -1,6 +1,6 @@
-"""BlueFog's operations between neighbors.
+"""This module has BlueFog's operations between neighbors.
 
-Operations are counted for their name, and those without a name together: the k-th one of a rank
+Operations are counted for their name, and those without a name together. The k-th one of a rank
 meets the k-th one of its neighbors (docs/failures.md).
 """
 
@@ -380,8 +380,8 @@ def _weights_and_name(
 ) -> tuple[dict[str, Any], str | None]:
     """Return what `neighbors.neighbor_allreduce` takes, from what any version of BlueFog takes.
 
-    Positions have changed: `name` was the third, then the fourth, and before there were weights the
-    second was `average`.
+    The positions have changed: `name` was the third argument, and then the fourth. Before there
+    were weights, the second argument was `average`.
     """
     if isinstance(self_weight, bool):
         self_weight, average = None, self_weight
@@ -402,9 +402,9 @@ def _weights_and_name(
 
 
 def _float(self_weight: Any) -> Any:
-    """Return a float as it is, and refuse an int, as BlueFog does: that is a rank, or a mistake."""
+    """Return a float as it is; raise ValueError for an int, as BlueFog does: it may be a rank."""
     if isinstance(self_weight, numbers.Integral):
-        raise ValueError(  # noqa: TRY004 - as there
+        raise ValueError(  # noqa: TRY004 - BlueFog raises this type.
             f"[bluefog] neighbor_allreduce: self_weight must be a float, not {self_weight!r}"
         )
     return self_weight

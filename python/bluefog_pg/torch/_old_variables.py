@@ -1,4 +1,4 @@
-"""Environment variables of BlueFog and Asyncddp that have another meaning here, or none."""
+"""This module knows variables of BlueFog and Asyncddp that have another meaning here, or none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _INSTEAD = {
 }
 
 
-@functools.cache  # once
+@functools.cache  # It warns once.
 def heed(rank: int) -> None:
     """Set the level of the log, and warn on rank 0 of variables that have no effect."""
     log = logging.getLogger("bluefog_pg")

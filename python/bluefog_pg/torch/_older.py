@@ -1,4 +1,4 @@
-"""Names of BlueFog's first versions."""
+"""This module has functions by their names in BlueFog's first versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One mutex for each rank, which belongs to no window, as BlueFog's first versions had it.
+"""This module has one mutex for each rank, as BlueFog's first versions had it.
+
+It belongs to no window.
 
 The mutexes are kept in the group's store. A rank that dies with one holds it until the others'
 timeout.
@@ -49,7 +51,7 @@ def mutexes_of(
             f"there are ranks 0 to {member.size - 1}"
         )
     with contextlib.ExitStack() as held:
-        # All ranks take them in this order, so that none waits for one that waits for it.
+        # All ranks take mutexes in this order, so that no rank waits for one that waits for it.
         for rank in sorted(named):
             held.enter_context(_held(member, rank))
         yield
@@ -61,7 +63,7 @@ def _held(member: GroupState, rank: int) -> Iterator[None]:
     thread = f"{member.rank} {threading.get_ident()} "
     mine = f"{thread}{next(_numbers)}"
     deadline = time.monotonic() + member.backend.options._timeout.total_seconds()
-    expected = ""  # of a key that nobody has set
+    expected = ""  # the value of a key that nobody has set
     while (found := store.compare_set(key, expected, mine).decode()) != mine:
         if found.startswith(thread):
             raise RuntimeError(

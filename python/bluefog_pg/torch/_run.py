@@ -1,7 +1,7 @@
-"""The frame around each operation of this package.
+"""This module runs each operation of this package.
 
-An operation is alone of its name, it is refused while operations are suspended, and the timeline
-shows it.
+Only one operation of a name may be under way. Operations are refused while they are suspended, and
+the timeline shows them.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
 
 
 def one_name(op: str, by_position: str, name: str | None) -> str:
-    """Return the name that earlier versions of BlueFog have in another place.
+    """Return the name that earlier versions of BlueFog have in another position.
 
     Raises:
-        TypeError: there is one in today's place, too.
+        TypeError: there is a name in its present position, too.
     """
     if name is not None:
         raise TypeError(f"[bluefog] {op}: two names, {by_position!r} and {name!r}")
@@ -70,7 +70,7 @@ def _key(op: str, name: str | None) -> str | None:
 
 
 def _title(op: str, name: str | None) -> str:
-    """Return a title of its own: operations that overlap cannot be drawn in one place."""
+    """Return a unique title, as operations that overlap cannot be drawn in one row."""
     return _key(op, name) or f"{op}.noname.{next(_numbers)}"
 
 

@@ -1,4 +1,4 @@
-"""A model's passes in BlueFog's timeline, parameter by parameter."""
+"""This module draws a model's passes in BlueFog's timeline, parameter by parameter."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Spans:
     """Draw FORWARD while a layer computes, for each parameter that is its own.
 
-    From the end of the model's forward pass until the parameter has its gradient it draws GRADIENT
-    COMPT.; where a parameter has none by then, the optimizer's step ends the bar.
+    From the end of the model's forward pass until the parameter has its gradient, it draws GRADIENT
+    COMPT. If a parameter gets no gradient, the optimizer's step ends the bar. It owns hooks of the
+    models and the optimizer, until `remove`.
     """
 
     def __init__(self, optimizer: Optimizer, models: Sequence[Module]) -> None:

@@ -1,4 +1,4 @@
-"""What all functions of windows by name have in common."""
+"""This module has what all functions of windows by name share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""BlueFog's functions of windows, which know them by their names.
+"""This module has BlueFog's functions that write to windows, and know these by their names.
 
-Any thread may call them. Names belong to a group; None is the default one.
+Any thread may call the functions. Names belong to a group; None is the default one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bluefog_pg")
 _numbers = itertools.count(1)
-_handles: dict[object, WindowWork] = {}  # of what nobody has waited for
+_handles: dict[object, WindowWork] = {}  # operations that nobody has waited for, by handle
 
 
 @drawn_as("WIN_PUT")
@@ -310,7 +310,7 @@ def win_wait(handle: int | WindowWork) -> bool:
         return False
     try:
         work.wait()
-    finally:  # Ctrl-C ends the wait alone
+    finally:  # Ctrl-C ends the wait, but not the operation.
         if work.is_completed():
             _handles.pop(handle, None)
     return True
@@ -346,7 +346,7 @@ def _write(
     *,
     async_op: bool = False,
 ) -> WindowWork | None:
-    # BlueFog's versions before 0.2.2 had no self_weight: what followed it came one place sooner.
+    # BlueFog before 0.2.2 had no self_weight, so the arguments after it came one position sooner.
     if isinstance(dst_weights, bool):
         require_mutex, dst_weights = dst_weights, None
     if isinstance(self_weight, Mapping):
@@ -376,7 +376,7 @@ def _get(
 
 
 def _handle_of(work: WindowWork | None) -> int:
-    assert work is not None  # noqa: S101 - it is asynchronous
+    assert work is not None  # noqa: S101 - The call was asynchronous.
     handle = next(_numbers)
     _handles[handle] = work
     return handle

@@ -1,4 +1,4 @@
-"""BlueFog's functions of windows, which know them by their names."""
+"""This module has BlueFog's functions of windows, which know windows by their names."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def win_free(name: str | None = None, group: Group = None) -> bool:
     for each in sorted(windows) if name is None else [name]:
         try:
             window_named(each, "win_free", KeyError, group).free()
-        except Exception as caught:  # the others are freed all the same
+        except Exception as caught:  # The other windows are freed all the same.
             failure = failure or caught
     if failure:
         raise failure
@@ -409,7 +409,7 @@ def win_fence(name: str, group: Group = None) -> bool:
     return True
 
 
-# The shorter names are BlueFog's, too; the others are of its first versions.
+# BlueFog has the shorter names, too; its first versions had the others.
 win_put = neighbor_win_put
 win_put_nonblocking = win_put_async = neighbor_win_put_nonblocking
 win_accumulate = neighbor_win_accumulate

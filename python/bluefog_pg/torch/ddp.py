@@ -1,4 +1,4 @@
-"""Asyncddp's `bluefog.torch.ddp`."""
+"""This module is Asyncddp's `bluefog.torch.ddp`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class DecentralizedDataParallel(decentralized.DecentralizedDataParallel):
-    """`bluefog_pg.DecentralizedDataParallel`, but all ranks begin with rank 0's model.
+    """Do what `bluefog_pg.DecentralizedDataParallel` does, but begin with rank 0's model.
 
     The parameters and buffers are broadcast, as Asyncddp does it. Arguments and errors are the
     same.
@@ -43,7 +43,7 @@ class DecentralizedDataParallel(decentralized.DecentralizedDataParallel):
 
     @renamed(model="module")
     def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
-        if isinstance(module, Module):  # or else the base class says what is wrong
+        if isinstance(module, Module):  # The base class raises if it is not.
             tensors = [*module.parameters(), *module.buffers()]
             broadcast_parameters(tensors, 0, kwargs.get("group"))
         super().__init__(module, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""BlueFog's operations and basics, in the module that has them there; and waiting for handles."""
+"""This module has BlueFog's operations and basics, as in BlueFog, and waits for handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asyncddp's module of this name: optimizers and schedulers that its wrapper of models makes."""
+"""This module is Asyncddp's of this name: it makes optimizers and schedulers for its wrapper."""
 
 from bluefog_pg.torch import _asyncddp_optimizers
 from bluefog_pg.torch._asyncddp_optimizers import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""BlueFog's module of this name: optimizers that average with other ranks."""
+"""This module is BlueFog's of this name: it has optimizers that average with other ranks."""
 
 from bluefog_pg.torch import _distributed_optimizers
 from bluefog_pg.torch._distributed_optimizers import *  # noqa: F403

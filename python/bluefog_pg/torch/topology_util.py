@@ -1,4 +1,4 @@
-"""The two functions that BlueFog has in this place, and those of `bluefog_pg.topology_util`."""
+"""This module has two functions that BlueFog has here, and those of `topology_util`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from bluefog_pg import topology_util
-from bluefog_pg.topology_util import *  # noqa: F403 - who looks for graphs here finds them
+from bluefog_pg.topology_util import *  # noqa: F403 - Programs may look for graphs here, too.
 from bluefog_pg.torch._run import handles
 
 __all__ = ["InferDestinationFromSourceRanks", "InferSourceFromDestinationRanks"]
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _not_while_suspended(function: F) -> F:
-    """Refuse the function as an operation while those are suspended: all ranks take part in it."""
+    """Refuse the function while operations are suspended, as all ranks take part in it."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The same state on all ranks."""
+"""This module gives all ranks the same state."""
 
 from bluefog_pg.optim.state import (
     allreduce_parameters,
