@@ -1,4 +1,4 @@
-"""BlueFog's modules of this name: `topology_util` and `util`."""
+"""This package has the modules of BlueFog's package of this name: `topology_util` and `util`."""
 
 from bluefog_pg.common import topology_util, util
 

@@ -1,4 +1,4 @@
-"""The place where BlueFog has `bluefog_pg.topology_util`."""
+"""This module is `bluefog_pg.topology_util`, at the place where BlueFog has it."""
 
 from bluefog_pg import topology_util
 from bluefog_pg.topology_util import *  # noqa: F403

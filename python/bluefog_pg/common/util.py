@@ -1,4 +1,4 @@
-"""The functions of `bluefog.common.util` that programs use."""
+"""This module has the functions of `bluefog.common.util` that programs use."""
 
 from __future__ import annotations
 
