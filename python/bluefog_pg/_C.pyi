@@ -1,4 +1,4 @@
-# tests/tools/test_stub.py holds this file against the module.
+# tests/tools/test_stub.py compares this file with the compiled module.
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A torch.distributed backend for CPUs and GPUs, with averaging over any weighted digraph."""
+"""This package is a torch.distributed backend with averaging over any weighted digraph."""
 
 from typing import Any
 

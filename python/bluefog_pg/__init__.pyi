@@ -1,5 +1,5 @@
-# The names of the package. `_lazy` reads here where each is from.
-# ruff: noqa: I001 it would have one statement for each name.
+# This file lists the names of the package. `_core/lazy.py` reads in it where each comes from.
+# ruff: noqa: I001 isort would make one statement for each name.
 
 from bluefog_pg import (
     ddp_hooks as ddp_hooks,

@@ -1,4 +1,4 @@
-"""python -m bluefog_pg: examine this machine or a topology, merge timelines, run scripts."""
+"""Run `python -m bluefog_pg`: examine this machine or a topology, merge timelines, run scripts."""
 
 from __future__ import annotations
 

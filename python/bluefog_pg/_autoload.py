@@ -1,4 +1,7 @@
-"""What torch calls at the end of `import torch` (entry point group `torch.backends`)."""
+"""This module registers the backend at the end of `import torch`.
+
+Torch finds `register` by the entry point group `torch.backends`.
+"""
 
 import functools
 import logging
@@ -7,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 
-@functools.cache  # one warning, not one from the package and one from torch
+@functools.cache  # The package and torch both call it; together they give one warning.
 def register() -> None:
     """Make `backend="bluefog"` known to torch.distributed, once; never raise.
 
@@ -27,7 +30,7 @@ def register() -> None:
         dist.Backend.register_backend(
             "bluefog", _create, extended_api=True, devices=_devices(torch)
         )
-        if "PMIX_RANK" in os.environ:  # of mpirun or srun
+        if "PMIX_RANK" in os.environ:  # mpirun or srun has started this process.
             from bluefog_pg.launch.pmix import register as register_launcher
 
             register_launcher()
@@ -38,14 +41,17 @@ def register() -> None:
 
 
 def _create(opts: Any, pg_options: Any = None) -> Any:
-    """Make a group, by a module that nobody who makes none has to import."""
+    """Make a group; its module is imported only by programs that make one."""
     from bluefog_pg.launch.creator import create
 
     return create(opts, pg_options)
 
 
 def _devices(torch: ModuleType) -> list[str]:
-    """What this torch was built for; whether there is such a device is asked by `init`, since a
-    process that has asked CUDA may not be forked any more."""
+    """Return the types of devices that this torch was built for.
+
+    Only `init` asks whether there is such a device: a process that has asked CUDA must not be
+    forked.
+    """
     built = {"cuda": torch.backends.cuda.is_built(), "xpu": torch.xpu._is_compiled()}
     return ["cpu", *(device for device, is_built in built.items() if is_built)]

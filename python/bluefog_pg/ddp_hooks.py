@@ -1,4 +1,4 @@
-"""Communication hooks and an averager for programs that keep torch's DistributedDataParallel.
+"""This module has hooks and an averager for programs that keep DistributedDataParallel.
 
 DistributedDataParallel begins with equal parameters on all ranks. Where gradients are averaged
 among neighbors alone, parameters drift apart: `NeighborAverager` averages them now and then.
@@ -31,18 +31,18 @@ from bluefog_pg.optim.step_overrides import StepOverrides
 if TYPE_CHECKING:
     from bluefog_pg.optim.routes import Topology
 
-# Of which mypy does not know. DistributedDataParallel looks at the hooks' annotations.
+# mypy does not know this class. DistributedDataParallel looks at the hooks' annotations.
 GradBucket: Any = dist.GradBucket  # type: ignore[attr-defined]
 
 
 class NeighborState:
-    """The state of `neighbor_average_hook`: the ranks that a model's gradients are averaged with.
+    """A NeighborState tells `neighbor_average_hook` which ranks average a model's gradients.
 
     Thread safety: DistributedDataParallel calls it from the thread of the backward pass. No other
     thread may use it at the same time. It owns its place in the schedule; give each model its own.
 
     Args:
-        topology: as in `DistributedOptimizer`; a schedule makes one step for each backward pass.
+        topology: as in `DistributedOptimizer`; a schedule advances one step for each backward pass.
         group: the process group; None, the default one.
 
     Raises:
@@ -65,7 +65,7 @@ class NeighborState:
         self._route = Route()
 
     def advance(self) -> None:
-        """Begin the next pass: a schedule makes one step.
+        """Begin the next pass, for which a schedule advances one step.
 
         Example:
             >>> state = bf.ddp_hooks.NeighborState(topology="one-peer-exp2")

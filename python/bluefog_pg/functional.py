@@ -1,15 +1,16 @@
-"""torch.ops.bluefog.*: the neighbor operations as functions that autograd and compilers know.
+"""This module defines the neighbor operations as operators, for autograd and compilers.
 
-They are `bluefog_pg.neighbor_allreduce` and the others, with lists instead of mappings, and the
-group by its name ("" is the default one). They are there as soon as a group is. `bluefog_pg` calls
-this module's functions for differentiable calls; programs call torch.ops.bluefog.
+The operators of torch.ops.bluefog do what `bluefog_pg.neighbor_allreduce` and the others do. They
+take lists instead of mappings, and the group by its name ("" is the default one). They exist as
+soon as a group does. `bluefog_pg` calls this module's functions for differentiable calls; programs
+call torch.ops.bluefog.
 
 A compiled model takes the topology that is set when it runs, forward and backward. The compiled
 code holds only what the call asked for, so that compilers may keep it for other ranks and other
 runs. The one exception is the number of neighbor_alltoall's results, which is that of the
 in-neighbors at compilation. A compiled model leaves out none of these calls, and keeps their order.
-So it can have none inside of torch.utils.checkpoint or torch.cond, which may leave out or repeat
-calls.
+Therefore it must not have one inside of torch.utils.checkpoint or torch.cond, which may leave out
+or repeat calls.
 
 Any thread may call the operators, in one order on all ranks.
 
@@ -47,20 +48,22 @@ if TYPE_CHECKING:
 
     Listed = Sequence[Any]
 
-# Edges as they are, with a `divisor`; or what a call asks for, of which the edges are looked up as
-# those of that operation when the operator runs, and turned around so many times.
+# If `looked_up_as` is empty, these arguments are the edges themselves, with their `divisor`.
+# Otherwise they are what a call asked for: when the operator runs, it looks up the edges of the
+# operation `looked_up_as`, and reverses them `reversals` times.
 _EDGES = (
     "float? self_weight, int[]? src_ranks, float[]? src_weights, int[]? dst_ranks, "
     "float[]? dst_weights, float divisor, int tag, str group_name, str looked_up_as, int reversals"
 )
-# The last result is the number of the call, by which gradients match: see _C.Match. A gradient is
-# given it.
+# The last result of each operator is the number of its call (see _C.Match). The gradient is given
+# that number, so that the gradients of one call match on all ranks.
 _CALL = f"Tensor? number, {_EDGES}"
 library.define(f"_sum(Tensor[] tensors, str op, {_CALL}) -> Tensor[]")
 library.define(f"_parts(Tensor like, Tensor[] parts, int sources_n, {_CALL}) -> Tensor[]")
-# The rows, and the number of those of each source, in a tensor of one length whatever the edges
-# are; and what its gradient is. A list, since Inductor loses an unknown size among several results.
-_MOST_SOURCES = 256  # kMostRanks in RankSet.hpp
+# `_rows` returns all rows, the number of rows of each source, and the number of the call. The
+# counts have the same length whatever the edges are. The results are a list because Inductor loses
+# an unknown size among several results. `_rows_back` computes the gradient of `_rows`.
+_MOST_SOURCES = 256  # the same number as kMostRanks in RankSet.hpp
 library.define(f"_rows(Tensor tensor, {_CALL}) -> Tensor[]")
 library.define(f"_rows_back(Tensor grad, Tensor tensor, Tensor counts, {_CALL}) -> Tensor")
 library.define(f"_mean_of_machines(Tensor tensor, {_CALL}) -> Tensor[]")
@@ -133,7 +136,7 @@ def _mean(tensor: Tensor, listed: Listed, number: Tensor | None = None) -> Tenso
 
 
 def _given(edges: Edges, tag: int, member: GroupState) -> Listed:
-    """Return edges as operators take them."""
+    """Return edges as the list of arguments that operators take (see _EDGES)."""
     sources, destinations = edges.sources, edges.destinations
     return (
         edges.self_weight,
@@ -152,7 +155,11 @@ def _given(edges: Edges, tag: int, member: GroupState) -> Listed:
 def _listed_for(
     op: str, tensors: Sequence[Tensor], asked: Listed, group_name: str
 ) -> tuple[Listed, Edges]:
-    """Return what a call asks for as operators take it, and the edges that this means now."""
+    """Return the arguments that operators take for a call, and the edges that the call means now.
+
+    A compiler's trace keeps what the call asked for, and the edges are looked up at each run.
+    Otherwise the arguments are the edges themselves.
+    """
     member = member_named(group_name)
     is_traced = torch._C._len_torch_dispatch_stack() > 0
     edges = _found(op, member, tensors, asked, counts=not is_traced)
@@ -173,7 +180,7 @@ def _found(
 
 
 def _reversed(listed: Listed) -> Listed:
-    """Return the edges that gradients take, with the weights that they had, under their own tag."""
+    """Return the reversed edges, along which gradients travel, with a tag of their own."""
     *asked, divisor, tag, group_name, op, reversals = listed
     tag = tag_of_gradient(tag)
     if op:
@@ -216,7 +223,7 @@ def _edges_of(listed: Listed, member: GroupState) -> Edges:
 def _run_sum(tensors: list[Tensor], op: str, *listed: Any) -> list[Tensor]:
     member, edges, match = _unlisted(listed, tensors)
     average = getattr(member.backend, op)
-    if len(tensors) == 1:  # as one that was given by itself
+    if len(tensors) == 1:  # A list of one tensor matches a tensor that was given by itself.
         return [average(tensors[0], edges, match, False), _number_of(match)]
     return [*average(tensors, edges, match, False), _number_of(match)]
 
@@ -447,7 +454,8 @@ _GOSSIP = (
     "Tensor tensor, int target_rank, *, float? self_weight=None, float? pair_weight=None, "
     "str group_name=''"
 )
-# As Python's functions of these names: the tensor by its place, the others by keyword.
+# The operators take arguments as Python's functions of these names do: tensors and the target rank
+# by position, all else by keyword.
 for _function, _arguments, _result in (
     (_neighbor_allreduce, f"Tensor tensor, *, {_LISTS}", "Tensor"),
     (_neighbor_allgather, f"Tensor tensor, *, {_RANKS}", "Tensor"),
