@@ -3,8 +3,8 @@
     torchrun --standalone --nproc-per-node 4 examples/async_training.py
     torchrun --standalone --nproc-per-node 4 examples/async_training.py --mode all_reduce
 
-win_put     every rank takes its own steps, puts its parameters into its out-neighbours' slots, and
-            averages with what its in-neighbours have left in its own.
+win_put     every rank takes its own steps, puts its parameters into its out-neighbors' slots, and
+            averages with what its in-neighbors have left in its own.
 all_reduce  every step averages the gradients of all ranks: all go at the pace of the slowest.
 """
 
@@ -30,7 +30,7 @@ def step(net: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, label
 
 
 def train(net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespace) -> float:
-    """Steps per second of this rank. In the end all have the mean of all parameters."""
+    """Train, and return this rank's steps per second; all ranks end with the mean of parameters."""
     nap = args.nap * (args.factor if dist.get_rank() == dist.get_world_size() - 1 else 1)
     optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
     asynchronous = args.mode == "win_put"
@@ -38,7 +38,8 @@ def train(net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespa
         optimizer = bluefog_pg.DistributedOptimizer(optimizer, net, "win_put")
     dist.barrier()
     begun, steps = time.perf_counter(), 0
-    # All ranks make as many collective calls; by themselves, each goes on for so long.
+    # All ranks must make the same number of steps if they meet in collectives. If they use windows,
+    # each rank goes on until the time is over.
     count = round(args.seconds / (args.nap * args.factor))
     while time.perf_counter() - begun < args.seconds if asynchronous else steps < count:
         step(net, optimizer, images, labels)
@@ -65,7 +66,7 @@ def main() -> None:
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
-    torch.manual_seed(args.seed)  # the same first parameters everywhere
+    torch.manual_seed(args.seed)  # gives all ranks the same first parameters
     net: nn.Module = make_net().to(args.device)
     if args.mode == "all_reduce":
         net = nn.parallel.DistributedDataParallel(net)

@@ -1,10 +1,10 @@
-"""The mean of all ranks' numbers, found without anybody waiting for anybody: push-sum.
+"""Find the mean of all ranks' numbers by push-sum, in which no rank waits for another.
 
     torchrun --standalone --nproc-per-node 4 examples/average_consensus.py
 
-Every rank adds a share of what it has to its out-neighbours' slots whenever it likes, and takes out
-what it finds in its own. The graph is random and directed, and the last rank is five times slower:
-x / p goes to the mean on every rank all the same.
+Every rank adds a share of what it has to its out-neighbors' slots whenever it likes, and takes out
+what it finds in its own. The graph is random and directed, and the last rank is five times slower.
+Nevertheless, x / p goes to the mean on every rank.
 """
 
 import argparse
@@ -20,14 +20,14 @@ import bluefog_pg.torch
 
 
 def random_digraph(size: int, seed: int) -> "nx.DiGraph[int]":
-    """Strongly connected: a ring with some more edges."""
+    """Return a strongly connected digraph: a ring with some random edges."""
     graph: nx.DiGraph[int] = nx.gnp_random_graph(size, 0.3, seed=seed, directed=True)
     graph.add_edges_from((rank, (rank + 1) % size) for rank in range(size))
     return graph
 
 
 def consensus(x: torch.Tensor, seconds: float, nap: float) -> tuple[torch.Tensor, int]:
-    """This rank's estimate of the mean of all x, and its number of steps."""
+    """Return this rank's estimate of the mean of all x, and its number of steps."""
     window = bluefog_pg.Window(x, "x", zero_init=True)
     share = 1 / (1 + len(window.destinations))
     end, steps = time.monotonic() + seconds, 0
@@ -36,7 +36,7 @@ def consensus(x: torch.Tensor, seconds: float, nap: float) -> tuple[torch.Tensor
         window.update_then_collect(require_mutex=False)
         time.sleep(nap)
         steps += 1
-    dist.barrier()  # so that nothing is in flight, and p adds up to the number of ranks
+    dist.barrier()  # Then nothing is in flight, and p adds up to the number of ranks.
     window.update_then_collect(require_mutex=False)
     estimate = x / window.associated_p
     window.free()

@@ -1,9 +1,9 @@
-"""Logistic regression on data that no rank shares, by exact and plain decentralized methods.
+"""Solve logistic regression on data that no rank shares, by decentralized methods.
 
     torchrun --standalone --nproc-per-node 4 examples/decentralized_optimization.py
 
-With a constant step, exact_diffusion, gradient_tracking and push_diging converge linearly to what
-all data together would give; diffusion ends near it (`--method`).
+With a constant step, exact_diffusion, gradient_tracking and push_diging converge linearly to the
+solution for all data together; diffusion ends near it (`--method`).
 """
 
 import argparse
@@ -28,7 +28,7 @@ DIMENSION, SAMPLES, RHO = 10, 100, 0.1
 
 
 class Logistic(nn.Module):
-    """Mean of log(1 + exp(-y x.w)) + RHO / 2 |w|^2, over this rank's samples."""
+    """The loss is the mean of log(1 + exp(-y x.w)) over this rank's samples, + RHO / 2 |w|^2."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def loss_at(w: Tensor, models: list[Logistic]) -> Tensor:
 
 
 def solution(world: int) -> Tensor:
-    """Of all ranks' data, by Newton's method on one of them."""
+    """Return the solution for all ranks' data, which each rank computes by Newton's method."""
     models = [Logistic(rank) for rank in range(world)]
     w = torch.zeros(DIMENSION, dtype=torch.float64)
     for _ in range(10):
@@ -61,7 +61,8 @@ def solution(world: int) -> Tensor:
 
 
 def topology(method: str, world: int) -> nx.DiGraph:
-    if method == "push_diging" and world > 2:  # directed, and ranks have different numbers of peers
+    # Push-DIGing also works on digraphs whose ranks have different numbers of neighbors.
+    if method == "push_diging" and world > 2:
         graph = nx.DiGraph([(rank, (rank + 1) % world) for rank in range(world)])
         graph.add_edge(0, 2)
         return graph
@@ -92,7 +93,7 @@ def main() -> None:
         model().backward()
         optimizer.step()
         error = (model.w.detach() - wanted).norm().item()
-        if rank == 0 and (step & (step - 1) == 0 or step == args.steps):  # 1, 2, 4, 8, ...
+        if rank == 0 and (step & (step - 1) == 0 or step == args.steps):  # steps 1, 2, 4, 8, ...
             print(f"{args.method}, step {step:>5}: |w - solution| = {error:.3e}", flush=True)
     dist.destroy_process_group()
     if error > args.require_error:

@@ -1,4 +1,4 @@
-"""Where an example computes."""
+"""This module chooses the device that an example computes on."""
 
 import os
 import sys
@@ -7,9 +7,9 @@ import torch
 
 
 def own_device(kind: str) -> torch.device:
-    """This rank's: "cpu", or "cuda", of which the ranks of a host take one after the other.
+    """Return this rank's device for "cpu" or "cuda"; the ranks of a host take its GPUs in turn.
 
-    An argparse type: where there is no such device, the program says so and exits with 2.
+    This is a type for argparse: if there is no such device, the program says so and exits with 2.
     """
     if kind == "cpu":
         return torch.device(kind)

@@ -1,4 +1,7 @@
-"""What examples train: a small conv net on scikit-learn's 1,797 handwritten digits; and a plot."""
+"""This module has what examples train: a small conv net on scikit-learn's 1,797 digits.
+
+It also draws the plot of a training.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from torch import Tensor, nn
 
 BATCH, HELD_OUT = 16, 360
 CPU = torch.device("cpu")
-Point = tuple[int, float, float]  # step, loss, consensus distance
+Point = tuple[int, float, float]  # the step, the loss, and the consensus distance
 
 
 def make_net() -> nn.Sequential:
@@ -24,7 +27,7 @@ def make_net() -> nn.Sequential:
 def load_data(
     rank: int, world: int, seed: int, device: torch.device = CPU
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """This rank's own training images and labels, and the test set that all ranks share."""
+    """Return this rank's own training images and labels, and the test set that all ranks share."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -32,7 +35,7 @@ def load_data(
     labels = torch.tensor(digits.target, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     test, train = order[:HELD_OUT], order[HELD_OUT:]
-    share = len(train) // world  # equal shards: every rank takes the same number of steps
+    share = len(train) // world  # Shards are equal, so that all ranks make as many steps.
     if share == 0:
         raise ValueError(f"{world} ranks, but only {len(train)} training images")
     mine = train[rank * share : (rank + 1) * share]
@@ -40,13 +43,13 @@ def load_data(
 
 
 def batches(count: int, epochs: int, seed: int, title: str) -> Iterator[Tensor]:
-    """The indices of each batch, shuffled every epoch; a progress bar on rank 0."""
+    """Yield the indices of each batch, shuffled every epoch, and draw progress on rank 0."""
     from tqdm import tqdm
 
     rank = dist.get_rank()
     shuffle = torch.Generator().manual_seed(seed + rank)
     steps = epochs * -(-count // BATCH)
-    redraw = 0.1 if sys.stderr.isatty() else float("inf")  # in a log: the first and the last state
+    redraw = 0.1 if sys.stderr.isatty() else float("inf")  # A log gets the first and last state.
     with tqdm(desc=title, total=steps, ncols=88, mininterval=redraw, disable=rank > 0) as bar:
         for _ in range(epochs):
             for batch in torch.randperm(count, generator=shuffle).split(BATCH):
@@ -71,7 +74,7 @@ def plot(points: list[Point], title: str, path: Path) -> None:
     above.plot(steps, loss)
     above.set(title=title, ylabel="training loss, mean over ranks", yscale="log")
     below.plot(steps, distance, color="tab:orange")
-    # under ddp the distance is 0, which a log scale cannot show
+    # The distance is 0 with ddp, and a log scale cannot show that.
     scale = "log" if max(distance) > 0 else "linear"
     below.set(xlabel="step", ylabel="consensus distance", yscale=scale)
     for axes in (above, below):

@@ -1,9 +1,9 @@
-"""A small language model of letters, trained decentralized on texts that come with Python.
+"""Train a small language model of letters, decentralized, on texts that come with Python.
 
     torchrun --standalone --nproc-per-node 4 examples/language_model.py
 
 Each rank reads other documentation strings of the standard library, trains by itself, and averages
-with one neighbour at each step, in bfloat16.
+with one neighbor at each step, in bfloat16.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 import bluefog_pg
 
-CONTEXT, WIDTH, LETTERS = 64, 96, 128  # ASCII
+CONTEXT, WIDTH, LETTERS = 64, 96, 128  # The letters are those of ASCII.
 PACKAGES = ("asyncio", "email", "logging", "unittest", "json", "http", "xml", "importlib")
 
 
 def text(rank: int, world: int) -> str:
-    """The documentation strings of every `world`-th module."""
+    """Return the documentation strings of every `world`-th module, beginning with number `rank`."""
     names = [
         f"{package}.{module.name}"
         for package in PACKAGES
@@ -35,14 +35,14 @@ def text(rank: int, world: int) -> str:
     for name in names[rank::world]:
         try:
             module = importlib.import_module(name)
-        except ImportError:  # of another system
+        except ImportError:  # The module is for another operating system.
             continue
         found += [inspect.getdoc(item) or "" for _, item in inspect.getmembers(module)]
     return "\n".join(dict.fromkeys(found))
 
 
 class Model(nn.Module):
-    """The next letter, from those before: one layer of attention, one of a perceptron, twice."""
+    """The model predicts the next letter from those before, by two layers of a transformer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Model(nn.Module):
 
 
 def loss_of(model: nn.Module, letters: Tensor, generator: torch.Generator) -> Tensor:
-    """Of a random batch, in nats for each letter."""
+    """Return the loss of a random batch, in nats for each letter."""
     starts = torch.randint(len(letters) - CONTEXT - 1, (16, 1), generator=generator)
     windows = letters[starts + torch.arange(CONTEXT + 1)]
     logits = model(windows[:, :-1])
@@ -87,7 +87,7 @@ def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     letters = torch.tensor(list(text(rank, world).encode("ascii", "ignore")), device=args.device)
     generator = torch.Generator().manual_seed(rank)
-    torch.manual_seed(0)  # the same first parameters everywhere
+    torch.manual_seed(0)  # gives all ranks the same first parameters
     model = Model().to(args.device)
     optimizer = bluefog_pg.DistributedOptimizer(
         torch.optim.AdamW(model.parameters(), lr=3e-3),

@@ -1,8 +1,10 @@
-"""Local steps, and every H of them one of an outer optimizer: a twentieth of the messages.
+"""Train by local steps, with a step of an outer optimizer after every 20 of them.
+
+This sends a twentieth of the messages of an average at each step.
 
     torchrun --standalone --nproc-per-node 4 examples/local_sgd.py
 
-With outer momentum this is SlowMo, or DiLoCo; where only neighbours average, NoLoCo
+With outer momentum this is SlowMo, or DiLoCo. If only neighbors average, it is NoLoCo
 (`--communication neighbor_allreduce`).
 """
 
@@ -33,7 +35,7 @@ def main() -> None:
     dist.init_process_group("bluefog")
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
-    torch.manual_seed(args.seed)  # the same first parameters everywhere
+    torch.manual_seed(args.seed)  # gives all ranks the same first parameters
     net = make_net().to(args.device)
     outer = {"lr": 0.7, "momentum": args.outer_momentum, "nesterov": args.outer_momentum > 0}
     optimizer = bluefog_pg.DistributedOptimizer(

@@ -1,11 +1,12 @@
-"""Who produces how much, at the least cost for all, when no rank knows another's cost or demand.
+"""Allocate production at the least cost for all; no rank knows another's cost or demand.
 
     torchrun --standalone --nproc-per-node 4 examples/resource_allocation.py
 
 Rank i makes x_i at cost a_i x_i^2 / 2 + b_i x_i, and needs d_i; together they need what they make.
-At a price p each makes what is cheapest for it, x_i(p) = (p - b_i) / a_i, and the right price is
-where sum_i x_i(p) = sum_i d_i: the least of the sum of f_i(p) = (p - b_i)^2 / (2 a_i) - d_i p, the
-dual problem. Ranks tell their neighbours nothing but what they think of the price.
+At a price p each makes what is cheapest for it, x_i(p) = (p - b_i) / a_i. At the right price
+sum_i x_i(p) = sum_i d_i. That price solves the dual problem: it minimizes the sum of
+f_i(p) = (p - b_i)^2 / (2 a_i) - d_i p. Ranks tell their neighbors only their estimates of the
+price.
 """
 
 import argparse

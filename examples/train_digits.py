@@ -4,8 +4,9 @@
     torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce
 
 ddp                 stock DistributedDataParallel: every step averages the gradients of all ranks.
-neighbor_allreduce  every rank takes its own step, and averages its parameters with its neighbours.
-Others are communications of bluefog_pg.DistributedOptimizer, too.
+neighbor_allreduce  every rank takes its own step, and averages its parameters with its neighbors.
+
+The other modes are also communications of bluefog_pg.DistributedOptimizer.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from digits import Point, accuracy, batches, load_data, make_net, plot
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-import bluefog_pg  # for what is not in torch.distributed; backend="bluefog" alone needs no import
+import bluefog_pg  # backend="bluefog" alone needs no import, but DistributedOptimizer does.
 
 MEASURE_EVERY = 5
 MODES = "ddp neighbor_allreduce hierarchical_neighbor_allreduce allreduce gradient_allreduce"
@@ -39,7 +40,7 @@ def make_optimizer(net: nn.Module, args: argparse.Namespace) -> torch.optim.Opti
 
 
 def measure(net: nn.Module, loss: Tensor, group: dist.ProcessGroup) -> tuple[float, float]:
-    """Mean loss and consensus distance, sqrt(mean over ranks of ||x_i - mean||^2)."""
+    """Return the mean loss and the consensus distance, sqrt(mean over ranks of |x_i - mean|^2)."""
     total = loss.detach().clone()
     dist.all_reduce(total, dist.ReduceOp.SUM, group=group)
     mean = total.item() / dist.get_world_size(group)
@@ -51,8 +52,8 @@ def measure(net: nn.Module, loss: Tensor, group: dist.ProcessGroup) -> tuple[flo
 def train(
     net: nn.Module, images: Tensor, labels: Tensor, args: argparse.Namespace
 ) -> tuple[list[Point], float]:
-    """The points of the plot, and this rank's samples per second."""
-    measuring = dist.new_group()  # a group of its own: what it sends is not the training's
+    """Train, and return the points of the plot and this rank's samples per second."""
+    measuring = dist.new_group()  # Its bytes must not count as the training's.
     optimizer = make_optimizer(net, args)
     points, seconds = list[Point](), 0.0
     for step, batch in enumerate(batches(len(labels), args.epochs, args.seed, args.mode), start=1):
@@ -98,7 +99,7 @@ def main() -> None:
     dist.init_process_group(args.backend)
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels, test_images, test_labels = load_data(rank, world, args.seed, args.device)
-    torch.manual_seed(args.seed)  # the same first parameters everywhere
+    torch.manual_seed(args.seed)  # gives all ranks the same first parameters
     net: nn.Module = make_net().to(args.device)
     net = DistributedDataParallel(net) if args.mode == "ddp" else net
     points, speed = train(net, images, labels, args)
