@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCES = {".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl"}
-# A file includes files of its own layer and of those before it. Folders on one line are of one
-# layer, and do not include each other.
+# A file may include files of its own folder and of the layers before it. Folders on one line form
+# one layer, and do not include each other.
 LAYERS = (
     ("core",),
     ("bootstrap", "device"),
@@ -33,8 +33,8 @@ LAYERS = (
 FOLDERS = {folder: height for height, layer in enumerate(LAYERS) for folder in layer}
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-# The definition of a class, struct, union or enum by a plain name: `struct Outer::Inner {` belongs
-# to the declaration inside of Outer.
+# This finds the definition of a class, struct, union or enum by a plain name. It skips `struct
+# Outer::Inner {`, which belongs to the declaration inside of Outer.
 TYPE = re.compile(
     r"^[ \t]*(?:template <[^\n]*>\s*)?(?:class|struct|union|enum class|enum)\s+"
     r"(?:alignas\([^)]*\)\s*)?(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::[^:;{][^;{]*)?\{",
@@ -63,7 +63,7 @@ def names_declared_twice(root: Path) -> Iterator[str]:
 
 
 def folder_of(path: str) -> str | None:
-    """The folder of LAYERS that a path below src/ lies in."""
+    """Return the folder of LAYERS that a path below src/ lies in, or None."""
     parents = (str(parent) for parent in Path(path).parents)
     return next((parent for parent in parents if parent in FOLDERS), None)
 

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# The last commit before the rules. Most older subjects break them, and so do three hundred older
-# comments: rewriting history would serve nobody, and the comments are mended as their files are.
+# This is the last commit before the rules. Most older subjects break them, and rewriting history
+# would serve nobody. Older comments are mended as their files are.
 BASE = "795f8f8113cf6ebb3fa68ae90c3536b2e126b055"
 LONGEST = 72
 # A comment that begins so is the tail of a sentence whose head the reader has to guess.
@@ -53,10 +53,10 @@ def long_subjects(base: str) -> Iterator[str]:
 
 
 def docstrings(text: str) -> Iterator[tuple[int, str]]:
-    """The line and the first word of each docstring that begins with one of WORDS."""
+    """Yield the line and the first word of each docstring that begins with one of WORDS."""
     try:
         tree = ast.parse(text)
-    except SyntaxError:  # ruff says where
+    except SyntaxError:  # ruff reports the place.
         return
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and (said := ast.get_docstring(node, clean=False)):
@@ -65,9 +65,9 @@ def docstrings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def comments(text: str, comment: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """The line and the first word of each comment that begins with one of WORDS.
+    """Yield the line and the first word of each comment that begins with one of WORDS.
 
-    Comments on consecutive lines are one comment. Those that follow code on its line are notes.
+    Comments on consecutive lines are one comment. Those that follow code on its line do not count.
     """
     lines = text.split("\n")
     for begins in comment.finditer(text):
@@ -78,7 +78,10 @@ def comments(text: str, comment: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def bad_beginnings(base: str) -> Iterator[str]:
-    """A line whose text the base has somewhere is old, wherever it has moved since."""
+    """Yield a fault for each new comment or docstring that begins with one of WORDS.
+
+    A line whose text the base has somewhere is old, wherever it has moved since.
+    """
     old = {line.strip() for line in git(*PLAIN, "grep", "-hIwE", WORDS, base, check=False)}
     names = "\n".join(git("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
     for path in map(Path, filter(None, names.split("\0"))):
