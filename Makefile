@@ -1,29 +1,30 @@
-# Every verb prepares what it needs. An active environment whose torch is 2.13 is used as it is;
-# otherwise .venv is made. A fresh clone needs python3, g++ and make.
+# Every verb prepares what it needs. It uses an active environment whose torch is 2.13 as it is, and
+# otherwise makes .venv. A fresh clone needs python3, g++ and make.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-# Exact: a looser range may download gigabytes of CUDA.
+# The version is exact because a looser range may download gigabytes of CUDA.
 TORCH := torch==2.13.0
 ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys; \
 	print(sys.prefix if version("torch").startswith("2.13.") else "")' 2>/dev/null)
 CALLERS := $(shell command -v python3)
 ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
-# Bytecode of what nobody imports takes pip longer than all else; `make dev` makes it of what all import.
+# Compiling modules that nobody imports takes pip longer than all else. `make dev` compiles those
+# that all import.
 INSTALL := $(ENV)/bin/python3 -m pip --disable-pip-version-check install --quiet --no-compile
 
-# One installation per environment, done again when something that is compiled has changed.
+# Each environment has one installation, which is made again when compiled sources have changed.
 INSTALLED := build/installed$(subst /,-,$(ENV))
-# Where pip has built the package, and where the C++ tests are built beside it.
+# pip builds the package in this folder, and the C++ tests are built beside it.
 BUILT = build/$$(python3 -c 'import sys; print(sys.implementation.cache_tag)')
 COMPILED := pyproject.toml CMakeLists.txt $(shell find src -name '*.[chi]*')
 
-# CUDA's compiler: the machine's, or else pip's.
+# CUDA's compiler is the machine's, or else the one that pip installs.
 NVCC := $(or $(shell command -v nvcc),$(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc)
 
 export PATH := $(ENV)/bin:$(PATH)
 export PIP_NO_INPUT := 1
-# Ranks and test processes by the thousand read the same modules.
+# Thousands of ranks and test processes read the same modules, so bytecode must be written.
 unexport PYTHONDONTWRITEBYTECODE
 export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
@@ -52,7 +53,8 @@ test-all: ## Run all tests, and again what also runs over MPI, gloo or a simulat
 	$(MAKE) test UNLESS=
 	$(MAKE) -j 3 --output-sync=target --keep-going gloo device mpi
 
-# Each process of pytest imports torch, and so does its fork server: a few with much to do cost less than three for each.
+# Each process of pytest imports torch, and so does its fork server. Few processes with much to do
+# therefore cost less than three for each target.
 gloo: ## Run what also runs over gloo's messages
 	BLUEFOG_ACCELERATOR=cpu:gloo $(PYTEST) -m gloo
 device: ## Run what also runs on the simulated accelerator
@@ -61,7 +63,7 @@ mpi: ## Run what also runs over MPI
 	BLUEFOG_TRANSPORT=mpi $(PYTEST) -n 2 --dist worksteal -m mpi
 
 PYTEST = pytest --durations=10
-# Most tests compute now and then, and wait: a few more of them than cores run side by side.
+# Most tests wait most of the time, so a few more of them than cores run side by side.
 BESIDE = $(PYTEST) -n 3 --dist worksteal
 
 coverage: gtest | $(INSTALLED) ## Say which share of lines and branches all tests run, folder by folder; build/coverage
@@ -75,7 +77,8 @@ test-cpp: gtest $(NVCC) | $(INSTALLED) ## Run the C++ tests alone
 	cmake $(BUILT) -DBLUEFOG_TESTS=ON -DBLUEFOG_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC)
 	$(call ctest,$(BUILT))
 
-# torch's own distributed tests and more, run against a named backend. They leave their stores' files behind.
+# These run torch's own distributed tests and more against a named backend. The tests leave files of
+# their stores behind, so TMPDIR is removed.
 SUITES ?= ../shared/c10d
 RUN_SUITES = env OMP_NUM_THREADS=1 python3 $(SUITES)/run.py --backend bluefog --expect $(SUITES)/expect/custom.txt \
 	--import bluefog_pg.torch --import-early
@@ -137,7 +140,8 @@ check-cpp:
 check-spelling:
 	codespell
 
-# No part of lint: a file that includes torch takes a dozen seconds. TIDY: which files, by a regex.
+# This is no part of lint because a file that includes torch takes a dozen seconds. TIDY is a
+# regular expression for the files.
 TIDY ?= ^$(CURDIR)/src/.*\.cpp
 tidy: | $(INSTALLED) ## Look for mistakes in the C++ with clang-tidy: seven minutes on two idle cores; TIDY=window/Slot looks at less
 	@$(INSTALL) clang-tidy==23.1.4
@@ -164,13 +168,14 @@ define ctest
 	BLUEFOG_MPI_HOME=$(ENV) ctest --test-dir $(1) --output-on-failure --parallel 4
 endef
 
-# Where the machine has no compiler for CUDA, pip installs one.
+# If the machine has no compiler for CUDA, pip installs one.
 $(CURDIR)/build/nvcc/nvidia/cu13/bin/nvcc: | $(INSTALLED)
 	$(INSTALL) --no-deps --target build/nvcc nvidia-cuda-nvcc==13.0.88 nvidia-cuda-runtime==13.0.96 \
 		nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
 	ln -sfn lib build/nvcc/nvidia/cu13/lib64
 
-# No package index carries GoogleTest. Where it cannot be installed, CMake says that it skips the C++ tests.
+# No package index carries GoogleTest. If it cannot be installed, CMake says that it skips the C++
+# tests.
 gtest:
 	@if [ ! -e /usr/include/gtest/gtest.h ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -yqq libgtest-dev; } >/dev/null || true; fi
