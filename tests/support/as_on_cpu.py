@@ -1,4 +1,4 @@
-"""What an accelerator gives beside what a CPU gives for the same."""
+"""These bodies compare what an accelerator gives with what a CPU gives for the same calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.trainings import PLAIN, fitted, forms, loss_of, small_net, wr
 
 
 def trained(device: Any, rank: int, world: int, kind: str) -> dict[str, float]:
-    """How far parameters that were trained there are from those of a CPU."""
+    """Return, by form, how far parameters trained on the device are from those trained on a CPU."""
     import bluefog_pg
 
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
@@ -30,7 +30,7 @@ def apart(there: list[torch.Tensor], here: list[torch.Tensor]) -> float:
 
 
 def called(name: str, rank: int, world: int) -> list[torch.Tensor]:
-    """What calls give for tensors on that device."""
+    """Return the results, moved to the CPU, of calls for tensors on the device `name`."""
     import bluefog_pg
     from bluefog_pg import collectives
 
@@ -70,7 +70,7 @@ def called(name: str, rank: int, world: int) -> list[torch.Tensor]:
 
 
 def kept(name: str, rank: int, world: int) -> list[torch.Tensor]:
-    """States that are sent around, saved and loaded, and what is told of them."""
+    """Return parameters, states and metrics after states were sent around, saved and loaded."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -108,7 +108,10 @@ def kept(name: str, rank: int, world: int) -> list[torch.Tensor]:
 
 
 def windowed(rank: int, world: int) -> list[torch.Tensor]:
-    """Windows of CPU tensors; and optimizers by windows, of which no two runs are alike."""
+    """Return what windows of CPU tensors hold, and run optimizers that use windows.
+
+    No two runs of those optimizers are alike, so their parameters are not compared.
+    """
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -127,13 +130,13 @@ def windowed(rank: int, world: int) -> list[torch.Tensor]:
 
 
 def everywhere(device: Any, rank: int, world: int) -> list[float]:
-    """How far what calls give there is from what they give on a CPU."""
+    """Return how far the results of calls on the device are from those on a CPU."""
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"
     return [apart(run(device.name, rank, world), run("cpu", rank, world)) for run in (called, kept)]
 
 
 def compressed(device: Any, _rank: int, _world: int, expected: str) -> None:
-    """Messages are formed by `expected`, and are what they are on a CPU."""
+    """Assert that `expected` forms the messages, and that they are the same as on a CPU."""
     from bluefog_pg import optim
     from bluefog_pg.optim.compression import NAMED
     from bluefog_pg.optim.messages import forms_of
@@ -143,11 +146,12 @@ def compressed(device: Any, _rank: int, _world: int, expected: str) -> None:
     assert by == expected, by
     bad = []
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        for n in (1, 7, 200):  # of distinct magnitudes: top-k's are one set
+        for n in (1, 7, 200):  # The magnitudes are distinct, so top-k has one answer.
             order = torch.randperm(n, generator=torch.Generator().manual_seed(n))
             x = ((order + 1) * (order % 2 * 2 - 1) / 4).to(dtype)
             x[-1] = torch.finfo(torch.float16).max
-            # By formulas a GPU's quotients are others by a bit, and halves are rounded to another.
+            # Without kernels, a GPU's quotients may differ by a bit, and then round to another
+            # number.
             limit = 0.0 if by == "MessageKernels" else x.abs().max().item() / 100
             for name, make in makes.items():
                 one = make()
@@ -160,7 +164,7 @@ def compressed(device: Any, _rank: int, _world: int, expected: str) -> None:
 
 
 def by_default(device: Any, rank: int, world: int) -> dict[str, dict[str, float]]:
-    """How far what calls give for CPU tensors is from that, for each default of a program."""
+    """Return, for each default of a program, how far it moves the results for CPU tensors."""
 
     def everything() -> dict[str, list[torch.Tensor]]:
         bluefog_pg.set_topology()

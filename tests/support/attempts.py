@@ -1,4 +1,7 @@
-"""Each call of c10d on one rank, against the oracle, in guarded memory; and what it can vary in."""
+"""This module makes each call of c10d on one rank and compares what comes with the oracle.
+
+The tensors lie in guarded memory. CALLS says in what each call can vary.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,12 @@ SIZES = (
     "1M+1", "8M",
 )  # fmt: skip
 REDUCTIONS = (*oracle.ARITHMETIC, "AVG", "PREMUL_SUM", *oracle.BITWISE)
-GUARDED_BASE = ("contiguous", "offset", "misaligned")  # outputs of which a test takes parts
+# Tests take parts of outputs with these layouts.
+GUARDED_BASE = ("contiguous", "offset", "misaligned")
 
 
 def count(size: str, dtype: torch.dtype) -> int:
-    """Sizes with a unit are bytes, plus or minus elements."""
+    """Return the number of elements. A size with a unit is in bytes, plus or minus elements."""
     unit, _, more = size.replace("-", "+-").partition("+")
     if unit[-1] not in "KM":
         return int(size)
@@ -37,7 +41,7 @@ def op_of(name: str) -> Any:
 
 
 class Attempt:
-    """One case on one rank: its tensors in guarded memory, and what turned out wrong."""
+    """An Attempt is one case on one rank. It owns the guarded tensors and the errors found."""
 
     def __init__(self, rank: int, world: int, number: int, case: Case) -> None:
         self.rank, self.world, self.number, self.case = rank, world, number, case
@@ -51,27 +55,30 @@ class Attempt:
 
     # -- elements ----------------------------------------------------------------------------------
     def values(self, n: int, rank: int) -> torch.Tensor:
-        """What `rank` gives to a reduction."""
+        """Return the n elements that `rank` gives to a reduction."""
         return self._even(oracle.values(self.dtype, n, self.number, rank))
 
     def bits(self, n: int, *key: int) -> torch.Tensor:
-        """What is moved; `key`: whose, or from whom to whom."""
+        """Return n elements with any bits, for calls that only move them.
+
+        `key` says whose they are, or from whom to whom they go.
+        """
         if self.layout == "expanded":
             key = key[:1]
         return self._even(oracle.bits(self.dtype, n, self.number, *key))
 
     def _even(self, x: torch.Tensor) -> torch.Tensor:
-        """All that a rank gives in an expanded tensor is one element, many times."""
+        """Repeat the first element in an expanded tensor, which holds one element many times."""
         return x[:1].repeat(x.numel()) if self.layout == "expanded" else x
 
     def part(self, rank: int) -> int:
-        """The size of a rank's part, where parts may differ."""
+        """Return the number of elements of a rank's part, where parts may differ."""
         if self.form == "uneven":
             return 0 if (rank + self.number) % 4 == 3 else self.n + 5 * rank
         return self.n
 
     def parcel(self, sender: int, receiver: int) -> int:
-        """How much goes from one to another: whole rows, however wide they are."""
+        """Return how many elements go from one rank to another, in whole rows of any width."""
         if self.form == "uneven":
             turn = (sender + 2 * receiver + self.number) % 4
             return 0 if turn == 3 else self.n + 420 * turn
@@ -81,7 +88,7 @@ class Attempt:
 
     # -- tensors -----------------------------------------------------------------------------------
     def shape(self, n: int) -> tuple[int, ...]:
-        """Of n elements: none, one or two dimensions."""
+        """Return a shape of none, one or two dimensions for n elements."""
         if self.layout == "scalar" and n == 1:
             return ()
         if self.number % 2 and not {self.layout, self.out} & {"transposed", "column"}:
@@ -90,24 +97,24 @@ class Attempt:
         return (n // width, width)
 
     def many(self, n: int, parts: int) -> tuple[int, ...]:
-        """The shape of several parts in one tensor."""
+        """Return the shape of one tensor that holds several parts of n elements each."""
         one = self.shape(n)
         return (parts, *one) if self.form == "stacked" or not one else (parts * one[0], *one[1:])
 
     def given(self, x: torch.Tensor, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """A tensor that the call must only read."""
+        """Return a tensor with these elements that the call must only read."""
         shape = self.shape(x.numel()) if shape is None else shape
         self.read.append(guarded(shape, self.dtype, self.layout, x))
         return self.read[-1].tensor
 
     def room(self, n: int, shape: tuple[int, ...] | None = None) -> Guarded:
-        """One that it must fill."""
+        """Return memory for a tensor that the call must fill."""
         shape = self.shape(n) if shape is None else shape
         self.written.append(guarded(shape, self.dtype, self.out))
         return self.written[-1]
 
     def both(self, x: torch.Tensor, layout: str = "") -> Guarded:
-        """One that it reads and fills."""
+        """Return memory with these elements for a tensor that the call both reads and fills."""
         memory = guarded(self.shape(x.numel()), self.dtype, layout or self.layout, x)
         self.written.append(memory)
         return memory
@@ -126,7 +133,10 @@ class Attempt:
             self.wrong.append(f"{what} {bad}".strip())
 
     def reduced(self, memory: Guarded, xs: Sequence[torch.Tensor]) -> None:
-        """`xs` begin anew after each period, and so does what is right."""
+        """Check a reduction of `xs` period by period.
+
+        The elements of `xs` repeat after each PERIOD, and so do those of the right result.
+        """
         want, error = oracle.reduce([x[: oracle.PERIOD] for x in xs], self.case["op"])
         for number, got in enumerate(memory.values().split(oracle.PERIOD)):
             slack = None if error is None else error[: len(got)]
@@ -135,7 +145,11 @@ class Attempt:
                 break
 
     def agreed(self, memory: Guarded, xs: Callable[[], Sequence[torch.Tensor]]) -> None:
-        """A reduction that all ranks get: the same bits everywhere, and right on one rank."""
+        """Check a reduction that all ranks get.
+
+        The root checks the numbers. The test compares the digests, which must be the same on all
+        ranks.
+        """
         self.digests.append(oracle.digest(memory.values()))
         if self.rank == self.root:
             self.reduced(memory, xs())
@@ -156,7 +170,7 @@ def all_reduce(a: Attempt) -> None:
 
 
 def all_reduce_coalesced(a: Attempt) -> None:
-    """By the call, or by the manager, which also takes tensors of several kinds."""
+    """Reduce several tensors by one call, or by one call each within the coalescing manager."""
     sizes, op = [a.n, 3, a.n // 2 + 1, 0, a.n], op_of(a.case["op"])
     ts = [a.both(a.values(n, 10 * i + a.rank)) for i, n in enumerate(sizes)]
     tensors = [t.tensor for t in ts]
@@ -179,7 +193,7 @@ def coalesced(a: Attempt) -> Iterator[None]:
 
 
 def sparse_all_reduce(a: Attempt) -> None:
-    """Every rank has other indices, and another number of them; some of them twice."""
+    """Reduce sparse tensors whose indices and counts differ by rank; some indices occur twice."""
     rows = a.n // 2 + 5
 
     def of(rank: int) -> torch.Tensor:
@@ -201,7 +215,10 @@ def sparse_all_reduce(a: Attempt) -> None:
 
 
 def dense_terms(ts: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], int]:
-    """The tensors, added up in numpy; and how many roundings that may take beside."""
+    """Return the dense tensors whose sum is wanted, and by what the allowed error grows.
+
+    The values that share an index are added up in float64, or exactly where they are integers.
+    """
     terms = []
     for t in ts:
         whole = torch.zeros(t.shape, dtype=torch.float64 if t.is_floating_point() else t.dtype)
@@ -217,7 +234,7 @@ def broadcast(a: Attempt) -> None:
 
 
 def reduce(a: Attempt) -> None:
-    """Only the root's tensor is written."""
+    """Reduce to the root, whose tensor alone is written."""
     t = a.both(a.values(a.n, a.rank))
     op, asynchronous = op_of(a.case["op"]), a.case["async"]
     a.finish(dist.reduce(t.tensor, a.root, op, async_op=asynchronous))
@@ -242,7 +259,7 @@ def all_gather(a: Attempt) -> None:
 
 
 def all_gather_rows(a: Attempt) -> None:
-    """Into the rows of one tensor."""
+    """Gather into the rows of one tensor."""
     out = a.room(a.n * a.world, (a.world, *a.shape(a.n)))
     x = a.given(a.bits(a.n, a.rank))
     a.finish(dist.all_gather([*out.tensor], x, async_op=a.case["async"]))
@@ -332,7 +349,7 @@ def reduce_scatter(a: Attempt) -> None:
 
 
 def mine_of(a: Attempt, n: int, key: int = 0) -> list[torch.Tensor]:
-    """What each rank gives to this one's part of n elements."""
+    """Return what each rank gives to this rank's part of n elements."""
     return [a.values(n * a.world, key + r)[a.rank * n :][:n] for r in range(a.world)]
 
 
@@ -373,7 +390,7 @@ def all_to_all(a: Attempt) -> None:
 
 
 def all_to_all_single(a: Attempt) -> None:
-    """Splits count rows, or are left out where all are alike."""
+    """Exchange rows of one tensor; the splits count rows, and are left out where all are alike."""
     peers = range(a.world)
     row = a.shape(a.n)[1:]
     width = row[0] if row else 1
@@ -388,7 +405,7 @@ def all_to_all_single(a: Attempt) -> None:
 
 
 def send_recv(a: Attempt) -> None:
-    """Around the ring; to oneself where alone."""
+    """Send to the right around the ring; a rank that is alone sends to itself."""
     right, left = (a.rank + 1) % a.world, (a.rank - 1) % a.world
     x, out = a.given(a.bits(a.n, a.rank)), a.room(a.n)
     source = None if a.form == "any source" else left
@@ -408,7 +425,10 @@ def send_recv(a: Attempt) -> None:
 
 
 def batch_isend_irecv(a: Attempt) -> None:
-    """To both sides at once, receives first or last; waited for in either order."""
+    """Exchange with both sides at once.
+
+    The form says whether receives come first in the batch. An async case waits in reverse order.
+    """
     right, left = (a.rank + 1) % a.world, (a.rank - 1) % a.world
     outs = [a.room(a.n), a.room(a.n)]
     xs = [a.given(a.bits(a.n, a.rank, side)) for side in (0, 1)]

@@ -1,7 +1,7 @@
-"""Bad calls of the neighbour operations, and the class of what each must raise.
+"""This module lists bad calls of the neighbor operations, and the class of what each must raise.
 
-Over a `ready_group` of four ranks, by rank 1: its in-neighbours are 0 and 3, its out-neighbours 2
-and 3, and machine 0, which it is on, has machine 1 beside it.
+Rank 1 makes them over a `ready_group` of four ranks. Its in-neighbors are 0 and 3, and its
+out-neighbors are 2 and 3. It is on machine 0, whose neighbor is machine 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def call_with_tangent(op: str, *args: Any, **kwargs: Any) -> Call:
 
 
 def tensors(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
-    """What no operation takes."""
+    """Return calls with tensors that no operation takes."""
 
     def of(x: Any) -> Call:
         return call(op, x, *args, **kwargs)
@@ -59,7 +59,7 @@ def tensors(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
 
 
 def averages(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
-    """What has no mean."""
+    """Return calls with types that have no mean."""
 
     def of(dtype: torch.dtype) -> tuple[str, Call]:
         return "ValueError", call(op, f(3, dtype=dtype), *args, **kwargs)
@@ -72,7 +72,7 @@ def averages(op: str, *args: Any, **kwargs: Any) -> dict[str, tuple[str, Call]]:
 
 
 def weights(op: str, src: str, dst: str, near: int, far: int) -> dict[str, tuple[str, Call]]:
-    """Of averages over weights; of machine 0, or rank 1."""
+    """Return averages with bad weights, which rank 1 calls, or machine 0 for machines."""
     own = 0 if "machine" in src else 1
 
     def of(self_weight: Any = 0.5, **kwargs: Any) -> tuple[str, Call]:
@@ -106,7 +106,7 @@ def weights(op: str, src: str, dst: str, near: int, far: int) -> dict[str, tuple
 
 
 def ranks(op: str, x: Any) -> dict[str, tuple[str, Call]]:
-    """Of what weighs nothing. `x` fits one destination."""
+    """Return calls of operations without weights whose ranks are bad. `x` fits one destination."""
 
     def of(src: Any, dst: Any) -> tuple[str, Call]:
         given = {"src_ranks": src, "dst_ranks": dst}

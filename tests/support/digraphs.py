@@ -1,4 +1,4 @@
-"""Random digraphs for hypothesis: what each rank is told of one, and what it averages then."""
+"""This module draws random digraphs for hypothesis, and says what each rank is told of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from hypothesis import HealthCheck, settings
 
-# The weight of each edge (i, j), with which j takes what i has; (i, i) is the self weight.
+# Rank j multiplies what rank i has by the weight of the edge (i, j); (i, i) is the self weight.
 Edges = dict[tuple[int, int], float]
 Spec = dict[str, Any]
 MODES = ("uniform", "weighted", "explicit", "subset", "dynamic")
@@ -25,14 +25,14 @@ relaxed = settings(
 
 @st.composite
 def edges(draw: st.DrawFn, world: int) -> Edges:
-    """A digraph with weights; self-loops included, for they are the self weight."""
+    """Draw a digraph with weights. It may have self-loops, which are the self weights."""
     every = [(i, j) for i in range(world) for j in range(world)]
     return {e: draw(weights) for e in draw(st.lists(st.sampled_from(every), unique=True))}
 
 
 @st.composite
 def specs(draw: st.DrawFn, *modes: str, **more: st.SearchStrategy[Any]) -> Spec:
-    """A call of four ranks at most: its graph, how it is given, and what `more` draws."""
+    """Draw a call of four ranks at most: its graph, how it is given, and what `more` draws."""
     world = draw(st.integers(1, 4))
     return {
         "world": world,
@@ -40,7 +40,8 @@ def specs(draw: st.DrawFn, *modes: str, **more: st.SearchStrategy[Any]) -> Spec:
         "mode": draw(st.sampled_from(modes)),
         "seed": draw(st.integers(0, 1000)),
         "async": draw(st.booleans()),
-        # who is left out of a strict subset; who names its receivers by a list (weight 1)
+        # `without` has the ranks that are left out of a strict subset of the sources. `by_list` has
+        # those that name their receivers by a list, which gives them the weight 1.
         "without": draw(st.sets(st.integers(0, world - 1))),
         "by_list": draw(st.sets(st.integers(0, world - 1))),
         "scale": draw(st.lists(weights, min_size=world, max_size=world)),
@@ -64,7 +65,10 @@ def destinations(graph: Edges, rank: int) -> list[int]:
 
 
 def plan(spec: Spec, rank: int) -> tuple[dict[str, Any], float, dict[int, float], Any]:
-    """This rank's keyword arguments; and self weight, sources, senders' scales for the oracle."""
+    """Return a rank's keyword arguments, and its self weight, sources and senders' scales.
+
+    The oracle takes all but the keyword arguments.
+    """
     graph: Edges = spec["edges"]
     own, src = graph.get((rank, rank), 0.0), sources(graph, rank)
     if spec["mode"] == "uniform":
@@ -84,13 +88,13 @@ def plan(spec: Spec, rank: int) -> tuple[dict[str, Any], float, dict[int, float]
 
 
 def row(spec: Spec, rank: int) -> tuple[float, dict[int, float]]:
-    """What this rank takes of its own and of each source, senders' scales included."""
+    """Return the weights of a rank's own tensor and of each source's, with the senders' scales."""
     _, own, src, scale = plan(spec, rank)
     return own, {i: w * (scale(i) if scale else 1.0) for i, w in src.items()}
 
 
 def orders(spec: Spec, rank: int) -> tuple[list[int], list[int], dict[str, Any]]:
-    """Of a call without weights: sources and destinations in their order; and its arguments."""
+    """Return sources and destinations of a call without weights, in order, and its arguments."""
     src, dst = sorted(sources(spec["edges"], rank)), sorted(destinations(spec["edges"], rank))
     if spec["mode"] != "dynamic":
         return src, dst, {}
@@ -100,7 +104,7 @@ def orders(spec: Spec, rank: int) -> tuple[list[int], list[int], dict[str, Any]]
 
 
 def prepare(spec: Spec) -> None:
-    """Inside a rank: the topology of the calls that name no graph of their own."""
+    """Set the topology that calls without a graph of their own use. Ranks call this."""
     import bluefog_pg
 
     if spec["mode"] != "dynamic":

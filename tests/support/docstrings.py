@@ -44,7 +44,7 @@ class Documented:
     """A public module, class, function, method or property."""
 
     place: str
-    name: str = ""  # dotted below the place; empty for the module itself
+    name: str = ""  # the dotted name below the place, which is empty for the module itself
 
     @property
     def title(self) -> str:
@@ -63,7 +63,7 @@ class Documented:
 
     @property
     def example(self) -> str:
-        """The lines of the section, without their indentation; empty where there is none."""
+        """Return the lines of the section without indentation, or nothing where there is none."""
         found = SECTION.search(self.docstring + "\n")
         return inspect.cleandoc("\n" + found[1]) + "\n" if found and ">>>" in found[1] else ""
 
@@ -80,7 +80,7 @@ class Documented:
 
 
 def documented() -> list[Documented]:
-    """Return all public names, each thing once, by its first name."""
+    """Return all public names. Each thing occurs once, by its first name."""
     found: dict[int, Documented] = {}
     for place in PLACES:
         for each in names_of(place):

@@ -9,11 +9,11 @@ from tests.support import simulated
 from tests.support.inrank import SLOW
 
 ROOT = Path(__file__).parents[2]
-# Set to "mpi", ranks share no memory, as on hosts of their own.
+# The value "mpi" means that ranks share no memory, as if each were on a host of its own.
 TRANSPORT = os.environ.get("BLUEFOG_TRANSPORT", "")
-# "cpu:gloo": neighbours' operations are made of gloo's messages, as a GPU's are of NCCL's.
+# The neighbor operations are made of gloo's messages with "cpu:gloo", as a GPU's are of NCCL's.
 ACCELERATOR = os.environ.get("BLUEFOG_ACCELERATOR", "")
-# "simulated" or "cuda": tensors for which tests name no device lie there.
+# Tensors lie on this device, "simulated" or "cuda", where tests name none.
 DEVICE = os.environ.get("BLUEFOG_TEST_DEVICE", "")
 # Tests that run side by side share the cores, so what a test expects at most is stretched further
 # there. The tests marked `alone` hold the library to what it promises.
@@ -40,9 +40,9 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
         env.pop(name, None)
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no workers that outlive a test
+    env |= {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # No worker outlives a test.
     env |= {"TORCHINDUCTOR_CACHE_DIR": str(COMPILED)}
-    # The processor says which instructions it has; to try each takes compilers 20 s.
+    # The processor says which instructions it has. Trying each of them takes compilers 20 s.
     env |= {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
     env |= {"BLUEFOG_TEST_SLOW": str(SLOW), "RANKS_STRETCH": str(STRETCH)}
     env |= {"BLUEFOG_TRANSPORT": TRANSPORT} if TRANSPORT else {}

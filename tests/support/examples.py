@@ -1,4 +1,4 @@
-"""The examples, on ranks that have imported what they need before."""
+"""This module runs the examples, on ranks that have already imported what they need."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 from tests.support.programs import run_on_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# What the examples import that load digits and draw.
+# The examples that load digits and draw import these modules.
 OF_DIGITS = ("sklearn.datasets", "matplotlib.figure", "tqdm")
 ROW = re.compile(r"^ +(\d+) +([\d.]+)% +(\d+) +([\d,]+|-)$", re.MULTILINE)
 
 
 def need_digits() -> None:
-    """Skip where a package is missing; importing them would take seconds of each pytest process."""
+    """Skip the module's tests where a package is missing.
+
+    Importing the packages instead would take seconds in each pytest process.
+    """
     for module in OF_DIGITS:
         package = module.partition(".")[0]
         if find_spec(package) is None:

@@ -1,7 +1,7 @@
-"""Ranks as forks of a process that has imported what they need, which takes them seconds.
+"""This server forks ranks from a process that has imported what they need, which takes seconds.
 
-They are processes of their own all the same: what is forked has no thread, no process group, and
-nothing of bluefog's running.
+Each rank is a process of its own all the same. The process that forks has no thread, no process
+group, and nothing of bluefog running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support import hosts, inrank
 if TYPE_CHECKING:
     from typing import Self
 
-ANSWER = 64  # bytes at most
+ANSWER = 64  # The answer has at most this many bytes.
 REQUEST = 1 << 17
 # The first step of any torch.optim.Optimizer imports torch._dynamo, which takes longer than torch.
 # bluefog_pg.torch imports all of the package that is Python; each rank loads the compiled module.
@@ -39,10 +39,13 @@ WARM = (
 
 
 class Fork:
-    """A forked process, as subprocess.Popen tells of one."""
+    """A Fork is a forked process, with the methods of subprocess.Popen that the harness uses.
+
+    It owns the socket over which the parent says how the process ended.
+    """
 
     def __init__(self, line: socket.socket) -> None:
-        """`line`: says its pid, and its exit code when it has one."""
+        """Take the socket that says the process's pid now, and its exit code when it has one."""
         self._line = line
         self.pid = int(line.recv(ANSWER))
         self.returncode: int | None = None
@@ -68,7 +71,10 @@ class Fork:
 
 
 class Parent:
-    """The process that forks ranks; it ends with this one."""
+    """A Parent is the process that forks ranks.
+
+    It ends with this process, which owns its socket.
+    """
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | Fork) -> None:
         self._control, self._process = control, process
@@ -76,7 +82,7 @@ class Parent:
 
     @classmethod
     def start(cls, env: dict[str, str]) -> Self:
-        """One that has imported WARM."""
+        """Start a process that imports WARM."""
         control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
@@ -87,15 +93,16 @@ class Parent:
         return cls(control, process)
 
     def with_modules(self, modules: Sequence[str]) -> Parent:
-        """A fork of this one that has imported these, too, and forks in its turn."""
+        """Fork a Parent that imports these modules, too, and forks ranks in its turn."""
         control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             return Parent(control, self._fork(modules, theirs.fileno()))
 
     def fork(self, env: dict[str, str], fd: int, out: Path, host: str) -> Fork:
-        """A rank that has this environment, `fd` as its RANKS_FD, and may be on another host.
+        """Fork a rank with this environment and `fd` as its RANKS_FD, on `host` if there is one.
 
-        What torch reads when it is imported is this process's.
+        Its output goes to the file `out`. The settings that torch reads on import are those of the
+        parent's environment, not of `env`.
         """
         return self._fork((env, str(out), host), fd)
 
@@ -113,7 +120,7 @@ class Parent:
 
 
 class Forking:
-    """The side of the parent."""
+    """A Forking serves requests in the parent: it forks, and owns what watches the forks."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -121,7 +128,10 @@ class Forking:
         self._events.register(control, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Fork, and tell of ends, until the other side is gone. Returns in each fork, too."""
+        """Fork, and report the ends of forks, until the other side is gone.
+
+        Each fork returns, too.
+        """
         while True:
             for event, _ in self._events.select():
                 if event.fileobj is not self._control:
@@ -155,7 +165,7 @@ class Forking:
             line.send(str(code).encode())
 
     def _leave(self) -> None:
-        """What is the parent's alone."""
+        """Close what belongs to the parent alone. A fork calls this."""
         for event in list(self._events.get_map().values()):
             if event.fileobj is not self._control:
                 os.close(event.fd)
@@ -165,7 +175,7 @@ class Forking:
 
 
 def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
-    """As if this process had been started like that."""
+    """Make this process look as if it had been started with this environment, output and host."""
     os.setsid()
     written = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
@@ -181,12 +191,12 @@ def become(env: dict[str, str], out: str, host: str, fd: int) -> None:
 
 
 def serve(modules: Sequence[str], control: int) -> None:
-    """Import these, and fork from then on."""
+    """Import these modules, and fork from then on."""
     inrank.die_with(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in modules:
         importlib.import_module(module)
-    gc.freeze()  # or each fork would copy what its garbage collector looks at
+    gc.freeze()  # Otherwise each fork would copy the memory that its garbage collector looks at.
     Forking(socket.socket(fileno=control)).serve()
 
 

@@ -1,4 +1,4 @@
-"""A function in a process of its own, which is forked from one that has imported torch."""
+"""This module runs a function in a process that is forked from one that has imported torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.harness import Ranks
 
 
 def in_a_fork(body: Callable[..., Any], *args: Any) -> Any:
-    """Run `body` where torch is imported and no group made; it must print nothing."""
+    """Run `body` in a process that has imported torch and made no group. It must print nothing."""
     with Ranks(1) as ranks:
         ranks.start(body, *args)
         value = ranks.values(20)[0]

@@ -1,4 +1,4 @@
-"""Tensors in every layout, inside memory of which every other byte is watched."""
+"""This module makes tensors in every layout, and watches every other byte of their memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 GUARD = 0xA5
 FRONT, BACK = 64, 4  # bytes before the tensor's storage; elements behind the last one
-# The integers of each size: memory is compared and copied faster in larger ones.
+# Memory is compared and copied faster in larger integers. These are the integers of each size.
 LANES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LIBC = ctypes.CDLL(None)
 LAYOUTS = ("contiguous", "offset", "strided", "transposed", "column", "misaligned")
@@ -22,7 +22,7 @@ def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Fresh memory takes a virtual machine 2 ms a MiB: from now on, malloc gives the old again."""
+    """Let malloc reuse freed memory from now on, since fresh memory takes a VM 2 ms per MiB."""
     m_trim_threshold, m_mmap_threshold = -1, -3
     LIBC.mallopt(m_trim_threshold, 1 << 30)
     LIBC.mallopt(m_mmap_threshold, 1 << 30)
@@ -39,17 +39,18 @@ def strides(shape: tuple[int, ...], layout: str) -> list[int]:
             return dense(shape[::-1])[::-1]
         case "strided":
             return [2 * s for s in dense(shape)]
-        case "column":  # of a matrix twice as wide
+        case "column":  # A column is a part of a matrix that is twice as wide.
             return [2 * s for s in dense(shape)[:-1]] + [1] * bool(shape)
     return dense(shape)
 
 
 class Guarded:
-    """A tensor in watched memory; see `guarded`."""
+    """A Guarded holds a tensor, the memory around it, and a copy of that memory to compare with."""
 
     def __init__(self, tensor: torch.Tensor, memory: torch.Tensor, before: torch.Tensor) -> None:
         self.tensor, self._memory, self._before = tensor, memory, before
-        start = max(tensor.data_ptr() - memory.data_ptr(), 0)  # an empty tensor may lie nowhere
+        # An empty tensor may have no address.
+        start = max(tensor.data_ptr() - memory.data_ptr(), 0)
         self._lane = math.gcd(tensor.element_size(), start or 8, 8)
         lanes = tensor.element_size() // self._lane
         self._place = (
@@ -59,11 +60,11 @@ class Guarded:
         )
 
     def _raw(self, memory: torch.Tensor) -> torch.Tensor:
-        """The tensor's own bits, as integers whose alignment is right."""
+        """Return a view of the tensor's bits in `memory`, as integers whose alignment is right."""
         return memory.view(LANES[self._lane]).as_strided(*self._place)
 
     def fill(self, x: torch.Tensor) -> None:
-        """Give it these elements, and watch from now on."""
+        """Write these elements to the tensor, and watch its memory from now on."""
         if x.numel():
             raw = x.reshape(-1).view(LANES[self._lane]).view(self._place[0])
             some = (slice(0, 1),) * self.tensor.dim() if self._shared() else ()
@@ -71,12 +72,12 @@ class Guarded:
         self._before.copy_(self._memory)
 
     def values(self) -> torch.Tensor:
-        """The elements in order, in memory of their own."""
+        """Return a copy of the elements in order."""
         copy = self._raw(self._memory).clone(memory_format=torch.contiguous_format)
         return copy.reshape(-1).view(self.tensor.dtype)
 
     def part(self, start: int, shape: tuple[int, ...]) -> Guarded:
-        """Some of its elements alone (of a contiguous one)."""
+        """Return a Guarded of some of the elements of a contiguous tensor."""
         view = self.tensor.view(-1)[start : start + math.prod(shape)].view(shape)
         return Guarded(view, self._memory, self._before)
 
@@ -84,7 +85,7 @@ class Guarded:
         return not same_bytes(self._memory, self._before)
 
     def spilled(self) -> bool:
-        """Whether a byte changed that is not the tensor's."""
+        """Return whether a byte changed that is not the tensor's."""
         if not self._shared():
             self._raw(self._before).copy_(self._raw(self._memory))
         return self.changed()
@@ -96,7 +97,10 @@ class Guarded:
 def guarded(
     shape: tuple[int, ...], dtype: torch.dtype, layout: str, given: torch.Tensor | None = None
 ) -> Guarded:
-    """A tensor in this layout; `given` are its elements in order (none: garbage)."""
+    """Return a tensor in this layout.
+
+    `given` are its elements in order; without them it has garbage.
+    """
     steps = strides(shape, layout)
     start = 3 if layout == "offset" else 0
     count = start + 1 + sum(max(n - 1, 0) * s for n, s in zip(shape, steps, strict=True)) + BACK

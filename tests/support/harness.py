@@ -1,7 +1,7 @@
-"""Real ranks for tests: start them, ship functions to them, signal them, show stacks on a hang.
+"""This harness starts real ranks, ships functions to them, signals them, and shows stacks of hangs.
 
-    pool.run(body, args..., world=3)                 a kept pool: nothing breaks the processes
-    with Ranks(4) as ranks: ranks.start(body); ranks.kill(2); ranks.join()       faults
+`pool.run(body, args..., world=3)` runs a body on a kept pool, where nothing breaks the processes.
+`with Ranks(4) as ranks: ranks.start(body); ranks.kill(2); ranks.join()` is for faults.
 
 A body is a module-level function `body(rank, world, *args)`; what it returns comes back by pickle.
 """
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 def at_most(seconds: float) -> float:
-    """The seconds that something may take which takes `seconds` on a machine of its own."""
+    """Return how many seconds a test grants what takes `seconds` on a machine of its own."""
     return seconds * STRETCH
 
 
 HEARD = 1.0 * SLOW  # seconds until every rank concerned has heard of a death
-WITHIN = at_most(1.0)  # the longest time that a test accepts for it
+WITHIN = at_most(1.0)  # the longest time that a test accepts for hearing of a death
 LEAK_NAMES = ("bluefog", "ompi", "prte", "pmix")
 
 
@@ -56,11 +56,11 @@ def of_the_cpus_memory(why: str) -> pytest.MarkDecorator:
 
 
 class RankFailure(AssertionError):
-    """A rank raised or died when it should not have; the text holds every rank's story."""
+    """A rank raised or died when it should not have. The text says what happened to every rank."""
 
 
 class Hang(RankFailure):
-    """The deadline passed; the text holds the stacks of every rank."""
+    """The deadline passed. The text holds the stacks of every rank."""
 
 
 @dataclass
@@ -68,7 +68,8 @@ class Outcome:
     rank: int
     value: Any = None
     error: str | None = None
-    exit: int | None = None  # as Popen's: negative is a signal; None while it lives
+    # This is Popen's returncode: negative after a signal, and None while the rank lives.
+    exit: int | None = None
     done: bool = False
 
 
@@ -84,7 +85,7 @@ PARENTS: list[Parent] = []
 
 @functools.cache
 def parent(modules: tuple[str, ...]) -> Parent:
-    """The process whose forks are the ranks of all tests that need these modules."""
+    """Return the process whose forks are the ranks of all tests that need these modules."""
     if modules:
         made = parent(()).with_modules(modules)
     else:
@@ -95,7 +96,10 @@ def parent(modules: tuple[str, ...]) -> Parent:
 
 
 class Ranks:
-    """n processes, each with a pipe to us, a log, and a TMPDIR whose leftovers are leaks."""
+    """A Ranks owns n processes, and for each a pipe, a log file, and a shared TMPDIR.
+
+    Files of bluefog or MPI that the ranks leave in TMPDIR are leaks. One thread uses a Ranks.
+    """
 
     def __init__(
         self,
@@ -106,8 +110,10 @@ class Ranks:
         hosts: Sequence[str] = (),
         modules: tuple[str, ...] = (),
     ) -> None:
-        """`hosts`: network namespaces, which the ranks fill one after the other; `modules`: what
-        they have imported when they begin.
+        """Start the processes.
+
+        `hosts` are network namespaces, which the ranks fill one after the other. `modules` are what
+        the ranks have imported when they begin.
         """
         self.n = n
         self.dir = Path(tempfile.mkdtemp(prefix="ranks-"))
@@ -138,7 +144,8 @@ class Ranks:
     ) -> None:
         ours, theirs = socket.socketpair()
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        # Other networks come and go with the hosts of tests beside this one.
+        # Networks of hosts come and go with tests that run beside this one, so ranks use this one
+        # only.
         interface = "eth0" if host else "lo"
         own |= {"GLOO_SOCKET_IFNAME": interface, "OMPI_MCA_btl_tcp_if_include": interface}
         self.conns.append(Connection(ours.detach()))
@@ -162,7 +169,7 @@ class Ranks:
         store: str = "",
         timeout: float = 30,
     ) -> None:
-        """Ship `body` to the first `world` ranks (0: to all, without a process group)."""
+        """Ship `body` to the first `world` ranks. 0 ships it to all, without a process group."""
         task = Task(f"{body.__module__}:{body.__qualname__}", args, world, store, timeout)
         for rank in range(world or self.n):
             self.give(rank, task)
@@ -173,7 +180,7 @@ class Ranks:
         self.conns[rank].send(task)
 
     def join(self, limit: float = 60, dead: Iterable[int] = ()) -> list[Outcome]:
-        """Wait for every rank at work; `dead` are those that may die without an answer."""
+        """Wait for every rank at work. The ranks `dead` may die without an answer."""
         end = time.monotonic() + limit * SLOW
         while self.busy:
             left = end - time.monotonic()
@@ -212,7 +219,7 @@ class Ranks:
         return {o.rank: o.value for o in self.join(limit, dead) if o.done}
 
     def answer(self, rank: int, limit: float = 30) -> Any:
-        """One rank's answer alone, as it comes."""
+        """Wait for one rank's answer, and return it."""
         end = time.monotonic() + limit * SLOW
         while rank in self.busy:
             if time.monotonic() > end:
@@ -224,12 +231,12 @@ class Ranks:
         return self.outcomes[rank].value
 
     def dismiss(self, rank: int) -> int:
-        """Let one process end by itself; its exit code."""
+        """Let one process end by itself, and return its exit code."""
         self.conns[rank].send(inrank.LEAVE)
         return self.procs[rank].wait(10 * SLOW)
 
     def leave(self) -> dict[int, int]:
-        """Let the processes end by themselves; their exit codes."""
+        """Let the processes end by themselves, and return their exit codes."""
         self._dismiss_all(inrank.LEAVE)
         end = time.monotonic() + 10 * SLOW
         try:
@@ -247,7 +254,7 @@ class Ranks:
 
     # -- faults ----------------------------------------------------------------------------------
     def send(self, rank: int, number: int) -> float:
-        """Send it; the instant, on the clock that the ranks read too (CLOCK_MONOTONIC)."""
+        """Send a signal to a rank, and return when, on the ranks' clock, CLOCK_MONOTONIC."""
         instant = time.monotonic()
         self.signaled.add(rank)
         self.procs[rank].send_signal(number)
@@ -258,9 +265,9 @@ class Ranks:
     interrupt = functools.partialmethod(send, number=signal.SIGINT)
 
     def stop(self, rank: int) -> float:
-        """Send SIGSTOP, and return when all its threads stand.
+        """Send SIGSTOP, and return when all the rank's threads have stopped.
 
-        One of them takes the signal; until that one gets a core, the others run on.
+        One of the threads takes the signal. Until that one gets a core, the others run on.
         """
         instant = self.send(rank, signal.SIGSTOP)
         tasks = Path(f"/proc/{self.procs[rank].pid}/task")
@@ -272,7 +279,7 @@ class Ranks:
         return instant
 
     def at(self, point: str, *ranks: int, limit: float = 40) -> None:
-        """Wait until `ranks` (default: all) have called `mark(point)`."""
+        """Wait until `ranks`, or all if none is named, have called `mark(point)`."""
         end = time.monotonic() + limit * SLOW
         for rank in ranks or range(self.n):
             while not (self.dir / f"at.{point}.{rank}").exists():
@@ -288,7 +295,7 @@ class Ranks:
         (self.dir / f"gate.{gate}").touch()
 
     def forget_points(self) -> None:
-        """The same test may run again on the same ranks, and must wait again."""
+        """Delete marks and open gates, so that the same test can run again on the same ranks."""
         for path in (*self.dir.glob("at.*"), *self.dir.glob("gate.*")):
             path.unlink()
 
@@ -317,7 +324,7 @@ class Ranks:
         return "\n".join([*parts, seen])
 
     def close(self, judge: bool = True) -> None:
-        """End all ranks, by force if they are at work; no file of theirs may be left.
+        """End all ranks, by force if they are at work, and check that they leave no file.
 
         Where `judge` is set, a rank that has answered and was sent no signal must end in time, and
         well: nobody else would see a crash or a hang of what the library does when a process ends.
@@ -334,10 +341,11 @@ class Ranks:
         story = "" if well else self.story(f"exit codes of ranks, None for a hang: {codes}")
         end = time.monotonic() + 3 * SLOW
         while self._leaks() and not self.busy and time.monotonic() < end:
-            time.sleep(0.01)  # bluefog-pmixd outlives its ranks for a moment
+            time.sleep(0.01)  # bluefog-pmixd outlives its ranks for a moment.
         for p in self.procs:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(p.pid, signal.SIGKILL)  # its workers too: it leads its own session
+                # A rank leads its own session, so its workers end, too.
+                os.killpg(p.pid, signal.SIGKILL)
             p.wait()
         LIVING.discard(self)
         left = self._leaks()
@@ -347,7 +355,7 @@ class Ranks:
         assert not left, f"left in TMPDIR: {left}"
 
     def _aborted_in_gloo(self, rank: int) -> bool:
-        """Where torch's gloo ends a process whose peers have left before it."""
+        """Return whether torch's gloo aborted the process because its peers had left before it."""
         return self.procs[rank].poll() == -signal.SIGABRT and "gloo::" in self.output(rank)
 
     def _leaks(self) -> list[str]:
@@ -355,7 +363,10 @@ class Ranks:
 
 
 class Pool:
-    """Ranks kept over a module; any failure throws them away and the next call starts new ones."""
+    """A Pool keeps ranks over a module.
+
+    After any failure it ends them, and the next call starts new ones.
+    """
 
     def __init__(self, n: int) -> None:
         self.n, self.lives = n, 0
@@ -378,24 +389,25 @@ class Pool:
     def _ranks_with_group(self, world: int, timeout: float) -> Ranks:
         if self.ranks is None:
             self.ranks, self.world = Ranks(self.n, destroy=True), 0
-            if TRANSPORT == "mpi":  # whose world is the first group
+            if TRANSPORT == "mpi":  # Open MPI's world must be the first group.
                 self.ranks.start(inrank.barrier, world=self.n, store="all")
                 self.ranks.join(timeout)
         if world != self.world:
             self.lives += 1
             self.world, self.store = world, f"store.{self.lives}"
-            for rank in range(world, self.n):  # those left out must not keep the old group
+            # Ranks that are left out must not keep the old group.
+            for rank in range(world, self.n):
                 self.ranks.give(rank, Task("tests.support.inrank:destroy"))
                 self.ranks.answer(rank, timeout)
         return self.ranks
 
     def dead(self) -> list[int]:
-        """The ranks that have ended, which none should while it is kept."""
+        """Return the ranks that have ended, which none should while the pool keeps them."""
         procs = self.ranks.procs if self.ranks else []
         return [rank for rank, proc in enumerate(procs) if proc.poll() is not None]
 
     def story(self) -> str:
-        """This tells which ranks have ended, and what every rank has printed."""
+        """Return which ranks have ended, and what every rank has printed."""
         headline = f"ranks {self.dead()} ended while they were kept"
         return self.ranks.story(headline, native=False) if self.ranks else headline
 
@@ -414,17 +426,14 @@ def run_ranks(
     hosts: Sequence[str] = (),
     limit: float = 60,
 ) -> list[Any]:
-    """Fresh processes for one body; raises with every rank's traceback unless all return."""
+    """Run one body in fresh processes; raise with every rank's traceback unless all return."""
     with Ranks(n, env=env, hosts=hosts) as ranks:
         ranks.start(body, *args, world=n if world is None else world, store="store")
         return [o.value for o in ranks.join(limit)]
 
 
 def raised(value: Any, kind: str, *, ranks: Iterable[int] | None = None, text: str = "") -> Raised:
-    """Assert that `value` is an error of class `kind` that blames `ranks` and says `text`.
-
-    Return it.
-    """
+    """Return `value`, which must be an error of class `kind` that blames `ranks`, with `text`."""
     assert isinstance(value, Raised), f"nothing raised: {value!r}"
     assert kind in value.kinds, f"{value.kind}: {value.text}"
     if ranks is not None:

@@ -1,4 +1,4 @@
-"""Histories of window calls, and whether the memory model of docs/semantics.md allows them.
+"""This module checks histories of window calls against the memory model of docs/semantics.md.
 
 Each rank notes what it called, when that began and ended, and what it saw. A slot is a register
 with one writer and one owner, whose calls take effect once each, in the order of each of the two,
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-WIDTH = 64  # elements of a window: all alike, or it was torn
+WIDTH = 64  # the elements of a window, which all have one value unless the window was torn
 TORN = -1
 
 
 class Kind(IntEnum):
-    """What is called: by a slot's writer, by its owner, and of a tensor."""
+    """A Kind says what is called: by a slot's writer, by its owner, or on a tensor."""
 
     PUT = 0
     ADD = 1
@@ -36,14 +36,14 @@ class Kind(IntEnum):
 class Event(NamedTuple):
     kind: Kind
     peer: int
-    value: int  # put, added or seen; of a fetch none
+    value: int  # the value that was put, added or seen; a fetch has none
     begin: int  # nanoseconds
     end: int
 
 
 @dataclass
 class Recorder:
-    """Random calls of one rank of a window over WIDTH float64, which begins with zeros."""
+    """A Recorder makes a rank's random calls on a window over WIDTH float64, zeros first."""
 
     window: Any
     rank: int
@@ -92,7 +92,7 @@ class Recorder:
 
 
 class Tensor:
-    """The values of a rank's own tensor."""
+    """A Tensor knows the values that a rank's own tensor has had, and when."""
 
     def __init__(self, sets: list[Event]) -> None:
         self.sets = sets
@@ -100,15 +100,15 @@ class Tensor:
         self.begins = [event.begin for event in sets]
 
     def within(self, begin: int, end: int) -> list[int]:
-        """What it may have been at some time of that."""
-        last = bisect.bisect_left(self.ends, begin)  # sets that had ended
+        """Return the values that the tensor may have had between these times."""
+        last = bisect.bisect_left(self.ends, begin)  # the number of sets that had ended
         first = [0] if last == 0 else [self.sets[last - 1].value]
         return first + [s.value for s in self.sets[last : bisect.bisect_left(self.begins, end)]]
 
 
 @dataclass
 class Slot:
-    """What may be in it."""
+    """A Slot keeps the states that a slot may be in."""
 
     writes: list[Event]
     tensor: Tensor
@@ -116,10 +116,10 @@ class Slot:
     def __post_init__(self) -> None:
         self.ends = [event.end for event in self.writes]
         self.begins = [event.begin for event in self.writes]
-        self.states = {(0, 0)}  # writes that have taken effect, and the value then
+        self.states = {(0, 0)}  # numbers of writes that have taken effect, each with the value then
 
     def reached(self, event: Event) -> Iterator[tuple[int, int]]:
-        """At some time of that event of the owner."""
+        """Yield the states that the slot may be in at some time during that event of the owner."""
         must = bisect.bisect_left(self.ends, event.begin)
         may = bisect.bisect_left(self.begins, event.end)
         for done, value in self.states:
@@ -144,7 +144,7 @@ class Slot:
 
 
 def check(histories: Sequence[Sequence[Sequence[int]]]) -> None:
-    """Of each rank; raises where no order of the calls explains what was seen."""
+    """Raise where no order of the ranks' calls explains what each rank saw."""
     events = [[Event(Kind(e[0]), *e[1:]) for e in history] for history in histories]
     for owner, own in enumerate(events):
         for writer, others in enumerate(events):

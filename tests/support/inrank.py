@@ -1,4 +1,4 @@
-"""The side of the harness inside a rank: it receives functions, marks points, waits at gates."""
+"""This side of the harness runs in a rank: it receives functions, marks points, waits at gates."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ SLOW = float(os.environ.get("BLUEFOG_TEST_SLOW", "1"))
 
 @dataclass(frozen=True)
 class Task:
-    """One function for every rank; a new `store` means: leave the old group, join a new one."""
+    """A Task is one function for every rank.
+
+    With a new `store`, ranks leave their group and join one.
+    """
 
     function: str
     args: tuple[Any, ...] = ()
-    world: int = 0  # 0: the function initialises the process group itself
+    world: int = 0  # 0 means that the function initializes the process group itself.
     store: str = ""
     timeout: float = 30.0
 
 
-# What a rank is sent in place of a task: an end as that of any program, or one that skips what
-# the interpreter does when it ends, which takes a second where torch is loaded.
+# A rank is sent one of these in place of a task. It then ends as any program does, or at once. The
+# latter skips what the interpreter does at its end, which takes a second where torch is loaded.
 LEAVE, LEAVE_AT_ONCE = None, "leave at once"
 
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception as plain data, so that the parent can judge it without the backend's classes."""
+    """A Raised is an exception as plain data, to judge without the backend's classes."""
 
     kind: str
     kinds: tuple[str, ...]
@@ -63,7 +66,7 @@ class Raised:
 
 @dataclass
 class Footprint:
-    """What the process holds: a leak shows as a difference of two of these."""
+    """A Footprint is what the process holds. A leak shows as a difference of two of them."""
 
     threads: int
     fds: Counter[str] = field(default_factory=Counter)
@@ -90,7 +93,7 @@ def await_file(name: str, limit: float = 30.0) -> None:
 
 
 def has_met(point: str, world: int) -> bool:
-    """Whether every rank has reached `point`, without waiting for any."""
+    """Return whether every rank has reached `point`, without waiting for any."""
     return all((directory() / f"at.{point}.{rank}").exists() for rank in range(world))
 
 
@@ -100,7 +103,7 @@ def gate(name: str, limit: float = 30.0) -> None:
 
 
 def meet(point: str, world: int, limit: float = 30.0) -> None:
-    """A barrier through the file system: it must not depend on what is under test."""
+    """Wait for all ranks through the file system, which does not depend on what is under test."""
     mark(point)
     for rank in range(world):
         await_file(f"at.{point}.{rank}", limit)
@@ -125,7 +128,7 @@ def catch(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Raised | None:
 
 
 def outcome(call: Callable[..., Any], *args: Any) -> Any:
-    """What it gives, or has raised."""
+    """Return what the call returns, or a Raised of what it raises."""
     outs = list[Any]()
     return catch(lambda: outs.append(call(*args))) or outs[0]
 
@@ -148,7 +151,7 @@ def interrupted_in(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged() -> Iterator[list[str]]:
-    """What bluefog_pg's logger is told meanwhile."""
+    """Yield the list of what bluefog_pg's logger is told meanwhile."""
     told: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())
@@ -161,7 +164,7 @@ def logged() -> Iterator[list[str]]:
 
 
 def in_threads(count: int, body: Callable[[int], Any], limit: float = 30.0) -> list[str]:
-    """body(i) in as many threads; what they raised, and who does not end."""
+    """Run body(i) in as many threads; return what they raised, and which ones hang."""
     bad: list[str] = []
 
     def guarded(i: int) -> None:
@@ -193,14 +196,17 @@ def footprint() -> Footprint:
     for fd in os.listdir("/proc/self/fd"):
         try:
             fds[os.readlink(f"/proc/self/fd/{fd}").split(":")[0].split(" ")[0]] += 1
-        except OSError:  # the descriptor of listdir itself
+        except OSError:  # This is the descriptor that listdir itself had.
             continue
     maps = Path("/proc/self/maps").read_text()
     return Footprint(len(os.listdir("/proc/self/task")), fds, maps.count("/memfd:"))
 
 
 def rss() -> int:
-    """Bytes in memory, without what the heap keeps of freed blocks: up to twice the largest."""
+    """Return the bytes in memory, without the freed blocks that the heap keeps.
+
+    The heap may keep as much as twice the largest block.
+    """
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -228,7 +234,7 @@ def use_device(kind: str) -> None:
 
 
 def serve(conn: Connection, rank: int) -> str | None:
-    """Do the tasks that come; how the process is to end then."""
+    """Do the tasks that come, and return how the process is to end then."""
     if DEVICE:
         use_device(DEVICE)
     store = ""
@@ -255,7 +261,7 @@ def world_size() -> int:
 
 
 def die_with(parent: int) -> None:
-    """A rank must not outlive the test process, whatever kills that one."""
+    """End this process when its parent ends, whatever kills that one."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
@@ -263,7 +269,7 @@ def die_with(parent: int) -> None:
 
 def main() -> None:
     die_with(int(os.environ["RANKS_PARENT"]))
-    # A shell's background jobs, and with them all tests, ignore it.
+    # A shell's background jobs ignore SIGINT, and with them all tests that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -273,7 +279,7 @@ def main() -> None:
     if os.environ.get("RANKS_DESTROY") == "1" and dist.is_initialized():
         dist.destroy_process_group()
     conn.close()
-    # Coverage is written when a program ends as programs do.
+    # Coverage is written only when a program ends as programs do.
     if how == LEAVE_AT_ONCE and "COVERAGE_RUN" not in os.environ:
         atexit._run_exitfuncs()
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A script that checks its group, whoever starts its ranks."""
+"""This module has a script that checks its group, whoever starts its ranks."""
 
 from __future__ import annotations
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from tests.support import harness
 from tests.support.processes import descendants
 
-SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+SET_CHILD_SUBREAPER = 36  # a constant of linux/prctl.h
 
 
 def adopt_orphans() -> None:
-    """From now on, processes whose parents have ended are children of this one."""
+    """Make processes whose parents end children of this process from now on."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def after(before: set[Path], seconds: float) -> tuple[list[Path], set[int]]:
-    """The files besides these that nobody uses, and the processes that nobody keeps.
+    """Return the files besides `before` that nobody uses, and the processes that nobody keeps.
 
-    Both may go away by themselves for that long.
+    Both have so many seconds to go away by themselves.
     """
     end = time.monotonic() + seconds
     while True:
@@ -35,7 +35,7 @@ def after(before: set[Path], seconds: float) -> tuple[list[Path], set[int]]:
 
 
 def files() -> set[Path]:
-    """The shared memory of all, and what lies in this process's folder for temporary files."""
+    """Return the files in shared memory, and bluefog's in this process's temporary folder."""
     found = {Path("/dev/shm") / name for name in os.listdir("/dev/shm")}
     return found | {
         p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("bluefog")
@@ -43,7 +43,7 @@ def files() -> set[Path]:
 
 
 def is_idle(path: Path) -> bool:
-    """Whether it is there, and no living process has it open or mapped (another job's may)."""
+    """Return whether the file exists and no living process, of another job either, has it open."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def uses(pid: str, path: Path, status: os.stat_result) -> bool:
 
 
 def processes() -> set[int]:
-    """Those that descend from this one and that no living ranks need."""
+    """Return the descendants of this process that no living ranks need."""
     kept = {p.pid for ranks in harness.LIVING for p in ranks.procs}
     kept |= {parent.pid for parent in harness.PARENTS}
     found = descendants(os.getpid()) - kept
@@ -72,7 +72,10 @@ def processes() -> set[int]:
 
 
 def serves_ranks(pid: int) -> bool:
-    """The PMIx server leaves its parent, and ends with the last of its ranks."""
+    """Return whether this is a PMIx server of living ranks.
+
+    It has left its parent, and ends with the last of its ranks.
+    """
     return bool(harness.LIVING) and command(pid) == "bluefog-pmixd"
 
 
@@ -84,7 +87,10 @@ def command(pid: int) -> str:
 
 
 def was_reaped(pid: int) -> bool:
-    """Whether it was a child that had ended; no one but this process can reap an orphan."""
+    """Reap a child that has ended, and return whether it was one.
+
+    Only this process can reap an orphan that it has adopted.
+    """
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

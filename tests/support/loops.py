@@ -1,4 +1,4 @@
-"""Random training loops.
+"""This module makes random training loops.
 
 A loop does what programs do between forward, backward and step(): it freezes and thaws parameters,
 makes extra passes, differentiates twice, writes to parameters, hands closures over, loads states
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 RATE = 0.05
 STEPS = 10
-# The communications and orders, and the values of `every` that go with them.
+# Each method has its communication, and the values of `every` that go with it.
 METHODS: dict[str, tuple[str, tuple[int, ...]]] = {
     "awc": ("neighbor_allreduce", (1, 2, 3, 4)),
     "atc": ("neighbor_allreduce", (1, 2, 3, 4)),
@@ -36,15 +36,16 @@ METHODS: dict[str, tuple[str, tuple[int, ...]]] = {
 
 @dataclass
 class Step:
-    """What happens in one step, beside a forward pass, a backward pass and step()."""
+    """A Step says what happens in one step, beside a forward pass, a backward pass and step()."""
 
-    toggled: list[int] = field(default_factory=list)  # parameters that are frozen or thawed before
+    # The parameters with these numbers are frozen or thawed before the step.
+    toggled: list[int] = field(default_factory=list)
     happenings: set[str] = field(default_factory=set)
 
 
 @dataclass
 class Program:
-    """A random loop, of its seed."""
+    """A Program is a random loop, which its seed determines."""
 
     seed: int
     method: str
@@ -58,7 +59,8 @@ class Program:
         chance = random.Random(seed)
         method = chance.choice(list(METHODS))
         is_plain = method in ("awc", "atc", "awc allreduce")
-        # Others form gradients of their own, so no optimizer may differentiate in its update.
+        # The other methods form their own gradients, so no optimizer may differentiate in its
+        # update.
         is_handed = is_plain and chance.random() < 0.2
         every = 1 if is_handed else chance.choice(METHODS[method][1])
         steps, frozen = [], set[int]()
@@ -82,7 +84,7 @@ class Program:
 
 
 class Handed(torch.optim.Optimizer):
-    """SGD that calls its closure in the midst of its step, as sharpness-aware ones do."""
+    """Handed is SGD that calls its closure in the midst of its step, as sharpness-aware ones do."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params, {"lr": RATE})
@@ -125,7 +127,7 @@ def outer(anchors: list[Any]) -> torch.optim.Optimizer:
 def differentiated(
     program: Program, step: Step, model: nn.Module, rank: int, number: int, after: Callable[[], Any]
 ) -> None:
-    """Make the step's passes; call `after` when a backward pass has ended."""
+    """Make the step's passes, and call `after` whenever a backward pass has ended."""
     params = list(model.parameters())
     loss = loss_of(model, program.seed, rank, number)
     if "twice" in step.happenings:
@@ -158,7 +160,7 @@ def toggle(step: Step, model: nn.Module) -> None:
 
 
 class Loop:
-    """The loop on one rank, with a distributed optimizer."""
+    """A Loop runs the program on one rank, and owns the model and its distributed optimizer."""
 
     def __init__(self, program: Program, rank: int) -> None:
         self.program, self.rank = program, rank

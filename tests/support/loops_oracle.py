@@ -1,4 +1,4 @@
-"""An oracle that simulates all ranks of a training loop in one process."""
+"""This oracle simulates all ranks of a training loop in one process."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from tests.support.loops import (
     written,
 )
 
-BETA = 0.9  # of QuasiGlobalMomentum
+BETA = 0.9  # the momentum of QuasiGlobalMomentum
 
 
 class Oracle:
-    """The same loop on models of all ranks, by the methods' formulas on rows of all parameters."""
+    """An Oracle runs the loop on models of all ranks, by the methods' formulas.
+
+    It owns the models and optimizers. A row of its matrices has all parameters of one rank.
+    """
 
     def __init__(self, program: Program, world: int) -> None:
         self.program, self.world = program, world
         self.models = [model_of(rank) for rank in range(world)]
         self.optimizers = [optimizer_of(program, model) for model in self.models]
         self.name = program.method.split()[0]
-        # Whom a rank hears: those before and behind it in a ring; in the exponential graph, which
-        # groups begin with, those that are a power of two before it; or everyone.
+        # A rank in a ring hears the ranks before and behind it. In the exponential graph, which
+        # groups begin with, it hears the ranks that are a power of two before it. Otherwise it
+        # hears everyone.
         hops = {"neighbor_allreduce": (1, -1), "push_sum": (1, 2)}
         near = torch.eye(world, dtype=torch.float64)
         for rank in range(world):
@@ -96,7 +100,7 @@ class Oracle:
         return self.rows()
 
     def meet_new_parameters(self) -> None:
-        """Those that were frozen when the optimizer was made belong to it once they are not."""
+        """Take in the parameters that have been thawed since the optimizer was made."""
         new = self.live() & ~self.known
         self.memory["first"] = torch.where(
             new & (self.name == "LocalSteps"), self.rows(), self.memory["first"]
@@ -104,7 +108,7 @@ class Oracle:
         self.known |= new
 
     def differentiate(self, step: Step, number: int) -> None:
-        """Every rank's passes, one kind after the other: gradients may be averaged in between."""
+        """Make all ranks' passes, kind by kind, as gradients may be averaged in between."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         if self.name != "GradientAverage":

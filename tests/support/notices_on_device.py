@@ -1,6 +1,6 @@
-"""Calls on an accelerator of which ranks do not agree, or in which one is late, dies or breaks off.
+"""In these bodies ranks on an accelerator disagree on a call, or one is late, dies or breaks off.
 
-Each body returns what `outcomes` gives: for each call its value, or what this rank came to hear.
+Each body returns a list: for each call its value, or what this rank came to hear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from tests.support.on_device import begin_group
 
 
 def hurry(seconds: float) -> None:
-    """From the first call on, in which NCCL makes its communicator."""
+    """Shorten the group's timeout.
+
+    Call it after the first call, in which NCCL makes its communicator.
+    """
     backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))
     backend._set_default_timeout(timedelta(seconds=seconds * harness.SLOW))
 
@@ -32,7 +35,7 @@ def pause(seconds: float) -> None:
 
 
 def averaged(x: torch.Tensor, **edges: Any) -> Any:
-    """The one value of an average, which this rank reads; or what it raises."""
+    """Return the one value of an average, which this rank reads, or what the average raises."""
     import bluefog_pg
 
     return inrank.outcome(lambda: bluefog_pg.neighbor_allreduce(x, **edges)[0].item())
@@ -47,7 +50,7 @@ def towards(*ranks: int) -> dict[str, Any]:
 
 
 def heard(call: Callable[[], Any], within: float = 0.0) -> inrank.Raised | None:
-    """What a call raises that is wrong on some rank, or its Work does so long after."""
+    """Return what the call or its Work raises within that time, where it is wrong on some rank."""
     began = time.monotonic()
     until = began + (within or harness.WITHIN)
     work: Any = inrank.outcome(call)
@@ -66,7 +69,7 @@ def average_of(x: torch.Tensor, **edges: Any) -> Callable[[], Any]:
 
 
 def afterwards(device: Any, rank: int, living: list[int]) -> list[Any]:
-    """What comes of the old group's calls on the device and on the CPU, and of a new group's."""
+    """Return what calls give after the error, in the old group and in a new one."""
     import bluefog_pg
 
     x = torch.full((4,), float(rank), device=device.name)
@@ -85,7 +88,7 @@ def afterwards(device: Any, rank: int, living: list[int]) -> list[Any]:
 
 
 def dies(device: Any, rank: int, world: int, when: str) -> list[Any]:
-    """Rank 2 dies before its second call, or while its device has not come to it."""
+    """Rank 2 dies before its second call, or while its device has not come to that call."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world, connect_style=1))
@@ -106,7 +109,7 @@ def dies(device: Any, rank: int, world: int, when: str) -> list[Any]:
 
 
 def in_a_collective(device: Any, rank: int, _world: int) -> list[Any]:
-    """Rank 0 waits in a collective on the CPU, and rank 1 for it on the device."""
+    """Rank 0 waits in a collective on the CPU, and rank 1 waits for rank 0 on the device."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -118,7 +121,7 @@ def in_a_collective(device: Any, rank: int, _world: int) -> list[Any]:
 
 
 def late(device: Any, rank: int, world: int) -> list[Any]:
-    """Rank 1 does not come in time to the second call of a line."""
+    """Rank 1 does not come in time to the second call, in a graph that is a line."""
     import bluefog_pg
 
     bluefog_pg.set_topology(nx.path_graph(world).to_directed())
@@ -133,7 +136,7 @@ def late(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def prompt(device: Any, rank: int, world: int) -> list[Any]:
-    """How long a call keeps the host whose neighbor comes later, and what it gives."""
+    """Return how long calls keep the host while a neighbor comes later, and what they give."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -149,7 +152,7 @@ def prompt(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
-    """In the second call the last rank does something else."""
+    """In the second call, the last rank does something else than the others."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
@@ -181,7 +184,7 @@ def unlike(device: Any, rank: int, world: int, how: str) -> list[Any]:
 
 
 def in_another_order(device: Any, rank: int, world: int, what: str) -> list[Any]:
-    """Rank 1 makes two calls with names, or goes backward through two, in the other order."""
+    """Rank 1 makes two named calls, or goes backward through two, in another order than rank 0."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -202,7 +205,7 @@ def in_another_order(device: Any, rank: int, world: int, what: str) -> list[Any]
 
 
 def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
-    """Named averages of threads, which all ranks begin in one order."""
+    """Make named averages in two threads, which all ranks begin in one order."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -225,8 +228,11 @@ def in_two_threads(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def machines(device: Any, rank: int, world: int, how: str) -> list[Any]:
-    """Each machine has two ranks. Rank 3 names no other machine, or rank 0 sees one where the
-    others see two, or it averages with its neighbors."""
+    """One rank differs from the others in an average over machines of two ranks each.
+
+    Rank 3 names no other machine, or rank 0 sees one machine where the others see two, or rank 0
+    averages with its neighbors.
+    """
     import bluefog_pg
 
     x = torch.full((5,), float(rank), device=device.name)
@@ -260,7 +266,7 @@ def full_for_once(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
-    """Two ranks have one device; c10d hears so, and calls of neighbors."""
+    """Two ranks have one device by mistake; c10d's calls and those of neighbors raise so."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -271,7 +277,7 @@ def shared_by_mistake(device: Any, _rank: int, _world: int) -> list[Any]:
 
 
 def begun_again(device: Any, _rank: int, _world: int) -> list[Any]:
-    """Where a group's first call has failed, in a new one."""
+    """Call in a new group where a group's first call has failed."""
     import bluefog_pg
 
     device.be_shared_by_mistake()
@@ -285,7 +291,7 @@ def begun_again(device: Any, _rank: int, _world: int) -> list[Any]:
 
 
 def interrupted(device: Any, rank: int, world: int) -> list[Any]:
-    """In a line rank 0 is interrupted in a gather, which waits for rank 1, which comes then."""
+    """In a line, rank 0 is interrupted while a gather waits for rank 1, which comes after that."""
     import bluefog_pg
 
     bluefog_pg.set_topology(nx.path_graph(world).to_directed())
@@ -316,7 +322,7 @@ def left(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def mixed(device: Any, rank: int, _world: int) -> list[Any]:
-    """Calls with tensors on the CPU and on the device, one after the other."""
+    """Average tensors on the CPU and on the device, one after the other."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -329,7 +335,7 @@ def mixed(device: Any, rank: int, _world: int) -> list[Any]:
 
 
 class Two(torch.nn.Module):
-    """Parameters near 0, and as many near 1000."""
+    """Two is a model with parameters near 0 and as many near 1000."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -341,7 +347,7 @@ class Two(torch.nn.Module):
 
 
 def late_for_a_step(device: Any, rank: int, world: int, communication: str) -> list[Any]:
-    """In a ring rank 0 is late for one step of an optimizer that has two buckets."""
+    """In a ring, rank 0 is late for one step of an optimizer that has two buckets."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))

@@ -1,4 +1,4 @@
-"""Accelerators for tests, simulated or a GPU, and ranks on one."""
+"""This module gives tests an accelerator, simulated or a GPU, and runs ranks on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 
-# A kernel that takes so long stands for what a GPU still has to do when the host goes on.
-SLOW_KERNEL = 120  # milliseconds
-PROMPT = 0.06 * harness.SLOW  # seconds that a call may keep the host, for its neighbours to call
+# A kernel of so many milliseconds stands for work that a GPU still has when the host goes on.
+SLOW_KERNEL = 120
+# A call may keep the host for so many seconds while its neighbors have not called.
+PROMPT = 0.06 * harness.SLOW
 
 
 class Simulated:
-    """The device of tests/support/simulated."""
+    """Simulated is the device of tests/support/simulated, for one rank."""
 
     name = "simulated"
 
@@ -44,10 +45,13 @@ class Simulated:
 
 
 class Cuda:
-    """The first GPU, which all ranks share: to NCCL each is on a host of its own."""
+    """Cuda is the first GPU, which all ranks share.
+
+    NCCL takes each rank to be on a host of its own.
+    """
 
     name = "cuda"
-    CLOCK = 1_500_000  # at least so many cycles in a millisecond
+    CLOCK = 1_500_000  # A GPU makes at least so many cycles in a millisecond.
 
     def __init__(self) -> None:
         os.environ["NCCL_HOSTID"] = f"rank{os.environ['RANK']}"
@@ -83,7 +87,7 @@ DEVICES = {"simulated": Simulated, "cuda": Cuda}
 
 
 def simulated_alone(device: str, why: str) -> None:
-    """Skips a test of what no GPU can be brought to."""
+    """Skip a test of what no GPU can be brought to."""
     if device != "simulated":
         pytest.skip(f"of the simulated device: {why}")
 
@@ -97,9 +101,9 @@ def run(
     seconds: float = 80,
     **env: str,
 ) -> list[Any]:
-    """`body(device, rank, world, *args)` on each rank, in a group of CPU and device.
+    """Run `body(device, rank, world, *args)` on each rank, in a group of CPU and device.
 
-    `dead`: ranks that are to die in it; of these None.
+    Return the ranks' values. The ranks `dead` are to die in it, and have the value None.
     """
     with harness.Ranks(world, env=env) as ranks:
         ranks.start(begun, device, f"{body.__module__}:{body.__qualname__}", world, args)
@@ -116,7 +120,7 @@ def begun(rank: int, _: int, kind: str, name: str, world: int, args: tuple[Any, 
 
 
 def begin_group(kind: str, met: str, rank: int, world: int) -> None:
-    """Of CPU and device. Its ranks meet in the file `met`."""
+    """Make a group of CPU and device, whose ranks meet in the file `met`."""
     dist.init_process_group(
         f"cpu:bluefog,{kind}:bluefog",
         init_method=f"file://{inrank.directory() / met}", rank=rank, world_size=world,

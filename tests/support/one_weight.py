@@ -1,4 +1,4 @@
-"""A model of one weight, as tests of distributed optimizers train it, and what it warns of."""
+"""This module has a model of one weight, on which tests train distributed optimizers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sgd(model: nn.Module, lr: float = 0.1, **options: Any) -> torch.optim.SGD:
 
 
 def warned_by(call: Callable[[], Any], text: str) -> int:
-    """How often."""
+    """Return how often the call warns of `text`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()

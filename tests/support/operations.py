@@ -1,4 +1,4 @@
-"""Every neighbour operation by its name, and groups whose ranks are spread over machines."""
+"""This module has every neighbor operation by its name, and groups spread over machines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Group = Any
 
 
 def extremes(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tuple[float, float]:
-    """The least and the greatest of what it gives for that."""
+    """Return the least and the greatest element of what the call gives for x."""
     out = call(x)
     return out.min().item(), out.max().item()
 
 
 @contextmanager
 def group_of_machines(each: int, limit: float = 30) -> Iterator[Group]:
-    """Of all ranks, so many of them on each machine. They leave it together."""
+    """Yield a group of all ranks with `each` ranks on a machine. The ranks leave it together."""
     group = dist.new_group(timeout=timedelta(seconds=limit))
     kept = os.environ.get(MACHINE_SIZE)
     os.environ[MACHINE_SIZE] = str(each)
@@ -41,7 +41,10 @@ def group_of_machines(each: int, limit: float = 30) -> Iterator[Group]:
 
 @contextmanager
 def ready_group(limit: float = 30) -> Iterator[Group]:
-    """For each of OPERATIONS: machines of two ranks (one, where there is an odd number)."""
+    """Yield a group that fits OPERATIONS.
+
+    A machine has two ranks, or one if ranks are odd in number.
+    """
     import bluefog_pg
 
     world = dist.get_world_size()
@@ -54,7 +57,7 @@ def ready_group(limit: float = 30) -> Iterator[Group]:
 
 
 def alltoall(x: torch.Tensor, group: Group, **options: Any) -> Any:
-    """Parts of one, two and so on rows each."""
+    """Send the elements of x to the first out-neighbor, their doubles to the second, and so on."""
     import bluefog_pg
 
     flat = x.reshape(-1)
@@ -78,7 +81,7 @@ def plain(name: str, listed: bool = False) -> Callable[..., Any]:
     return call
 
 
-# Of a tensor with a dimension, over a `ready_group` of an even number of ranks.
+# Each takes a tensor with at least one dimension, over a `ready_group` of an even number of ranks.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "neighbor_allreduce": plain("neighbor_allreduce"),
     "neighbor_allreduce of a list": plain("neighbor_allreduce", listed=True),
@@ -90,7 +93,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def tensors(result: Any) -> list[torch.Tensor]:
-    """What the operation gave, or its Work, once it has ended."""
+    """Return the results of an operation as a list, waiting for its Work if it gave one."""
     if hasattr(result, "wait"):
         result.wait()
         result = result.result()
@@ -101,12 +104,15 @@ ANSWERS = ("rank", "size", "local_rank", "local_size", "machine_rank", "machine_
 
 
 def answers(group: Group = None) -> list[Any]:
-    """Where this rank is: of ANSWERS, and is_homogeneous."""
+    """Return where this rank is: the values of ANSWERS, and is_homogeneous."""
     import bluefog_pg
 
     return [getattr(bluefog_pg, name)(group) for name in (*ANSWERS, "is_homogeneous")]
 
 
 def place_by_host(rank: int, world: int) -> list[int]:
-    """Local rank and size, machine's rank and size: of one host, unless ranks share no memory."""
+    """Return local rank and size, and the machine's rank and size, of ranks of a test.
+
+    They are on one host, unless ranks share no memory.
+    """
     return [0, 1, rank, world] if TRANSPORT == "mpi" else [rank, world, 0, 1]

@@ -1,4 +1,4 @@
-"""What is called on an accelerator: order of streams, lives of tensors, wrong devices."""
+"""These bodies call operations on an accelerator: stream order, tensors' lives, wrong devices."""
 
 from __future__ import annotations
 
@@ -71,8 +71,10 @@ def others(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def ordered(device: Any, rank: int, world: int) -> None:
-    """A slow kernel makes the input; another stream, and the memory's next user, come too early
-    where anything is missing."""
+    """Average what a slow kernel makes, and read the result on time.
+
+    Where an order is missing, another stream or the next user of the memory comes too early.
+    """
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -86,7 +88,8 @@ def ordered(device: Any, rank: int, world: int) -> None:
         begin = time.monotonic()
         got: Any = bluefog_pg.neighbor_allreduce(x, async_op=async_op)
         del x
-        again = [torch.empty(n, device=device.name) for _ in range(4)]  # where the input was
+        # One of these takes the memory that the input had.
+        again = [torch.empty(n, device=device.name) for _ in range(4)]
         if async_op:
             got.wait()
         if (took := time.monotonic() - begin) > PROMPT:
@@ -104,12 +107,12 @@ def ordered(device: Any, rank: int, world: int) -> None:
 
 
 def unwaited(device: Any, rank: int, world: int) -> list[Any]:
-    """A Work that is dropped; a future; a wait with a limit, from a third stream."""
+    """Drop a Work, use a future, and wait for a Work with a limit and from a third stream."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
     x = torch.empty(1000, device=device.name)
-    # What is done for the first time takes longer, and a kernel that is loaded waits for others.
+    # The first use of a kernel takes longer, and loading a kernel waits for others.
     device.fill(x, 0.0, 0)
     bluefog_pg.neighbor_allreduce(x)
     device.fill(x, float(rank), SLOW_KERNEL)
@@ -125,7 +128,7 @@ def unwaited(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def untouched(device: Any, rank: int, world: int) -> list[Any]:
-    """c10d's own calls: the backend's Work, batches of one and of both devices, barriers."""
+    """Make c10d's own calls: the backend's Work, batches of one and of both devices, barriers."""
     x = torch.empty(1000, device=device.name)
     device.fill(x, rank + 1.0, SLOW_KERNEL)
     work = dist.all_reduce(x, async_op=True)
@@ -151,7 +154,7 @@ def untouched(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def bind(device: Any, rank: int, world: int) -> torch.device:
-    """A group that is bound to a device, in place of the one that is there."""
+    """Replace the process group by one that is bound to a device, and return the device."""
     dist.destroy_process_group()
     own = torch.device(device.name, 0)
     dist.init_process_group(
@@ -163,8 +166,11 @@ def bind(device: Any, rank: int, world: int) -> torch.device:
 
 
 def split(device: Any, rank: int, world: int) -> list[Any]:
-    """Halves of a group that is bound to a device, one rank left out of them; and once more, which
-    torch gives the same name, and, where the first ones are still there, another."""
+    """Split a group that is bound to a device into halves without one rank, three times.
+
+    torch gives the second halves the name of the first ones, which are gone, and the third halves
+    another one, as the second ones are still there.
+    """
     import bluefog_pg
 
     own = bind(device, rank, world)
@@ -187,8 +193,7 @@ def split(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def shut_down(device: Any, rank: int, world: int) -> list[int]:
-    """How many of the accelerator's backends have ended in order: of a group, and of its machines'
-    own."""
+    """Return how many backends of the accelerator shut down with a group and its machine."""
     from bluefog_pg import collectives
 
     with group_of_machines(2) as group:
@@ -200,11 +205,15 @@ def shut_down(device: Any, rank: int, world: int) -> list[int]:
 
 
 def mixed(device: Any, rank: int, world: int, kind: str) -> list[Any]:
-    """The last rank's tensors are on the CPU: notices of the others are as long as one of them."""
+    """The last rank's tensors are on the CPU, and the others' on the device.
+
+    Notices of the others are as long as one of them.
+    """
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
-    dist.all_reduce(torch.ones(1, device=device.name))  # NCCL's communicator needs all ranks
+    # All ranks must be there when NCCL makes its communicator.
+    dist.all_reduce(torch.ones(1, device=device.name))
     where = "cpu" if rank == world - 1 else device.name
     x = torch.full((4,), rank + 1.0, device=where)
     calls: dict[str, Callable[[], Any]] = {
@@ -219,7 +228,7 @@ def mixed(device: Any, rank: int, world: int, kind: str) -> list[Any]:
 
 
 def on_another(device: Any, rank: int, world: int) -> list[Any]:
-    """Tensors of another device than the one that the group is bound to, and of both."""
+    """Pass tensors of another device than the group's, and tensors of both."""
     import bluefog_pg
 
     own = bind(device, rank, world)
@@ -245,7 +254,7 @@ def told_of_none(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
-    """A window of tensors here and there; a model that is here on one rank and there on another."""
+    """Make a window of tensors on CPU and device, and an optimizer of a model on either by rank."""
     import bluefog_pg
 
     both = [torch.ones(2), torch.ones(2, device=device.name)]
@@ -258,7 +267,7 @@ def on_two_devices(device: Any, rank: int, _world: int) -> list[Any]:
 
 
 def placed(device: Any, rank: int, world: int) -> list[Any]:
-    """Where an example computes that is given --device."""
+    """Return where an example computes that is given --device."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     import devices
 

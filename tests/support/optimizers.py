@@ -1,4 +1,4 @@
-"""A small model, how ranks train it, and what the recursions of the optimizers make of it."""
+"""This module has a small model, how ranks train it, and what optimizers' recursions make of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bluefog_pg import optim
 
 STEPS = 6
-# The orders that go beyond averages, each of which remembers something.
+# These orders go beyond averages, and each of them remembers something.
 ALGORITHMS = [
     "GradientTracking",
     "DecentLaM",
@@ -41,10 +41,11 @@ def shift(model: nn.Module, rank: int) -> None:
 
 
 def make_model(rank: int = 0) -> nn.Module:
-    """Ranks begin at different places."""
+    """Return a model whose parameters differ by rank."""
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(1, 3, 3).to(memory_format=torch.channels_last),  # dense, not contiguous
+        # The weight is dense and not contiguous.
+        nn.Conv2d(1, 3, 3).to(memory_format=torch.channels_last),
         nn.Flatten(),
         nn.Linear(12, 4),
         nn.Tanh(),
@@ -63,7 +64,7 @@ def loss_of(model: nn.Module, rank: int, step: int) -> Tensor:
 
 
 def matrices(topology: Any, world: int) -> Iterator[Tensor]:
-    """W of each step, w_ij the weight of j's parameters at i."""
+    """Yield W of each step: w_ij is the weight of j's parameters at i."""
     import bluefog_pg
 
     named = {
@@ -82,7 +83,10 @@ def matrices(topology: Any, world: int) -> Iterator[Tensor]:
 
 
 class Reference:
-    """The same training of all ranks, computed in this process."""
+    """A Reference computes the same training of all ranks in this process.
+
+    It owns each rank's model and optimizer.
+    """
 
     def __init__(self, world: int, kind: str) -> None:
         self.models = [make_model(rank) for rank in range(world)]
@@ -105,7 +109,7 @@ class Reference:
             optimizer.step()
 
     def combine(self, order: str, share: Tensor) -> None:
-        """The updates, and the average of w_ij = share[i, j] before or after them."""
+        """Make the updates, and average by w_ij = share[i, j] before or after them."""
         if order == "atc":
             self.update()
         self.set(share @ self.vectors())
@@ -139,7 +143,7 @@ def vector(model: nn.Module) -> Tensor:
 
 
 def assert_at(model: nn.Module, wanted: Tensor | float, within: float = 1e-12) -> None:
-    """Each parameter of the model is nearer than `within` to where it should be."""
+    """Assert that each parameter of the model is nearer than `within` to where it should be."""
     off = (vector(model) - wanted).abs().max().item()
     assert off < within, f"off by {off}"
 
@@ -165,7 +169,7 @@ def step(model: nn.Module, optimizer: Any, rank: int, number: int = 0) -> None:
 
 
 def lockstep(model: nn.Module, optimizer: Any, rank: int, number: int) -> None:
-    """Make a step that nobody begins before what goes by windows has arrived."""
+    """Make a step that nobody begins before all that windows carry has arrived."""
     optimizer.zero_grad()
     dist.barrier()
     loss_of(model, rank, number).backward()
@@ -180,14 +184,14 @@ def order_named(name: str) -> str | optim.Order:
 
 
 def turned_within(rank: int, world: int, communication: str) -> None:
-    """A topology that is set between forward and step() is that of the next average."""
+    """Assert that a topology set between forward and step() is that of the next average."""
     model, optimizer = wrapped(rank, topology="ring", communication=communication)
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     x = gathered(vector(model))
     for number, topology in enumerate(("ring", "full")):
         loss_of(model, rank, number).backward()
-        dist.barrier()  # all have put
+        dist.barrier()  # All ranks have put.
         optimizer.set_topology("full")
         optimizer.step()
         x = next(matrices(topology, world)) @ x

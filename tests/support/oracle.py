@@ -1,4 +1,4 @@
-"""What the operations must give, in numpy's float64, and the error that rounding is allowed."""
+"""This oracle computes in numpy what operations must give, and the rounding error allowed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 MOVABLE = (*REDUCIBLE, *UNSIGNED, *FLOAT8)
 ARITHMETIC = ("SUM", "MIN", "MAX", "PRODUCT")
 BITWISE = ("BAND", "BOR", "BXOR")
-PREMUL = 0.375  # a power of two over a small odd number: exact to store, visible when forgotten
+PREMUL = 0.375  # A power of two over a small odd number is exact to store, and its absence shows.
 
 
 def allowed(op: str, dtype: torch.dtype) -> bool:
@@ -40,8 +40,8 @@ def allowed(op: str, dtype: torch.dtype) -> bool:
     return op in ARITHMETIC or dtype not in FLOATS
 
 
-# Inputs are cut from a table, and begin anew after so many elements: a prime, so that no two
-# frames, nor what lies a frame too far, are alike.
+# Inputs are cut from a table, and begin anew after so many elements. The number is prime, so two
+# frames differ, and so does what lies a frame too far.
 PERIOD = 65_537
 
 
@@ -49,7 +49,7 @@ PERIOD = 65_537
 def table(dtype: torch.dtype) -> torch.Tensor:
     rng = np.random.default_rng(20)
     if dtype in FLOATS:
-        # Away from zero, so that PRODUCT keeps its digits; both signs, so that SUM cancels.
+        # Values stay away from zero, so that PRODUCT keeps its digits. Both signs let SUM cancel.
         x = (0.5 + rng.random(PERIOD)) * rng.choice([-1.0, 1.0], PERIOD)
     elif dtype == torch.bool:
         x = rng.random(PERIOD) < 0.5
@@ -72,14 +72,14 @@ def cut(table: torch.Tensor, n: int, *key: int) -> torch.Tensor:
 
 
 def values(dtype: torch.dtype, n: int, seed: int, rank: int) -> torch.Tensor:
-    """Rank `rank`'s input of case `seed`: every rank can compute every other rank's."""
+    """Return rank `rank`'s input of case `seed`, which every other rank can compute, too."""
     if dtype in COMPLEX:
         return values(dtype.to_real(), 2 * n, seed, rank).view(dtype)
     return cut(table(dtype), n, seed, rank)
 
 
 def bits(dtype: torch.dtype, n: int, *key: int) -> torch.Tensor:
-    """Elements with any bits, also NaN: for what is moved only."""
+    """Return elements with any bits, also NaN, for what is only moved."""
     raw = cut(noise(), n * dtype.itemsize, *key)
     return (raw & 1 if dtype == torch.bool else raw).view(dtype)
 
@@ -91,14 +91,14 @@ def exact(t: torch.Tensor) -> Array:
 
 
 def spacing(x: Array, dtype: torch.dtype) -> Array:
-    """The distance between neighbouring numbers of a 16-bit kind around x."""
+    """Return the distance between neighboring numbers of a 16-bit kind around x."""
     digits, least = (10, -14) if dtype == torch.float16 else (7, -126)
     exponent = np.frexp(np.maximum(np.abs(x), 2.0**least))[1] - 1
     return np.asarray(np.ldexp(1.0, exponent - digits))
 
 
 def rounding(want: Array, magnitude: Array, terms: int, dtype: torch.dtype) -> Array:
-    """The error allowed: `terms` roundings of that magnitude; halves round once, at the end."""
+    """Return the error of `terms` roundings of that magnitude; halves round once at the end."""
     if dtype in HALVES:
         error = terms * 2.0**-23 * magnitude
         return np.asarray(error + 0.5 * spacing(np.abs(want) + error, dtype))
@@ -114,7 +114,7 @@ _BOOL = {"SUM": "BOR", "MAX": "BOR", "PRODUCT": "BAND", "MIN": "BAND"}
 
 
 def reduce(inputs: Sequence[torch.Tensor], op: str) -> tuple[Array, Array | None]:
-    """The reduction and the error allowed (None: exact)."""
+    """Return the reduction and the error allowed, which is None where the result must be exact."""
     dtype = inputs[0].dtype.to_real()
     xs = [exact(t) for t in inputs]
     op = _BOOL.get(op, op) if dtype == torch.bool else op
@@ -122,7 +122,7 @@ def reduce(inputs: Sequence[torch.Tensor], op: str) -> tuple[Array, Array | None
     for x in xs[1:]:
         want = _FOLD[op](want, x)
     if dtype not in FLOATS:
-        if op == "AVG":  # towards zero
+        if op == "AVG":  # Integers are rounded toward zero.
             whole = want.astype(np.int64)
             want = (np.sign(whole) * (np.abs(whole) // len(xs))).astype(want.dtype)
         return want, None
@@ -141,7 +141,10 @@ def neighbor(
     src_weights: Mapping[int, float],
     sent_with: Callable[[int], float] | None = None,
 ) -> tuple[Array, Array]:
-    """self_weight x_r + sum of src_weights[i] sent_with(i) x_i; `sent_with`: what i scaled by."""
+    """Return self_weight x_r + sum of src_weights[i] sent_with(i) x_i, and the error allowed.
+
+    `sent_with(i)` is what rank i scaled its tensor by.
+    """
     dtype = x[rank].dtype
     terms = [self_weight * exact(x[rank])]
     terms += [
@@ -157,7 +160,7 @@ def neighbor(
 
 
 def differs(got: torch.Tensor, want: Array, error: Array | None) -> str:
-    """Empty when `got` is right, else the first wrong element in words."""
+    """Return nothing when `got` is right, else a text with the first wrong element."""
     have = exact(got.detach().contiguous()).reshape(-1)
     want = want.reshape(-1)
     if have.shape != want.shape:
@@ -171,7 +174,7 @@ def differs(got: torch.Tensor, want: Array, error: Array | None) -> str:
 
 
 def moved(got: torch.Tensor, want: torch.Tensor) -> str:
-    """Empty when `got` has the bits of `want`."""
+    """Return nothing when `got` has the bits of `want`, else a text with the first wrong byte."""
     a, b = raw(got), raw(want)
     if a.numel() != b.numel():
         return f"{a.numel()} bytes, not {b.numel()}"
@@ -183,12 +186,12 @@ def moved(got: torch.Tensor, want: torch.Tensor) -> str:
 
 
 def digest(t: torch.Tensor) -> int:
-    """Of the bits: equal on all ranks where a result must be."""
+    """Return a checksum of the bits, to compare results that must be the same on all ranks."""
     return zlib.crc32(raw(t).numpy())
 
 
 def raw(t: torch.Tensor) -> torch.Tensor:
-    """The bytes, in a row."""
+    """Return the bytes of the elements in order."""
     flat = t.detach().reshape(-1)
     if flat.stride() != (1,):
         flat = flat.clone(memory_format=torch.contiguous_format)
@@ -196,7 +199,10 @@ def raw(t: torch.Tensor) -> torch.Tensor:
 
 
 def overlap(tensors: list[torch.Tensor]) -> bool:
-    """Whether some lie in each other. Of those that are not contiguous, all their memory counts."""
+    """Return whether some tensors overlap.
+
+    One that is not contiguous counts with all its storage.
+    """
     ranges = []
     for t in tensors:
         storage = t.untyped_storage()

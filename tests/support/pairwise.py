@@ -1,4 +1,4 @@
-"""Case lists in which every pair of two factors' values that means something occurs."""
+"""This module lists cases in which every meaningful pair of two factors' values occurs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 Case = dict[str, Any]
 Factors = Mapping[str, Sequence[Any]]
-Keep = Callable[[Case], bool]  # also of a case with some factors only
+Keep = Callable[[Case], bool]  # is also asked of cases with some of the factors
 
 
 def pairs_of(case: Case) -> Iterator[tuple[Any, ...]]:
@@ -26,7 +26,10 @@ def meaningful(keep: Keep, factors: Factors) -> list[tuple[Any, ...]]:
 
 
 def covering(keep: Keep, factors: Factors, seed: str) -> list[Case]:
-    """The same cases each time: greedy, each begun with a pair that is missing still."""
+    """Return cases, the same each time, that hold all pairs that `keep` lets pass.
+
+    The search is greedy, and begins each case with a pair that is still missing.
+    """
     rng = random.Random(seed)
     todo = meaningful(keep, factors)
     rng.shuffle(todo)
@@ -47,7 +50,7 @@ def completed(
     missing: set[tuple[Any, ...]],
     rng: random.Random,
 ) -> Case:
-    """A case with this pair and other missing ones: each further value adds the most it can."""
+    """Return a case with this pair. Each further value adds as many missing pairs as it can."""
     order = {name: i for i, name in enumerate(factors)}
 
     def gain(case: Case, name: str, value: Any) -> int:
@@ -56,7 +59,7 @@ def completed(
             for a, x in case.items()
         )
 
-    for _ in range(200):  # a choice may leave none for a later factor
+    for _ in range(200):  # A choice may leave none for a later factor.
         case = {pair[0]: pair[1], pair[2]: pair[3]}
         for name in rng.sample([n for n in factors if n not in case], len(factors) - 2):
             fits = [v for v in factors[name] if keep(case | {name: v})]

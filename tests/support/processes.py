@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def stacks(pids: Iterable[int]) -> str:
-    """Python and native stacks from outside, for what the process cannot tell any more."""
+    """Return Python and native stacks from outside, as a hanging process cannot tell them."""
     tools = [
         ["py-spy", "dump", "--pid"],
         ["gdb", "-nx", "-batch", "-ex", "thread apply all bt 16", "-p"],

@@ -1,7 +1,7 @@
-"""Whole programs under a deadline: what users type, rather than functions shipped to ranks.
+"""This module runs whole programs under a deadline, as users start them.
 
-run_script([*TORCHRUN, "--standalone", "examples/x.py", ...])    what a user types
-run_on_ranks("examples/x.py", "--steps", "4", ranks=4)          the same, without the imports
+`run_script([*TORCHRUN, "--standalone", "examples/x.py", ...])` runs what a user types.
+`run_on_ranks("examples/x.py", "--steps", "4", ranks=4)` does the same without the imports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def finish_script(proc: subprocess.Popen[str], timeout: float = 60) -> Ran:
         kill_all(proc.pid)
         out, _ = proc.communicate()
         raise Hang(f"{proc.args!r} ran past {timeout} s\n{out[-6000:]}\n{seen}") from None
-    except BaseException:  # Ctrl-C, or pytest's own limit: they have a session of their own
+    # Ctrl-C or pytest's limit came, and the program has a session of its own.
+    except BaseException:
         kill_all(proc.pid)
         raise
     return Ran(proc.returncode, out, time.monotonic() - began)
@@ -70,7 +71,7 @@ def run_on_ranks(
     env: dict[str, str] | None = None,
     modules: tuple[str, ...] = (),
 ) -> Ran:
-    """What torchrun does with a script, on ranks that have imported torch and `modules` before."""
+    """Run a script as torchrun does, on ranks that have already imported torch and `modules`."""
     began = time.monotonic()
     given = {"LOCAL_WORLD_SIZE": str(ranks), **(env or {})}
     with Ranks(ranks, env=given, modules=modules) as those:
@@ -81,7 +82,7 @@ def run_on_ranks(
 
 
 def as_main(_rank: int, _world: int, script: str, args: tuple[str, ...]) -> int:
-    """The exit code of the script, which runs in this process as if Python had been given it."""
+    """Run the script in this process as if Python had been given it, and return its exit code."""
     sys.argv = [script, *args]
     sys.path.insert(0, str(Path(script).parent))
     try:

@@ -1,4 +1,4 @@
-"""Random programs of neighbor calls, and what the contract of docs/failures.md lets them give."""
+"""This module makes random programs of neighbor calls, and says what they may give."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import Counter as Count
 from dataclasses import dataclass, field, replace
 
 SMALL, LARGE = 4, 40_000
-# What one rank may do otherwise than the program says, in one call.
-QUIET_FAULTS = ("edges", "refused", "kind")  # nobody waits for a timeout
+# In one call, one rank may do one of these other things than the program says.
+QUIET_FAULTS = ("edges", "refused", "kind")  # Nobody waits for a timeout.
 SLOW_FAULTS = ("missing", "extra", "late", "interrupted", "stopped", "killed")
 
 
 @dataclass(frozen=True)
 class Action:
-    """One call of one rank."""
+    """An Action is one call of one rank."""
 
-    op: str  # average, gather or pair
+    op: str  # one of average, gather and pair
     n: int
     src: tuple[int, ...]
     dst: tuple[int, ...]
@@ -33,7 +33,7 @@ class Action:
         return (self.src[0],) if self.op == "pair" else (-1,)
 
     def signature(self) -> tuple[str, int]:
-        return self.op, 0 if self.op == "gather" else self.n  # rows may differ
+        return self.op, 0 if self.op == "gather" else self.n  # The ranks' rows may differ.
 
 
 @dataclass
@@ -42,13 +42,17 @@ class Program:
     world: int
     ranks: list[list[Action]]
     fault: str = ""
-    in_threads: bool = False  # one for each name
+    in_threads: bool = False  # Each name has its thread.
 
     @classmethod
     def of(
         cls, seed: int, world: int, faults: tuple[str, ...], in_one_order: bool = False
     ) -> Program:
-        """`in_one_order`: as an accelerator's calls have to be, whatever their names."""
+        """Make a random program, whose calls keep one order on all ranks if `in_one_order`.
+
+        An accelerator needs one order, whatever the calls' names are. docs/failures.md has the
+        contract.
+        """
         rng = random.Random(seed)
         ranks: list[list[Action]] = [[] for _ in range(world)]
         for _ in range(rng.randint(3, 10)):
@@ -75,7 +79,7 @@ class Program:
                     actions[i] = replace(actions[i], has_gradient=True, is_async=False)
 
     def end_at_fault(self, rank: int) -> None:
-        """That rank is killed there."""
+        """Remove that rank's calls from its fault on, at which it is killed."""
         at = next(i for i, action in enumerate(self.ranks[rank]) if action.fault)
         del self.ranks[rank][at:]
 
@@ -106,7 +110,7 @@ class Program:
 
 
 def _step(rng: random.Random, world: int) -> list[Action | None]:
-    """What each rank does in a step in which all agree."""
+    """Return what each rank does in a step in which all agree."""
     n = rng.choice([SMALL, SMALL, LARGE])
     name = rng.choice([None, None, None, "a", "b"])
     is_async, in_list = rng.random() < 0.3, rng.random() < 0.2
@@ -135,7 +139,7 @@ def _step(rng: random.Random, world: int) -> list[Action | None]:
 
 
 def _reorder(rng: random.Random, actions: list[Action]) -> None:
-    """Names may be begun in another order on each rank, where nobody waits in between."""
+    """Swap some calls with different counters on this rank, where nobody waits in between."""
     for i in range(len(actions) - 1):
         a, b = actions[i], actions[i + 1]
         if a.is_async and b.is_async and a.counter() != b.counter() and rng.random() < 0.5:
@@ -144,16 +148,17 @@ def _reorder(rng: random.Random, actions: list[Action]) -> None:
 
 @dataclass
 class Expected:
-    """What one call may give."""
+    """An Expected says what one call may give."""
 
-    value: list[list[float]] | None = None  # that it gives, if it gives any; how often each
+    # Each pair has a number, and how often the result has it. None says that nothing is wanted.
+    value: list[list[float]] | None = None
     must_fail: bool = False
     may_fail: bool = False
 
 
 @dataclass
 class Oracle:
-    """Knows all numbers."""
+    """An Oracle knows all numbers of a program, and says what each call may give."""
 
     program: Program
     calls: dict[tuple[int, tuple[str, str | None, int], int], int] = field(default_factory=dict)
@@ -208,7 +213,11 @@ class Oracle:
         return Expected(total)
 
     def _spread(self, expected: list[list[Expected]], numbers: list[list[int]]) -> None:
-        """Who sent in vain hears so later; a failure takes what its call still had to send."""
+        """Mark calls that may fail because of another call.
+
+        A rank that sent in vain hears so later, and a failed call does not send what it still had
+        to.
+        """
         for rank, actions in enumerate(self.program.ranks):
             in_vain = False
             for i, action in enumerate(actions):

@@ -1,4 +1,4 @@
-"""Execution of random programs of neighbor calls (see random_calls) by ranks."""
+"""This module has ranks execute random programs of neighbor calls (see random_calls)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def interrupted(call: Callable[[], Any]) -> Any:
 
 
 def begun(action: Action, value: float, group: Any) -> Any:
-    """The Work, or the result."""
+    """Begin the call, and return its Work or its result."""
     import bluefog_pg
 
     x = torch.full((action.n,), value, requires_grad=action.has_gradient, device=where(group))
@@ -56,7 +56,7 @@ def begun(action: Action, value: float, group: Any) -> Any:
 
 
 def where(group: Any) -> str:
-    """The kind of device of a group's calls."""
+    """Return the kind of device that a group's calls use."""
     kinds = (group or dist.group.WORLD)._device_types
     return next((kind.type for kind in kinds if kind.type != "cpu"), "cpu")
 
@@ -67,7 +67,7 @@ def _of_one_value(x: torch.Tensor) -> tuple[float, int]:
 
 
 def values(action: Action, result: Any) -> list[list[float]]:
-    """The numbers in a call's result, and how often each is there."""
+    """Return the numbers in a call's result, each with how often it occurs in a row."""
     if action.has_gradient:
         total, grad = result.split(action.n)
         return [[*_of_one_value(total)], [*_of_one_value(grad)]]

@@ -1,4 +1,4 @@
-"""System calls are refused to this process and its children, as container runtimes do it."""
+"""This module has system calls refused to a process and its children, as container runtimes do."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import sys
 from dataclasses import dataclass
 
 SYSCALLS = {"socket": 41, "socketpair": 53, "madvise": 28, "memfd_create": 319, "pidfd_open": 434}
-IS_KNOWN = platform.machine() == "x86_64"  # whose numbers these are
-NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2  # of prctl(2)
+IS_KNOWN = platform.machine() == "x86_64"  # The numbers above are those of this machine.
+NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2  # constants of prctl(2)
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
-LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF
-NUMBER, ARGUMENTS = 0, 16  # places in struct seccomp_data
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # instructions of classic BPF
+NUMBER, ARGUMENTS = 0, 16  # offsets in struct seccomp_data
 
 
 @dataclass
 class Refusal:
-    """A system call with this argument, or with any, fails with that error."""
+    """A Refusal lets a system call with this argument, or with any, fail with that error."""
 
     syscall: str
     error: int = errno.EPERM
-    argument: tuple[int, int] | None = None  # its place and value
+    argument: tuple[int, int] | None = None  # the argument's index and value
 
     def program(self) -> list[tuple[int, int, int, int]]:
         test = [(JUMP_IF_EQUAL, 0, 1, SYSCALLS[self.syscall])]
@@ -45,7 +45,7 @@ WIPE_ON_FORK = [Refusal("madvise", errno.EINVAL, (2, 18))]
 
 
 def refuse(refusals: list[Refusal]) -> None:
-    """Refuse from now on."""
+    """Refuse these calls from now on. The process cannot take that back."""
     program = [line for refusal in refusals for line in refusal.program()]
     program.append((RETURN, 0, 0, ALLOW))
     lines = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
@@ -57,7 +57,7 @@ def refuse(refusals: list[Refusal]) -> None:
 
 
 def main() -> None:
-    """Run a Python program so: sandbox.py NAME SCRIPT [ARGUMENT ...]."""
+    """Run a Python program with calls refused: sandbox.py NAME SCRIPT [ARGUMENT ...]."""
     name, script, *_ = sys.argv[1:]
     refuse(globals()[name])
     sys.argv = sys.argv[2:]

@@ -1,4 +1,4 @@
-"""What the tests of torch's stack share: a small task to learn, groups of two backends, numbers."""
+"""The tests of torch's stack share this: a small task, groups of two backends, and distances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 8
 
 
 def batch(step: int, rows: int) -> tuple[Tensor, Tensor]:
-    """The same on every rank: inputs, and what a fixed net of `tanh` answers."""
+    """Return a batch, the same on every rank: inputs, and what a fixed net of `tanh` answers."""
     numbers = torch.Generator().manual_seed(1000 + step)
     x = torch.randn(rows, WIDTH, generator=numbers)
     teacher = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(7))
@@ -21,7 +21,7 @@ def batch(step: int, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def share(step: int, rank: int, world: int, rows: int = 8) -> tuple[Tensor, Tensor]:
-    """This rank's `rows` of the step's batch."""
+    """Return this rank's `rows` of the step's batch."""
     x, y = batch(step, rows * world)
     return x.chunk(world)[rank], y.chunk(world)[rank]
 
@@ -40,7 +40,7 @@ def momentum(net: nn.Module) -> torch.optim.SGD:
 
 @contextlib.contextmanager
 def group_of(backend: str) -> Iterator[dist.ProcessGroup]:
-    """A group of all ranks, beside the default one."""
+    """Yield a group of all ranks beside the default one."""
     group = dist.new_group(backend=backend)
     try:
         yield group
@@ -58,7 +58,7 @@ def operations() -> int:
 
 
 def fully_sharded(net: nn.Sequential, device: str = "cpu") -> nn.Sequential:
-    """The net as FSDP2 has it over all ranks, each of its linear layers by itself."""
+    """Shard the net by FSDP2 over all ranks, each of its linear layers by itself, and return it."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -70,14 +70,14 @@ def fully_sharded(net: nn.Sequential, device: str = "cpu") -> nn.Sequential:
 
 
 def full(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be sharded; collective if it is."""
+    """Return all of a tensor that may be sharded. This is collective if it is."""
     from torch.distributed.tensor import DTensor
 
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach()
 
 
 def distance(some: Iterable[Tensor], others: Iterable[Tensor]) -> float:
-    """The largest difference between two lists of tensors of the same shapes; NaN counts."""
+    """Return the largest difference between two lists of tensors of the same shapes."""
     gaps = [0.0]
     for a, b in zip(some, others, strict=True):
         assert full(a).shape == full(b).shape, (a.shape, b.shape)

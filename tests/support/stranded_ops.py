@@ -1,4 +1,4 @@
-"""Operations that cannot end without the group's last rank: what faults are crossed with."""
+"""This module has operations that cannot end without the group's last rank, for tests of faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 Group = dist.ProcessGroup | None
 
-LARGE = 1 << 20  # elements: many frames, so that a fault falls between two of them
+LARGE = 1 << 20  # elements of many frames, so that a fault falls between two frames
 
 
 def f(n: int) -> torch.Tensor:
@@ -51,7 +51,7 @@ def batch(rank: int, world: int, group: Group) -> None:
 
 
 def neighbor(n: int) -> Callable[[int, int, Group], None]:
-    """Everyone with everyone."""
+    """Return a call in which every rank averages n elements with every other."""
 
     def call(rank: int, world: int, group: Group) -> None:
         import bluefog_pg

@@ -1,4 +1,4 @@
-"""A net, and the ways to train it, on any device."""
+"""This module has a net, and the ways to train it, on any device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-# Whatever a program has made the default.
+# These are set whatever a program has made the default.
 PLAIN: dict[str, Any] = {"device": "cpu", "dtype": torch.float32}
 
 
@@ -19,7 +19,10 @@ def small_net() -> torch.nn.Module:
 
 
 def fitted(name: str, form: Callable[..., Any], rank: int) -> list[torch.Tensor]:
-    """Parameters trained on that device; `form(net)`: how a step is made of a loss."""
+    """Return the parameters that a rank trained on that device.
+
+    `form(net)` returns how to make a step from inputs, and how to close.
+    """
     net = small_net().to(name)
     own = torch.Generator().manual_seed(rank)
     xs = torch.randn(10, 4, 3, generator=own, **PLAIN)
@@ -35,7 +38,7 @@ def loss_of(net: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tor
 
 
 def wrapped(options: Callable[[], dict[str, Any]], momentum: float = 0.0) -> Callable[..., Any]:
-    """A DistributedOptimizer with these options, new ones each time."""
+    """Return a form of a DistributedOptimizer. `options` makes its options anew for each one."""
 
     def form(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
         import bluefog_pg
@@ -54,7 +57,7 @@ def wrapped(options: Callable[[], dict[str, Any]], momentum: float = 0.0) -> Cal
 
 
 def by_itself(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
-    """DecentralizedDataParallel."""
+    """Train by DecentralizedDataParallel."""
     import bluefog_pg
 
     model = bluefog_pg.DecentralizedDataParallel(
@@ -72,7 +75,7 @@ def by_itself(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Cal
 
 
 def hooked(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callable[[], None]]:
-    """Torch's DistributedDataParallel."""
+    """Train by torch's DistributedDataParallel, with a hook and an averager."""
     from bluefog_pg.ddp_hooks import NeighborAverager, NeighborState, neighbor_average_hook
 
     model = torch.nn.parallel.DistributedDataParallel(net)
@@ -90,7 +93,7 @@ def hooked(net: torch.nn.Module) -> tuple[Callable[[torch.Tensor], None], Callab
 
 
 def forms(kind: str) -> dict[str, Callable[..., Any]]:
-    """Ways to train, but by windows."""
+    """Return the ways to train of that kind, by name. None of them uses windows."""
     from bluefog_pg import optim
 
     def outer(anchors: list[Any]) -> torch.optim.Optimizer:

@@ -1,4 +1,4 @@
-"""What ranks do with windows, on one host and on several."""
+"""These bodies use windows as ranks do on one host and on several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = (*oracle.FLOATS, torch.complex64, torch.uint8, torch.int32, torch.int64)
 
 
 def ring() -> Any:
-    """bluefog_pg, with the ring as the topology."""
+    """Set the ring as the topology, and return bluefog_pg."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(dist.get_world_size()))
@@ -32,7 +32,7 @@ def differs(x: torch.Tensor, value: complex) -> bool:
 
 
 def put_and_updated(rank: int, world: int) -> None:
-    """Weights and p, of every type: integers are rounded towards zero."""
+    """Put and update by weights, with p, in every type; integers are rounded toward zero."""
     bf, bad = ring(), []
     bf.torch.turn_on_win_ops_with_associated_p()
     for n in (1, 1000, 70_000):
@@ -61,11 +61,11 @@ def put_and_updated(rank: int, world: int) -> None:
 
 
 def added_and_fetched(rank: int, world: int) -> list[Any]:
-    """Of float64: each call, seen by the next one."""
+    """Accumulate and fetch float64, and return what each call shows of the one before it."""
     bf = ring()
     x = torch.full((3, 5), float(rank), dtype=torch.float64)
     window = bf.Window(x, "w")
-    own = window.update(clone=True)  # slots began with the rank's own values
+    own = window.update(clone=True)  # The slots began with the rank's own values.
     dist.barrier()
     window.accumulate(dst_weights=dict.fromkeys(window.destinations, 2.0))
     window.accumulate(torch.ones_like(x))
@@ -84,9 +84,10 @@ def added_and_fetched(rank: int, world: int) -> list[Any]:
 
 
 def push_sum(rank: int, world: int) -> list[float]:
-    """Without barriers, the last rank five times slower: x / p is the mean, and no p is lost.
+    """Run push-sum without barriers, the last rank five times slower, and return sums, p and x / p.
 
-    Every rank goes on until each has made 100 steps: a rank that stops mixes nothing more.
+    x / p is the mean, and no p is lost. Every rank goes on until each has made 100 steps, since a
+    rank that stops mixes nothing more.
     """
     bf = ring()
     bf.torch.turn_on_win_ops_with_associated_p()
@@ -152,7 +153,7 @@ def bad_calls(rank: int, world: int) -> dict[str, Any]:
 
 
 def random_calls(rank: int, world: int, seed: int, calls: int) -> tuple[int, float]:
-    """Add integers, and p with them, at random, without barriers: what was sent and what came."""
+    """Add integers, and p with them, at random; return what was sent and what came."""
     bf, chance = ring(), random.Random(1000 * seed + rank)
     bf.torch.turn_on_win_ops_with_associated_p()
     x = torch.zeros(257, dtype=torch.float64)

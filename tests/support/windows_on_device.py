@@ -1,4 +1,4 @@
-"""Windows of an accelerator's tensors: bodies of ranks."""
+"""These bodies of ranks use windows of an accelerator's tensors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def ring_window(device: Any, world: int, value: float) -> Any:
 
 
 def guarded(device: Any, rank: int, world: int) -> None:
-    """Rank 0 begins calls under a mutex, after a slow kernel, and lets that go: they are done
-    then, and rank 1's slot does not change while that holds the mutex."""
+    """Rank 0 begins calls under a mutex, after a slow kernel, and releases the mutex.
+
+    The calls are done then, and rank 1's slot does not change while rank 1 holds the mutex.
+    """
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -56,8 +58,10 @@ def guarded(device: Any, rank: int, world: int) -> None:
 
 
 def opened_by_one(device: Any, rank: int, world: int, blind: int | None) -> list[list[int]]:
-    """Which of the device's blocks a process has open, while there is a window, and after it; that
-    rank cannot open any."""
+    """Return the device's blocks that this process has open with a window, and after it.
+
+    The rank `blind` cannot open any.
+    """
     import bluefog_pg
 
     def blocks() -> list[int]:
@@ -83,7 +87,10 @@ def messages() -> int:
 
 
 def ordered(device: Any, rank: int, world: int) -> None:
-    """Kernels that are slow make what is put; and what comes after must not be put instead."""
+    """Put what slow kernels make.
+
+    What is written to the memory after that must not be put instead.
+    """
     window = ring_window(device, world, 0.0)
     (source,), bad = window.sources, []
     dist.barrier()
@@ -96,12 +103,13 @@ def ordered(device: Any, rank: int, world: int) -> None:
             bad.append(f"a put that nobody waits for kept the host for {took} s")
         device.fill(x, -1.0, 0)
         del x
-        again = [torch.empty(N, device=device.name) for _ in range(4)]  # where it was
+        # One of these takes the memory that x had.
+        again = [torch.empty(N, device=device.name) for _ in range(4)]
         if async_op:
             bad += ["completed too early"] if work.is_completed() else []
             work.wait()
         dist.barrier()
-        device.fill(window.tensor, 1.0, SLOW_KERNEL)  # an update comes after that
+        device.fill(window.tensor, 1.0, SLOW_KERNEL)  # An update comes after that.
         got = window.update(self_weight=1.0, neighbor_weights={source: 2.0})
         seen = torch.empty(N, device=device.name)
         device.copy(seen, got, 0)
@@ -114,8 +122,11 @@ def ordered(device: Any, rank: int, world: int) -> None:
 
 
 def reached(device: Any, rank: int, world: int) -> list[Any]:
-    """A put along the ring and one that no topology names; fetched likewise; how many bytes went
-    through the host; what was logged."""
+    """Return what a put along the ring brings, and one along an edge that no topology names.
+
+    Both are fetched, too. The last values say whether the bytes went through the host, and what was
+    logged.
+    """
     with inrank.logged() as logged:
         window = ring_window(device, world, rank + 1.0)
     (source,), (destination,) = window.sources, window.destinations
@@ -140,7 +151,7 @@ def reached(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def refused(device: Any, rank: int, world: int) -> dict[str, Any]:
-    """What cannot be, by what is raised."""
+    """Return what calls raise that a window refuses."""
     import bluefog_pg
 
     window = ring_window(device, world, 0.0)
@@ -159,7 +170,7 @@ def refused(device: Any, rank: int, world: int) -> dict[str, Any]:
 
 
 def on_the_other_device(device: Any, rank: int, world: int) -> list[Any]:
-    """Of windows on a device that is not the current one, which no call changes."""
+    """Use a window on another device than the current one; return what is current then."""
     import gc
 
     import bluefog_pg
@@ -172,7 +183,7 @@ def on_the_other_device(device: Any, rank: int, world: int) -> list[Any]:
     window.put()
     dist.barrier()
     window.get()
-    dist.barrier()  # in which this thread answers requests
+    dist.barrier()  # This thread answers requests meanwhile.
     told.append(current())
     window.update()
     told.append(str(window.tensor.device))
@@ -191,7 +202,7 @@ def ring_after_free(device: Any) -> Any:
 
 
 def stuck(device: Any, rank: int, world: int) -> list[Any]:
-    """A device that does not come to the call within the group's timeout."""
+    """Return what puts raise when the device does not come to them within the group's timeout."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=2))
@@ -202,7 +213,7 @@ def stuck(device: Any, rank: int, world: int) -> list[Any]:
     errors = [inrank.catch(window.put)]
     begun = [
         window.put(async_op=True) for _ in range(3)
-    ]  # each has its time, not one after another
+    ]  # Each of them has the whole timeout for itself.
     errors += [inrank.catch(work.wait) for work in begun]
     torch.empty_like(x).copy_(x).cpu()
     window.put()
@@ -211,8 +222,10 @@ def stuck(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def survived(device: Any, rank: int, world: int) -> list[Any]:
-    """The last rank dies; the others make a group of their own, and a window of the same tensor,
-    while they still have the Window that was."""
+    """The last rank dies, and the others make a new group and a window of the same tensor.
+
+    They still have the old Window then.
+    """
     import bluefog_pg
 
     window = ring_window(device, world, 0.0)
@@ -232,7 +245,7 @@ def survived(device: Any, rank: int, world: int) -> list[Any]:
 
 
 def captured(device: Any, rank: int, world: int) -> inrank.Raised | None:
-    """While a graph is captured."""
+    """Return what a put raises while a graph is captured."""
     window = ring_window(device, world, 0.0)
     dist.barrier()
     with device.capture():
@@ -243,7 +256,7 @@ def captured(device: Any, rank: int, world: int) -> inrank.Raised | None:
 
 
 def averaged(device: Any, rank: int, world: int, communication: str, rounds: int) -> float:
-    """How far ranks are from one another after so many steps that only average."""
+    """Return how far ranks are from one another after so many steps that only average."""
     import bluefog_pg
     from bluefog_pg.optim import consensus_distance
 
@@ -264,7 +277,7 @@ def averaged(device: Any, rank: int, world: int, communication: str, rounds: int
 
 
 def without_room(device: Any, rank: int, world: int) -> inrank.Raised | None:
-    """A device whose memory is full, on rank 0."""
+    """Return what making a window raises while rank 0's device has no memory left."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -278,8 +291,10 @@ def without_room(device: Any, rank: int, world: int) -> inrank.Raised | None:
 
 
 def failing(device: Any, rank: int, world: int) -> list[Any]:
-    """Rank 2's device fails, while rank 0, whose neighbour it is not, fetches its tensor; and in a
-    call of its own."""
+    """Rank 2's device fails in calls of its own, and while rank 0 fetches rank 2's tensor.
+
+    Rank 0 is no neighbor of rank 2.
+    """
     window = ring_window(device, world, rank + 1.0)
     dist.barrier()
     errors = []

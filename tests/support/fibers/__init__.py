@@ -1,7 +1,7 @@
-"""A pytest plugin: tests of the CUDA kernels on CPU tensors, with fibers for a GPU's threads.
+"""This pytest plugin runs tests of the CUDA kernels on CPU tensors, with fibers for GPU threads.
 
-The kernels' own code, compiled as C++. It says whether they compute the right numbers, stay where
-they may read and write vectors, and wait for each other; it says nothing of CUDA.
+The kernels' own code is compiled as C++. The tests say whether kernels compute the right numbers,
+stay where they may read and write vectors, and wait for each other. They say nothing of CUDA.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ROOT = HERE.parents[2]
 BUILD = ROOT / "build/fibers"
 LIBRARY = BUILD / "libfibers.so"
 FILES = sorted(ROOT.glob("src/device/cuda/*.cu"))
-# kernel<types><<<blocks, threads, bytes, stream>>>(arguments)
+# This matches kernel<types><<<blocks, threads, bytes, stream>>>(arguments).
 LAUNCH = re.compile(
     r"([\w:]+(?:<[^;<>]*(?:<[^<>]*>[^;<>]*)*>)?)\s*<<<(.*?)>>>\((.*?)\);", re.DOTALL
 )
-# Jumps from one fiber's stack to another's are what _FORTIFY_SOURCE takes for an error.
+# _FORTIFY_SOURCE takes jumps from one fiber's stack to another's for an error.
 FLAGS = (
     "-std=c++20 -O1 -w -fPIC -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden"
     " -U_FORTIFY_SOURCE"
@@ -31,12 +31,12 @@ CHECKS = ["-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all"]
 
 
 def as_cpp(code: str) -> str:
-    """Launches are calls."""
+    """Return a kernel's code as C++, in which launches are function calls."""
     return '#include "cuda.hpp"\n' + LAUNCH.sub(r"fibers::launch(\2, [&] { \1(\3); });", code)
 
 
 def build(cuda: Path) -> None:
-    """`cuda`: the folder of its compiler's include and lib64."""
+    """Build the library. `cuda` is the folder of CUDA's include and lib64."""
     BUILD.mkdir(parents=True, exist_ok=True)
     objects = []
     for file in FILES:
@@ -62,7 +62,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fibers are slow."""
+    """Make the tests' inputs smaller, as fibers are slow."""
     for item in items:
         module = item.getparent(pytest.Module)
         assert module is not None

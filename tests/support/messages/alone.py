@@ -1,4 +1,4 @@
-"""What rank 1 calls and rank 3 does not, in a group of the two."""
+"""This module has the calls that rank 1 makes and rank 3 does not, in a group of the two."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ ALONE: dict[str, Call] = {
 
 
 def called_alone(name: str, group: Any, prefix: str = "") -> Iterator[Labelled]:
-    """As the first call of a group; of one of them, also what the call after it says."""
+    """Yield what the call raises as the first call of a group.
+
+    After all_reduce, yield also what the next call raises.
+    """
     yield prefix + name, inrank.catch(ALONE[name], group)
     if name == "all_reduce":
         yield f"{prefix}{name}, then", inrank.catch(barrier, group)

@@ -1,4 +1,4 @@
-"""bluefog's own functions, called wrongly: averaging, topologies, and what Python checks."""
+"""This module calls bluefog's own functions wrongly: averages, topologies, and checks in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.messages.tensors import f, meta, sparse
 def neighbours(b: Any) -> Calls:
     import bluefog_pg
 
-    # Exponential-2 on four ranks, and this is rank 1: its in-neighbours are 0 and 3.
+    # This is rank 1 of four in an exponential-2 graph. Its in-neighbors are 0 and 3.
     def call(x: Any = None, **kwargs: Any) -> Any:
         return bluefog_pg.neighbor_allreduce(f(3) if x is None else x, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Roots, ranks, tags and lists of tensors that the group does not have."""
+"""This module has calls with roots, ranks, tags and lists that do not fit the group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.messages.tensors import expanded, f, fs, meta, sparse
 
 
 def places(b: Any) -> Calls:
-    """Roots, ranks, tags, times, and when to coalesce."""
+    """Return calls with bad roots, ranks, tags and times, and an end of coalescing alone."""
     broadcast = functools.partial(options, "Broadcast")
     reduce = functools.partial(options, "Reduce")
     group = world_group()

@@ -1,4 +1,4 @@
-"""What cannot be sent, written or reduced."""
+"""This module has calls with tensors that cannot be sent, written or reduced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.messages.tensors import expanded, f, fs, meta, sparse
 
 
 def tensors(b: Any) -> Calls:
-    """What is no tensor to be sent or written, by every call that looks."""
+    """Return every call that checks its tensors, with tensors that cannot be sent or written."""
     fake_mode = torch._subclasses.fake_tensor.FakeTensorMode()
     freed = torch.ones(4)
     freed.untyped_storage().resize_(0)

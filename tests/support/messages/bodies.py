@@ -1,4 +1,4 @@
-"""How the ranks of a section tell what was raised, and how they wait for each other."""
+"""These functions let the ranks of a section tell what was raised, and wait for each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Told = list[Labelled]
 
 
 def telling(body: Callable[[int, int], Iterator[Labelled]]) -> Callable[[int, int], Told]:
-    """The body whose value is all that this one yields."""
+    """Return a body that returns the list of all that `body` yields."""
 
     @functools.wraps(body)
     def told(rank: int, world: int) -> Told:
@@ -33,22 +33,26 @@ def caught(calls: Calls, prefix: str = "") -> Iterator[Labelled]:
 
 @contextmanager
 def group_of(*members: int, backend: str | None = None) -> Iterator[Any]:
-    """Of these ranks, or of all; everybody is there when it begins and when it ends."""
+    """Yield a group of these ranks, or of all.
+
+    All ranks are there when the block begins and ends.
+    """
     group = dist.new_group(list(members) or None, backend=backend)
     dist.barrier()
     yield group
     dist.barrier()
-    if group in dist.distributed_c10d._world.pg_map:  # neither a stranger to it nor gone already
+    # This rank belongs to the group, and has not left it.
+    if group in dist.distributed_c10d._world.pg_map:
         dist.destroy_process_group(group)
 
 
-# No rank has the same number in this group as in the world.
+# In this group, no rank has the number that it has in the world.
 pair = functools.partial(group_of, 1, 3)
 
 
 @contextmanager
 def after_the_others(late: bool) -> Iterator[None]:
-    """The turn of the late ranks comes when all others have had theirs."""
+    """Run the block on the late ranks when all others have run it."""
     if late:
         dist.barrier()
     yield

@@ -1,4 +1,4 @@
-"""Calls of one rank: each function gives what to call with a group."""
+"""These functions make calls of one rank: each returns what to call with a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Call = Callable[[Any], Any]
 
 
 def options(name: str, **values: Any) -> Any:
-    """c10d's struct of a call's options."""
+    """Return c10d's struct of a call's options, with these values."""
     opts = getattr(c10d, f"{name}Options")()
     for key, value in values.items():
         setattr(opts, key, value)
@@ -63,14 +63,14 @@ def reduce_scatter(*sizes: int) -> Call:
 def gather(
     root: int, own: int, sizes: Sequence[int] = (), dtype: torch.dtype = torch.float32
 ) -> Call:
-    """The root alone gives the sizes that it expects."""
+    """Return a gather call, in which only the root gives the sizes that it expects."""
     outputs = [[f(n, dtype=dtype) for n in sizes]] if sizes else []
     opts = options("Gather", rootRank=root)
     return lambda g: cpu(g).gather(outputs, [f(own, dtype=dtype)], opts).wait()
 
 
 def scatter(root: int, own: int, sizes: Sequence[int] = ()) -> Call:
-    """The root alone gives the sizes that it sends."""
+    """Return a scatter call, in which only the root gives the sizes that it sends."""
     inputs = [[f(n) for n in sizes]] if sizes else []
     opts = options("Scatter", rootRank=root)
     return lambda g: cpu(g).scatter([f(own)], inputs, opts).wait()
@@ -98,7 +98,7 @@ def barrier(group: Any) -> Any:
 
 
 def average(x: torch.Tensor, name: str | None = None) -> Call:
-    """Of a pair, half and half."""
+    """Return an average of a pair, in which both weights are a half."""
 
     def call(group: Any) -> Any:
         import bluefog_pg

@@ -1,6 +1,6 @@
-"""tests/failures/messages/golden.txt: what the errors say, word by word.
+"""This module compares the errors, word by word, with tests/failures/messages/golden.txt.
 
-BLUEFOG_UPDATE_GOLDEN=1 pytest tests/failures/messages writes that file anew: read the difference.
+`BLUEFOG_UPDATE_GOLDEN=1 pytest tests/failures/messages` writes that file anew. Read the difference.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tests.support import inrank
 from tests.support.messages.bodies import Told
 
 GOLDEN = Path(__file__).parents[2] / "failures" / "messages" / "golden.txt"
-# Each has its module: test_arguments.py, test_init.py and so on.
+# Each section has its module: test_arguments.py, test_init.py and so on.
 SECTIONS = ("arguments", "init", "mismatches", "timeouts", "ends")
 
-# What differs from one run, or one machine, to the next.
+# These patterns match what differs from one run, or one machine, to the next.
 VARIES = {
     "a group's name": (r"of group \S+\)", "of group G)"),
     "a process": (r"\bpid \d+\b", "pid P"),
     "this host": (rf"\bon {re.escape(socket.gethostname())}\b", "on HERE"),
     "this version": (rf"\bruns {re.escape(metadata.version('bluefog-pg'))};", "runs V;"),
 }
-# Of the graph builders, which know no group.
+# The graph builders raise these errors. They know no group that they could name.
 NAMELESS = ("topologies, exponential of 0", "topologies, ring of -1", "topologies, ring in style 3")
 
 
 def line(label: str, error: inrank.Raised) -> str:
-    """`label: class [ranks]: text`, in one line."""
+    """Return `label: class [ranks]: text`, in one line."""
     text = error.text
     for pattern, name in VARIES.values():
         text = re.sub(pattern, name, text)
@@ -43,7 +43,7 @@ def line(label: str, error: inrank.Raised) -> str:
 
 
 def read() -> dict[str, list[str]]:
-    """The lines of each section, also of those that no test has."""
+    """Return the lines of each section, also of those that no test has."""
     lines = GOLDEN.read_text().splitlines() if GOLDEN.exists() else []
     of_section: dict[str, list[str]] = {section: [] for section in SECTIONS}
     for text in lines:
@@ -58,7 +58,7 @@ def write(of_section: dict[str, list[str]]) -> None:
 
 
 def raised(told: Iterable[Told]) -> dict[str, inrank.Raised]:
-    """What the ranks told, by its label: errors of bluefog, all of them."""
+    """Return what the ranks told, by its label. All of it must be errors of bluefog."""
     everything = [*chain.from_iterable(told)]
     silent = sorted(label for label, error in everything if error is None)
     assert not silent, f"nothing raised: {silent}"
@@ -70,7 +70,7 @@ def raised(told: Iterable[Told]) -> dict[str, inrank.Raised]:
 
 
 def agree(section: str, told: Iterable[Told]) -> None:
-    """The ranks told what the section of the file says: no more, no less."""
+    """Assert that the ranks told what the section of the file says, no more and no less."""
     now = sorted(line(f"{section}/{label}", error) for label, error in raised(told).items())
     before = read()
     if os.environ.get("BLUEFOG_UPDATE_GOLDEN") == "1":

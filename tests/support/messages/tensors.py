@@ -1,10 +1,10 @@
-"""The tensors of the calls, good and bad."""
+"""This module makes the tensors of the calls, good and bad."""
 
 from __future__ import annotations
 
 import torch
 
-LARGE = 1 << 19  # elements: a message of so many waits for its receiver
+LARGE = 1 << 19  # A message of so many elements waits for its receiver.
 
 
 def f(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Training with a checkpoint after every step; in the first round, rank 1 is killed in step 7.
+"""This program trains with a checkpoint after every step. In round 1, rank 1 is killed in step 7.
 
 torchrun --standalone --nproc-per-node 3 --max-restarts 2 elastic.py CHECKPOINT
 """
@@ -19,7 +19,7 @@ STEPS, KILLED_IN = 12, 7
 
 
 def train(checkpoint: Path | None, doomed: bool) -> tuple[int, list[float]]:
-    """Where it began, and this rank's losses from there on."""
+    """Train, and return the step in which it began, and this rank's losses from there on."""
     net = DistributedDataParallel(stack.mlp())
     optimizer = stack.momentum(net)
     first, losses = 0, []

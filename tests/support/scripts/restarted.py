@@ -1,4 +1,4 @@
-"""Rank 1 kills itself in the first life of the job; the others wait to be started anew.
+"""Rank 1 kills itself in the first life of the job, and the others wait to be started anew.
 
 torchrun --nnodes 2 --nproc-per-node 2 --max-restarts 3 ... restarted.py FOLDER
 """

@@ -1,4 +1,6 @@
-"""Hugging Face Accelerate: only the backend's name is chosen, before the Accelerator is made.
+"""This program trains by Hugging Face Accelerate, for which only the backend's name is chosen.
+
+It is chosen before the Accelerator is made:
 
 torchrun --standalone --nproc-per-node 2 train_accelerate.py BACKEND FOLDER
 """
@@ -17,11 +19,11 @@ from tests.support import stack
 def main(backend: str, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(backend)
-    # With cpu=True, Accelerate itself would choose gloo, whatever InitProcessGroupKwargs says.
+    # Accelerate itself would choose gloo with cpu=True, whatever InitProcessGroupKwargs says.
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     net = stack.mlp()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    # 250 rows: the last batch is not full, and gather_for_metrics drops what was filled up.
+    # The last batch of 250 rows is not full, and gather_for_metrics drops the rows that fill it up.
     loader = DataLoader(TensorDataset(*stack.batch(0, 250)), batch_size=16, shuffle=True)
     net, optimizer, loader = accelerator.prepare(net, optimizer, loader)
 
@@ -57,8 +59,8 @@ def main(backend: str, folder: str) -> None:
         f"backend {dist.get_backend()} ddp {wrapped} losses {losses} "
         f"operations {stack.operations() if backend == 'bluefog' else 0}\n"
     )
-    # It destroys the group. Where a DDP model is the last to let go of it, gloo joins its threads
-    # while it holds the GIL, and one of those may wait for the GIL.
+    # end_training() destroys the group. Where a DDP model is the last to let go of it, gloo joins
+    # its threads while it holds the GIL, and one of those may wait for the GIL.
     if backend != "gloo":
         accelerator.end_training()
 

@@ -1,6 +1,6 @@
-"""Lightning: only DDPStrategy's process_group_backend is chosen. It starts the second rank itself.
+"""This program trains by Lightning, where only DDPStrategy's process_group_backend is chosen.
 
-python train_lightning.py BACKEND FOLDER
+Lightning starts the second rank itself: python train_lightning.py BACKEND FOLDER
 """
 
 import sys
@@ -34,7 +34,7 @@ class Learner(lightning.LightningModule):
         self.log("loss", loss, sync_dist=True)
 
     def on_validation_epoch_end(self) -> None:
-        self.losses.append(self.metric.compute().item())  # over both ranks
+        self.losses.append(self.metric.compute().item())  # the mean over both ranks
         self.metric.reset()
 
     def on_train_end(self) -> None:
@@ -59,7 +59,8 @@ def main(backend: str, folder: str) -> None:
         devices=2,
         max_epochs=4,
         callbacks=[best],
-        # What it would find by itself; but looking for MPI, it would start MPI where mpi4py is.
+        # Lightning would choose this by itself, but looking for MPI, it would start MPI where
+        # mpi4py is.
         plugins=[LightningEnvironment()],
         logger=False,
         default_root_dir=folder,

@@ -1,4 +1,4 @@
-"""A simulated accelerator: torch's device "simulated", two of them, and its backend "simccl".
+"""This simulated accelerator is torch's device "simulated", two of them, with a backend "simccl".
 
 Its streams, events and memory behave as a GPU's do, in threads of the process. It says nothing of
 CUDA, of NCCL, or of how fast anything is: only whether our code has them do the right things in the
@@ -23,7 +23,7 @@ PLUGIN = _BUILD / "_simulated.so"
 
 
 def build() -> None:
-    """Compile it, where that is to be done: half a minute."""
+    """Compile the accelerator unless that is done already. It takes half a minute."""
     from torch.utils import cpp_extension
 
     _BUILD.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def build() -> None:
 
 
 def load() -> Any:
-    """The module, once torch knows the device."""
+    """Return the module, and make the device known to torch the first time."""
     if "_simulated" in sys.modules:
         return sys.modules["_simulated"]
     sys.path.insert(0, str(_BUILD))
