@@ -1,4 +1,4 @@
-"""Fixtures of the multi-rank tests: the kept pool, and the leak check around every test."""
+"""The fixtures of the multi-rank tests are the kept pool, and the leak check around every test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ hypothesis.settings.load_profile("beside others")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests side by side have a folder each, and see their own leftovers alone.
+    """Give each process that runs tests its own folder, so that it sees no others' leftovers.
 
     Processes whose parents have ended become children of this one, and are seen with the others.
     """
@@ -44,7 +44,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="module")
 def pool(request: pytest.FixtureRequest) -> Iterator[harness.Pool]:
-    """Of as many processes as the module's RANKS says."""
+    """Yield a pool of as many processes as the module's RANKS says."""
     kept = harness.Pool(getattr(request.module, "RANKS", 4))
     files = leftovers.files()
     POOLS.append(kept)
@@ -77,7 +77,7 @@ def fail_if_left(files: set[Path]) -> None:
     if not left and not processes:
         return
     what = [f"{pid} {leftovers.command(pid)}" for pid in sorted(processes)]
-    # The next test begins without them.
+    # The next test begins without what this one has left.
     for kept in POOLS:
         kept.discard(judge=False)
     for pid in processes:

@@ -1,8 +1,8 @@
-"""Says which lines and branches of src/ and python/ the tests run, in each folder.
+"""This program says which lines and branches of src/ and python/ the tests run, by folder.
 
-python -m tests.coverage build     builds an instrumented package into build/coverage
-python -m tests.coverage report    prints a table of what has run since; build/coverage/*.json has
-                                   each file's figures
+`python -m tests.coverage build` builds an instrumented package into build/coverage. `python -m
+tests.coverage report` prints a table of what has run since. build/coverage/*.json has each file's
+figures.
 
 `make coverage` runs all tests between the two. The instrumented package is slower, so a test of a
 promised time may fail there. Such a failure is printed and changes nothing else.
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "build/coverage"
 SITE, CMAKE, CONFIG = OUT / "site", OUT / "cmake", OUT / "coveragerc"
-# Each file's counts: lines that ran, lines, branches taken, branches.
+# A file has four counts: lines that ran, lines, branches taken, branches.
 Counts = tuple[int, int, int, int]
 
 

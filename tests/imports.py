@@ -1,4 +1,4 @@
-"""A contract of import-linter on imports that its other contracts do not see."""
+"""This module has a contract of import-linter on imports that its other contracts do not see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from importlinter import Contract, ContractCheck, output
 
 
 class OwnPackage(Contract):
-    """No module imports a package that it lies in, which may import the module: a circle."""
+    """An OwnPackage contract forbids that a module imports a package that it lies in.
+
+    That package may import the module, which would make a circle.
+    """
 
     type_name = "own_package"
 
