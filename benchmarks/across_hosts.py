@@ -1,6 +1,6 @@
 """Compare bluefog across hosts with gloo, Open MPI and a bare socket, in one run.
 
-The hosts are network namespaces of this machine, whose links `tc tbf` slows down: needs root.
+The hosts are network namespaces of this machine, whose links `tc tbf` slows down. That needs root.
 
 python benchmarks/across_hosts.py                       all of it: some minutes
 python benchmarks/across_hosts.py --quick               does it work
@@ -57,7 +57,8 @@ def sizes(args: argparse.Namespace, rate: str) -> list[int]:
 
 def compare(args: argparse.Namespace, backends: list[str], rate: str, hosts: int) -> list[Any]:
     if rate != "unlimited" and "bluefog" in backends:
-        # It sends over bluefog's connections, and the kernel sends on at the pace it has left them.
+        # MPI sends over bluefog's connections, and the kernel keeps the pace that it has set for
+        # them.
         backends = [name for name in backends if name != "mpi"]
     plan = {"ops": args.ops.split(","), "sizes": sizes(args, rate), "backends": backends}
     plan |= {"rounds": args.rounds, "hosts": hosts}
@@ -69,7 +70,7 @@ def compare(args: argparse.Namespace, backends: list[str], rate: str, hosts: int
 
 
 def starts(rounds: int) -> dict[str, list[float]]:
-    """Seconds in init_process_group, on 2 hosts of 2 ranks, in turns."""
+    """Measure init_process_group, on 2 hosts of 2 ranks, in turns, and return all seconds."""
     found: dict[str, list[float]] = {"bluefog": [], "gloo": []}
     with launch.network.network(2) as names:
         for _ in range(rounds):
@@ -83,7 +84,8 @@ def starts(rounds: int) -> dict[str, list[float]]:
 
 def main() -> None:
     args = parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
+    # SIGTERM exits, so that the ranks end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     backends = collectives.without_missing(args.backends.split(","))
     found: dict[str, Any] = {"machine": collectives.machine(), "rows": [], "starts": {}}
     for rate in args.rates.split(","):

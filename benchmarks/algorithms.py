@@ -1,9 +1,10 @@
-"""Where the algorithms end, and how fast, beside what their recursions say.
+"""Compare where the algorithms end, and how fast, with what their recursions say.
 
 python benchmarks/algorithms.py         a table: half a minute, on 5 ranks of this machine
 
-Ranks have quadratic losses h/2 (w - c)^2 of their own, with h from 0.5 to 1.5. On such an algorithm
-is affine: its fixed point solves a linear system, and its error falls by the spectral radius.
+Ranks have quadratic losses h/2 (w - c)^2 of their own, with h from 0.5 to 1.5. An algorithm is
+affine on such losses. Its fixed point solves a linear system, and its error falls by the spectral
+radius.
 """
 
 from __future__ import annotations
@@ -21,21 +22,24 @@ from algorithms_report import RANKS
 H = np.linspace(0.5, 1.5, RANKS)
 C = np.arange(RANKS, dtype=float) ** 2
 SOLUTION = float(H @ C / H.sum())
-BETA = 0.9  # of momentum
-OUTER = 0.5  # that of an outer optimizer
-LOCAL = 4  # steps
+BETA = 0.9  # the momentum of algorithms that have one
+OUTER = 0.5  # the momentum of an outer optimizer
+LOCAL = 4  # steps between two averages of local steps
 ONE, NONE = np.eye(RANKS), np.zeros((RANKS, RANKS))
 EVERYONE = np.full((RANKS, RANKS), 1 / RANKS)
-Affine = tuple[np.ndarray, np.ndarray]  # z <- M z + b, of which w is the first part
+Affine = tuple[np.ndarray, np.ndarray]  # M and b of z <- M z + b, where w is the first part of z
 
 
 def ring() -> np.ndarray:
-    """Of a rank itself and both neighbours, a third each."""
+    """Return the weights of a ring: a third for a rank itself, and for each of both neighbors."""
     return (ONE + np.roll(ONE, 1, 0) + np.roll(ONE, -1, 0)) / 3
 
 
 def directed() -> np.ndarray:
-    """Whose columns sum to 1: ranks share equally with the next one, rank 0 with rank 2, too."""
+    """Return the weights of a digraph, whose columns sum to 1.
+
+    Each rank shares equally with the next one. Rank 0 shares with rank 2, too.
+    """
     links = ONE + np.roll(ONE, 1, 0)
     links[2, 0] = 1
     return links / links.sum(0)
@@ -55,7 +59,10 @@ def local_steps(lr: float) -> Affine:
 
 
 def outer_steps(lr: float, share: np.ndarray) -> Affine:
-    """Of anchors a and speeds v: v <- 0.5 v + share (a - w after local steps); a <- share a - v."""
+    """Return the recursion of anchors a and speeds v of an outer optimizer.
+
+    v <- 0.5 v + share (a - w after local steps); a <- share a - v.
+    """
     move = share @ np.diag(1 - (1 - lr * H) ** LOCAL)
     matrix = np.block([[share - move, -OUTER * ONE], [move, OUTER * ONE]])
     shift = move @ C
@@ -63,14 +70,16 @@ def outer_steps(lr: float, share: np.ndarray) -> Affine:
 
 
 def atc_momentum(lr: float) -> Affine:
-    """Of (w, m): m <- beta m + gradient; w <- W (w - lr m)."""
+    """Return the recursion of (w, m): m <- beta m + gradient; w <- W (w - lr m)."""
     w, hess = ring(), np.diag(H)
     matrix = np.block([[w @ (ONE - lr * hess), -lr * BETA * w], [hess, BETA * ONE]])
     return matrix, np.concatenate([lr * w @ (H * C), -H * C])
 
 
 def decentlam(lr: float) -> Affine:
-    """Of (w, m): m <- beta m + (w - W (w - lr gradient)) / lr; w <- w - lr m."""
+    """Return the recursion of (w, m): m <- beta m + (w - W (w - lr gradient)) / lr; w <- w - lr
+    m.
+    """
     matrix, shift = atc(lr)
     gradient = (ONE - matrix) / lr
     both = np.block([[ONE - lr * gradient, -lr * BETA * ONE], [gradient, BETA * ONE]])
@@ -78,7 +87,10 @@ def decentlam(lr: float) -> Affine:
 
 
 def quasi_global(lr: float) -> Affine:
-    """Of (w, m): w' = W (w - lr (gradient + beta m)); m <- beta m + (1 - beta) (w - w') / lr."""
+    """Return the recursion of (w, m) with quasi-global momentum.
+
+    w' = W (w - lr (gradient + beta m)); m <- beta m + (1 - beta) (w - w') / lr.
+    """
     top = np.hstack([atc(lr)[0], -lr * BETA * ring()])
     below = BETA * np.hstack([NONE, ONE]) + (1 - BETA) / lr * (np.hstack([ONE, NONE]) - top)
     shift = atc(lr)[1]
@@ -86,36 +98,42 @@ def quasi_global(lr: float) -> Affine:
 
 
 def exact_diffusion(lr: float) -> Affine:
-    """Of (w, psi before): psi = w - lr gradient; w <- (I + W)/2 (psi + w - psi before)."""
+    """Return the recursion of w and the psi before, of exact diffusion.
+
+    psi = w - lr gradient; w <- (I + W)/2 (psi + w - psi before).
+    """
     half, kept = (ONE + ring()) / 2, ONE - lr * np.diag(H)
     matrix = np.block([[half @ (kept + ONE), -half], [kept, NONE]])
     return matrix, lr * np.concatenate([half @ (H * C), H * C])
 
 
 def tracking(lr: float, w: np.ndarray, is_atc: bool, hess: np.ndarray) -> Affine:
-    """Of (w, y): w' = W w - lr y, or W (w - lr y); y <- W y + gradient(w') - gradient(w)."""
+    """Return the recursion of (w, y), of gradient tracking.
+
+    w' = W w - lr y, or W (w - lr y) where `is_atc`; y <- W y + gradient(w') - gradient(w).
+    """
     top = np.hstack([w, -lr * (w if is_atc else ONE)])
     below = np.hstack([NONE, w]) + hess @ (top - np.hstack([ONE, NONE]))
     return np.vstack([top, below]), np.zeros(2 * RANKS)
 
 
 def stationary() -> np.ndarray:
-    """What p of push-sum tends to."""
+    """Return what p of push-sum tends to."""
     return RANKS * np.linalg.matrix_power(directed(), 1000)[:, 0]
 
 
 def push_sum(lr: float) -> Affine:
-    """Of x = w p, with p at its limit: x <- A (x - lr gradient(x / p))."""
+    """Return the recursion of x = w p, with p at its limit: x <- A (x - lr gradient(x / p))."""
     a, hess = directed(), np.diag(H / stationary())
     return a @ (ONE - lr * hess), lr * a @ (H * C)
 
 
 @dataclass
 class Case:
-    """What a run of an algorithm is compared with."""
+    """A Case is an algorithm with what theory says of it, to compare a run with."""
 
     name: str
-    order: str  # as algorithms_run.py makes it
+    order: str  # the name of the order in algorithms_run.py
     lr: float
     affine: Affine
     is_exact: bool = False
@@ -124,7 +142,7 @@ class Case:
     is_directed: bool = False
 
     def rate(self) -> float:
-        """The largest of the eigenvalues but 1, whose directions nothing excites."""
+        """Return the largest size of eigenvalues but 1, whose directions nothing excites."""
         sizes = np.abs(values := np.linalg.eigvals(self.affine[0]))
         return float(sizes[np.abs(values - 1) > 1e-6].max())
 
@@ -160,7 +178,7 @@ def cases() -> list[Case]:
 
 
 def slope(errors: np.ndarray) -> float:
-    """The factor of a step, in the mean while the error falls from 1e-3 to 1e-9."""
+    """Return the factor of the error in a step, a mean while the error falls from 1e-3 to 1e-9."""
     inside = np.flatnonzero((errors > 1e-9) & (errors < 1e-3))
     return math.exp(np.polyfit(inside, np.log(errors[inside]), 1)[0])
 

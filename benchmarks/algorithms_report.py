@@ -1,4 +1,4 @@
-"""The goals and the table of what algorithms.py found."""
+"""This module makes the goals and the table of what algorithms.py found."""
 
 from __future__ import annotations
 

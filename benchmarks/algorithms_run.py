@@ -1,4 +1,4 @@
-"""One rank's steps by each algorithm, on a quadratic loss of its own."""
+"""This program is one rank, which takes steps by each algorithm on a quadratic loss of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def graph_of(run: dict[str, Any], n: int) -> nx.DiGraph:
 
 
 def path_of(me: launch.Rank, run: dict[str, Any]) -> list[float]:
-    """This rank's w, from 0 on, after each step."""
+    """Return this rank's w at the start, which is 0, and after each step."""
     h, c = me.args["h"][me.rank], me.args["c"][me.rank]
     model, order = nn.Linear(1, 1, bias=False).double(), run["order"]
     nn.init.zeros_(model.weight)

@@ -1,4 +1,4 @@
-"""The operations that are compared: their buffers, and what must come out."""
+"""This module has the operations that are compared: their buffers, and what must come out."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Call = Callable[[], Result]
 
 @runtime_checkable
 class Repeating(Protocol):
-    """A Call that repeats and times itself: in C, or with what it gave last."""
+    """A Repeating is a Call that repeats and times itself, in C, or with what it gave last."""
 
     def __call__(self) -> Result: ...
 
     def repeat(self, reps: int) -> float:
-        """Seconds of one of `reps` calls."""
+        """Return the seconds of one of `reps` calls."""
 
 
 GRAPHS = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer")
-PAIR = "pair_gossip"  # ranks 0 and 1, 2 and 3, ...: an even number of them
+PAIR = "pair_gossip"  # Ranks 0 and 1, 2 and 3, ... are pairs, so their number must be even.
 NEIGHBOR = (*GRAPHS, PAIR)
-# By op: which of send and recv holds one rank's share, where the other one holds n of them.
+# One of send and recv holds one rank's share, by op, where the other one holds n shares.
 SHARE = {"all_gather": "send", "gather": "send", "reduce_scatter": "recv", "scatter": "recv"}
-# 100 tensors in one call.
+# This operation reduces 100 tensors in one call.
 COALESCED = "all_reduce_coalesced"
 OPS = (
     "all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "gather", "scatter",
@@ -49,7 +49,10 @@ def joined(result: Result) -> Tensor:
 
 @dataclass
 class Case:
-    """One operation at one size; the buffers are the same for every peer."""
+    """A Case is one operation at one size.
+
+    It owns the buffers, which are the same for every peer.
+    """
 
     op: str
     rank: int
@@ -63,7 +66,7 @@ class Case:
         share = max(1, self.size // 4 // self.n)
         count = self.size // 4
         if self.op == COALESCED:
-            count = max(count, 100)  # none of them empty
+            count = max(count, 100)  # None of the 100 tensors is empty.
         if self.op in SHARE or self.op == "all_to_all":
             count = share * self.n
         self.size = 4 * count
@@ -73,7 +76,7 @@ class Case:
         self.recv = torch.zeros(of_recv, device=self.device)
 
     def edges(self) -> list[tuple[list[int], list[int]]]:
-        """(sources, destinations) of one call after the other, then again from the start."""
+        """Return (sources, destinations) of one call after the other, before they begin anew."""
         n, at = self.n, self.rank
         if self.op == PAIR:
             return [([at ^ 1], [at ^ 1])]
@@ -84,7 +87,7 @@ class Case:
         return [([(at - d) % n for d in ds], [(at + d) % n for d in ds]) for ds in turns]
 
     def values(self, rank: int) -> Tensor:
-        """Small integers, so that float32 sums are exact whatever their order."""
+        """Return small integers, so that float32 sums are exact whatever their order."""
         return rank + 1.0 + torch.arange(self.send.numel(), device=self.device) % 7
 
     def expected(self, turn: int = 0) -> Tensor:
@@ -103,7 +106,7 @@ class Case:
         return total.chunk(self.n)[self.rank] if self.op == "reduce_scatter" else total
 
     def wrong(self, call: Call) -> int:
-        """Elements that a call gets wrong: the first one of this binding, or one of each turn."""
+        """Return how many elements the first call gets wrong, or the first of each turn."""
         self.send.copy_(self.values(self.rank))
         bad = 0
         for turn in range(len(self.edges()) if self.op in NEIGHBOR else 1):
@@ -111,12 +114,15 @@ class Case:
             right = torch.isclose(joined(call()), self.expected(turn), rtol=1e-6)
             bad += int(right.logical_not().sum().item())
         if self.op in ("reduce", "gather") and self.rank != 0:
-            bad = 0  # the root's alone says something
-        self.send.zero_()  # an all_reduce in place, repeated, must not grow without bound
+            bad = 0  # Only the root's result says something.
+        self.send.zero_()  # An all_reduce in place that is repeated must not grow without bound.
         return bad
 
     def bus_factor(self) -> float:
-        """busbw / algbw: nccl-tests' factors; what a rank receives for the neighbour operations."""
+        """Return busbw / algbw as nccl-tests has it.
+
+        The factor of a neighbor operation is how many tensors a rank receives.
+        """
         if self.op in NEIGHBOR:
             return float(len(self.edges()[0][0]))
         share = (self.n - 1) / self.n

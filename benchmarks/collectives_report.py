@@ -1,4 +1,4 @@
-"""The goals and tables of what collectives.py measured."""
+"""This module makes the goals and tables of what collectives.py measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from figures import (
 def ratios(
     rows: Iterable[Row], ranks: int, over: str, under: str, wanted: Callable[[Row], bool]
 ) -> list[float]:
-    """time of `over` / time of `under`, for each operation and size that both were timed at."""
+    """Return time of `over` / time of `under` for each operation and size where both are timed."""
     times: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
         if row["ranks"] == ranks and wanted(row):
@@ -64,7 +64,7 @@ STEPS = {
 
 
 def goals(found: dict[str, Any]) -> list[Goal]:
-    """The worst of all sizes and operations that a goal speaks of."""
+    """Judge each goal by the worst of all sizes and operations that it speaks of."""
     rows, all_goals = found["rows"], list[Goal]()
     if any(row["peer"] == "nccl" for row in rows):
         return [

@@ -1,4 +1,4 @@
-"""The tables of what `make gpu` and host_time.py measured on accelerators."""
+"""This module makes the tables of what `make gpu` and host_time.py measured on accelerators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A net that computes on a device of its own, which these machines do not have: by sleeping."""
+"""This module makes a net that computes on a device which these machines lack, by sleeping."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 
 class Device:
-    """What is given to it is done one after the other, from the forward pass's begin on.
+    """A Device does what it is given one after the other, from the begin of the forward pass on.
 
-    What the cores compute for it meanwhile is a part of that time, not added to it.
+    What the cores compute for it meanwhile is a part of that time, not added to it. The training's
+    thread uses it.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class Device:
 
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
-        """What is computed in it takes no time of the device's."""
+        """Let what is computed in the block take no time of the device's."""
         self.is_on = False
         yield
         self.is_on = True
@@ -51,7 +52,7 @@ class _Take(torch.autograd.Function):
 
 
 class _On(nn.Module):
-    """A layer's time on the device: so long forward, and twice as long backward."""
+    """A layer of this kind takes its time on the device, twice as long backward as forward."""
 
     def __init__(self, device: Device, seconds: float) -> None:
         super().__init__()
@@ -62,9 +63,10 @@ class _On(nn.Module):
 
 
 def make_net(width: int, seconds: float) -> tuple[nn.Module, Device]:
-    """A perceptron on 8 x 8 digits; `seconds` of computing in a step."""
+    """Return a perceptron on 8 x 8 digits whose step computes for `seconds`, and its device."""
     torch.manual_seed(0)
-    device, each = Device(), seconds / 9  # of three layers, once forward and twice backward
+    # Each of three layers computes one part forward and two backward.
+    device, each = Device(), seconds / 9
     net = nn.Sequential(
         *(nn.Flatten(), nn.Linear(64, width), _On(device, each), nn.ReLU()),
         *(nn.Linear(width, width), _On(device, each), nn.ReLU()),

@@ -1,4 +1,4 @@
-"""One rank of neighbors.py: averaging of one tensor and of a list, and bytes touched."""
+"""This program is one rank of neighbors.py: it averages a tensor and a list, and counts bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 import touched
 from cases import Case
 
-FUSED_SIZE = 100 * 10_240  # bytes: a hundred tensors of 10 KiB
+FUSED_SIZE = 100 * 10_240  # bytes of a hundred tensors of 10 KiB
 FUSED_OPS = ("neighbor_ring", "neighbor_exp2")
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     if "bluefog" in args["backends"]:
         fused = of([op for op in FUSED_OPS if op in ops], [FUSED_SIZE])
         found["fused"] = timing.run_cases(me, gloo, fused, ["bluefog", "list"], plan)
-    if "bluefog" in args["backends"] and device.type == "cpu":  # where bytes are counted
+    if "bluefog" in args["backends"] and device.type == "cpu":  # Bytes are counted on CPUs only.
         found["touched"] = [touched.count(me, op, gloo) for op in ops]
     me.give_back(found)
     dist.barrier(group=gloo)

@@ -1,4 +1,4 @@
-"""What all reports share: sizes and times as text, tables, goals, plots, and the files they go to.
+"""All reports share this: sizes and times as text, tables, goals, plots, and the files of these.
 
 Reports need nothing beyond Python but for plots, which matplotlib draws.
 """
@@ -24,7 +24,7 @@ COLORS = {
     "memcpy": "black",
     "wire": "black",
 }
-# The columns of ratios: which peer's time is divided by which, where both were timed.
+# A column of ratios divides the first peer's time by the second's, where both were timed.
 RATIOS = (
     *((peer, "bluefog") for peer in ("gloo", "mpi", "raw_mpi", "nccl", "wire", "list")),
     ("bluefog", "torch.add"),
@@ -55,7 +55,7 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
 
 
-# nccl-tests' lines, which programs print while they measure
+# Programs print these lines of nccl-tests while they measure.
 
 
 def heading(op: str, ranks: int) -> str:
@@ -72,7 +72,7 @@ def median_us(row: Row) -> float:
 
 
 def least_us(row: Row) -> float:
-    """The time of the turn that others on the machine disturbed least."""
+    """Return the time of the turn that others on the machine disturbed least."""
     return min(row["rounds_us"])
 
 
@@ -85,11 +85,14 @@ def line(row: Row) -> str:
     )
 
 
-# Tables
+# The functions below make tables.
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> str:
-    """A Markdown table that can be read in a terminal, too; numbers follow the first `texts`."""
+    """Return a Markdown table that can be read in a terminal, too.
+
+    The first `texts` columns are text.
+    """
     cells = [list(head), *([str(cell) for cell in row] for row in rows)]
     if len(cells) == 1:
         return ""
@@ -110,7 +113,10 @@ def grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]
 
 
 def times_table(rows: list[Row], *keys: str) -> str:
-    """A line for each value of the keys and each size: every peer's time, and bluefog beside it."""
+    """Return a table with a line for each value of the keys and each size.
+
+    A line has every peer's time, and ratios to bluefog's.
+    """
     peers = list(dict.fromkeys(row["peer"] for row in rows))
     pairs = [pair for pair in RATIOS if set(pair) <= set(peers)]
     head = [*keys, "size", *peers]
@@ -131,7 +137,7 @@ def times_table(rows: list[Row], *keys: str) -> str:
     return table(head, lines, texts=0)
 
 
-# Goals
+# The functions below judge goals.
 
 
 @dataclass
@@ -140,7 +146,7 @@ class Goal:
     ranks: int
     limit: str
     found: str
-    verdict: str  # reached, missed, not measured
+    verdict: str  # reached, missed or not measured
 
 
 def judge(text: str, ranks: int, limit: float, found: float | None, unit: str, least: bool) -> Goal:
@@ -153,7 +159,10 @@ def judge(text: str, ranks: int, limit: float, found: float | None, unit: str, l
 
 
 def goal_table(goals: Iterable[Goal], of: str = "ranks") -> str:
-    """`of` says what the goals count: ranks or hosts. Empty if none of them was measured."""
+    """Return a table of goals, or nothing if none of them was measured.
+
+    `of` says what the goals count: ranks or hosts.
+    """
     goals = list(goals)
     if all(goal.verdict == "not measured" for goal in goals):
         return ""
@@ -161,7 +170,7 @@ def goal_table(goals: Iterable[Goal], of: str = "ranks") -> str:
     return table(["goal", of, "limit", "found", "verdict"], rows, texts=5)
 
 
-# Plots and files
+# What follows draws plots and writes files.
 
 
 def plot(rows: list[Row], path: Path) -> None:
@@ -194,10 +203,10 @@ def plot(rows: list[Row], path: Path) -> None:
 
 @dataclass
 class Report:
-    """What becomes of the measurements of one program."""
+    """A Report says what becomes of the measurements of one program."""
 
     title: str
-    sections: Callable[[Any], Iterable[str]]  # the Markdown of what a JSON file holds
+    sections: Callable[[Any], Iterable[str]]  # returns the Markdown of what a JSON file holds
     plot: Callable[[list[Row], Path], None] | None = None
 
     def write(self, found: Any, path: Path) -> None:
@@ -220,7 +229,7 @@ class Report:
         return text
 
     def write_again(self, path: Path, draw: bool) -> None:
-        """Write the tables, and if asked for the plot, of a JSON file that lies there."""
+        """Write the tables of a JSON file at `path` again, and the plot if `draw` is set."""
         found = json.loads(path.read_text())
         if draw and self.plot:
             self.plot(found["rows"], path.with_suffix(".png"))

@@ -1,8 +1,8 @@
 """Compare how long an asynchronous average with neighbors on an accelerator keeps its host.
 
-Beside it: torch's batch_isend_irecv of the same messages, and one kernel that writes the result,
-with memory as new as a result's.
-The device is let come to its end between two calls, so that only the host's time is compared.
+The other call is torch's batch_isend_irecv of the same messages, and one kernel that writes the
+result into new memory. The device comes to its end between two calls, so that only the host's time
+is compared.
 
 python benchmarks/host_time.py                   on the simulated accelerator of the tests
 python benchmarks/host_time.py --device cuda     on a GPU, shared where there are fewer than ranks
@@ -31,7 +31,7 @@ COUNTS = (1, 1000, 100_000)
 
 
 def calls_of(kind: str, x: torch.Tensor, near: list[int]) -> dict[str, Callable[[], Any]]:
-    """Each gives what has to live until the device has come there."""
+    """Return the calls to time. Each returns what must live until the device has come there."""
     import bluefog_pg
 
     def by_messages() -> Any:
@@ -44,7 +44,7 @@ def calls_of(kind: str, x: torch.Tensor, near: list[int]) -> dict[str, Callable[
         if kind == "cuda":
             torch.add(x, got[0], out=out)
         else:
-            simulated.load().copy(out, got[0], 0)  # ATen's would wait there
+            simulated.load().copy(out, got[0], 0)  # ATen's copy would wait there.
         return works, out, got
 
     def by_bluefog() -> Any:

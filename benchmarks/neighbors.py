@@ -1,6 +1,6 @@
-"""Compare averaging with neighbours with raw MPI: a C program's calls, in the same processes.
+"""Compare averaging with neighbors with raw MPI: a C program's calls, in the same processes.
 
-On GPUs, with NCCL's messages and an average of torch's.
+On GPUs, compare it with NCCL's messages and an average of torch's.
 
 python benchmarks/neighbors.py                       all of it: some minutes
 python benchmarks/neighbors.py --quick               does it work: half a minute
@@ -55,7 +55,7 @@ def parse_args() -> argparse.Namespace:
     args.scaling = [] if args.scaling == "none" else [int(n) for n in args.scaling.split(",")]
     collectives.require_device(parser, args.device)
     if args.device == "cuda":
-        args.scaling = []  # of ranks that share cores
+        args.scaling = []  # Scaling is about ranks that share cores.
     args.out = args.out or out
     args.rounds = args.rounds or (3 if args.quick else 9)
     backends = BACKENDS[args.device]
@@ -70,7 +70,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def without_missing(backends: list[str]) -> list[str]:
-    """MPI needs mpi4py, mpirun and mpicc; the others are compared without it."""
+    """Leave out what lacks mpi4py, mpirun or mpicc; the others are compared without it."""
     lacking = raw_mpi.lacking()
     if lacking and "raw_mpi" in backends:
         print(f"raw_mpi left out: it needs {lacking}")
@@ -79,9 +79,9 @@ def without_missing(backends: list[str]) -> list[str]:
 
 
 def exchanges(args: argparse.Namespace, backends: list[str], library: str) -> dict[str, Any]:
-    """Averaging against the others, of a list against one, and bytes touched."""
+    """Measure averaging against the others, of a list against one tensor, and bytes touched."""
     found: dict[str, Any] = {"rows": [], "fused": [], "touched": []}
-    # Long turns: a call of raw MPI's takes less than the time between two ranks' leaving a barrier.
+    # Turns are long, as a call of raw MPI takes less than ranks differ in leaving a barrier.
     plan = {"rounds": args.rounds, "slice": 0.02 if args.quick else 0.05, "most": 1_000_000}
     for n in args.ranks:
         ops = [op for op in args.ops if op != cases.PAIR or n % 2 == 0]
@@ -94,7 +94,7 @@ def exchanges(args: argparse.Namespace, backends: list[str], library: str) -> di
 
 
 def scaling(args: argparse.Namespace) -> dict[str, Any]:
-    # Of 16 ranks on 2 cores each runs every 20 or 30 ms.
+    # Each of 16 ranks on 2 cores runs every 20 or 30 ms, so a turn takes longer than that.
     plan = {"rounds": args.rounds, "slice": 0.02 if args.quick else 0.1, "most": 1_000_000}
     of = {"ranks": sorted(args.scaling), "sizes": [4, 1 << 20], "plan": plan}
     rows = launch.run_ranks("scaling.py", max(args.scaling), of, args.deadline)
@@ -103,7 +103,8 @@ def scaling(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     args = parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that the ranks end too
+    # SIGTERM exits, so that the ranks end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     backends = without_missing(args.backends)
     found: dict[str, Any] = {"machine": collectives.machine()}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:

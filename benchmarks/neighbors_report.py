@@ -1,4 +1,4 @@
-"""The goals and tables of what neighbors.py measured."""
+"""This module makes the goals and tables of what neighbors.py measured."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from figures import (
     times_table,
 )
 
-FLAT = 1.25  # x the cost per rank of the fewest ranks
-CaseKey = tuple[str, int, int]  # operation, ranks, size
+FLAT = 1.25  # the most that a rank may cost, as a multiple of its cost among the fewest ranks
+CaseKey = tuple[str, int, int]  # operation, number of ranks, size
 Ratios = dict[CaseKey, float]
 
 
 def ratios(rows: Iterable[Row], over: str, under: str) -> Ratios:
-    """time of `over` / time of `under`, where both were timed."""
+    """Return time of `over` / time of `under`, where both were timed."""
     found: Ratios = {}
     for what, own in grouped(rows, "op", "ranks", "size").items():
         times = {row["peer"]: row["time_us"] for row in own}
@@ -36,7 +36,7 @@ def ratios(rows: Iterable[Row], over: str, under: str) -> Ratios:
     return found
 
 
-# Goals
+# The functions below judge goals.
 
 
 def worst_of(text: str, n: int, limit: float, unit: str, least: bool, found: Ratios) -> Goal:
@@ -73,7 +73,7 @@ def bytes_touched(rows: list[Row], n: int) -> Iterator[Goal]:
 
 
 def normalized(scaling: dict[str, Any]) -> dict[tuple[str, int, int], dict[str, float]]:
-    """The us per rank if it had a core, by (peer, size, ranks), and how it has grown."""
+    """Return the us per rank if each rank had a core, by (peer, size, ranks), and their growth."""
     costs = {
         (row["peer"], row["size"], row["ranks"]): row["time_us"]
         * min(scaling["cores"], row["ranks"])
@@ -109,7 +109,7 @@ def goals(found: dict[str, Any]) -> list[Goal]:
     return [*made, *flat(found["scaling"])]
 
 
-# Tables
+# The functions below make tables.
 
 
 def touched_table(rows: list[Row]) -> str:

@@ -1,4 +1,4 @@
-"""Who is compared, and what each one calls for each operation.
+"""This module has the peers that are compared, and what each one calls for each operation.
 
 A peer binds a case to a call without arguments that returns the tensor (or the list of them) with
 the result, or to None where it has no such operation.
@@ -23,13 +23,13 @@ from torch import Tensor
 
 warnings.filterwarnings("ignore", "`torch.distributed.all_reduce_coalesced`", FutureWarning)
 
-# torch 2.13 names these two anew and warns about the old names.
+# torch 2.13 renames these two functions, and warns about the old names.
 all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 
 class TorchPeer:
-    """What a user of torch.distributed calls."""
+    """A TorchPeer calls what a user of torch.distributed calls."""
 
     checked = True
 
@@ -65,13 +65,16 @@ class TorchPeer:
 
 
 class FakePeer(TorchPeer):
-    """torch's FakeProcessGroup moves nothing: the floor of dispatch."""
+    """A FakePeer uses torch's FakeProcessGroup, which moves nothing: the floor of dispatch."""
 
     checked = False
 
 
 class Averaging:
-    """Of the case's tensor; repeated, each call averages what the last one gave."""
+    """An Averaging averages the case's tensor.
+
+    Repeated, each call averages what the last one gave.
+    """
 
     def __init__(self, averaged: Result, average: Callable[[Result], Result]) -> None:
         self.averaged, self.average = averaged, average
@@ -119,7 +122,7 @@ class BluefogPeer(TorchPeer):
 
 
 class ListPeer(BluefogPeer):
-    """A hundred tensors averaged as one list: all of the case's buffer."""
+    """A ListPeer averages a hundred tensors as one list, which fill the case's buffer."""
 
     def averaged(self, case: Case) -> list[Tensor]:
         return list(case.send.tensor_split(100))
@@ -129,7 +132,7 @@ class ListPeer(BluefogPeer):
 
 
 class AddPeer:
-    """The floor of an averaging in Python: a call of torch's that makes a tensor and adds two."""
+    """An AddPeer shows the floor of an averaging in Python: torch makes a tensor and adds two."""
 
     name, checked = "torch.add", False
 
@@ -139,7 +142,10 @@ class AddPeer:
 
 
 class MessagesPeer(TorchPeer):
-    """gloo and NCCL have no neighbour operation: messages with each neighbour, then the average."""
+    """A MessagesPeer exchanges messages with each neighbor, and averages what has come.
+
+    gloo and NCCL have no neighbor operation.
+    """
 
     def exchange(self, send: Tensor, to: list[int], got: list[Tensor], sources: list[int]) -> None:
         group = self.group
@@ -168,7 +174,7 @@ class MessagesPeer(TorchPeer):
 
 
 class BatchPeer(MessagesPeer):
-    """All messages of a call in one batch, without which NCCL's wait for each other."""
+    """A BatchPeer sends a call's messages in one batch, as single ones of NCCL's wait in turn."""
 
     def exchange(self, send: Tensor, to: list[int], got: list[Tensor], sources: list[int]) -> None:
         ops = [
@@ -183,21 +189,24 @@ class BatchPeer(MessagesPeer):
 def start_mpi() -> Any:
     import mpi4py
 
-    mpi4py.rc.thread_level = "funneled"  # the least locking: no other thread calls MPI
+    # No other thread calls MPI, so the least locking is enough.
+    mpi4py.rc.thread_level = "funneled"
     from mpi4py import MPI
 
     return MPI
 
 
 class MpiPeer:
-    """Open MPI through mpi4py's buffer calls; neighbours by point-to-point, then numpy."""
+    """An MpiPeer uses Open MPI by mpi4py's buffer calls, and for neighbors messages and numpy."""
 
     name, checked = "mpi", True
-    BLOCK = 32768  # elements averaged at a time: sum and scaling while they are in the L2 cache
+    # Elements are summed and scaled in blocks of this size, while they are in the L2 cache.
+    BLOCK = 32768
 
     def __init__(self) -> None:
         self.mpi = start_mpi()
-        # Across hosts, bluefog takes what comes in COMM_WORLD.
+        # Across hosts, bluefog takes the messages of COMM_WORLD, so this peer has a communicator of
+        # its own.
         self.world = self.mpi.COMM_WORLD.Dup()
 
     def bind(self, case: Case) -> Call | None:
@@ -262,7 +271,7 @@ class MpiPeer:
 
 
 class MemcpyPeer:
-    """A copy of the same bytes on every rank at once: the limit of memory."""
+    """A MemcpyPeer copies the same bytes on every rank at once, which shows the limit of memory."""
 
     name, checked = "memcpy", False
 
@@ -273,8 +282,10 @@ class MemcpyPeer:
 
 
 class WirePeer:
-    """What the network allows: each rank sends to one on the next host, by a bare TCP connection,
-    its share of what a host must send at least.
+    """A WirePeer shows what the network allows.
+
+    Each rank sends its share of what a host must send at least to a rank on the next host, by a
+    bare TCP connection.
     """
 
     name, checked = "wire", False

@@ -1,4 +1,7 @@
-"""Where figures are kept: those of a whole measurement in results/, others in build/bench/."""
+"""This module says where figures are kept.
+
+Those of a whole measurement go to results/, and others to build/bench/.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ def result(name: str, device: str = "cpu") -> Path:
 
 
 def place_of(name: str, args: argparse.Namespace, parser: argparse.ArgumentParser) -> Path:
-    """The place of a JSON file; its folder is made. `args` are those parsed, without defaults."""
+    """Return the place of a JSON file, and make its folder.
+
+    `args` are as parsed, without defaults.
+    """
     device = getattr(args, "device", "cpu")  # Programs that need no GPU do not ask for one.
     narrowed = {key for key, value in vars(args).items() if value != parser.get_default(key)}
     if not narrowed - NARROW_NOTHING:

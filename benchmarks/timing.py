@@ -1,4 +1,4 @@
-"""One rank of the comparison: every peer lives in these same processes and takes turns."""
+"""This program is one rank of the comparison: every peer lives in its process, and takes turns."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ LIMIT = timedelta(seconds=60)
 
 @dataclass
 class Plan:
-    """How often is timed, and how long."""
+    """A Plan says how many turns are timed, and how long they are."""
 
     rounds: int
     slice: float = 0.02  # seconds of calls in one turn
-    most: int = 200  # calls in one turn
+    most: int = 200  # the most calls in one turn
 
 
 def make_peers(me: launch.Rank, backends: list[str], gloo: dist.ProcessGroup) -> list[Any]:
     def fake() -> peers.FakePeer:
-        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
+        # The import registers the backend.
+        importlib.import_module("torch.testing._internal.distributed.fake_pg")
         return peers.FakePeer("fake", dist.new_group(backend="fake", timeout=LIMIT))
 
     makers: dict[str, Callable[[], Any]] = {
@@ -54,7 +55,7 @@ def make_peers(me: launch.Rank, backends: list[str], gloo: dist.ProcessGroup) ->
 
 
 def slowest(seconds: list[float], gloo: dist.ProcessGroup) -> list[float]:
-    """The job is as slow as its slowest rank, in each turn."""
+    """Return the time of the slowest rank in each turn, as the job is as slow as that one."""
     times = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(times, dist.ReduceOp.MAX, group=gloo)
     return times.tolist()
@@ -74,7 +75,10 @@ def turn(call: Call, reps: int, gloo: dist.ProcessGroup) -> float:
 
 
 def repetitions(call: Call, plan: Plan, gloo: dist.ProcessGroup) -> int:
-    """The calls that fill a turn. A few after a barrier say little about many: it asks again."""
+    """Return how many calls fill a turn.
+
+    A few calls after a barrier say little about many, so this measures again with more.
+    """
     turn(call, 2, gloo)
     reps = 3
     while True:
@@ -92,7 +96,8 @@ def time_peer_by_peer(
     times: list[list[float]] = [[] for _ in calls]
     for done in range(plan.rounds):
         for k in range(len(calls)):
-            at = (done + k) % len(calls)  # so that nobody always follows the same other one
+            # The start shifts, so that no peer always follows the same other one.
+            at = (done + k) % len(calls)
             times[at].append(turn(calls[at], reps[at], gloo))
     return reps, [slowest(each, gloo) for each in times]
 
@@ -101,7 +106,7 @@ def row_of(case: Case, peer: Any, times: list[float], wrong: int) -> dict[str, A
     seconds = statistics.median(times)
     algbw = case.size / seconds / 1e9
     bus = 1.0 if peer.name == "memcpy" else case.bus_factor()
-    moves = peer.name not in ("fake", "torch.add")  # no bytes, no bandwidth
+    moves = peer.name not in ("fake", "torch.add")  # A peer that moves no bytes has no bandwidth.
     return {
         "ranks": case.n,
         "op": case.op,
@@ -137,7 +142,7 @@ def run_cases(
     backends: list[str],
     plan: Plan,
 ) -> list[Any]:
-    """The rows of all cases, which rank 0 prints as they come."""
+    """Return the rows of all cases, which rank 0 prints as they come."""
     all_peers = make_peers(me, backends, gloo)
     rows: list[Any] = []
     for case in cases:
@@ -151,7 +156,7 @@ def run_cases(
 
 
 def start(me: launch.Rank, backends: list[str]) -> dist.ProcessGroup:
-    """The groups of all ranks; gloo's also keeps the turns in step."""
+    """Make the default group and one of gloo's, and return that, which keeps the turns in step."""
     default = "bluefog" if "bluefog" in backends else "gloo"
     dist.init_process_group(default, store=me.store, rank=me.rank, world_size=me.n, timeout=LIMIT)
     return dist.new_group(backend="gloo", timeout=LIMIT)
@@ -161,7 +166,8 @@ def run_rank(main: Callable[[], None]) -> None:
     try:
         main()
     except BaseException:
-        # At once: MPI_Finalize at exit would wait for ranks that wait for this one.
+        # The process ends at once. MPI_Finalize at exit would wait for ranks that wait for this
+        # one.
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

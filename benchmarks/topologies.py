@@ -1,4 +1,4 @@
-"""How fast the graphs average: spectral gaps of 4 to 4,096 ranks beside their closed forms.
+"""Compare how fast graphs average, by spectral gaps of 4 to 4,096 ranks and their closed forms.
 
 python benchmarks/topologies.py             a table: some minutes
 python benchmarks/topologies.py --ranks 4,16
@@ -13,7 +13,7 @@ from typing import Any
 
 from bluefog_pg import topology_util as tu
 
-# A builder, its spectral gap where that has a closed form, and for how many ranks it is worth it.
+# A Row is a builder, its spectral gap where that has a closed form, and the most ranks for it.
 Row = tuple[Callable[[int], Any], Callable[[int], float] | None, int]
 
 

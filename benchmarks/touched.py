@@ -1,4 +1,4 @@
-"""How often the bytes of a tensor are touched by an averaging of it."""
+"""This module counts how often an averaging touches the bytes of a tensor."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import torch.distributed as dist
 from cases import Case
 
 SIZE = 1 << 20
-CYCLES = 6  # through the turns of an operation
+CYCLES = 6  # cycles through the turns of an operation
 
 
 def count(me: launch.Rank, op: str, gloo: dist.ProcessGroup) -> dict[str, Any]:
-    """Per call, in bytes of one tensor; of reading, what peers have sent and not the own tensor."""
+    """Return the counts of a call, in units of the bytes of one tensor.
+
+    Reads are those of what peers have sent, without those of the own tensor.
+    """
     import bluefog_pg
 
     case = Case(op, me.rank, me.n, SIZE)

@@ -2,7 +2,7 @@
 
 What a rank computes is emulated by sleeping, so that many ranks have room on few cores; what it
 communicates is not. The hosts are network namespaces of this machine, whose links `tc tbf` slows
-down: needs root.
+down. That needs root.
 
 python benchmarks/training.py                       everything: half an hour
 python benchmarks/training.py --parts exact,epochs  of exact, overhead, slow, epochs, accurate and
@@ -23,12 +23,12 @@ import launch
 import places
 import training_report
 
-COMPUTING = ("exact", "epochs")  # what is not emulated
+COMPUTING = ("exact", "epochs")  # Only these measures compute instead of emulating that.
 PEERS = {"cpu": "gloo", "cuda": "nccl"}
 
 
 def exact(device: str) -> dict[str, Any]:
-    """Error of one-peer exponential-2 averaging of float64 after log2(n) steps."""
+    """Measure the error of one-peer exponential-2 averaging of float64 after log2(n) steps."""
     found: dict[str, Any] = {}
     for n in (2, 4, 8, 16):
         found[str(n)] = launch.run_ranks(
@@ -38,9 +38,9 @@ def exact(device: str) -> dict[str, Any]:
 
 
 def epochs(device: str) -> dict[str, Any]:
-    """Test accuracy of the ranks' mean after 30 epochs of digits, over ten seeds.
+    """Measure the test accuracy of the ranks' mean after 30 epochs of digits, over ten seeds.
 
-    By SGD with momentum, at a learning rate that falls from 0.1 to 0.
+    Ranks train by SGD with momentum, at a learning rate that falls from 0.1 to 0.
     """
     names = (f"ddp {PEERS[device]}", "awc", "atc", "atc int8", "win_put")
     methods = [f"{name} sgd0.1" for name in names]
@@ -53,7 +53,7 @@ def epochs(device: str) -> dict[str, Any]:
 
 
 def overhead() -> dict[str, Any]:
-    """Of a step of 4 ranks on this host, of a net of 4.5 MB that computes for 20 ms."""
+    """Measure a step of 4 ranks on this host, of a net of 4.5 MB that computes for 20 ms."""
     plan = {"measure": "rate", "width": 1024, "seconds": 0.02, "steps": 30}
     methods = ["none", "awc", "ddp gloo", "atc", "awc bf16", "ddp bluefog"]
     runs = [
@@ -63,7 +63,7 @@ def overhead() -> dict[str, Any]:
 
 
 def slow() -> dict[str, Any]:
-    """Seconds until the loss is 0.2, one of 4 ranks computing for 50 ms a step, the others 10."""
+    """Measure seconds until the loss is 0.2; one of 4 ranks takes 50 ms a step, the others 10."""
     plan = {"measure": "beside_a_slow_rank", "width": 128, "seconds": 0.01}
     plan["limit"] = training_report.SLOW_LIMIT
     methods = ("ddp gloo", "ddp bluefog", "gradient_allreduce", "awc", "win_put", "pairs")
@@ -74,7 +74,7 @@ def slow() -> dict[str, Any]:
 
 
 def accurate() -> dict[str, Any]:
-    """Seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s, a net of 17.6 MB.
+    """Measure seconds until 95 % of the digits are right, 8 hosts, 100 Mbit/s, a net of 17.6 MB.
 
     50 ms of computing are 2 % of the time that its all_reduce takes; ResNet-50's on a V100 are 1 %.
     Each method has the best of three learning rates.
@@ -91,9 +91,9 @@ def accurate() -> dict[str, Any]:
 
 
 def scaling() -> dict[str, Any]:
-    """Steps of 200 ms of computing on 1 to 16 hosts, 1 Gbit/s, against such without communication.
+    """Measure steps of 200 ms on 1 to 16 hosts, 1 Gbit/s, with communication and without.
 
-    All hosts share this machine's cores: a step without communication takes longer on many, too.
+    All hosts share this machine's cores, so a step without communication takes longer on many, too.
     """
     plan = {"measure": "rate", "width": 1024, "seconds": 0.2, "steps": 50}
     found: dict[str, Any] = {}

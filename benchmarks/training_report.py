@@ -1,4 +1,4 @@
-"""The goals and tables of what training.py measured, part by part."""
+"""This module makes the goals and tables of what training.py measured, part by part."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from figures import Goal, Report, goal_table, judge, table
 
 SLOW_LIMIT = 6.0  # seconds that a method has beside a slow rank
-TARGET = 0.95  # test accuracy
+TARGET = 0.95  # the test accuracy to reach
 DDP = "ddp gloo"
 Found = dict[str, Any]
 
 
 def by_rate(found: Found) -> dict[str, dict[str, Any]]:
-    """What was found with each learning rate, by method."""
+    """Return what was found with each learning rate, by method."""
     methods: dict[str, dict[str, Any]] = {}
     for name, value in found.items():
         method, rate = name.rsplit(" sgd", 1)
@@ -76,7 +76,8 @@ def epochs(found: Found) -> Iterator[str]:
 
 
 def accurate(found: Found) -> Iterator[str]:
-    slowest = max(row["seconds"] for row in found.values())  # the least, where it never is
+    # A method that never gets there needs this time at least.
+    slowest = max(row["seconds"] for row in found.values())
     best = {
         method: min(
             (row["seconds"] for row in own.values() if row["accuracy"] >= TARGET), default=math.inf
@@ -118,7 +119,7 @@ def scaling(found: Found) -> Iterator[str]:
     yield table([*head, *shares], lines, texts=0)
 
 
-# The title of each part of training.py, and what makes its tables.
+# Each part of training.py has a title, and a function that makes its tables.
 PARTS: dict[str, tuple[str, Callable[[Found], Iterator[str]]]] = {
     "exact": ("Error of one-peer averaging of float64 after log2(n) steps", exact),
     "overhead": ("A step of 4 ranks on one host that computes for 20 ms", overhead),

@@ -1,4 +1,4 @@
-"""One rank of a training whose computing is emulated, on one host or on many."""
+"""This program is one rank of a training whose computing is emulated, on one host or on many."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import digits
 
 LIMIT = timedelta(seconds=120)
-EVALUATE_EVERY = 4  # steps
-TICK = 0.01  # seconds
+EVALUATE_EVERY = 4  # steps between two evaluations
+TICK = 0.01  # seconds between two moments at which the loss is computed
 
 
 def make_training(method: str, net: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """By its words: ddp and a backend, none, or options of DistributedOptimizer; sgd and a rate."""
+    """Return the model and optimizer that the words of `method` name.
+
+    The words are ddp and a backend, or none, or options of DistributedOptimizer, and then sgd and a
+    learning rate.
+    """
     first, *others = words = method.split()
     optimizer: torch.optim.Optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     if words[-1].startswith("sgd"):
@@ -74,7 +78,7 @@ def stepper(
 
 
 def rate(me: launch.Rank, method: str) -> float:
-    """The slowest rank's seconds of a step."""
+    """Return the slowest rank's seconds of a step."""
     plain, _ = emulated.make_net(me.args["width"], me.args["seconds"])
     net, optimizer = make_training(method, plain)
     step = stepper(net, optimizer, me)
@@ -92,10 +96,10 @@ def rate(me: launch.Rank, method: str) -> float:
 
 
 def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
-    """Until the model is right so often, after which all ranks have it; looking at it is free.
+    """Train until all ranks have a model that is right often enough, and return the time.
 
-    The model is the mean of the ranks' parameters, which a last all_reduce forms, and which counts:
-    of the compressed method in bfloat16.
+    The model is the mean of the ranks' parameters, which a last all_reduce forms. That one counts,
+    in bfloat16 for the compressed method. Evaluating the model takes no time.
     """
     wire = torch.bfloat16 if "int8" in method else torch.float32
     plain, device = emulated.make_net(me.args["width"], me.args["seconds"])
@@ -123,9 +127,9 @@ def until_accurate(me: launch.Rank, method: str) -> dict[str, float]:
 
 
 def beside_a_slow_rank(me: launch.Rank, method: str) -> float:
-    """Seconds until the loss of all data is the target, rank 0 computing for five times as long.
+    """Return the seconds until the loss of all data is the target; rank 0 computes 5 times as long.
 
-    It is that of the mean of the ranks' parameters, as they were at that time: formed afterwards.
+    The loss is that of the mean of the ranks' parameters at that time, which is formed afterwards.
     """
     slow = 5 * me.args["seconds"]
     plain, device = emulated.make_net(
@@ -135,7 +139,8 @@ def beside_a_slow_rank(me: launch.Rank, method: str) -> float:
     step = stepper(net, optimizer, me)
     limit = me.args["limit"]
     seen = [(0.0, nn.utils.parameters_to_vector(plain.parameters()).detach())]
-    waits = "win" not in method and "pairs" not in method  # so all make as many steps
+    # A method that waits makes equally many steps on all ranks.
+    waits = "win" not in method and "pairs" not in method
     me.together(f"{method} begins")
     begun = time.perf_counter()
     while len(seen) <= limit / slow if waits else seen[-1][0] < limit:
@@ -149,7 +154,7 @@ def beside_a_slow_rank(me: launch.Rank, method: str) -> float:
 
 
 def first_below(me: launch.Rank, net: nn.Module, seen: list[tuple[float, Tensor]]) -> float:
-    """When the mean of what ranks had then is good enough, or infinity."""
+    """Return when the mean of what ranks had then is good enough, or infinity."""
     images, labels, *_ = digits.load_data(0, 1, seed=0)
     times = [moment for moment, _ in seen]
     for tick in range(int(me.args["limit"] / TICK)):
@@ -158,14 +163,14 @@ def first_below(me: launch.Rank, net: nn.Module, seen: list[tuple[float, Tensor]
         nn.utils.vector_to_parameters(mean, net.parameters())
         with torch.no_grad():
             loss = nn.functional.cross_entropy(net(images), labels).item()
-        if loss <= me.args["target"]:  # of the same bytes on all ranks
+        if loss <= me.args["target"]:  # All ranks have the same bytes, and so decide alike.
             return tick * TICK
     return float("inf")
 
 
 def mean_of(net: nn.Module, wire: torch.dtype = torch.float32) -> nn.Module:
-    """A model of the mean of the ranks' parameters, which travel in that type."""
-    if isinstance(net, DistributedDataParallel):  # which all have alike
+    """Return a model of the mean of the ranks' parameters, which travel in the type `wire`."""
+    if isinstance(net, DistributedDataParallel):  # All ranks have the same parameters.
         return net.module
     found = copy.deepcopy(net)
     flat = nn.utils.parameters_to_vector(found.parameters()).detach().to(wire)
@@ -175,7 +180,7 @@ def mean_of(net: nn.Module, wire: torch.dtype = torch.float32) -> nn.Module:
 
 
 def exact(me: launch.Rank) -> float:
-    """The largest error, relative to the largest number."""
+    """Return the largest error, relative to the largest number."""
     numbers = [
         torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
         for rank in range(me.n)
@@ -190,7 +195,7 @@ def exact(me: launch.Rank) -> float:
 
 
 def after_epochs(me: launch.Rank, method: str) -> float:
-    """Test accuracy of the mean of the ranks' parameters, mean over seeds.
+    """Return the test accuracy of the mean of the ranks' parameters, a mean over seeds.
 
     Learning rates fall as a cosine.
     """

@@ -1,4 +1,4 @@
-"""One rank of the comparison of windows: rank 0 writes, and its peers take turns."""
+"""This program is one rank of the comparison of windows. Rank 0 writes; its peers take turns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cases import settle
 
 import bluefog_pg
 
-Repeat = Callable[[int], float]  # the seconds of one call, of so many
+Repeat = Callable[[int], float]  # returns the seconds of one call when it makes so many
 
 
 class Bare:
-    """What others do with the memory, without windows: raw_window.c."""
+    """A Bare does without windows, in raw_window.c, what others do with the memory."""
 
     def __init__(self, library: str, most: int) -> None:
         mpi = peers.start_mpi()
@@ -45,7 +45,7 @@ class Bare:
         return lambda reps: float(self.lib.put(data, size, 1, ctypes.c_size_t(reps)))
 
     def copy(self, x: torch.Tensor, turns: int) -> Repeat:
-        """To so many places in turn."""
+        """Copy to so many places in turn."""
         to = torch.zeros(turns, x.numel())
 
         def repeat(reps: int) -> float:
@@ -67,7 +67,7 @@ class Bare:
 
 
 class BareDevice:
-    """The same, of a device: torch's copy within its memory, which the host waits for."""
+    """A BareDevice copies within a device's memory by torch, and the host waits for the copy."""
 
     def calls(self, x: torch.Tensor, _n: int) -> dict[str, Repeat]:
         to = torch.zeros_like(x)
@@ -90,7 +90,7 @@ def repeated(call: Callable[[], Any]) -> Repeat:
 
 
 def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Microseconds of each round of each call."""
+    """Return the microseconds of a call in each round, by name."""
     reps = {}
     for name, repeat in calls.items():
         repeat(2)
@@ -98,7 +98,7 @@ def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str,
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, repeat in calls.items():
-            repeat(1 + reps[name] // 10)  # what it works on, into the caches
+            repeat(1 + reps[name] // 10)  # This brings into the caches what the call works on.
             found[name].append(repeat(reps[name]) * 1e6)
     return found
 
@@ -106,7 +106,7 @@ def in_turns(calls: dict[str, Repeat], rounds: int, seconds: float) -> dict[str,
 def measure(
     me: launch.Rank, bare: Bare | BareDevice, size: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Only rank 0 calls; the others sleep meanwhile."""
+    """Return the times of rank 0's calls; the others sleep meanwhile."""
     x = torch.ones(max(1, size // 4), device=device)
     everyone = [rank for rank in range(me.n) if rank != me.rank]
     window = bluefog_pg.Window(x.clone(), f"{size}", neighbors=(everyone, everyone))
@@ -130,7 +130,7 @@ def measure(
 
 
 def busy(me: launch.Rank, size: int) -> dict[str, list[float]]:
-    """A put into a target that sleeps, and into one that computes, in turns."""
+    """Time puts into a target that sleeps, and into one that computes, in turns."""
     x = torch.ones(size // 4)
     window = bluefog_pg.Window(x.clone(), "busy", zero_init=True)
     found: dict[str, list[float]] = {"idle": [], "busy": []}

@@ -1,4 +1,7 @@
-"""One rank of the comparison of windows across hosts: rank 0 writes, and its peer computes."""
+"""This program is one rank of the comparison of windows across hosts.
+
+Rank 0 writes, and its peer computes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ IN_FLIGHT = 3
 
 
 class Wire:
-    """A bare TCP connection from rank 0 to rank 1, which says when it has all."""
+    """A Wire is a bare TCP connection from rank 0 to rank 1, which confirms what it has got."""
 
     def __init__(self, me: launch.Rank, most: int) -> None:
         self.buffer = memoryview(bytearray(most))
@@ -47,7 +50,7 @@ class Wire:
 
 
 def each(reps: int, call: Callable[[], Any]) -> float:
-    """The seconds of one of so many."""
+    """Return the seconds of one of so many calls."""
     start = time.perf_counter()
     for _ in range(reps):
         call()
@@ -55,7 +58,7 @@ def each(reps: int, call: Callable[[], Any]) -> float:
 
 
 def streamed(reps: int, call: Callable[[], Any]) -> float:
-    """The same, of asynchronous ones, some of them under way at a time."""
+    """Return the seconds of one of so many asynchronous calls, of which IN_FLIGHT are under way."""
     start = time.perf_counter()
     works: list[Any] = []
     for _ in range(reps):
@@ -68,7 +71,7 @@ def streamed(reps: int, call: Callable[[], Any]) -> float:
 
 
 def measure(me: launch.Rank, wire: Wire, size: int) -> dict[str, list[float]]:
-    """Seconds of each call, in turns. Rank 1 sleeps, but for "busy" calls."""
+    """Return the seconds of each call, in turns. Rank 1 sleeps, but computes in "busy" calls."""
     x = torch.ones(size // 4)
     window = bluefog_pg.Window(x.clone(), f"{size}", zero_init=True)
     reps = max(1, round(me.args["seconds"] * 119e6 / size))

@@ -1,7 +1,8 @@
-"""Compare windows with the bare memory, and with MPI's put from C, in the same processes; and
-across hosts with a bare TCP connection.
+"""Compare windows with the bare memory, and with MPI's put from C, in the same processes.
 
-The hosts are network namespaces of this machine, whose links `tc tbf` slows down: needs root.
+Across hosts, compare them with a bare TCP connection.
+
+The hosts are network namespaces of this machine, whose links `tc tbf` slows down. That needs root.
 
 python benchmarks/windows.py                five minutes
 python benchmarks/windows.py --quick        does it work

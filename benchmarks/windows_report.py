@@ -1,4 +1,4 @@
-"""The goals and tables of what windows.py measured."""
+"""This module makes the goals and tables of what windows.py measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from figures import KIB, MIB, Goal, Report, Row, goal_table, judge, size_text, table, time_text
 
-# Which call is compared with which other one, at which sizes, and its most time in the other's.
+# A Limit has a text, the call, the call to compare with, sizes, and the most time in that one's.
 Limit = tuple[str, str, str, tuple[int, ...], float]
 LIMITS: tuple[Limit, ...] = (
     ("put, against memcpy", "put", "memcpy", (4 * MIB, 64 * MIB), 1.25),
@@ -40,7 +40,7 @@ def goals(found: dict[str, Any]) -> Iterator[Goal]:
 
 
 def calls_table(rows: list[Row], texts: dict[tuple[int, int, str], str]) -> str:
-    """A line for each call and number of ranks, a column for each size."""
+    """Return a table with a line for each call and number of ranks, and a column for each size."""
     sizes = sorted({row["size"] for row in rows})
     calls = dict.fromkeys((row["ranks"], row["call"]) for row in rows)
     lines = [(call, n, *(texts.get((n, size, call), "-") for size in sizes)) for n, call in calls]
