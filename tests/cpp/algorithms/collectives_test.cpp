@@ -13,7 +13,8 @@
 namespace bluefog::testing {
 namespace {
 
-// What rank r contributes at i. Small whole numbers: the sum of four fits every type.
+// Returns what a rank contributes at i: a whole number so small that the sum of four fits every
+// type.
 int given(int rank, size_t i, int round) {
   return static_cast<int>((i % 7 + 3 * static_cast<size_t>(rank) + static_cast<size_t>(round)) %
                           11);
@@ -60,7 +61,7 @@ template <class T>
   return holds(got, [&](size_t i) { return expected.at(i); });
 }
 
-// Around the bounds at which algorithms and frames change.
+// Returns counts of elements around the bounds at which algorithms and frames change.
 template <class T>
 std::vector<size_t> counts() {
   std::vector<size_t> all{0, 1, 100, (1024 * 1024 + 4) / sizeof(T)};
@@ -78,7 +79,7 @@ void tryAllreduce(Rank& me, size_t count, int round) {
   ASSERT_TRUE(same(data, sums<T>(me.size, count, round)));
 }
 
-// As tryAllreduce, of memory in pieces of uneven size.
+// Reduces as tryAllreduce does, but memory in pieces of uneven size.
 void tryAllreduceOfPieces(Rank& me, size_t count) {
   auto data = contribution<int32_t>(me.self, count, 1);
   std::vector<Span> pieces;
@@ -119,7 +120,7 @@ void tryAllgather(Rank& me, size_t count, int round) {
   expectGathered(outputs, round);
 }
 
-// The part for rank r differs from the others' by its round.
+// Returns a rank's parts for all ranks. The part for rank r has the contribution of round + r.
 template <class T>
 Lists<T> parts(const Rank& me, const std::vector<size_t>& sizes, int round) {
   Lists<T> all;
@@ -182,7 +183,7 @@ TEST(CollectivesTest, AllreduceOfMemoryInPieces) {
   }
 }
 
-// Several ranks a host, as many on each or not.
+// Each host has several ranks, in some layouts not equally many.
 TEST(CollectivesTest, AllreduceByHosts) {
   const std::vector<std::pair<int, int>> layouts{{2, 4}, {2, 6}, {3, 6}, {2, 8}, {4, 8}, {2, 5}};
   for (const auto& [hosts, n] : layouts) {
@@ -258,7 +259,7 @@ TEST(CollectivesTest, PremulSumScalesEachInput) {
 
 TEST(CollectivesTest, RanksMayHaveNothing) {
   runRanks(4, [](Rank& me) {
-    // Longer than a frame, one frame, one element, none.
+    // The sizes are more than a frame, a frame, one element, and none.
     for (const std::vector<size_t>& sizes :
          Lists<size_t>{{0, 70'000, 1, 100}, {70'000, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 0, 0}}) {
       tryReduceScatter<float>(me, sizes, 1);
@@ -290,7 +291,7 @@ TEST(CollectivesTest, OutputsMayBeInputs) {
   });
 }
 
-// Each with memory of its own, so that all can be under way.
+// An InFlight owns the memory of one operation, so that all operations can be under way.
 struct InFlight {
   OpPtr op;
   std::vector<float> data;

@@ -8,9 +8,9 @@
 namespace bluefog::testing {
 namespace {
 
-using Sizes = Lists<size_t>;  // of what rank i sends to rank j
+using Sizes = Lists<size_t>;  // elements that rank i sends to rank j
 
-// Tells who sent it, to whom, and where in it.
+// Returns data that tells who sent it, to whom, and where in the block an element is.
 std::vector<int32_t> block(int from, int to, size_t count) {
   std::vector<int32_t> data(count);
   for (size_t i = 0; i < count; ++i) {
@@ -39,7 +39,7 @@ TEST(ExchangeTest, GivesEachRankItsParcel) {
   for (int n = 1; n <= 4; ++n) {
     runRanks(n, [n](Rank& me) {
       const auto ranks = static_cast<size_t>(n);
-      // Around what the first frame, with its table, holds for 1, 2 and 3 others.
+      // The counts lie around what the first frame, with its table, holds for 1, 2 and 3 others.
       for (const size_t count :
            {0u, 1u, 1000u, 10'912u, 10'913u, 16'368u, 16'369u, 32'752u, 32'753u, 100'000u}) {
         tryExchange(me, Sizes(ranks, std::vector<size_t>(ranks, count)));
@@ -52,16 +52,16 @@ TEST(ExchangeTest, SizesMayDiffer) {
   runRanks(3, [](Rank& me) {
     tryExchange(me, {{0, 1, 70'000}, {5, 0, 0}, {100'000, 40'000, 3}});
     tryExchange(me, {{0, 0, 0}, {0, 0, 0}, {0, 300'000, 0}});
-    // To one rank, as gather does, and from one, as scatter.
+    // gather sends to one rank like this, and scatter from one rank.
     tryExchange(me, {{0, 50'000, 0}, {0, 7, 0}, {0, 90'000, 0}});
     tryExchange(me, {{1, 2, 80'000}, {0, 0, 0}, {0, 0, 0}});
   });
 }
 
-// Pieces grow when another block ends: at the end of a piece, before it, in the last frame.
+// Pieces grow when another block ends: at the end of a piece, before it, or in the last frame.
 TEST(ExchangeTest, ParcelsEndOneAfterTheOther) {
-  constexpr size_t kFirst = 10'912;  // elements of a piece in the first frame, of three
-  constexpr size_t kPiece = 10'912;  // in the second
+  constexpr size_t kFirst = 10'912;  // elements of a piece in the first frame, which has three
+  constexpr size_t kPiece = 10'912;  // elements of a piece in the second frame
   runRanks(4, [](Rank& me) {
     for (const size_t more : {0u, 1u, 30'000u, 200'000u}) {
       tryExchange(me, {{3, kFirst, kFirst + kPiece, kFirst + kPiece + more},
@@ -127,7 +127,8 @@ TEST(ExchangeTest, OtherSizesThanExpectedAreToldByAll) {
       const std::string later =
           "collective #1 of this group has failed, and with it all later ones; make a new group (" +
           told + ")";
-      // Whom it does not concern may have done its part before: it hears of it in its next call.
+      // The rank that the sizes do not concern may have done its part. It then hears in its next
+      // call.
       const bool hears_later = rank == 0 && story(errors[rank]) == later;
       EXPECT_EQ(story(errors[rank]), hears_later ? later : told);
     }

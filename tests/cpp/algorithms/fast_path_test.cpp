@@ -13,7 +13,7 @@ namespace {
 using Floats = std::vector<float>;
 using Weighted = std::vector<WeightedRank>;
 
-// A rank's call: the sum of its own and its sources' tensors.
+// A Sum is a rank's call, which sums its own tensor and its sources' tensors.
 class Sum {
  public:
   Sum(Rank& me, Weighted sources, Weighted destinations, size_t count, float value)
@@ -37,7 +37,7 @@ class Sum {
     return NeighborFastPath::isPossible(call) ? me_.engine.tryFastPath(exchange)
                                               : Engine::Attempt();
   }
-  // In whatever way it goes.
+  // Makes the call, in whatever way it goes, and returns the sum.
   const Floats& run() {
     const Engine::Attempt attempt = tryFastPath();
     if (attempt.op) {
@@ -109,7 +109,7 @@ TEST(FastPathTest, NothingIsDoneBesideAnotherOperation) {
     Floats got(1);
     const OpPtr receive = me.start(me.receive(got, 1 - me.self));
     EXPECT_EQ(ringSum(me, 3, 1).tryFastPath().sequence, 0u);
-    me.synchronize();  // or the other rank's receive could already have ended when it tries
+    me.synchronize();  // The other rank's receive must not end before it tries.
     me.run(me.send(Floats{4}, 1 - me.self));
     me.finish(receive);
     EXPECT_TRUE(holdsOnly(ringSum(me, 3, 1).run(), 2));
@@ -139,7 +139,7 @@ TEST(FastPathTest, ManyThreadsOfARankTakeTurns) {
   });
 }
 
-// Of what its receiver takes without an operation, too, the sender hears in time.
+// The sender gets credit in time for frames, too, that its receiver takes without an operation.
 TEST(FastPathTest, CreditComesBack) {
   runRanks(2, [](Rank& me) {
     const size_t count = Lane::payload() / sizeof(float);

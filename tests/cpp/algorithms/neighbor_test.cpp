@@ -28,7 +28,7 @@ TEST(NeighborTest, BothSidesTellAMismatch) {
   }
 }
 
-// Small ones: either has sent, and refuses what the other one sent.
+// The tensors are small, so each rank has sent its own, and refuses what the other one sent.
 TEST(NeighborTest, WhoHasToldAMismatchDoesNotTellItAgain) {
   runRanks(2, [](Rank& me) {
     const std::vector<WeightedRank> peer = {{1 - me.self, 1}};
@@ -111,7 +111,7 @@ std::vector<WeightedRank> allBut(int self, int size, double weight) {
   return others;
 }
 
-// With weights of powers of two, everything is exact.
+// The weights are powers of two, so that every sum is exact.
 TEST(NeighborTest, SumsWhatNeighborsSend) {
   for (int n = 1; n <= 4; ++n) {
     runRanks(n, [](Rank& me) {
@@ -218,7 +218,7 @@ TEST(NeighborTest, LargeOnesInOppositeOrdersDoNotBlockEachOther) {
   }
 }
 
-// What one gives up must not hold the lanes that the next one needs.
+// An operation that is given up must not hold the lanes that the next operation needs.
 TEST(NeighborTest, ATimeoutFreesTheLanes) {
   runRanks(3, [](Rank& me) {
     const std::vector<float> input = numbers(kMuch, me.self);

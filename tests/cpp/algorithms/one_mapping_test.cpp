@@ -1,5 +1,5 @@
-// The algorithms without engines, all ranks on one mapping of the memory: there, unlike between two
-// mappings, ThreadSanitizer sees a rank that reads what another is still writing.
+// These tests run the algorithms without engines, all ranks on one mapping of the memory. With two
+// mappings, ThreadSanitizer would not see a rank that reads what another one is still writing.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -11,7 +11,7 @@
 namespace bluefog::testing {
 namespace {
 
-// Drives one task after the other, as an engine with nothing else to do would.
+// A BareRank drives the tasks of one operation, as an engine with nothing else to do would.
 class BareRank {
  public:
   BareRank(const Segments& segments, int rank)

@@ -1,4 +1,4 @@
-// Messages that go with another one, whatever that has met.
+// These tests have messages that belong to another message, whatever has become of that one.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,11 +12,11 @@
 namespace bluefog::testing {
 namespace {
 
-constexpr size_t kCount = 100'000;  // too much to be sent at once
+constexpr size_t kCount = 100'000;  // more elements than one call can send at once
 
 class SecondMessagesTest : public ::testing::Test {
  protected:
-  // Of the one machine that both are on.
+  // Starts the sum of the one machine that both ranks are on.
   OpPtr ofMachine(SteppedRank& rank) {
     const MessageOpPtr op = rank.call(OpKind::kHierarchicalNeighborAllReduce, kCount);
     Hierarchy machine;
@@ -89,7 +89,8 @@ TEST_F(SecondMessagesTest, AreNotKeptOfACallThatWasGivenUp) {
   endAll({late});
   EXPECT_TRUE(errorOf(*late));
   settle();
-  endAll({average(zero_), average(one_)});  // the first one tells what could not be told before
+  // The first average tells what could not be told before.
+  endAll({average(zero_), average(one_)});
   expectQuiet();
 }
 
