@@ -1,7 +1,7 @@
-"""Builds bluefog_pg for this torch and this device, without a network.
+"""This program builds bluefog_pg for this torch and this device, without a network.
 
-Into a folder that has all that an installation would: an installed one stays as it is, and is not
-used.
+It builds into a folder that has all that an installation would. An installed package stays as it
+is, and is not used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(*command: str | Path) -> None:
 
 
 def install(site: Path, capability: str) -> None:
-    """`site`: the folder for PYTHONPATH."""
+    """Build and install the package into the folder `site`, which is for PYTHONPATH."""
     build = site.with_name("cmake")
     defined = {
         "CMAKE_BUILD_TYPE": "Release",
@@ -46,12 +46,12 @@ def install(site: Path, capability: str) -> None:
     shutil.copytree(ROOT / "python/bluefog_pg", site / "bluefog_pg", ignore=ignored)
     run("cmake", "--install", build, "--prefix", site)
     write_metadata(site)
-    # Python runs it as it starts: an editable installation would else be found first.
+    # Python runs this file as it starts. An editable installation would be found first otherwise.
     shutil.copy(Path(__file__).with_name("no_editable.py"), site / "sitecustomize.py")
 
 
 def write_metadata(site: Path) -> None:
-    """By which `import torch` finds the backend."""
+    """Write the metadata by which `import torch` finds the backend."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     folder = site / f"bluefog_pg-{project['version']}.dist-info"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What a rank of test_graphs does: it captures a call, and replays it with other tensors."""
+"""A rank of test_graphs runs these bodies: it captures a call, and replays it with new tensors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch.distributed as dist
 
 import bluefog_pg
 
-Told = tuple[list[float], list[float]]  # what came of each replay, and what should have
+Told = tuple[list[float], list[float]]  # what came of each replay, and what should have come
 
 
 def replayed(rank: int, call: Callable[[torch.Tensor], torch.Tensor]) -> list[float]:
     x = torch.full((40_001,), float(rank), device="cuda")
-    call(x)  # makes what cannot be made in a capture
+    call(x)  # This makes what cannot be made in a capture.
     torch.cuda.synchronize()
     graph, got = torch.cuda.CUDAGraph(), list[float]()
     with torch.cuda.graph(graph):
@@ -25,7 +25,7 @@ def replayed(rank: int, call: Callable[[torch.Tensor], torch.Tensor]) -> list[fl
         x.fill_(rank + 10.0 * turn)
         graph.replay()
         got.append(out.mean().item())
-    graph.reset()  # before the communicator that it uses
+    graph.reset()  # The graph goes before the communicator that it uses.
     return got
 
 
@@ -53,7 +53,7 @@ def sums(rank: int, world: int) -> Told:
 
 
 def others(rank: int, world: int) -> dict[str, Told]:
-    """Of rows, parts, pairs and machines of two ranks."""
+    """Replay gathers, exchanges and gossip of pairs, and averages over machines of two ranks."""
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world, connect_style=1))
     (left,) = bluefog_pg.in_neighbor_ranks()
     os.environ["BLUEFOG_NODES_PER_MACHINE"] = "2"

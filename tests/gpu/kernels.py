@@ -1,4 +1,4 @@
-"""libbluefog_cuda.so's interface (src/device/api.h), by ctypes, on torch's tensors."""
+"""This module calls the interface of libbluefog_cuda.so (src/device/api.h) on torch's tensors."""
 
 from __future__ import annotations
 
@@ -73,8 +73,11 @@ def path() -> Path:
 
 
 class Kernels:
-    """Every call of the interface as a method that raises where it fails; and, of tensors, what
-    takes most arguments. All in torch's current stream."""
+    """A Kernels has every call of the interface as a method, which raises where the call fails.
+
+    Those that take most arguments are also methods of tensors. All calls go to torch's current
+    stream.
+    """
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -98,14 +101,14 @@ class Kernels:
         return call
 
     def given(self, name: str, *args: Any) -> Any:
-        """What a call writes to its last argument."""
+        """Return what a call writes to its last argument."""
         kind = _ARGUMENTS[name][-1]._type_
         result = kind()
         getattr(self, name)(*args, byref(result))
         return result.value if kind is not Handle else result
 
     def given_first(self, name: str, *args: Any) -> int:
-        """What a call writes to its first argument: an address."""
+        """Return the address that a call writes to its first argument."""
         result = c_void_p()
         getattr(self, name)(byref(result), *args)
         assert result.value is not None
@@ -168,6 +171,6 @@ def same_bits(got: Tensor, want: Tensor) -> bool:
 
 
 def misaligned(x: Tensor) -> Tensor:
-    """The same on the device, one element behind a vector's boundary."""
+    """Return a copy on the device that begins one element behind a vector's boundary."""
     place = torch.empty(len(x) + 1, dtype=x.dtype, device=DEVICE)[1:]
     return place.copy_(x)

@@ -1,4 +1,4 @@
-"""What there is to build with and to run on. Prints it as JSON."""
+"""This program prints as JSON what there is to build with and to run on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def is_there(module: str) -> bool:
 
 
 def program(name: str) -> str:
-    """Its path, also where CUDA lies outside of PATH, or comes from pip; empty: there is none."""
+    """Return the program's path, or nothing where it is not found.
+
+    CUDA may lie outside of PATH, or come from pip.
+    """
     roots = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
     roots += [str(Path(folder) / "nvidia/cu13") for folder in sys.path]
     places = [os.environ.get("PATH", ""), *(f"{root}/bin" for root in roots if root)]
@@ -24,7 +27,7 @@ def program(name: str) -> str:
 
 
 def tools_missing() -> list[str]:
-    """To build with and to test with."""
+    """Return the tools that are missing to build and to test."""
     found = [name for name in ("cmake", "g++", "nvcc") if not program(name)]
     if not program("ninja") and not program("make"):
         found.append("ninja or make")
@@ -39,7 +42,7 @@ def driver() -> str:
 
 
 def described() -> dict[str, str | int]:
-    """The device's name is empty where there is none."""
+    """Return a description of this machine. The device's name is empty where there is no device."""
     import torch
 
     found: dict[str, str | int] = {

@@ -1,4 +1,4 @@
-"""What a rank of test_mishaps does: its GPU is full, or fails."""
+"""A rank of test_mishaps runs these bodies: its GPU is full, or fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MIB = 1 << 20
 
 
 def full(rank: int, _world: int) -> list[Any]:
-    """A window needs six times the tensor's memory, which is not there; then it is."""
+    """Make a window when the GPU lacks memory, and again when it has memory.
+
+    A window needs six times the tensor's memory.
+    """
     bluefog_pg.set_topology()
     x = torch.full((64 * MIB,), rank + 1.0, device="cuda")
     inrank.meet("made", 2)
@@ -36,8 +39,10 @@ def full(rank: int, _world: int) -> list[Any]:
 
 
 def failing(rank: int, _world: int) -> list[Any]:
-    """An assertion in a kernel ends what rank 1 can do with its GPU; rank 0 hears of it and has
-    its own."""
+    """Fail an assertion in a kernel of rank 1, which ends what that rank can do with its GPU.
+
+    Rank 0 hears of it, and its own part of the window still works.
+    """
     bluefog_pg.set_topology()
     window = bluefog_pg.Window(torch.full((1000,), rank + 1.0, device="cuda"), "w")
     inrank.meet("made", 2)
@@ -52,5 +57,5 @@ def failing(rank: int, _world: int) -> list[Any]:
         window.put()
         errors += [window.update(self_weight=1.0, neighbor_weights={1: 0.0}).mean().item()]
     inrank.meet("done", 2)
-    inrank.catch(window.free)  # which needs the device
+    inrank.catch(window.free)  # Freeing needs the device.
     return errors

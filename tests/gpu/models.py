@@ -1,4 +1,4 @@
-"""What a rank of test_training does: it trains, over the backend that its group has."""
+"""A rank of test_training runs this body: it trains over the backend that its group has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRAPS: dict[str, Callable[[nn.Sequential, str], nn.Module]] = {
 
 
 def trained(rank: int, world: int, name: str, device: str) -> tuple[list[float], list[float]]:
-    """All parameters in the end, and the losses."""
+    """Return all parameters in the end, and the losses."""
     torch.backends.cuda.matmul.allow_tf32 = False
     net = WRAPS[name](stack.mlp().to(device), device)
     optimizer, losses = stack.momentum(net), list[float]()

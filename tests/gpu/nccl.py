@@ -1,4 +1,4 @@
-"""What a rank of test_nccl does: what NCCL has for a group, called on one of ours."""
+"""A rank of test_nccl runs these bodies: it calls on a group of ours what NCCL has for one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = torch.device("cuda", 0)
 
 
 def anew(rank: int, world: int, backend: str = "bluefog") -> None:
-    """Another group of all, which is the one to destroy in the end."""
+    """Replace the default group by another one of all ranks, which is destroyed in the end."""
     if dist.is_initialized():
         dist.destroy_process_group()
     met = f"file://{inrank.directory() / 'anew'}"
@@ -35,13 +35,13 @@ def averaged(rank: int, on: str | torch.device) -> float:
 
 
 def named(rank: int, world: int, backend: str) -> list[float]:
-    """By `backend`, which names one for each device."""
+    """Sum and average on the CPU and the GPU by `backend`, which names one for each device."""
     anew(rank, world, backend)
     return [call(rank, on) for call in (summed, averaged) for on in ("cpu", DEVICE)]
 
 
 def aborted(rank: int, world: int) -> list[Any]:
-    """Rank 0 is alone in a collective, and gives up; then all meet anew."""
+    """Abort the group while rank 0 is alone in a collective, and meet in a new one."""
     alone = inrank.directory() / "alone"
     told = [summed(rank, DEVICE)]
     if rank == 0:
@@ -59,7 +59,7 @@ def aborted(rank: int, world: int) -> list[Any]:
 
 
 def recorded(rank: int, world: int) -> list[tuple[Any, ...]]:
-    """What NCCL's flight recorder has of a group's calls."""
+    """Return what NCCL's flight recorder has of a group's calls."""
     for size in (10, 20):
         dist.all_reduce(torch.ones(size, device=DEVICE))
     dist.broadcast(torch.ones(5, device=DEVICE), 1)

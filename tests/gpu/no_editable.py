@@ -1,4 +1,4 @@
-"""Has Python find no bluefog_pg that is installed in editable mode (by scikit-build-core)."""
+"""This module has Python find no bluefog_pg that scikit-build-core installed in editable mode."""
 
 import sys
 

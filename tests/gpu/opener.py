@@ -1,4 +1,7 @@
-"""The other process of test_handles: adds one to each byte of what the handle names."""
+"""This program is the other process of test_handles.
+
+It adds one to each byte that a handle names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that share the first GPU: what each is to run, in a group of all."""
+"""This module starts ranks that share the first GPU, and runs a function on each, in one group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(
     backend: str = "bluefog",
     **settings: str,
 ) -> list[Any]:
-    """`body(rank, world, *args)` on each rank, with `settings` in its environment."""
+    """Run `body(rank, world, *args)` on each rank, with `settings` in its environment."""
     with harness.Ranks(world, env=settings) as ranks:
         ranks.start(within, backend, body.__module__, body.__qualname__, args)
         return [outcome.value for outcome in ranks.join(55)]

@@ -1,4 +1,4 @@
-"""`make gpu`: build, test and time all that needs a GPU, on one, in less than nine minutes.
+"""Build, test and time all that needs a GPU, on one, in less than nine minutes, for `make gpu`.
 
 python -m tests.gpu.run              all stages
 python -m tests.gpu.run build speed  some of them
@@ -24,14 +24,14 @@ from tests.gpu import machine
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build/gpu"
 SITE = OUT / "site"
-BUDGET = 530.0  # seconds, of all stages
+BUDGET = 530.0  # seconds for all stages together
 PYTHON = sys.executable
 
 
 @dataclass
 class Result:
     name: str
-    result: str  # passed, failed, out of time, left out
+    result: str  # one of: passed, failed, out of time, left out
     seconds: float = 0.0
     told: str = ""
     figures: list[dict[str, Any]] = field(default_factory=list)
@@ -42,12 +42,13 @@ class Stage:
     name: str
     limit: float  # seconds
     command: list[str]
-    reason: str = ""  # why it is left out
+    reason: str = ""  # the reason to leave the stage out, if there is one
     figures: Callable[[], list[dict[str, Any]]] = list
 
 
 def pytest(name: str, *args: str) -> list[str]:
-    # Without the plugin its option in pyproject.toml is unknown, which is no reason to stop.
+    # Without the plugin, pytest does not know the option in pyproject.toml. The run goes on all the
+    # same.
     has_timeouts = machine.is_there("pytest_timeout")
     options = ["--timeout=100"] if has_timeouts else ["-o", "addopts=-ra"]
     return [PYTHON, "-m", "pytest", "-q", *options, f"--junitxml={OUT / name}.xml", *args]
@@ -58,7 +59,7 @@ def tests(name: str, limit: float, *args: str) -> Stage:
 
 
 def several_at_once(most: int = 6) -> list[str]:
-    """For tests that leave the GPU idle most of the time."""
+    """Return pytest's options for tests that leave the GPU idle most of the time."""
     at_once = min(most, (os.cpu_count() or 1) // 2)
     return ["-n", str(at_once)] if at_once > 1 and machine.is_there("xdist") else []
 
@@ -67,7 +68,7 @@ WINDOWS = "put_get_update", "create_free", "tensors", "dead_ranks"
 
 
 def tests_of_cpus_windows() -> Stage:
-    """Once more, of tensors on the GPU."""
+    """Return a stage that runs the CPU's window tests with tensors on the GPU."""
     files = [f"tests/windows/test_{name}.py" for name in WINDOWS]
     command = pytest("cpus_windows", *several_at_once(), "-k", "not hosts", *files)
     return Stage("cpus_windows", 120, ["env", "BLUEFOG_TEST_DEVICE=cuda", *command])
@@ -117,7 +118,7 @@ def environment() -> dict[str, str]:
 
 
 def counted(name: str) -> dict[str, int]:
-    """Of a stage's tests; nothing where there is no report."""
+    """Return the numbers of a stage's tests by outcome, or nothing where there is no report."""
     file = OUT / f"{name}.xml"
     if not file.exists():
         return {}
@@ -133,14 +134,14 @@ def last_line(log: Path) -> str:
 
 
 def carried_out(stage: Stage, left: float) -> Result:
-    """`left`: seconds, of the whole budget."""
+    """Run a stage, and return its result. `left` are the seconds that remain of the budget."""
     if stage.reason:
         return Result(stage.name, "left out", told=stage.reason)
     limit, begin = min(stage.limit, left), time.monotonic()
     if limit < 5:
         return Result(stage.name, "out of time", told="the stages before took all there was")
     log = OUT / f"{stage.name}.log"
-    for kind in ("xml", "json"):  # of an earlier run
+    for kind in ("xml", "json"):  # files of an earlier run
         (OUT / f"{stage.name}.{kind}").unlink(missing_ok=True)
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -165,7 +166,7 @@ def carried_out(stage: Stage, left: float) -> Result:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """With its children: their ranks die with them."""
+    """Kill a process and its children. Their ranks die with them."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -174,7 +175,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def judged(figure: dict[str, Any]) -> str:
-    """A row of the table. A goal that is missed is no failure: machines are noisy."""
+    """Return a row of the table. A missed goal is no failure, as machines are noisy."""
     goal, verdict = figure["goal"], ""
     if goal is not None:
         verdict = "reached" if figure["ratio"] <= goal else "missed"

@@ -1,4 +1,4 @@
-"""Speed on one GPU: each figure a ratio of medians, of two things that took turns.
+"""This program measures speed on one GPU. A figure is a ratio of medians of two things in turns.
 
 python -m tests.gpu.speed build/gpu/speed.json, with examples/ in PYTHONPATH
 """
@@ -26,7 +26,7 @@ PLAN: tuple[tuple[Callable[..., list[speeds.Figure]], int, str | int], ...] = (
 
 
 def slowest(of_ranks: list[list[speeds.Figure]]) -> list[speeds.Figure]:
-    """Of each figure the rank's that took longest: some ranks have none."""
+    """Return each figure of the rank whose own took longest. Some ranks have no figures."""
     rows = zip(*filter(None, of_ranks), strict=True)
     return [max(row, key=lambda figure: figure.seconds[0]) for row in rows]
 

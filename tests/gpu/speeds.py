@@ -1,4 +1,4 @@
-"""What a rank of speed.py does: two things in turns."""
+"""A rank of speed.py runs these functions, which time two things in turns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NEAR = 1.02
 @dataclass(frozen=True)
 class Figure:
     what: str
-    ratio: float  # of times: below 1, the first one is faster
+    ratio: float  # the ratio of times, which is below 1 where the first one is faster
     seconds: tuple[float, float]
-    goal: float | None = None  # at most
+    goal: float | None = None  # the greatest ratio that reaches the goal
 
 
 def compare(
@@ -41,7 +41,10 @@ def compare(
     turns: int = 1,
     goal: float | None = None,
 ) -> Figure:
-    """Medians of `turns` calls each, after some that do not count. Who begins alternates."""
+    """Return the medians of rounds of `turns` calls each. The first two rounds do not count.
+
+    The two take turns at beginning a round.
+    """
     took: tuple[list[float], list[float]] = ([], [])
     sides = list(zip((ours, other), took, strict=True))
     for _ in range(rounds + 2):
@@ -58,7 +61,7 @@ def compare(
 
 
 def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
-    """For each byte that is read or written, against a copy."""
+    """Compare weighted sums with a copy, for each byte that is read or written."""
     api, found = kernels.kernels(), list[Figure]()
     for k in (1, 2, 4, 8):
         inputs = [torch.ones(size // 4, device=device) for _ in range(k + 1)]
@@ -76,7 +79,7 @@ def weighted_sums(_rank: int, _world: int, device: str, size: int) -> list[Figur
 
 
 def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
-    """Of optimizers that compress: by kernels, against formulas."""
+    """Compare kernels with formulas, for the messages of optimizers that compress."""
     x = torch.randn(size // 4, device=device)
     count, found = len(x) // 100, list[Figure]()
     by_kernels, by_formulas = forms_of(x), Formulas()
@@ -100,7 +103,7 @@ def messages(_rank: int, _world: int, device: str, size: int) -> list[Figure]:
 
 SIZES = {"4 KiB": 4096, "4 MiB": 4 * MIB, "64 MiB": BIG}
 Call = Callable[[torch.Tensor, torch.Tensor, dist.ProcessGroup], Any]
-# In a group of one each gives as much as it takes.
+# A group of one gives as much as it takes in each of these calls.
 CALLS: dict[str, Call] = {
     "all_reduce": lambda _, x, group: dist.all_reduce(x, group=group),
     "all_gather": lambda out, x, group: dist.all_gather_into_tensor(out, x, group=group),
@@ -111,9 +114,11 @@ CALLS: dict[str, Call] = {
 
 
 def collectives(_rank: int, world: int, device: str, other: str) -> list[Figure]:
-    """Over groups that are made anew, now the one's first and now the other's: two of NCCL's
-    communicators differ by some percent, whose ever they are."""
-    # A rank alone has nothing to wait for: what is left is the way of the call.
+    """Compare collectives over pairs of groups that are made anew, either one's first in turn.
+
+    Two communicators of NCCL differ by some percent, whoever owns them.
+    """
+    # A rank alone has nothing to wait for. Its time is what the path of the call takes.
     pairs, rounds = (6, 50) if world == 1 else (2, 5)
     turns = {"64 MiB": 2} if world > 1 else {}
     measured = [("all_reduce", text) for text in SIZES]
@@ -140,7 +145,7 @@ def median_of(same: list[Figure], goal: float) -> Figure:
 
 
 def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
-    """Rank 1 puts a tensor into rank 0's window, and copies it; each is waited for."""
+    """Compare rank 1's put into rank 0's window with its own copy. It waits for each of them."""
     api = kernels.kernels()
     x, out = (torch.ones(size // 4, device=device) for _ in range(2))
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
@@ -160,7 +165,7 @@ def puts(rank: int, world: int, device: str, size: int) -> list[Figure]:
 
 
 def ddp_steps(_rank: int, world: int, device: str, other: str) -> list[Figure]:
-    """Of the net that examples/train_digits.py trains."""
+    """Compare steps of the net that examples/train_digits.py trains."""
     group = dist.new_group(backend=other)
     images = torch.rand(digits.BATCH, 1, 8, 8, device=device)
     labels = torch.arange(digits.BATCH, device=device) % 10

@@ -1,4 +1,4 @@
-"""Messages made on the device, and what is read in them: as bluefog_pg.optim.compression has it."""
+"""Messages that the device makes and reads are those of bluefog_pg.optim.compression."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from tests.gpu.kernels import DEVICE, FLOATS, misaligned, same_bits
 
 pytestmark = kernels.on_cuda
 RAGGED = (1, 7, 255, 256, 1003, 40_001)
-LARGE = 9_000_011  # each chunk of the device has several tiles
+LARGE = 9_000_011  # Each chunk of the device has several tiles.
 HALVES = (torch.float16, torch.bfloat16)
 
 
 def compression() -> Any:
-    """It imports torch._dynamo: too slow for a process that only collects tests."""
+    """Import the compressors.
+
+    That imports torch._dynamo, too slowly for a process that collects tests.
+    """
     return importlib.import_module("bluefog_pg.optim.compression")
 
 
 def values(dtype: torch.dtype, n: int) -> Tensor:
-    """Of many magnitudes."""
+    """Return numbers of many magnitudes."""
     generator = torch.Generator().manual_seed(n)
     x = torch.randn(n, generator=generator) * torch.logspace(-6, 4, n)
     return x[torch.randperm(n, generator=generator)].to(dtype)
@@ -101,8 +104,10 @@ def test_int8_rounds_halves_to_even() -> None:
 
 
 def chosen_of(x: Tensor) -> Callable[[int], Tensor]:
-    """The message of k numbers, with its places in order; of equal magnitudes the first are
-    taken."""
+    """Return a function of k that makes the message of the k largest numbers, with places in order.
+
+    Where magnitudes are equal, the first numbers are taken.
+    """
     by_magnitude = x.abs().sort(descending=True, stable=True).indices
 
     def chosen(k: int) -> Tensor:
@@ -150,7 +155,7 @@ def test_top_k_takes_what_is_no_number_first() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_top_k_as_the_compressor(dtype: torch.dtype) -> None:
-    """Of distinct magnitudes, of which it takes the same."""
+    """Kernel and compressor take the same of numbers with distinct magnitudes."""
     n = 200
     x = ((torch.randperm(n, generator=torch.Generator().manual_seed(1)) + 1) / 4).to(dtype)
     x[::2] *= -1

@@ -1,4 +1,4 @@
-"""The examples with --device cuda, by torchrun: two ranks that share the GPU."""
+"""Two ranks that share the GPU run the examples with --device cuda, by torchrun."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.examples import EXAMPLES
 from tests.support.programs import TORCHRUN, run_script
 
 pytestmark = kernels.on_cuda
-# To NCCL each rank is on a host of its own.
+# NCCL takes each rank to be on a host of its own.
 APART = 'export NCCL_HOSTID=$RANK; exec "$0" "$@"'
 CALLS = {
     "train_digits.py": "--mode neighbor_allreduce --epochs 10 --require-accuracy 0.8",

@@ -1,4 +1,4 @@
-"""CUDA graphs that capture what a group calls."""
+"""CUDA graphs capture what a group calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes on one block of the device's memory."""
+"""Two processes share one block of the device's memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_elsewhere(handle: bytes, count: int) -> None:
 
 @pytest.mark.parametrize("count", [8, 3_000_001])
 def test_what_is_shared_is_read_and_written_elsewhere(count: int) -> None:
-    """And what lies beside it is something else."""
+    """Another process changes a shared block, and not the block that lies beside it."""
     api = kernels.kernels()
     wholes = [torch.full((count,), i, dtype=torch.uint8, device=DEVICE) for i in (10, 20)]
     blocks = [api.given_first("allocate", count) for _ in wholes]

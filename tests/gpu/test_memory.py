@@ -1,4 +1,4 @@
-"""Memory of the device and of the host, copies, streams."""
+"""These tests use memory of the device and of the host, copies, and streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES = 3_000_001
 def api() -> Iterator[kernels.Kernels]:
     yield kernels.kernels()
     if DEVICE == "cuda":
-        torch.cuda.synchronize()  # no error is left for others
+        torch.cuda.synchronize()  # No error is left for other tests.
 
 
 def bytes_of(seed: int) -> torch.Tensor:
@@ -50,11 +50,11 @@ def test_zero(api: kernels.Kernels) -> None:
 
 
 def test_streams_of_its_own(api: kernels.Kernels) -> None:
-    """One waits for what it was given, and not for torch's."""
+    """A stream of the library waits for what it was given, and not for torch's stream."""
     stream = api.given("stream_create")
     x, out = bytes_of(3).to(DEVICE), torch.zeros(BYTES, dtype=torch.uint8, device=DEVICE)
     torch.cuda.synchronize()
-    torch.cuda._sleep(400_000_000)  # a fifth of a second
+    torch.cuda._sleep(400_000_000)  # This takes a fifth of a second.
     api.copy(out.data_ptr(), x.data_ptr(), BYTES, stream)
     api.stream_wait(stream)
     assert not torch.cuda.current_stream().query()

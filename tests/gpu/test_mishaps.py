@@ -1,4 +1,4 @@
-"""A GPU that is full, and one that fails. Alone on it: others would not find room."""
+"""A GPU is full, or fails. These tests run alone on it, as others would not find memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NCCL under backend="bluefog": what it has for a group comes through."""
+"""What NCCL has for a group comes through backend="bluefog"."""
 
 from __future__ import annotations
 

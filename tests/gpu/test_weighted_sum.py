@@ -1,4 +1,4 @@
-"""Sums of weighted tensors on the device, bit for bit as the CPU forms them."""
+"""The device sums weighted tensors bit for bit as the CPU does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def values(dtype: torch.dtype, n: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     if dtype in FLOATS:
         return torch.randn(n, generator=generator, dtype=torch.float64).to(dtype)
-    limits = torch.iinfo(dtype)  # an eighth of them, so that no weighted sum is out of range
+    limits = torch.iinfo(dtype)  # An eighth of the limits keeps every weighted sum in range.
     return torch.randint(limits.min // 8, limits.max // 8, (n,), generator=generator, dtype=dtype)
 
 
@@ -28,7 +28,7 @@ def weights_of(n: int) -> list[float]:
 
 
 def on_the_cpu(inputs: Sequence[Tensor], weights: Sequence[float], divisor: float) -> Tensor:
-    """Term after term, each product rounded before it is added."""
+    """Return the sum term after term, where each product is rounded before it is added."""
     dtype = inputs[0].dtype
     is_plain = divisor == 1 and set(weights) == {1}
     if dtype in INTEGERS and is_plain:
@@ -60,7 +60,7 @@ def test_weighted(dtype: torch.dtype, n: int) -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("n", [1, 2, 70])
 def test_plain(dtype: torch.dtype, n: int) -> None:
-    """Of many, integers wrap, and those of 64 bits are exact where double is not."""
+    """Integers of many tensors wrap, and those of 64 bits are exact where double is not."""
     inputs = [values(dtype, 1003, seed) for seed in range(n)]
     check(inputs, [1.0] * n, 1)
 
@@ -92,7 +92,7 @@ def test_more_than_the_blocks_take_in_one_turn(dtype: torch.dtype) -> None:
 
 
 def test_in_a_graph() -> None:
-    """What the launch was told stays, the tensors are read anew."""
+    """A graph keeps what the launch was told, and reads the tensors anew."""
     inputs = [values(torch.float32, 1003, seed).to(DEVICE) for seed in range(3)]
     out = torch.empty_like(inputs[0])
     api = kernels.kernels()
