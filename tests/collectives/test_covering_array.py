@@ -1,4 +1,4 @@
-"""Every call against the oracle: each pair of kind, operator, size, layout, form, world, sync.
+"""Every call gives what the oracle gives, for each pair of kind, operator, size, layout and so on.
 
 Each call has a covering array of its own (see pairwise.py). What fails is named `call:number`;
 that case alone, in its world:
@@ -29,7 +29,7 @@ WIDE = (torch.float32, torch.bfloat16, torch.int64)
 
 
 def meaningful(case: Case) -> bool:
-    """Whether these factors (some, or all) go together."""
+    """Return whether these factors, which may be some or all, go together."""
 
     def has(name: str, *values: Any) -> bool:
         return case.get(name, *values[:1]) in values
@@ -50,7 +50,7 @@ def cases_of(name: str) -> list[Case]:
 
 
 def listing(bad: list[str], cases: int) -> str:
-    """A text of the first ones."""
+    """Return a text of the first errors."""
     return f"{len(bad)} of {cases} wrong:\n" + "\n".join(bad[:20])
 
 

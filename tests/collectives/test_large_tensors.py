@@ -1,4 +1,4 @@
-"""More than 2^31 bytes at once: every value of every call is looked at."""
+"""These tests pass more than 2^31 bytes at once, and look at every value of every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.thorough]
 
 RANKS = 2
 N = (1 << 31) + 8
-PRIME = 251  # the values' period: what lies 2^k bytes too far is wrong
+PRIME = 251  # the period of the values: it shows what lies 2^k bytes too far
 BLOCK = PRIME << 14
 
 
@@ -34,15 +34,18 @@ def fill(t: torch.Tensor, values: torch.Tensor) -> None:
 def wrong(what: str, t: torch.Tensor, values: torch.Tensor) -> list[str]:
     for i, part in enumerate(t.split(BLOCK)):
         want = values[: part.numel()]
-        # Eight bytes at once: that takes half of the time.
+        # Comparing eight bytes at once takes half of the time.
         if not torch.equal(part.view(torch.int64), want.view(torch.int64)):
             return [f"{what}: wrong at {i * BLOCK + int((part != want).int().argmax())}"]
     return []
 
 
 def beyond(rank: int, world: int) -> None:
-    """In one memory of 4 GiB per rank, whose pages are touched once only: where the machine is a
-    virtual one that may take minutes, which no operation's timeout is for."""
+    """Call operations on more than 2^31 bytes, in one memory of 4 GiB per rank.
+
+    The memory's pages are touched once only. On a virtual machine that may take minutes, for which
+    no operation's timeout is meant.
+    """
     own, other, most = block(rank + 2), block(3 - rank), block(2, 3)
     both = torch.ones(2 * N, dtype=torch.uint8)
     first, second = both[:N], both[N:]
@@ -58,7 +61,7 @@ def beyond(rank: int, world: int) -> None:
     for r, part in enumerate((first, second)):
         bad += wrong(f"all_gather_into_tensor, part {r}", part, own if r == rank else other)
 
-    # 8 bytes stay; all others go.
+    # Each rank keeps 8 bytes, and sends all others.
     sent = [8, N - 8] if rank == 0 else [N - 8, 8]
     for part in first.split(sent):
         fill(part, own)
@@ -81,7 +84,7 @@ def beyond(rank: int, world: int) -> None:
 
 
 def window_beyond(rank: int, world: int) -> None:
-    """Rank 0 puts more than 4 GiB into rank 1, which makes it its own; and what no room is for."""
+    """Rank 0 puts more than 4 GiB into rank 1's window; a window that finds no memory raises."""
     import bluefog_pg as bf
 
     values = block(3)
@@ -113,7 +116,7 @@ enough_memory = pytest.mark.skipif(available() < 12 << 30, reason="needs 12 GiB 
 
 
 def run(body: Callable[[int, int], None], hosts: Sequence[str] = ()) -> None:
-    """Ranks that are kept would hold on to memory that the next test needs."""
+    """Run the body on fresh ranks, as kept ones would hold memory that the next test needs."""
     harness.run_ranks(body, RANKS, hosts=hosts, limit=250)
 
 

@@ -1,4 +1,4 @@
-"""bluefog_pg.monitored_barrier: who did not come, told alike by all, and the group lives on."""
+"""All ranks hear from bluefog_pg.monitored_barrier who did not come, and the group lives on."""
 
 from __future__ import annotations
 

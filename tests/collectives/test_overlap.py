@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tests.support import harness, hosts
 
-SIZES = (1, 8, 1000, 40_000)  # of one rank's part
+SIZES = (1, 8, 1000, 40_000)  # numbers of elements of one rank's part
 Outputs = list[Tensor]
 
 
 class Ground:
-    """The memory of each rank, of three times as many elements as all ranks' parts have."""
+    """A Ground is a rank's memory, with three times as many elements as all ranks' parts have."""
 
     def __init__(self, rank: int, world: int, n: int) -> None:
         self.rank, self.world, self.n = rank, world, n
@@ -27,7 +27,7 @@ class Ground:
         return torch.arange(3 * self.world * self.n) * (rank + 1)
 
     def part(self, start: int, parts: int = 1, rank: int | None = None) -> Tensor:
-        """This rank's memory itself; or what another one has there at first."""
+        """Return a view of this rank's memory, or what another rank has there at first."""
         x = self.x if rank is None else self.of(rank)
         return x[start : start + parts * self.n]
 
@@ -42,8 +42,8 @@ class Ground:
         return torch.stack([self.part(start, rank=r) for r in range(self.world)]).sum(0)
 
 
-# Each call has an input or an output at its part's place in the whole, moved by `by`; each returns
-# its outputs, and what they should be.
+# Each of these calls has an input or an output at its part's place in the whole, moved by `by`. It
+# returns its outputs, and what they should be.
 def all_gather_into_tensor(g: Ground, by: int) -> tuple[Outputs, Outputs]:
     whole = g.part(0, g.world)
     dist.all_gather_into_tensor(whole, g.part(g.rank * g.n + by))
@@ -110,7 +110,7 @@ CALLS = (
 
 
 def overlapping(rank: int, world: int) -> None:
-    """Moved by nothing, one is in place; by one element, half a part, a part and more, beside."""
+    """Call everything in place, and moved by one element, half a part, a part and more."""
     bad = []
     for n in SIZES:
         for call in CALLS:

@@ -1,4 +1,4 @@
-"""What every call refuses: expanded outputs, reductions without meaning; and the group lives on."""
+"""Every call refuses expanded outputs, and reductions without meaning, and the group lives on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(rank: int, world: int, changes: list[tuple[str, Case]], *kinds: str)
 
 
 def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
-    """Alone, where every call has an output; and by all of several ranks."""
+    """A rank alone refuses them in every call, and several ranks where all have outputs."""
     changes = [
         (name, {"out" if "out" in CALLS[call] else "layout": "expanded"})
         for name, call in NAMED.items()
@@ -41,7 +41,7 @@ def test_expanded_outputs_are_refused(pool: harness.Pool) -> None:
 
 def broadcast_to_expanded(rank: int, world: int) -> None:
     case = {"dtype": torch.float32, "size": "1024", "async": False, "layout": "expanded"}
-    if rank:  # of the root 0
+    if rank:  # Rank 0 is the root.
         error = inrank.catch(NAMED["broadcast"], Attempt(rank, world, 0, case))
         harness.raised(error, "ValueError", text="cannot be written; clone() it first")
 

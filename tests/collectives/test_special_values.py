@@ -1,4 +1,4 @@
-"""Collectives beyond single results: special values, many in a row, barriers, objects."""
+"""Collectives take special values, many calls in a row, barriers and objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORLDS = (1, 2, 3, 4)
 
 
 def specials(rank: int, world: int) -> dict[str, list[int]]:
-    """NaN and infinities must end up the same everywhere, in every kind of float."""
+    """NaN and infinities end up the same everywhere, in every kind of float."""
     bits: dict[str, list[int]] = {}
     for dtype in oracle.FLOATS:
         for op in ("SUM", "MIN", "MAX", "PRODUCT", "AVG"):
@@ -50,7 +50,7 @@ def test_premul_sum_by_a_tensor(pool: harness.Pool) -> None:
 
 
 def coalesced_of_shared_memory(rank: int, world: int) -> list[int]:
-    """One tensor twice, and a view of another: each gets the sum of what it held."""
+    """Reduce one tensor twice, and a view of another: each gets the sum of what it held."""
     a = torch.full((5000,), rank + 1.0)
     b = torch.arange(40_000.0) + rank
     inside, apart = b[10:20_000], torch.full((3,), rank, dtype=torch.int64)
@@ -67,7 +67,7 @@ def test_coalesced_tensors_may_share_memory(pool: harness.Pool) -> None:
 
 
 def onto_itself(rank: int, world: int, count: int) -> int:
-    """What still has to be sent must not be overwritten by what arrives."""
+    """What still has to be sent is not overwritten by what arrives."""
     t = torch.arange(world).repeat_interleave(count) + 100 * rank
     dist.all_to_all_single(t, t)
     want = (100 * torch.arange(world) + rank).repeat_interleave(count)
@@ -102,7 +102,7 @@ def test_coalescing_makes_one_work_of_many(pool: harness.Pool) -> None:
 
 
 def left_open(rank: int, world: int) -> list[float]:
-    """Neither a block that an exception ends nor a thread that ends in one is anybody else's."""
+    """Neither a block that an exception ends nor a thread that ends in one concerns others."""
     cpu = torch.device("cpu")
     lost = torch.ones(1)
 
@@ -116,7 +116,8 @@ def left_open(rank: int, world: int) -> list[float]:
             dist.group.WORLD._end_coalescing(cpu)
         told.append(-1.0)
 
-    for call in (leaves_open, opens_nothing):  # the second may get the first one's std::thread::id
+    # The second thread may get the first one's std::thread::id.
+    for call in (leaves_open, opens_nothing):
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
@@ -143,7 +144,7 @@ def test_a_block_left_open_is_given_up(pool: harness.Pool) -> None:
 
 
 def many_small(rank: int, world: int, rounds: int) -> None:
-    """Rings wrap, sequence numbers grow: sizes and operations change with each round."""
+    """Make many small calls, whose rings wrap: sizes and operations change with each round."""
     bad = []
     for i in range(rounds):
         n = (i * 37) % 3000

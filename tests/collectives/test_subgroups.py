@@ -1,4 +1,4 @@
-"""Subgroups: side by side, overlapping, in any order of ranks, made and destroyed over and over."""
+"""Subgroups are made side by side, overlapping, in any order of ranks, and over and over."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of_own_pair(rank: int, world: int, late: list[int]) -> list[Any]:
 
     def made() -> float:
         nonlocal group
-        # Two that publish at one instant cannot both hear of it: one waits for the limit then.
+        # Two ranks that publish at one instant cannot both hear of it, so one waits for its limit.
         group = dist.new_group(pair, timeout=timedelta(seconds=3))
         return total(rank, group)
 
@@ -57,7 +57,7 @@ def test_pairs_of_one_name_are_refused_or_right(late: list[int]) -> None:
     for rank, (error, value) in enumerate(harness.run_ranks(of_own_pair, 4, late)):
         assert error is not None or value == (1.0 if rank < 2 else 5.0)
         texts += [] if error is None else [error.text]
-    if late == [1, 2]:  # the first ones meet each other
+    if late == [1, 2]:  # The first ranks of the two pairs meet each other.
         wanted = "makes this group of ranks [2, 3], rank"
         assert any(wanted in text for text in texts), texts
 
@@ -97,7 +97,7 @@ def test_unsorted_ranks_keep_their_order(pool: harness.Pool) -> None:
 
 
 def local_only(rank: int, world: int) -> list[float]:
-    """Members alone meet; the two pairs come up in no common order."""
+    """Only members meet, and the pairs come up in no common order."""
     ranks = [rank // 2 * 2, rank // 2 * 2 + 1]
     pair = dist.new_group(ranks, use_local_synchronization=True)
     alone = dist.new_group([rank], use_local_synchronization=True)
@@ -120,7 +120,7 @@ def cycles(rank: int, world: int, rounds: int) -> list[inrank.Footprint]:
             assert total(1, group, n=(i * 997) % 5000 + 1) == want
             dist.destroy_process_group(group)
 
-    for i in range(3):  # what is made once and kept is no leak
+    for i in range(3):  # What is made once and kept is no leak.
         once(i)
     gc.collect()
     dist.barrier()
@@ -152,7 +152,7 @@ def test_non_members_are_left_alone(pool: harness.Pool) -> None:
 
 
 def reinit(rank: int, world: int, rounds: int) -> list[float]:
-    """Leave the world and join a new one over the same file: keys of the earlier life are there."""
+    """Leave the world and join a new one over the same file, which has keys of the earlier life."""
     got = []
     dist.destroy_process_group()
     for i in range(rounds):
@@ -169,7 +169,7 @@ def test_destroy_and_init_again(pool: harness.Pool) -> None:
 
 
 def other_sizes(rank: int, world: int, kind: str, port: int) -> list[float]:
-    """Lives of four, three and four ranks over the very same keys."""
+    """Make groups of four, three and four ranks over the very same keys."""
     dist.destroy_process_group()
     store: dist.Store = dist.FileStore(str(inrank.directory() / "sizes"))
     if kind == "tcp":
@@ -197,7 +197,7 @@ def test_another_number_of_ranks_over_the_same_store(pool: harness.Pool, kind: s
 
 
 def leave_at_once(rank: int, world: int, rounds: int) -> None:
-    """A rank that is through with init and leaves must not fail the init of slower ones."""
+    """A rank that is through with init and leaves does not fail the init of slower ones."""
     dist.destroy_process_group()
     for i in range(rounds):
         inrank.init(f"at_once.{i}", rank, world)
@@ -210,7 +210,7 @@ def test_leaving_right_after_init_hurts_nobody(pool: harness.Pool) -> None:
 
 
 def split_and_merged(rank: int, world: int) -> list[Any]:
-    """What DeviceMesh calls where a device is bound, and merge_remote_group."""
+    """Call what DeviceMesh calls where a device is bound, and merge_remote_group."""
     pg: Any = dist.distributed_c10d._get_default_group()
     limit = timedelta(seconds=20)
     ranks = [2, 0] if rank % 2 == 0 else [1, 3]
@@ -239,7 +239,10 @@ def test_split_and_merge() -> None:
 
 
 def by_functions(rank: int, world: int) -> list[Any]:
-    """bluefog_pg.collectives of a group, in its numbers; ranks outside have no part."""
+    """Call bluefog_pg.collectives in a group by its own numbers.
+
+    Ranks outside have no part in it.
+    """
     from bluefog_pg import collectives
 
     group = dist.new_group([3, 1])

@@ -1,4 +1,4 @@
-"""Tensors that gloo takes: dense but transposed, expanded, the same one many times."""
+"""Collectives take the tensors that gloo takes: transposed, expanded, the same one many times."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch.distributed as dist
 from tests.support import harness
 
 RANKS = 3
-SIZES = (1, 70_000)  # small enough for one frame, and not
+SIZES = (1, 70_000)  # one size that fits one frame, and one that does not
 
 
 def transposed(rank: int, world: int, size: int) -> None:
-    """Outputs in the order of their elements, not of their memory."""
+    """Outputs are filled in the order of their elements, not of their memory."""
     out = torch.zeros(size, 2 * world).t()
     dist.all_gather_into_tensor(out, torch.full((2, size), float(rank)))
     ranks = torch.arange(float(world)).repeat_interleave(2)

@@ -1,4 +1,4 @@
-"""Many threads, many groups: nothing locks up, nothing is mixed up. All values are checked."""
+"""Many threads use many groups: nothing locks up, and nothing is mixed up in any value."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 
 THREADS = GROUPS = 8
-PENDING = 24  # of one thread at most
+PENDING = 24  # the most calls of one thread that are pending
 Check = Callable[[], None]
 
 
 def started(rank: int, world: int, group: Any, number: int, k: int) -> Check:
-    """Issue the k-th call of this group; the check waits and looks at every value."""
+    """Issue the k-th call of this group. The returned check waits, and looks at every value."""
     n = 40_000 if k % 100 == 99 else k * 37 % 700
-    mark = float(number * 10_000 + k)  # so is no other call's
+    mark = float(number * 10_000 + k)  # No other call has this mark.
     mine = torch.full((n,), mark + rank)
     total = world * mark + world * (world - 1) / 2
 
@@ -92,7 +92,7 @@ def test_eight_threads_with_a_group_each(pool: harness.Pool, world: int) -> None
 
 
 def roaming(rank: int, world: int, count: int, calls: int) -> None:
-    """Any thread issues any group's next call: a lock per group fixes the order on this rank.
+    """Any thread issues any group's next call, as a lock per group fixes the order on this rank.
 
     Calls are dealt out in one order, but whoever has drawn one may be overtaken by others. That
     order is what keeps the program itself from locking up.
@@ -132,7 +132,9 @@ def test_threads_share_groups(pool: harness.Pool, world: int, count: int, calls:
 
 
 def receives_pend(rank: int, world: int, calls: int) -> None:
-    """Receives are due from the start, some waited for; collectives run; then the sends come."""
+    """Receives are due from the start, some waited for; collectives run, and then come the
+    sends.
+    """
     own = [dist.new_group() for _ in range(3)]
     peer, sizes = (rank + 1) % world, [1, 3000, 300_000] * 6
     source = (rank - 1) % world
@@ -142,7 +144,7 @@ def receives_pend(rank: int, world: int, calls: int) -> None:
     calm = threading.Barrier(4)
 
     def run(i: int) -> None:
-        if i < 3:  # wait for a third of them each, the last ones first
+        if i < 3:  # Each of three threads waits for a third of the receives, the last ones first.
             for j in reversed(range(i, len(works), 3)):
                 works[j].wait()
                 assert (got[j] == 100 * source + j).all(), f"message {j}: {got[j][:3]}"
@@ -174,7 +176,10 @@ def test_receives_pend_while_collectives_run(pool: harness.Pool, world: int) -> 
 
 
 def crossed(rank: int, world: int, rounds: int) -> None:
-    """Each thread has two groups: here one's call is pending, there the other's."""
+    """Each thread has two groups.
+
+    Ranks wait in one where others have begun the other one's call.
+    """
     pairs = [(dist.new_group(), dist.new_group()) for _ in range(4)]
 
     def run(i: int) -> None:
@@ -184,7 +189,8 @@ def crossed(rank: int, world: int, rounds: int) -> None:
             second = started(rank, world, pairs[i][order[1]], 2 * i + order[1], k)
             for check in (second, first) if k % 3 else (first, second):
                 check()
-            t = torch.full((k * 211 % 900,), float(k + rank))  # and blocking, in the same order
+            # This one blocks, in the same order everywhere.
+            t = torch.full((k * 211 % 900,), float(k + rank))
             dist.all_reduce(t, group=pairs[i][0])
             assert (t == world * k + world * (world - 1) / 2).all(), f"round {k}"
 

@@ -1,4 +1,4 @@
-"""The contract of Work and Future, and the order of things: what is pending blocks nothing else."""
+"""Work and Future keep their contract, and a pending operation blocks no other one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Started = tuple[dist.Work, list[torch.Tensor]]
 
 
 def every_async(rank: int, world: int) -> dict[str, Callable[[], Started]]:
-    """name -> start it: the Work, and the outputs that its future must hold."""
+    """Return, by name, functions that start a call.
+
+    Each returns the Work, and the outputs that its future must hold.
+    """
 
     def of(n: int) -> torch.Tensor:
         return torch.full((n,), float(rank + 1))
@@ -106,7 +109,7 @@ def test_contract_of_send_and_receive(pool: harness.Pool) -> None:
 
 
 def polled(rank: int, world: int) -> None:
-    """Nobody waits anywhere, and large ones too become complete."""
+    """Poll operations until they are complete, large ones too, while nobody waits for any."""
     works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (1, 300_000, 2_000_000)]
     end = time.monotonic() + 20 * harness.SLOW
     while not all(w.is_completed() for w in works) and time.monotonic() < end:
@@ -116,7 +119,7 @@ def polled(rank: int, world: int) -> None:
 
 
 def complete_and_then_done(rank: int, world: int) -> None:
-    """The future is asked for in the instant in which the operation has ended."""
+    """Ask for the future in the instant in which the operation has ended."""
     x, late = torch.ones(4), 0
     for _ in range(20_000):
         work = dist.all_reduce(x, async_op=True)
@@ -220,7 +223,7 @@ def test_two_groups_in_opposite_orders(pool: harness.Pool, blocking: bool) -> No
 
 
 def other_group(rank: int, world: int) -> list[float]:
-    """World's collective waits for the late ranks; a subgroup's does not wait for it."""
+    """The world's collective waits for late ranks, and a subgroup's does not wait for it."""
     group = dist.new_group([0, 1])
     t, u = torch.ones(1), torch.ones(200_000)
     if rank < 2:
@@ -256,7 +259,7 @@ def chained(rank: int, world: int) -> list[float]:
     later = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(run_another).wait()
     inner[0].wait()
 
-    # One that blocks inside its callback: the callback runs where nothing needed is held.
+    # This callback blocks. Where it runs, nothing is held that it needs.
     def block(f: torch.futures.Future[Any]) -> float:
         v = torch.ones(70_000)
         dist.all_reduce(v, group=group)
@@ -272,14 +275,15 @@ def test_callbacks_may_run_collectives(pool: harness.Pool) -> None:
 
 
 def nested(rank: int, world: int, how: str) -> list[Any]:
-    """On completion runs one more collective of the same group and waits, as powerSGD's hook."""
+    """On completion, run one more collective of the group and wait, as powerSGD's hook does."""
 
     def again(f: torch.futures.Future[Any]) -> float:
         t = f.value()[0] + rank
         return float(dist.all_reduce(t, async_op=True).get_future().wait()[0][-1])
 
     got: list[Any] = []
-    for late, n in ((0, 1), (world - 1, 300_000)):  # the others attach while it is pending
+    # The other ranks attach the callback while the call is pending.
+    for late, n in ((0, 1), (world - 1, 300_000)):
         if rank == late:
             for r in set(range(world)) - {late}:
                 inrank.await_file(f"at.{how}.{n}.{r}", 10)
@@ -304,7 +308,7 @@ def test_a_callback_may_wait_for_a_collective_of_its_own_group(
 
 
 def asked_for_as_it_ends(_rank: int, _world: int) -> float:
-    """A future whose callback waits for another operation, asked for at any moment."""
+    """Ask at any moment for a future whose callback waits for another operation."""
 
     def again(_future: Any) -> Any:
         return dist.all_reduce(torch.ones(4), async_op=True).get_future().wait()[0]
@@ -318,7 +322,7 @@ def asked_for_as_it_ends(_rank: int, _world: int) -> float:
 
 @pytest.mark.slow
 def test_a_future_asked_for_as_its_operation_ends(pool: harness.Pool) -> None:
-    """One that the driving thread completed hung in its callback, one time of 60,000."""
+    """A future that the driving thread completed hung in its callback, once in 60,000 times."""
     assert pool.run(asked_for_as_it_ends, world=2) == [20_000.0] * 2
 
 
@@ -388,12 +392,12 @@ def test_five_hundred_outstanding(pool: harness.Pool) -> None:
 
 
 def kept_alive(rank: int, world: int) -> list[float]:
-    """The user drops tensors and works at once; the operation keeps what it needs."""
+    """Drop tensors and works at once. The operation keeps what it needs."""
     futures = []
     for i in range(50):
         futures.append(dist.all_reduce(torch.full((20_000,), float(i)), async_op=True).get_future())
         gc.collect(0)
-        torch.full((20_000,), -1.0)  # would lie in freed memory
+        torch.full((20_000,), -1.0)  # This would lie in freed memory.
     for _ in range(20):
         dist.all_reduce(torch.ones(100), async_op=True)
     last = torch.ones(1)
@@ -425,7 +429,7 @@ def test_threads_with_a_tag_each(pool: harness.Pool) -> None:
 
 
 def foreign_wait(rank: int, world: int) -> None:
-    """One thread posts, others wait, for the same Work and while new ones are posted."""
+    """One thread posts, and others wait, for the same Work and while new ones are posted."""
     works = [dist.all_reduce(torch.ones(5000), async_op=True) for _ in range(50)]
     bad = inrank.in_threads(4, lambda i: [w.wait() for w in works[i % 2 :: 2]])
     assert not bad, bad
@@ -471,5 +475,5 @@ def short_wait(rank: int, world: int) -> list[Any]:
 
 def test_wait_with_a_short_timeout(pool: harness.Pool) -> None:
     error = harness.raised(pool.run(short_wait, world=2)[0][0], "RuntimeError")
-    pool.discard()  # what the group is good for after a timeout is not the question here
+    pool.discard()  # It is not the question what the group is good for after a timeout.
     assert 0.15 < error.took() < harness.at_most(1.2)
