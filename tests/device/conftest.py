@@ -1,4 +1,4 @@
-"""Fixtures of an accelerator's tests: the device, and ranks that have it."""
+"""The fixtures of an accelerator's tests are the device, and ranks that have it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def device(request: pytest.FixtureRequest) -> str:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     if request.param == "simulated":
-        simulated.build()  # before the ranks, of which each would
+        simulated.build()  # It is built before the ranks, each of which would build it.
     return str(request.param)
 
 

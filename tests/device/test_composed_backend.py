@@ -1,7 +1,8 @@
-"""A group with an accelerator's backend in it: what goes to that, and what stays here.
+"""A group that has an accelerator's backend passes some calls on to it, and does others itself.
 
-Here the "accelerator" is the CPU and its backend gloo: the code of a GPU, but for its streams.
-The operations between neighbours have their tests, which `BLUEFOG_ACCELERATOR=cpu:gloo` runs so.
+The "accelerator" of these tests is the CPU, and its backend gloo. That runs the code of a GPU,
+without its streams. The neighbor operations have their own tests, which
+`BLUEFOG_ACCELERATOR=cpu:gloo` runs so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def ours(group: Any = None) -> Any:
 
 
 def collectives(rank: int, world: int) -> list[tuple[str, Callable[[], Any], torch.Tensor]]:
-    """A name, a call, and what its result then is."""
+    """Return names, calls, and what their results are."""
     mine, every = torch.full((4,), float(rank)), torch.arange(float(world)).repeat_interleave(4)
     total, root = torch.full((4,), float(sum(range(world)))), world - 1
     is_root = rank == root
@@ -92,7 +93,7 @@ def test_calls_go_to_the_accelerators_backend() -> None:
 
 
 def around(rank: int, world: int) -> list[Any]:
-    """What has no tensor of the accelerator's, other groups, and what only that backend has."""
+    """Call what has no tensor of the accelerator, other groups, and what only that backend has."""
     import bluefog_pg
 
     before = ours().operations_issued
@@ -208,7 +209,7 @@ def by_devices(rank: int, world: int, backend: str) -> list[Any]:
     [("cpu:gloo,cuda:bluefog", True), ("cpu:bluefog,cuda:bluefog", False), ("bluefog", False)],
 )
 def test_devices_named(backend: str, through_gloo: bool) -> None:
-    """Also where there is no such device: CPU tensors go on working."""
+    """CPU tensors go on working also where there is no device of that name."""
     told = harness.run_ranks(by_devices, 2, backend)
     assert told == [[2.0, through_gloo, 0.5]] * 2
 
@@ -227,7 +228,7 @@ def test_what_the_environment_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
         said["cuda:NCCL"] = ("cuda", "nccl")
     for value, expected in said.items():
         monkeypatch.setenv("BLUEFOG_ACCELERATOR", value)
-        found = accelerators.found()  # "": nothing, where these tests run
+        found = accelerators.found()  # "" chooses no accelerator where these tests run.
         assert (found and (found.device, found.backend)) == expected
     cuda = () if torch.cuda.is_available() else ("cuda:nccl", "cuda:gloo")
     for wrong in (

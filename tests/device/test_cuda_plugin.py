@@ -1,5 +1,7 @@
-"""What can be said of libbluefog_cuda.so without a GPU: what it needs, what it offers, for which
-devices it has code. (That it computes right is said by `make gpu`, on one.)"""
+"""Without a GPU, libbluefog_cuda.so shows what it needs and offers, and its devices.
+
+`make gpu` says, on a GPU, whether it computes the right numbers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def symbols(library: Path, which: str) -> list[str]:
 
 
 def device_code(library: Path) -> set[tuple[int, int]]:
-    """(kind, compute capability) of each part, as the fat binary's headers tell it."""
+    """Return (kind, compute capability) of each part, as the fat binary's headers have it."""
     table = output("readelf", "-SW", str(library))
     place = re.search(r"\.nv_fatbin\s+PROGBITS\s+\w+\s+(\w+)\s+(\w+)", table)
     if place is None:
@@ -59,7 +61,7 @@ def architectures(file: Path, pattern: str) -> list[str]:
 
 
 def code_for(asked: list[str]) -> set[tuple[int, int]]:
-    """The parts that a build for these devices has, as device_code() tells them."""
+    """Return the parts that a build for these devices has, in the form of device_code()."""
     machine_code = {(MACHINE_CODE, int(sm.removesuffix("-real"))) for sm in asked}
     return machine_code | {(PTX, int(sm)) for sm in asked if sm.isdigit()}
 
@@ -81,15 +83,15 @@ def test_it_has_code_for_the_devices_that_it_was_built_for(plugin: Path) -> None
     found = device_code(plugin)
     cache = ROOT / "build" / sys.implementation.cache_tag / "CMakeCache.txt"
     asked = architectures(cache, r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$")
-    if asked == ["native"]:  # without a GPU, what nvcc compiles for by default
+    if asked == ["native"]:  # Without a GPU, nvcc compiles for its default.
         assert MACHINE_CODE in {kind for kind, _ in found}
     else:
         assert found >= code_for(asked)
-    assert device_code(MODULE) == set()  # the search finds nothing where nothing is
+    assert device_code(MODULE) == set()  # The search finds nothing where nothing is.
 
 
 def test_a_wheel_is_built_for_the_devices_that_torch_has() -> None:
-    """`make dev` compiles for one kind of device, other builds for those of CMakeLists.txt."""
+    """`make dev` compiles for one kind of device, and other builds for those of CMakeLists.txt."""
     found = code_for(architectures(ROOT / "CMakeLists.txt", r"CUDA_ARCHITECTURES (.*) CACHE"))
     assert {(MACHINE_CODE, sm) for sm in (75, 80, 86, 90, 100, 120)} <= found
     assert (PTX, 120) in found
@@ -101,5 +103,5 @@ def test_one_module_serves_torch_with_and_without_cuda() -> None:
     assert not [
         name for name in wanted if re.match(r"(cuda|cu[A-Z]|nccl)|.*(c104cuda|2at4cuda)", name)
     ]
-    assert [name for name in needed(MODULE) if "torch" in name]  # it finds what is needed
+    assert [name for name in needed(MODULE) if "torch" in name]  # readelf finds what is needed.
     assert not [name for name in needed(MODULE) if "cuda" in name or "nccl" in name]

@@ -1,4 +1,4 @@
-"""The CUDA kernels' code, on a machine without a GPU: see tests/support/fibers."""
+"""The CUDA kernels' code runs on a machine without a GPU (see tests/support/fibers)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.environment import ROOT
 
 pytestmark = pytest.mark.thorough
 
-# What needs CUDA itself, or takes fibers hours.
+# These tests need CUDA itself, or take fibers hours.
 LEFT_OUT = "graph or blocks_take"
 
 

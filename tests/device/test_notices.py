@@ -1,7 +1,8 @@
-"""A call on an accelerator does not wait for the others, and its first error is told to all ranks:
-who is late, dies or calls something else is named, and nobody waits in the backend for ever.
+"""A call on an accelerator waits for no other rank, and its first error is told to all ranks.
 
-On the simulated accelerator (tests/support/simulated), and, where there is a GPU, on that.
+The error names who is late, dies or calls something else, and nobody waits in the backend for ever.
+The tests run on the simulated accelerator (tests/support/simulated), and on a GPU where there is
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def check(request: pytest.FixtureRequest) -> str:
 
 
 def judge_later(kind: str, later: list[Any], mean: float) -> None:
-    """What the old group gives on the device and on the CPU, and a new one."""
+    """Check what the old group gives later on the device and on the CPU, and a new group."""
     *over, on_cpu, again = later
     for error in over:
         harness.raised(error, kind, text=OVER)

@@ -1,6 +1,7 @@
-"""An accelerator's operations: order of streams, lives of tensors, right results.
+"""An accelerator's operations keep the order of streams, and their tensors, and give right results.
 
-On the simulated one (tests/support/simulated), and, where there is a GPU, on that.
+The tests run on the simulated accelerator (tests/support/simulated), and on a GPU where there is
+one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def test_a_machines_own_group_ends_in_order(run: Run, device: str) -> None:
 
 @pytest.mark.parametrize("kind", ["orders", "communications", "compressions", "models"])
 def test_training(run: Run, device: str, kind: str) -> None:
-    """As on a CPU. A GPU's sums are others by some bits, which compressed ones may make larger."""
+    """Training ends as on a CPU.
+
+    A GPU's sums differ by some bits, and compression may make the difference larger.
+    """
     limit = 1e-6 if device == "simulated" else 1e-3
     for apart in run(as_on_cpu.trained, 4, kind):
         assert all(distance < limit for distance in apart.values()), apart
@@ -79,7 +83,7 @@ def test_calls_give_what_they_give_on_a_cpu(run: Run) -> None:
 
 
 def test_defaults_of_a_program_are_none_of_ours(run: Run) -> None:
-    """torch.set_default_device, torch.set_default_dtype."""
+    """Defaults by torch.set_default_device and torch.set_default_dtype change no result."""
     for told in run(as_on_cpu.by_default, 4):
         for default, apart in told.items():
             assert not any(apart.values()), f"{default}: {apart}"

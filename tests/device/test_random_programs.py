@@ -16,7 +16,7 @@ from tests.support.random_calls import QUIET_FAULTS, SLOW_FAULTS, Oracle, Progra
 from tests.support.random_runs import FIRST, LIMIT, PROGRAMS, executed
 
 pytestmark = pytest.mark.thorough
-# What a program with that fault may raise; one without may raise nothing.
+# A program with that fault may raise these kinds of errors, and one without a fault none.
 KINDS = {
     "": set[str](),
     "edges": {"Mismatch"},
@@ -24,12 +24,12 @@ KINDS = {
     "refused": {"Mismatch", "ValueError"},
 }
 OTHER_KINDS = {"Mismatch", "CollectiveTimeout", "Aborted", "KeyboardInterrupt"}
-# A rank hears so long after its last call whether one has failed, on whatever rank.
+# A rank has heard so long after its last call whether a call has failed on any rank.
 HEARS = 1.0 * harness.SLOW
 
 
 def run_programs(device: Any, rank: int, world: int, programs: list[Program]) -> list[Any]:
-    """For each program, what came of each call, and whether the group's calls are over."""
+    """Return, for each program, what came of each call, and whether the group's calls are over."""
     import bluefog_pg
 
     told = []
@@ -48,15 +48,18 @@ def run_programs(device: Any, rank: int, world: int, programs: list[Program]) ->
 
 
 def judge(program: Program, told: list[Any], is_strict: bool) -> list[str]:
-    """What is wrong: a value of two calls, an error of a right program, an error that one rank
-    alone hears of, or none where there has to be one."""
+    """Return what is wrong.
+
+    That may be a value of two calls, an error of a right program, an error that only one rank hears
+    of, or no error where there has to be one.
+    """
     expected = Oracle(program).run()
     wrong = []
     is_over = [over is not None for _, over in told]
     for rank, (outcomes, _) in enumerate(told):
         for i, (outcome, want) in enumerate(zip(outcomes, expected[rank], strict=True)):
             if not isinstance(outcome, inrank.Raised):
-                # On the way to an error a value may be wrong.
+                # Before an error is heard, a value may be wrong.
                 may_differ = not is_strict and is_over[rank]
                 if (want.must_fail or outcome != want.value) and not may_differ:
                     wrong.append(f"rank {rank} call {i} gave {outcome}, not {want}")

@@ -1,7 +1,7 @@
-"""Windows of an accelerator's tensors: order of streams, ways through the host, what is refused.
+"""Windows of an accelerator's tensors keep the order of streams, and use the host if they must.
 
-On the simulated accelerator (tests/support/simulated), and, where there is a GPU, on that. All
-else that windows promise is checked by tests/windows, which `make test-all` runs once more with
+The tests run on the simulated accelerator (tests/support/simulated), and on a GPU where there is
+one. tests/windows checks all else that windows promise, and `make test-all` runs it once more with
 BLUEFOG_TEST_DEVICE=simulated.
 """
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 Run = Callable[..., list[Any]]
 
 
-HOSTS = {"BLUEFOG_TRANSPORT": "mpi"}  # each rank counts as a host
+HOSTS = {"BLUEFOG_TRANSPORT": "mpi"}  # Each rank counts as a host.
 
 
 @pytest.mark.alone
@@ -59,7 +59,7 @@ def test_ways_to_other_ranks(run: Run, device: str, way: str) -> None:
 
 
 def test_what_one_side_alone_can_open_is_closed(run: Run, device: str) -> None:
-    """Before its owner frees it, as what nobody writes to."""
+    """It is closed before its owner frees it, as memory that nobody writes to."""
     simulated_alone(device, "it can be told so")
     for blind in (None, 0):
         (here, here_after), (there, there_after) = run(windows_on_device.opened_by_one, 2, blind)
@@ -131,7 +131,7 @@ def test_a_device_without_room(run: Run, device: str) -> None:
 
 
 def test_a_device_that_fails(run: Run, device: str) -> None:
-    """Who asks hears of it, and nobody is taken for dead."""
+    """The rank that asks hears of it, and nobody is taken for dead."""
     simulated_alone(device, "it can be told so")
     asked, _, failed, _ = run(windows_on_device.failing, 4)
     harness.raised(asked[0], "RuntimeError", text="rank 2 could not do it: its device has failed")
