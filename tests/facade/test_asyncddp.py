@@ -21,7 +21,7 @@ def images() -> TensorDataset:
 
 
 def trained(rank: int, world: int, sync: bool) -> float:
-    """The share of the images that the averaged model recognizes."""
+    """Return the share of the images that the averaged model recognizes."""
     import bluefog_pg.torch as bf
     import bluefog_pg.torch.optim as optim
     from bluefog_pg.common import topology_util
@@ -73,7 +73,7 @@ def test_test_sync_and_test_async_train(pool: harness.Pool, sync: bool) -> None:
 
 
 def collected_from_neighbors() -> torch.Tensor:
-    """The sum of what has come to the window "w", which is empty then."""
+    """Return the sum of what has come to the window "w", and empty it."""
     import bluefog_pg.torch as bf
 
     total: torch.Tensor = bf.win_update(
@@ -141,7 +141,7 @@ def test_test_data(pool: harness.Pool) -> None:
 
 
 def out_of_step(rank: int, world: int, op: str, topology: str) -> float:
-    """The sum of what a rank collects while the others are slower or faster."""
+    """Return the sum of what a rank collects while the others are slower or faster."""
     import bluefog_pg.torch as bf
     from bluefog_pg.common import topology_util as graphs
 
@@ -183,7 +183,7 @@ def test_test_win_async(pool: harness.Pool, topology: str) -> None:
 
 
 def alike(rank: int, world: int) -> list[list[float]]:
-    """Ranks begin with rank 0's parameters and buffers."""
+    """Return rank 0's parameters and buffers, which all ranks begin with."""
     import bluefog_pg.torch as bf
     from bluefog_pg.torch.ddp import DecentralizedDataParallel
     from bluefog_pg.torch.optim import optim_fn_adam
@@ -201,7 +201,7 @@ def test_ranks_begin_alike(pool: harness.Pool) -> None:
 
 
 def buffers(rank: int, world: int) -> list[list[float]]:
-    """The running means after each has seen other images, with and without averaging buffers."""
+    """Return the running means of ranks that have seen other images, averaged and not averaged."""
     import bluefog_pg.torch as bf
     from bluefog_pg.torch.ddp import DecentralizedDataParallel
     from bluefog_pg.torch.optim import optim_fn_adam
@@ -258,7 +258,7 @@ def test_its_optimizers_and_schedule() -> None:
 
 
 def given(rank: int, world: int) -> None:
-    """Arguments by position, `model` by name, and a state that Asyncddp has saved."""
+    """Pass arguments by position, `model` by name, and a state that Asyncddp has saved."""
     import bluefog_pg.torch as bf
     from bluefog_pg.torch.ddp import DecentralizedDataParallel
     from bluefog_pg.torch.optim import optim_fn_adam

@@ -1,4 +1,4 @@
-"""bluefog_pg.torch: what wrong calls raise, and what BlueFog's tests rely on."""
+"""Wrong calls of bluefog_pg.torch raise, and what BlueFog's tests rely on holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tests.support import harness, inrank
 
 
 def wrong_calls(rank: int, world: int) -> dict[str, Callable[[], Any]]:
-    """On a ring of four; every rank makes them all, and none reaches another rank."""
+    """Return wrong calls on a ring of four.
+
+    Every rank makes them all, and none reaches another rank.
+    """
     import bluefog_pg.torch as bf
 
     x, ints = torch.ones(2), torch.ones(2, dtype=torch.int64)
@@ -161,7 +164,7 @@ def test_one_rank(pool: harness.Pool) -> None:
 
 
 def breaking(rank: int, world: int) -> list[Any]:
-    """What breaks the group: each time in a new one."""
+    """Break the group in several ways, each time a new one."""
     import bluefog_pg.torch as bf
 
     calls: dict[str, Callable[[], Any]] = {
@@ -180,7 +183,7 @@ def breaking(rank: int, world: int) -> list[Any]:
             bf.init()
     after = [inrank.catch(bf.allreduce, torch.ones(1)), inrank.catch(bf.barrier)]
     known = [bf.rank(), bf.size(), bf.local_size(), bf.is_initialized()]
-    inrank.init("after breaking", rank, world)  # as the pool expects
+    inrank.init("after breaking", rank, world)  # The pool expects a group.
     return [errors, after, known]
 
 
@@ -225,7 +228,7 @@ def test_suspended(pool: harness.Pool) -> None:
 
 
 def relied_on(rank: int, world: int) -> None:
-    """What BlueFog's tests do without saying so (section by section of them)."""
+    """Check what BlueFog's tests do without saying so, section by section of them."""
     import bluefog_pg.torch as bf
 
     bad = []

@@ -1,4 +1,4 @@
-"""Gradients of bluefog_pg.torch's operations, and the operations where they are compiled."""
+"""The operations of bluefog_pg.torch have gradients, and can be compiled."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def without(rank: int, world: int) -> None:
         bf.neighbor_allreduce_nonblocking(x),
     ]
     quiet += [bf.synchronize(handle) for handle in handles]
-    kept = torch.exp(x)  # its backward needs its result
+    kept = torch.exp(x)  # exp's backward needs its result.
     bf.allreduce_(kept)
     stale = inrank.catch(kept.sum().backward)
     parameter = torch.nn.Parameter(torch.full((2,), float(rank)))

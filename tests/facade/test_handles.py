@@ -1,4 +1,4 @@
-"""Handles of bluefog_pg.torch's nonblocking operations: names, errors, interrupts, threads."""
+"""Nonblocking operations of bluefog_pg.torch have handles, with names, errors and interrupts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tests.support import harness, inrank
 
 
 def pending(rank: int, world: int) -> None:
-    """Many at once, waited for in reverse, whose tensors nobody else holds."""
+    """Many operations are pending at once, and waited for in reverse.
+
+    Nobody else holds their tensors.
+    """
     import bluefog_pg.torch as bf
     from bluefog_pg.torch import mpi_ops
 
@@ -20,7 +23,8 @@ def pending(rank: int, world: int) -> None:
     for i in range(20):
         x = torch.full((3000,), float(i + rank))
         handles.append(bf.neighbor_allreduce_nonblocking(x, name=f"a{i}"))
-        handles.append(bf.allreduce_nonblocking(x, name=f"a{i}"))  # another kind: another name
+        # The kind is another one, so the name is, too.
+        handles.append(bf.allreduce_nonblocking(x, name=f"a{i}"))
         handles.append(bf.allgather_nonblocking(x))
         del x
     got = [bf.synchronize(handle) for handle in reversed(handles)][::-1]
@@ -53,14 +57,15 @@ def twice(rank: int, world: int) -> list[Any]:
     if rank == 0:
         told.append(bf.poll(handles[0]))
         told.append(inrank.catch(bf.allreduce_nonblocking, torch.ones(2), name="x"))
-        told.append(inrank.catch(bf.allreduce, torch.ones(2), True, "x"))  # as it once was
+        # This is the form of the first versions.
+        told.append(inrank.catch(bf.allreduce, torch.ones(2), True, "x"))
         inrank.mark("issued")
     handles.append(bf.broadcast_nonblocking(torch.ones(2), 0, "x"))
     while not all(bf.poll(handle) for handle in handles):
         time.sleep(0.001)
     again = bf.allreduce_nonblocking(torch.ones(3, dtype=torch.float64), name="x")
     told.append([bf.synchronize(h).tolist() for h in (again, *handles)])
-    # In turn, by another type each time.
+    # One operation after the other may have the name, each time with another type.
     for dtype in (torch.float16, torch.int32):
         told.append(bf.allreduce(torch.ones(1, dtype=dtype), False, name="x").item())
     return told
@@ -97,7 +102,7 @@ def test_errors_of_handles(pool: harness.Pool) -> None:
 
 
 def interrupted(rank: int, world: int) -> list[Any]:
-    """After Ctrl-C in a wait one can wait again."""
+    """After Ctrl-C in a wait, a rank can wait again."""
     import _thread
     import threading
 
@@ -118,7 +123,7 @@ def test_interrupted_wait(pool: harness.Pool) -> None:
 
 
 def at_once(rank: int, world: int) -> None:
-    """Threads issue and wait at the same time; names keep neighbours' operations apart."""
+    """Threads issue and wait at the same time; names keep neighbor operations apart."""
     import bluefog_pg.torch as bf
 
     bf.init()

@@ -1,4 +1,4 @@
-"""Collectives of a name match by that, in whatever order ranks begin them."""
+"""Collectives that have a name match by it, in whatever order ranks begin them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("a", "b", "c")
 
 
 def orders(rank: int) -> list[str]:
-    """Another order on each rank."""
+    """Return the names in an order that differs by rank."""
     return [NAMES[(rank + k) % 3] for k in range(3)]
 
 

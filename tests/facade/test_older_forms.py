@@ -1,4 +1,4 @@
-"""Calls in the forms of BlueFog's versions 0.1.0 to 0.3.0, beside those of its last one."""
+"""Calls work in the forms of BlueFog's versions 0.1.0 to 0.3.0, beside those of its last one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORLD = 4
 
 
 class Forms:
-    """The arguments of the calls below, as one rank has them, on a ring of four ranks."""
+    """A Forms has the arguments of the calls below for one rank, on a ring of four ranks."""
 
     def __init__(self, rank: int) -> None:
         import bluefog_pg.torch as bf
@@ -34,7 +34,7 @@ class Forms:
 
     @property
     def ring(self) -> float:
-        """0.5 of the own value and a quarter of each neighbor's."""
+        """Return 0.5 of the own value plus a quarter of each neighbor's."""
         return 0.5 * self.rank + 0.25 * (self.left + self.right)
 
     @property
@@ -47,7 +47,7 @@ def done(forms: Forms, handle: int) -> Any:
 
 
 Call = Callable[[Forms], Any]
-# What each form gives: a number that all elements are, by a function of the rank.
+# Each form has a call, and a function of the rank that returns what all elements of the result are.
 NEIGHBORS: dict[str, tuple[Call, Call]] = {
     "0.1.0: (tensor, average)": (
         lambda f: f.bf.neighbor_allreduce(f.x, True),
@@ -145,7 +145,7 @@ def test_neighbor_operations(pool: harness.Pool) -> None:
 
 
 def collectives(rank: int, world: int) -> None:
-    """The first versions had the name in third place."""
+    """In the first versions, the name is in third place."""
     forms = Forms(rank)
     bf, wanted = forms.bf, {True: 1.5, False: 6.0}
     for average, want in wanted.items():
@@ -169,7 +169,7 @@ def test_collectives(pool: harness.Pool) -> None:
 
 
 def machines(rank: int, world: int) -> None:
-    """Two machines of two ranks, of which no topology is set."""
+    """Average between two machines of two ranks, for which no topology is set."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -540,7 +540,7 @@ def optimizers(rank: int, world: int) -> dict[str, float]:
 def test_optimizers(pool: harness.Pool) -> None:
     ended = pool.run(optimizers, world=2)
     for rank, after in enumerate(ended):
-        # The own value has moved towards what has come of the other one's, if anything has.
+        # The own value has moved toward what has come of the other one's, if anything has.
         low, high = sorted((10.0 * rank - (rank + 1), 5.0 - (rank + 1)))
         assert low - 1e-6 <= after["bluefog, model"] <= high + 1e-6
         gradients, parameters = 10.0 * rank - 1.5, 5.0 - (rank + 1)

@@ -1,4 +1,4 @@
-"""bluefog_pg.torch's operations against plain computations."""
+"""The operations of bluefog_pg.torch give what plain computations give."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finished(bf: Any, handle: int) -> Tensor:
 
 
 def reduced(rank: int, world: int) -> None:
-    """Every type: blocking or not, in place or not, of 0 dimensions or not contiguous."""
+    """Reduce every type: blocking or not, in place or not, of 0 dimensions or not contiguous."""
     import bluefog_pg.torch as bf
 
     bad = []
@@ -95,7 +95,7 @@ def test_broadcast(pool: harness.Pool, world: int) -> None:
 
 
 def gathered(rank: int, world: int) -> None:
-    """Ranks have other numbers of rows, some none."""
+    """Gather different numbers of rows from ranks, some of which have none."""
     import bluefog_pg.torch as bf
 
     bad = []
@@ -120,7 +120,7 @@ def test_allgather(pool: harness.Pool, world: int) -> None:
 
 
 def between_neighbours(rank: int, world: int) -> None:
-    """The arguments reach bluefog_pg; the operations themselves are tested elsewhere."""
+    """The arguments reach bluefog_pg. Other tests look at the operations themselves."""
     import bluefog_pg.torch as bf
 
     bf.init(bf.RingGraph)
@@ -177,7 +177,7 @@ def test_neighbour_operations(pool: harness.Pool) -> None:
 
 
 def on_machines(rank: int, world: int, each: int) -> None:
-    """Machines of `each` ranks, the last one of what is left."""
+    """Reduce on machines of `each` ranks. The last machine has the ranks that are left."""
     import bluefog_pg.torch as bf
 
     bf.shutdown()
@@ -213,7 +213,7 @@ def on_machines(rank: int, world: int, each: int) -> None:
             bad += [] if have.allclose(mean) else [f"hierarchical: {have}"]
     bf.shutdown()
     del os.environ["BLUEFOG_NODES_PER_MACHINE"]
-    inrank.init(f"machines of {each}", rank, world)  # as the pool expects
+    inrank.init(f"machines of {each}", rank, world)  # The pool expects a group.
     assert not bad, bad
 
 

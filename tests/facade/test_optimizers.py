@@ -1,4 +1,4 @@
-"""BlueFog's optimizers and their helpers, by BlueFog's names."""
+"""BlueFog's optimizers and their helpers work by BlueFog's names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ FACTORIES = (
 
 
 def problem(rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, targets, and the weights that they come from, of which a rank's data show one."""
+    """Return inputs, targets, and the weights that they come from.
+
+    A rank's data show one weight.
+    """
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(4, 1, generator=generator)
     x = torch.zeros(64, 4)
@@ -38,7 +41,7 @@ def problem(rank: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
-    """How far from the solution, and from each other, the parameters end; and once averaged."""
+    """Return how far parameters end from the solution and each other, and once averaged."""
     import bluefog_pg.torch as bf
     from bluefog_pg.optim import consensus_distance
 
@@ -52,11 +55,11 @@ def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         given = model.named_parameters() if name == "DistributedBluefogOptimizer" else model
         optimizer = getattr(bf, name)(plain, given)
-    for _ in range(250):  # after 150, Adam may still swing by more than the limits
+    for _ in range(250):  # After 150, Adam may still swing by more than the limits.
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
-        dist.barrier()  # without, a rank alone may make all its steps before others begin
+        dist.barrier()  # Without this, a rank may make all its steps before others begin.
     optimizer.close()
     found = [(model[0].weight.detach().T - w).abs().max().item(), consensus_distance(model)]
     bf.allreduce_parameters(model.named_parameters())
@@ -67,7 +70,7 @@ def trained(rank: int, _world: int, name: str, base: str) -> list[float]:
 @pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("base", ["SGD", "Adam"])
 def test_each_solves_a_linear_problem(pool: harness.Pool, name: str, base: str) -> None:
-    """Which no rank could by itself: the data of each leave three of the four weights open."""
+    """No rank could do so by itself, as its data leave three of the four weights open."""
     for error, apart, averaged in pool.run(trained, name, base):
         assert error < 0.02
         assert apart < 0.01
@@ -78,7 +81,7 @@ def turned(rank: int, world: int, path: str) -> list[Any]:
     import bluefog_pg.torch as bf
 
     bf.init()
-    model = nn.Linear(2, 2)  # a model that is a leaf itself
+    model = nn.Linear(2, 2)  # This model is a leaf itself.
     with torch.no_grad():
         for param in model.parameters():
             param.fill_(rank)
@@ -116,7 +119,7 @@ def one_weight(rank: int) -> nn.Linear:
 
 
 def two_passes(rank: int, world: int) -> None:
-    """Two passes of gradient rank + 1, from weight 10 rank; ranks communicate in the second."""
+    """Make two passes of gradient rank + 1 from weight 10 rank; ranks communicate in the second."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -171,7 +174,10 @@ def test_weights_that_disagree_are_told_of_on_all_ranks(pool: harness.Pool) -> N
 
 
 def behind_a_barrier(rank: int, world: int) -> list[Any]:
-    """How long a step behind a barrier takes, to which rank 1 comes late; two models' windows."""
+    """Return how long a step behind a barrier takes to which rank 1 comes late.
+
+    Two models have windows, which must move, too.
+    """
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -196,11 +202,11 @@ def test_force_barrier_and_several_models(pool: harness.Pool) -> None:
     (had, behind, *_), second = pool.run(behind_a_barrier, world=2)
     assert had
     assert behind > 0.25
-    assert second[2:] == [True, True]  # both models have moved towards what rank 0 has put
+    assert second[2:] == [True, True]  # Both models have moved toward what rank 0 has put.
 
 
 def trained_by_one_put_a_step(rank: int, world: int) -> float:
-    """The largest squared error of the last three of 47 epochs, of data with noise of 1e-5."""
+    """Return the largest squared error of the last three of 47 epochs. The data's noise is 1e-5."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -231,9 +237,10 @@ def trained_by_one_put_a_step(rank: int, world: int) -> float:
 
 @pytest.mark.slow
 def test_one_put_a_step_ends_at_the_noise(pool: harness.Pool) -> None:
-    """BlueFog's own bound. Where ranks averaged what came long ago they ended above it.
+    """The error stays within BlueFog's own bound.
 
-    Twelve runs ended from 0.99e-10 to 1.09e-10.
+    Where ranks averaged what came long ago they ended above it. Twelve runs ended from 0.99e-10 to
+    1.09e-10.
     """
     assert max(pool.run(trained_by_one_put_a_step)) < 1.5 * 1e-5**2
 
@@ -258,13 +265,14 @@ def test_timeline(tmp_path: Path) -> None:
     harness.run_ranks(drawn, 2, env={"BLUEFOG_TIMELINE": f"{tmp_path}/line"})
     events = json.loads((tmp_path / "line0.json").read_text())
     names = [event["name"] for event in events if event["ph"] == "B"]
-    for each in ("FORWARD", "GRADIENT COMPT."):  # of the weight and the bias, in two passes
+    # Each occurs for the weight and the bias, in two passes.
+    for each in ("FORWARD", "GRADIENT COMPT."):
         assert names.count(each) == 4
     assert names.count("MPI_NEIGHBOR_ALLREDUCE") == 1
 
 
 def synchronized(rank: int, _world: int) -> list[Any]:
-    """Tensors of every form; options that are None, or large; a state that lies nowhere else."""
+    """Synchronize tensors of every form, options that are None, and one rank's own state."""
     import bluefog_pg
 
     params = [torch.full((2,), float(rank)), torch.full((1,), rank)]

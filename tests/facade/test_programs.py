@@ -1,4 +1,4 @@
-"""The loops of BlueFog's example programs, written by what they call."""
+"""The loops of BlueFog's example programs run, written with the calls that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORLD, ROWS, COLUMNS, RATE = 4, 30, 3, 0.02
 
 
 class Regression:
-    """A part of the rows of a least squares problem for each rank; the solution of the whole."""
+    """A Regression is a rank's rows of a least squares problem, and the solution of the whole."""
 
     def __init__(self, rank: int) -> None:
         draw = torch.Generator().manual_seed(5)
@@ -26,7 +26,7 @@ class Regression:
         self.solution = whole.solution
 
     def gradient(self, w: Tensor) -> Tensor:
-        """The program's backward pass: it leaves the gradient in `w.grad`."""
+        """Make the program's backward pass, and return the gradient, having cleared `w.grad`."""
         loss = torch.norm(self.a @ w - self.b) ** 2 / ROWS
         loss.backward()
         assert w.grad is not None
@@ -37,12 +37,12 @@ class Regression:
 
 def diffusion(bf: Any, w: Tensor, problem: Regression, steps: int) -> None:
     for _ in range(steps):
-        phi = w - RATE * problem.gradient(w)  # it requires a gradient
+        phi = w - RATE * problem.gradient(w)  # phi requires a gradient.
         w.data = bf.neighbor_allreduce(phi, name="local variable")
 
 
 def exact_diffusion(bf: Any, w: Tensor, problem: Regression, steps: int) -> None:
-    """Upstream makes the matrix half of the identity by hand."""
+    """Make the matrix that is half of the identity by hand, as upstream does."""
     weights = bf.topology_util.GetRecvWeights(bf.load_topology(), bf.rank())
     own = (weights[0] + 1) / 2
     others = {rank: weight / 2 for rank, weight in weights[1].items()}
@@ -67,7 +67,7 @@ def gradient_tracking(bf: Any, w: Tensor, problem: Regression, steps: int) -> No
 
 
 ALGORITHMS: dict[str, tuple[Callable[..., None], float]] = {
-    "diffusion": (diffusion, 0.05),  # it ends beside the solution
+    "diffusion": (diffusion, 0.05),  # Diffusion ends beside the solution.
     "exact_diffusion": (exact_diffusion, 1e-6),
     "gradient_tracking": (gradient_tracking, 1e-6),
 }

@@ -33,7 +33,7 @@ LAUNCHERS = {
 
 
 def said(out: str, what: str) -> dict[int, list[float]]:
-    """The numbers that each rank has printed after that."""
+    """Return the numbers that each rank has printed after `what`."""
     numbers = r"-?\d+\.?\d*(?:e-?\d+)?"
     told: dict[int, list[float]] = {}
     for rank, a, b in re.findall(rf"(\d): {what} (?:tensor\(\[*([^\]]*)|({numbers}))", out):
@@ -56,11 +56,11 @@ def test_seeds(launcher: str, tmp_path: Path) -> None:
     everyone, mean = list(range(world)), (world - 1) / 2
     averages = said(ran.out, "Average value of all ranks is")
     assert sorted(averages) == everyone, ran.out
-    for each in averages.values():  # of the consensus and of push-sum
+    for each in averages.values():  # The consensus and push-sum print one each.
         assert each == pytest.approx([mean, mean], abs=1e-3)
     weights = said(ran.out, "The weight is")
     assert sorted(weights) == everyone, ran.out
-    for weight in weights.values():  # of each optimizer
+    for weight in weights.values():  # Each optimizer prints one.
         assert weight == pytest.approx([1.0, -2.0, 3.0] * (len(names) - 3), abs=0.05)
     assert sorted(said(ran.out, "The tensor is")) == everyone, ran.out
 

@@ -84,7 +84,7 @@ SIGNATURES = {
     "wait": "(handle)",
     "broadcast_object": f"(obj, src=0, device=None, {NAME})",
     "broadcast_object_list": f"(object_list, src=None, device=None, {NAME})",
-    # BlueFog's first versions
+    # BlueFog's first versions have these.
     "allreduce_async": f"(tensor, average=True, {NAME})",
     "allgather_async": f"(tensor, {NAME})",
     "broadcast_async": ROOT,
@@ -92,7 +92,7 @@ SIGNATURES = {
     "neighbor_allgather_async": f"(tensor, {NAME})",
     "neighbor_allreduce_async": f"(tensor, self_weight=None, neighbor_weights=None, {NAME}, "
     "*, average=None)",
-    # of graphs
+    # Graphs and windows have these.
     "win_create": "(tensor, name, zero_init=False)",
     "win_free": "(name=None)",
     "win_lock": "(name)",
@@ -156,12 +156,12 @@ SIGNATURES = {
 
 @pytest.fixture
 def bf() -> Any:
-    """The facade, which imports torch._dynamo: too slow for a process that only collects tests."""
+    """Return the facade. It imports torch._dynamo, too slowly for a process that collects tests."""
     return importlib.import_module("bluefog_pg.torch")
 
 
 def signature(function: Callable[..., Any]) -> str:
-    """Without types, and without what only `bluefog_pg` has."""
+    """Return the signature without types, and without what only `bluefog_pg` has."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()
@@ -183,7 +183,7 @@ def test_nothing_else_is_exported(bf: Any) -> None:
 
 
 def test_submodules(bf: Any) -> None:
-    """The package's own, and not PyTorch under its name."""
+    """The names are the package's own submodules, and not PyTorch's."""
     assert isinstance(bluefog_pg.torch, types.ModuleType)
     assert bluefog_pg.torch is bf
     assert bf is not torch
@@ -243,7 +243,7 @@ BEFORE_INIT: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", BEFORE_INIT)
 def test_before_init(bf: Any, name: str) -> None:
-    """In this process there is no group."""
+    """This process has no group."""
     assert not bf.is_initialized()
     with pytest.raises(ValueError, match=r"^\[bluefog\] "):
         BEFORE_INIT[name](bf)

@@ -1,4 +1,4 @@
-"""The timeline that bluefog_pg.torch writes: activities of operations, and a program's own."""
+"""bluefog_pg.torch writes a timeline with the activities of operations, and a program's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def traced(rank: int, world: int, prefix: str) -> list[Any]:
 
 
 def begun_and_ended(events: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The activities of each process, in the order they end, "-" for what does not."""
+    """Return the activities of each process in the order in which they end.
+
+    Those that do not end come last, with a "-".
+    """
     names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
     stacks: dict[tuple[int, int], list[dict[str, Any]]] = {}
     ended: dict[str, list[str]] = {name: [] for name in names.values()}
@@ -59,7 +62,7 @@ def test_timeline(tmp_path: Path) -> None:
         ranks.start(traced, prefix)
         for at_once, told in ranks.values().values():
             assert told == [True, True, False]
-            events = json.loads(at_once + "]")  # not closed yet
+            events = json.loads(at_once + "]")  # The file is not closed yet.
             assert begun_and_ended(events) == {
                 "neighbor.allreduce.x": ["ENQUEUE_NEIGHBOR_ALLREDUCE", "MPI_NEIGHBOR_ALLREDUCE"]
             }
@@ -67,7 +70,7 @@ def test_timeline(tmp_path: Path) -> None:
         for rank in range(2):
             ended = begun_and_ended(json.loads(Path(f"{prefix}{rank}.json").read_text()))
             unnamed = [name for name in ended if "noname" in name]
-            assert len(unnamed) == 2  # allreduce, barrier
+            assert len(unnamed) == 2  # allreduce and barrier
             assert ended["neighbor.allgather.x"][1] == "MPI_NEIGHBOR_ALLGATHER"
             assert ended[unnamed[0]] == ["ENQUEUE_ALLREDUCE", "MPI_ALLREDUCE"]
             assert ended["allreduce.bad"] == ["ENQUEUE_ALLREDUCE", "MPI_ALLREDUCE"]
@@ -76,7 +79,7 @@ def test_timeline(tmp_path: Path) -> None:
 
 
 def drawn_windows(rank: int, world: int, prefix: str) -> list[str]:
-    """What is in the file when each call has returned."""
+    """Return what is in the file when each call has returned."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -114,7 +117,7 @@ def test_windows_are_drawn(tmp_path: Path) -> None:
 
 
 def trained(rank: int, world: int, communication: str) -> None:
-    """One step of a model of two layers, of which one is called twice."""
+    """Make one step of a model of two layers, one of which is called twice."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -146,7 +149,7 @@ def trained(rank: int, world: int, communication: str) -> None:
     ],
 )
 def test_training_is_drawn(tmp_path: Path, communication: str, activity: str) -> None:
-    """Each layer's passes, and what the optimizer sends, under the name of its bucket."""
+    """Each layer's passes are drawn, and what the optimizer sends, under the name of its bucket."""
     prefix = str(tmp_path / "trace")
     harness.run_ranks(trained, 2, communication, env={"BLUEFOG_TIMELINE": prefix})
     ended = begun_and_ended(json.loads(Path(f"{prefix}0.json").read_text()))
@@ -156,7 +159,7 @@ def test_training_is_drawn(tmp_path: Path, communication: str, activity: str) ->
 
 
 def of_named_parameters(rank: int, world: int) -> None:
-    """BlueFog's first versions did so: the optimizer knows no model until it is told of one."""
+    """Name parameters as BlueFog's first versions did. The optimizer hears of a model later."""
     import bluefog_pg.torch as bf
 
     bf.init()
