@@ -1,4 +1,4 @@
-"""Kills at random instants, crossed with every operation: no hang, no leak, no wrong result.
+"""This program kills ranks at random instants in every operation: no hang, leak or wrong result.
 
     python -m tests.failures.soak --rounds 1000
     python -m tests.failures.soak --rounds 1000 --windows
@@ -31,14 +31,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-import bluefog_pg.functional  # or each rank would import them
+import bluefog_pg.functional  # Otherwise each rank would import them.
 import bluefog_pg.windows  # noqa: F401
 from tests.support import hosts, inrank, leftovers, processes
 from tests.support.stranded_ops import OPERATIONS
 
 WORLD = 4
-DEADLINE = 30.0  # seconds until a round hangs
-Body = Callable[[int, int, float], float]  # rank, seed, limit
+DEADLINE = 30.0  # seconds until a round counts as a hang
+Body = Callable[[int, int, float], float]  # takes a rank, a seed and a limit
 
 
 def operate_until_it_fails(rank: int, seed: int) -> inrank.Raised:
@@ -69,13 +69,13 @@ def meet_again(rank: int, victim: int) -> None:
 
 
 def killed() -> tuple[int, float]:
-    """Who, and when."""
+    """Return which rank was killed, and when."""
     victim, when = (inrank.directory() / "killed").read_text().split()
     return int(victim), float(when)
 
 
 def hear_of_it(rank: int, seed: int, limit: float) -> float:
-    """Operations until one fails; how long after the kill it does."""
+    """Make operations until one fails; return how long after the kill it does."""
     inrank.mark("up")
     error = operate_until_it_fails(rank, seed)
     inrank.await_file("killed")
@@ -87,7 +87,7 @@ def hear_of_it(rank: int, seed: int, limit: float) -> float:
 
 
 class Adding:
-    """What one rank adds to the others' slots, and takes out of its own."""
+    """An Adding is what one rank adds to the others' slots, and takes out of its own."""
 
     def __init__(self, rank: int, seed: int) -> None:
         import bluefog_pg
@@ -127,7 +127,7 @@ class Adding:
 
 
 def go_on_with_windows(rank: int, seed: int, limit: float) -> float:
-    """Beyond a death; how long the longest call has taken."""
+    """Go on with windows beyond a death, and return how long the longest call has taken."""
     where, adding = inrank.directory(), Adding(rank, seed)
     dist.barrier()
     inrank.mark("up")
@@ -156,7 +156,7 @@ def go_on_with_windows(rank: int, seed: int, limit: float) -> float:
 
 
 def live(rank: int, seed: int, limit: float, body: Body) -> None:
-    """One rank's part of a round: what is wrong goes into a file of its name."""
+    """Live one rank's part of a round. What is wrong goes into a file of its name."""
     inrank.init("store", rank, WORLD)
     dist.barrier()
     late = body(rank, seed, limit)
@@ -181,7 +181,10 @@ def start(rank: int, seed: int, limit: float, body: Body, names: list[str]) -> i
 
 
 def ended(pids: list[int], until: float) -> dict[int, int]:
-    """How each has ended; those that have not when the time is over are killed, and show where."""
+    """Return the exit codes.
+
+    Those that have not ended in time are killed, and show where they hang.
+    """
     codes: dict[int, int] = {}
     while len(codes) < len(pids) and time.monotonic() < until:
         for pid in set(pids) - set(codes):
@@ -197,7 +200,7 @@ def ended(pids: list[int], until: float) -> dict[int, int]:
 
 
 def round_(seed: int, limit: float, body: Body, names: list[str]) -> tuple[float, list[str]]:
-    """Until the last survivor has heard; and what is wrong."""
+    """Return the seconds until the last survivor has heard, and what is wrong."""
     rng = random.Random(seed)
     where = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ["RANKS_DIR"] = str(where)
@@ -236,7 +239,7 @@ def main() -> int:
     options = parser.parse_args()
     body = go_on_with_windows if options.windows else hear_of_it
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", FutureWarning)  # torch renames what it calls
+    warnings.simplefilter("ignore", FutureWarning)  # torch renames functions that it calls itself.
     before = leftovers.files()
     slowest, faults = 0.0, 0
     with hosts.network(WORLD) if options.hosts else contextlib.nullcontext([]) as names:

@@ -1,4 +1,4 @@
-"""Ranks that die, stop or leave: who raises, what it says, how soon; and that life goes on."""
+"""Ranks that die, stop or leave are named in time by those who need them, and life goes on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operate(name: str, rank: int, world: int) -> None:
 
 
 def dying(rank: int, world: int, operations: list[str]) -> list[Any]:
-    """One death after another, in the middle of operations; the rest meet in a new group."""
+    """Ranks die one after another, amid operations, and the rest meet in a new group."""
     told = []
     for round_, name in enumerate(operations):
         now = world - round_
@@ -64,7 +64,7 @@ def test_killed_ranks_are_named_and_survivors_go_on(first: int) -> None:
         told = ranks.values(30, dead=range(world - len(operations), world))
         assert sorted(told) == list(range(world - len(operations)))
         alive = world - len(operations)
-        # The dead told nothing; of those that lived, each round is judged.
+        # The dead told nothing. Each round of those that lived is judged.
         for rank in range(alive):
             for round_, (error, again, took) in enumerate(told[rank]):
                 where = f"{operations[round_]}, rank {rank}"
@@ -114,7 +114,7 @@ def training(rank: int, world: int, wrap: str) -> inrank.Raised | None:
 @pytest.mark.alone
 @pytest.mark.parametrize("wrap", ["DDP", "FSDP2"])
 def test_backward_keeps_the_exception_and_its_ranks(wrap: str) -> None:
-    """Its errors pass through torch's own translation, which knows types and texts only."""
+    """Errors in backward pass through torch's own translation, which knows types and texts only."""
     with Ranks(3) as ranks:
         ranks.start(training, wrap, world=3, store="s")
         ranks.at("up")
@@ -141,7 +141,7 @@ def test_two_die_at_once() -> None:
 
 
 def test_all_die_at_once() -> None:
-    """The leak check around the test is the judge."""
+    """All die at once. The leak check around the test is the judge."""
     with Ranks(4) as ranks:
         ranks.start(looping, world=4, store="s")
         ranks.at("up")
@@ -205,13 +205,13 @@ def test_one_that_leaves_while_others_need_it(how: str) -> None:
         time.sleep(0.2)
         ranks.open("leave")
         left = time.monotonic()
-        if how == "exit":  # without destroy
+        if how == "exit":  # The rank ends without destroy.
             ranks.answer(2)
             assert ranks.dismiss(2) == 0
             left = time.monotonic()
         for rank in (0, 1):
             error = ranks.answer(rank, 10)
-            if how == "abort":  # what to call it is left open
+            if how == "abort":  # The kind of its error is left open.
                 harness.raised(error, "DistBackendError")
             else:
                 harness.raised(error, "PeerFailed", ranks=[2])
@@ -229,7 +229,7 @@ def early(rank: int, world: int) -> None:
 
 @pytest.mark.slow
 def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
-    """barrier; destroy; exit, while rank 0 is stopped inside that barrier."""
+    """Ranks leave after a barrier, while rank 0 is stopped inside that barrier."""
     with Ranks(4) as ranks:
         ranks.start(early, world=4, store="s")
         ranks.at("barrier", 0)
@@ -239,7 +239,7 @@ def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
         end = time.monotonic() + 2 * SLOW
         while (
             ranks.busy - {0} and time.monotonic() < end
-        ):  # may need rank 0: then it is awake again
+        ):  # One that needs rank 0 goes on when that is awake again.
             for rank in ranks.busy - {0}:
                 ranks._collect(rank)
             time.sleep(0.01)
@@ -251,7 +251,7 @@ def test_leaving_after_a_barrier_is_no_error_for_one_still_in_it() -> None:
 
 
 def early_cycles(rank: int, world: int) -> None:
-    """The same race many times: the fast ones destroy while the slow one leaves the barrier."""
+    """Fast ranks destroy the group while a slow one leaves the barrier, many times."""
     dist.destroy_process_group()
     for i in range(25):
         inrank.init(f"early.{i}", rank, world)

@@ -1,4 +1,4 @@
-"""Ranks that die, or never come, while the others are inside init_process_group."""
+"""Ranks die, or never come, while the others are inside init_process_group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def works(rank: int, world: int, store: str) -> float:
 
 
 def enter(rank: int, world: int, late: list[int], alive: list[int]) -> list[Any]:
-    """Into init: some when the parent says so. Then a new group of those that live."""
+    """Enter init, some ranks when the parent says so, and then a new group of those that live."""
     if rank in late:
         inrank.mark("waits")
         inrank.gate("come")
@@ -70,7 +70,7 @@ def test_killed_while_some_wait_and_one_is_late() -> None:
 
 
 class Dying(dist.Store):
-    """A store that kills its process at the n-th call: a death at a chosen point of init."""
+    """A Dying store kills its process at the n-th call, which is a chosen point of init."""
 
     def __init__(self, inner: dist.Store, at: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def join(store: dist.Store, rank: int, world: int, limit: float = 20) -> None:
 
 
 def count(rank: int, world: int) -> list[str]:
-    """The calls that this rank's init makes, in order."""
+    """Return the calls that this rank's init makes, in order."""
     inner = dist.FileStore(str(inrank.directory() / "counted"), world)
     store = Dying(inner, 0)
     join(store, rank, world)
@@ -126,7 +126,7 @@ def count(rank: int, world: int) -> list[str]:
 
 
 def die_at(rank: int, world: int, points: list[int]) -> list[Any]:
-    """One death after another, each in a group of its own, at the given call of the store."""
+    """Ranks die one after another, each in a group of its own, at the given call of the store."""
     told = []
     for round_, point in enumerate(points):
         now = world - round_
@@ -148,8 +148,8 @@ def test_killed_at_chosen_points_inside_init() -> None:
     with Ranks(4) as ranks:
         ranks.start(count)
         calls = ranks.values(20)[3]
-        # Before it has said that it exists, nobody can know that it does not any more.
-        # The latest one first: with fewer ranks there are fewer calls.
+        # Before a rank has said that it exists, nobody can know that it does not any more. The
+        # latest point comes first, as there are fewer calls with fewer ranks.
         first = calls.index("set") + 2
         points = [first + 3, first + 1, first]
         ranks.start(die_at, points)
@@ -192,7 +192,7 @@ def fails_alone(rank: int, world: int) -> Any:
 
 
 def test_init_again_after_an_init_that_failed_here_alone() -> None:
-    """torch numbers its groups in each process: a failed one must not count."""
+    """torch numbers its groups in each process, and a failed one must not count."""
     told = harness.run_ranks(fails_alone, 2, world=0)
     harness.raised(told[0][0], "RuntimeError", ranks=[1])
     assert [t[1] for t in told] == [2.0, 2.0]
@@ -224,7 +224,7 @@ def test_interrupted_inside_init() -> None:
 
 
 class Stopping(Dying):
-    """Stops its process as soon as it has published something."""
+    """A Stopping store stops its process as soon as it has published something."""
 
     def set(self, key: str, value: Any) -> None:
         super().set(key, value)
@@ -255,7 +255,7 @@ def test_interrupted_while_another_is_stopped(victim: int) -> None:
     with Ranks(2) as ranks:
         ranks.start(beside_a_stopped_one, victim, 60.0)
         ranks.at("enters", 1 - victim)
-        time.sleep(1)  # it has tried to reach the other several times
+        time.sleep(1)  # It has tried to reach the other one several times by then.
         instant = ranks.interrupt(1 - victim)
         error = harness.raised(ranks.answer(1 - victim, 10), "KeyboardInterrupt")
         assert error.ended - instant < at_most(2)

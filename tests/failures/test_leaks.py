@@ -1,4 +1,4 @@
-"""What a group costs and leaves: descriptors, threads, memory, sockets, processor time."""
+"""A group leaves no descriptors, threads, memory or sockets, and an idle one takes no CPU time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def first_life(rank: int, world: int) -> list[inrank.Footprint]:
     import bluefog_pg
 
     torch.futures.Future().set_result(1)
-    assert bluefog_pg.ProcessGroupBluefog  # the library itself stays loaded
+    assert bluefog_pg.ProcessGroupBluefog  # The library itself stays loaded.
     gc.collect()
     before = inrank.footprint()
     once(rank, world, "first")
@@ -88,7 +88,7 @@ def test_forty_lives(pool: harness.Pool) -> None:
 
 
 def many_groups(rank: int, world: int, rounds: int) -> list[Any]:
-    """Groups that do nothing, that block, and that need the engine's thread."""
+    """Make groups that do nothing, that block, and that need the engine's thread."""
     t = torch.ones(100)
 
     def some(count: int) -> None:
@@ -108,7 +108,7 @@ def many_groups(rank: int, world: int, rounds: int) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_thousand_groups(pool: harness.Pool) -> None:
-    """What grows is torch's FileStore, which keeps the records of each group in each rank."""
+    """Only torch's FileStore grows, which keeps the records of each group in each rank."""
     for before, after, grown in pool.run(many_groups, 1000, world=2, timeout=90):
         assert before == after
         assert grown < 2 << 20, f"{grown / 1024:.0f} KiB"
@@ -136,7 +136,7 @@ def test_tiny_operations_leave_a_byte_at_most(pool: harness.Pool) -> None:
 
 
 def small_ones(rank: int, world: int, rounds: int) -> int:
-    """Bytes that stay after many operations of every way to issue one."""
+    """Return the bytes that stay after many operations of every way to issue one."""
     import bluefog_pg
 
     t, peer = torch.ones(10), 1 - rank
@@ -182,7 +182,10 @@ def test_large_operations_leave_no_memory(pool: harness.Pool) -> None:
 
 
 def fresh_ones(rank: int, world: int) -> int:
-    """Small memory kept for each of them would keep the heap from using a tensor's place again."""
+    """Return the bytes that stay after broadcasts of fresh tensors.
+
+    If small memory were kept for each of them, the heap could not use a tensor's place again.
+    """
 
     def some(count: int) -> None:
         for _ in range(count):
@@ -195,12 +198,12 @@ def fresh_ones(rank: int, world: int) -> int:
 
 
 def test_the_heap_finds_room_for_fresh_tensors(pool: harness.Pool) -> None:
-    for _ in range(3):  # it depends on what lies where
+    for _ in range(3):  # The result depends on what lies where.
         assert max(pool.run(fresh_ones, world=2)) < 100 << 20
 
 
 def listeners() -> list[str]:
-    """Sockets of this process on which somebody could call from another host."""
+    """Return the sockets of this process to which another host could connect."""
     mine = set()
     for fd in Path("/proc/self/fd").iterdir():
         try:
@@ -217,7 +220,10 @@ def listeners() -> list[str]:
 
 
 def shared_with_children() -> int:
-    """Mappings of groups' memory here, but for heaps: children may read the results there."""
+    """Return how many mappings of groups' memory there are, without heaps.
+
+    Children may read the results there.
+    """
     sizes = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "memfd:" in line:
@@ -265,7 +271,10 @@ def test_nothing_is_open_to_others(pool: harness.Pool) -> None:
 
 
 def idle(rank: int, world: int) -> list[float]:
-    """Processor seconds per second: with nothing due, with a receive due, and in a blocked wait."""
+    """Return processor seconds per second while idle.
+
+    The three shares are with nothing due, with a receive due, and in a blocked wait.
+    """
     use_everything(rank, world)
     shares = []
 

@@ -1,4 +1,4 @@
-"""Ranks that disagree: errors on all ranks involved, in time, naming both sides."""
+"""Ranks that disagree hear of it on all ranks involved, in time, with both sides' names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def scatter(n: int, group: Any) -> Any:
     return dist.reduce_scatter_tensor(f(n), f(n * WORLD), group=group)
 
 
-# name: what the others call, what the odd rank calls, and what each error must name of both
+# Each name has what the others call, what the odd rank calls, and what each error must name of
+# both.
 BIG = 1 << 19
 CASES: dict[str, tuple[Any, Any, list[str]]] = {
     "shapes": (
@@ -127,7 +128,7 @@ CASES: dict[str, tuple[Any, Any, list[str]]] = {
 
 
 def disagree(rank: int, world: int, name: str, odd: int) -> list[Any]:
-    """In a group of its own, for a mismatch ends it; the world must not notice."""
+    """Call in a group of its own, which a mismatch ends; the world must not notice."""
     group = dist.new_group()
     dist.all_reduce(f(1), group=group)
     dist.barrier()
@@ -153,12 +154,12 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
         assert re.match(who, error.text), error.text
         for part in CASES[name][2]:
             assert re.search(part, error.text), f"rank {rank} does not say {part!r}: {error.text}"
-        # The two sides; of a collective, the same two on every rank.
+        # An error names the two sides. In a collective, they are the same two on every rank.
         assert error.ranks and odd in error.ranks and len(error.ranks) == 2, error.text
         if not name.startswith("neighbour"):
             assert error.ranks == told[0][0].ranks
-        # A failed group says so at once, for ever. What neighbours exchange leaves the
-        # collectives whole.
+        # A failed group says so at once, for ever. What neighbors exchange leaves the collectives
+        # whole.
         if not name.startswith("neighbour") or again is not None:
             assert harness.raised(again, "RuntimeError").took() < harness.at_most(1.0)
         assert after == WORLD
@@ -208,7 +209,7 @@ def test_a_collective_against_an_averaging(pool: harness.Pool, n: int) -> None:
 
 
 def refused(rank: int, world: int) -> list[Any]:
-    """Rank 1 refuses what rank 0 sends first; 0 and 2 exchange all the while."""
+    """Rank 1 refuses what rank 0 sends first; ranks 0 and 2 exchange all the while."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=3))
@@ -273,7 +274,7 @@ def odd_neighbor(rank: int, world: int, n: int) -> list[Any]:
     x = torch.full((n + (rank == 2),), float(rank))
     first = inrank.catch(lambda: means.append(neighbor(x, None)))
     if first is None:
-        # Its neighbors, 0 and 3, had given it all before they heard of the odd one.
+        # Its neighbors, 0 and 3, had given it all before they heard of the odd rank.
         assert rank == 1, "a neighbor of the odd rank heard of nothing"
         torch.testing.assert_close(means[0], torch.full((n,), 4 / 3))
     dist.barrier()
@@ -282,7 +283,7 @@ def odd_neighbor(rank: int, world: int, n: int) -> list[Any]:
 
 
 def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
-    """Of 4 ranks with two in-neighbours each, rank 1 does not meet the odd one, rank 2."""
+    """In a graph of 4 ranks with two in-neighbors each, rank 1 does not meet the odd rank 2."""
     for rank, (first, last) in enumerate(pool.run(odd_neighbor, BIG, world=4)):
         assert last is None
         if first is None:
@@ -294,7 +295,7 @@ def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
 
 
 def unlike(rank: int, world: int, how: str) -> list[Any]:
-    """In the second call the last rank does something else; the later ones are averages of all."""
+    """The last rank does something else in the second call; later calls are averages of all."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
@@ -324,12 +325,12 @@ def test_unlike_calls_of_neighbours_meet_and_those_after_them(pool: harness.Pool
 
 
 def among_machines(rank: int, world: int, how: str) -> list[Any]:
-    """In the second call rank 0 does something else, or is late; all go on."""
+    """Rank 0 does something else in the second call, or is late; all go on."""
     import bluefog_pg
 
     told = list[Any]()
     with group_of_machines(2, 2.0 * harness.SLOW) as group:
-        edges = nx.cycle_graph([0, 1, 3, 2]).to_directed()  # those that machines use
+        edges = nx.cycle_graph([0, 1, 3, 2]).to_directed()  # the edges that machines use
         bluefog_pg.set_topology(edges, group=group)
         ring = bluefog_pg.topology_util.RingGraph(2)
         bluefog_pg.set_machine_topology(ring, group=group)
@@ -354,7 +355,7 @@ def test_averages_of_machines_after_one_that_did_not_meet(pool: harness.Pool, ho
     for rank, (first, second, *later) in enumerate(pool.run(among_machines, how, world=4)):
         assert first == (1.5, 1.5)
         if how == "of machines" and rank == 3 and not isinstance(second, inrank.Raised):
-            assert second == (14.0, 14.0)  # its neighbours sent before they heard of it
+            assert second == (14.0, 14.0)  # Its neighbors sent before they heard of it.
         elif how != "late" or rank != 0:
             harness.raised(second, "CollectiveTimeout" if how == "late" else "Mismatch")
         mean = sum(neighbours[rank]) / 3 if how == "of machines" else 1.5
@@ -394,7 +395,7 @@ def test_a_receive_of_another_size_or_kind(pool: harness.Pool, n: int, dtype: st
     error = harness.raised(receiver, "Mismatch", ranks=[0, 1])
     assert "float32[4]" in error.text and f"{dtype}[{n}]" in error.text
     assert error.took() < harness.at_most(1.0)
-    assert sender is None or "Mismatch" in sender.kinds  # a small send is over before
+    assert sender is None or "Mismatch" in sender.kinds  # A small send is over before.
 
 
 def ahead_in_disagreement(rank: int, world: int) -> None:

@@ -1,4 +1,4 @@
-"""Every operation crossed with the ways in which a rank may be missing when others call it."""
+"""Every operation meets each way in which a rank may be missing when others call it."""
 
 from __future__ import annotations
 
@@ -71,15 +71,17 @@ def test_one_that_is_stopped_is_named_by_every_operation() -> None:
         told = [ranks.answer(rank, 60) for rank in (0, 1)]
         for name in OPERATIONS:
             errors = [harness.raised(t[name], "CollectiveTimeout", ranks=[2]) for t in told]
-            began = min(error.began for error in errors)  # its limit is the other one's too
+            # The limit of one rank is the other's, too.
+            began = min(error.began for error in errors)
             for error in errors:
                 took = error.ended - began
                 assert 0.9 * LIMIT < took < LIMIT + WITHIN, f"{name}: {errors}"
         ranks.cont(2)
-        # It wakes up to groups whose others have given up.
+        # The rank wakes up to groups whose other ranks have given up.
         for name, error in ranks.answer(2, 60).items():
             if name in ("recv", "neighbor_allreduce"):
-                assert error is None, f"{name}: {error}"  # a little: was sent before, needs nobody
+                # Such a call is small: it was sent before, and needs nobody.
+                assert error is None, f"{name}: {error}"
             else:
                 took = harness.raised(error, "DistBackendError").took()
                 assert took < LIMIT + WITHIN, f"{name}: {took:.2f} s"

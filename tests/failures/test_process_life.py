@@ -1,4 +1,4 @@
-"""What a process does beside communicating: fork, Ctrl-C, end without destroy, abort."""
+"""A process in a group may fork, get Ctrl-C, end without destroy, and abort."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def in_the_child(how: str, works: list[Any]) -> bool:
     if how == "wait":
         error = inrank.catch(works[0].wait)
         return error is not None and "RuntimeError" in error.kinds and "fork" in error.text
-    # All goes but the store: torch's FileStore removes its file when copies of it are dropped.
+    # All goes but the store, as torch's FileStore removes its file when copies of it are dropped.
     works[:] = [dist.distributed_c10d._get_default_store()]
     dist.destroy_process_group()
     gc.collect()
@@ -168,7 +168,7 @@ def in_the_child(how: str, works: list[Any]) -> bool:
 
 
 def forks(rank: int, world: int, how: str, pending: bool) -> list[Any]:
-    """The engine's thread is there, and has work or sleeps; the child has neither."""
+    """Fork while the engine's thread has work or sleeps; the child has neither of them."""
     works = [dist.all_reduce(torch.ones(1), async_op=True)]
     works[0].wait()
     if pending:
@@ -176,7 +176,7 @@ def forks(rank: int, world: int, how: str, pending: bool) -> list[Any]:
     time.sleep(0.1)
     pid = os.fork()
     if pid == 0:
-        signal.alarm(int(4 * SLOW))  # ends a child that hangs
+        signal.alarm(int(4 * SLOW))  # This ends a child that hangs.
         fine = False
         try:
             fine = in_the_child(how, works)
@@ -253,7 +253,7 @@ def test_scripts_that_never_destroy_end_quickly_and_quietly(name: str) -> None:
 
 
 def aborted(rank: int, world: int) -> list[Any]:
-    """abort() from another thread wakes who waits; the peer is not hurt in another group."""
+    """abort() from another thread wakes who waits, and the peer's other group is not harmed."""
     group = dist.new_group()
     backend = group._get_backend(torch.device("cpu"))
     told: list[Any] = []
@@ -284,7 +284,7 @@ def test_abort_wakes_a_wait(pool: harness.Pool) -> None:
 
 
 def destroyed(rank: int, world: int) -> Any:
-    """destroy with work pending: the work fails, nothing hangs, nothing crashes."""
+    """Destroy a group with work pending: the work fails, nothing hangs, and nothing crashes."""
     group = dist.new_group()
     works = [dist.irecv(torch.ones(1), (rank + 1) % world, group=group)]
     if rank == 0:
@@ -314,16 +314,16 @@ def ends_twice(rank: int, world: int, how: str, who: str) -> None:
     def end(_: Any) -> None:
         entered.set()
         if who == "engine":
-            time.sleep(0.3)  # the main thread is in destroy by then
+            time.sleep(0.3)  # The main thread is in destroy by then.
         if how == "abort":
             backend.abort()
-        else:  # torch may complain that it is done already
+        else:  # torch may complain that the group is destroyed already.
             inrank.catch(dist.destroy_process_group, group)
         over.set()
 
     work = dist.irecv(torch.ones(1), 1 - rank, group=group)
     work.get_future().add_done_callback(end)
-    if who == "engine":  # the receive fails at its limit, while nobody waits
+    if who == "engine":  # The receive fails at its limit, while nobody waits.
         entered.wait(8)
     inrank.catch(dist.destroy_process_group, group)
     assert entered.is_set()
@@ -383,6 +383,6 @@ raise SystemExit(5)
 
 @pytest.mark.slow
 def test_exit_functions_have_the_group_and_the_exit_code_stays(tmp_path: Path) -> None:
-    """They were registered before the group was made."""
+    """The exit functions were registered before the group was made."""
     ran = run_script([sys.executable, "-c", AT_THE_END.format(store=tmp_path / "store")])
     assert (ran.code, ran.out) == (5, "an exit function has 1.0\na finalizer has 1.0\n")

@@ -1,4 +1,4 @@
-"""What the calls say to bad arguments: bad_*.py."""
+"""The calls refuse bad arguments, those of bad_*.py, in golden words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def in_a_pair(group: Any) -> Calls:
 
 @telling
 def bad_arguments(rank: int, world: int) -> Iterator[Labelled]:
-    """All bad calls are of rank 1, those in a pair of rank 3; then all ranks must still agree.
+    """Rank 1 makes all bad calls, and rank 3 those in a pair; then all ranks must still agree.
 
     Calls of neighbors that are refused count.
     """

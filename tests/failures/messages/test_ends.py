@@ -1,4 +1,4 @@
-"""What a rank says when its group has ended, or a peer has."""
+"""A rank whose group has ended, or whose peer has, says so in golden words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def leave(rank: int, world: int) -> Iterator[Labelled]:
 
 
 def after_the_end(how: str, group: Any) -> Calls:
-    """What was pending, and what comes later."""
+    """Return waits for what was pending when the group ended, and calls that come later."""
     import bluefog_pg
 
     b = cpu(group)
@@ -65,7 +65,10 @@ def end_it_here(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def ask_works(rank: int, world: int) -> Iterator[Labelled]:
-    """What they cannot know. Rank 3 answers, so that the first runs until then."""
+    """Ask Works for what they cannot know.
+
+    Rank 3 answers late, so that the first one runs until then.
+    """
     with pair() as group:
         if rank == 1:
             received = dist.irecv(f(4), group=group, group_src=1)
@@ -100,7 +103,7 @@ def told_by_a_child(calls: Calls) -> list[Labelled]:
     here, there = os.pipe()
     pid = os.fork()
     if pid == 0:
-        signal.alarm(10)  # ends a child that hangs
+        signal.alarm(10)  # This ends a child that hangs.
         try:
             with os.fdopen(there, "wb") as pipe:
                 pickle.dump([*caught(calls, "forked, ")], pipe)
@@ -115,7 +118,7 @@ def told_by_a_child(calls: Calls) -> list[Labelled]:
 
 @telling
 def fork(rank: int, world: int) -> Iterator[Labelled]:
-    """In a child of rank 1, which has a receive from rank 3 to wait for."""
+    """Communicate in a child of rank 1, which has a receive from rank 3 to wait for."""
     with after_the_others(rank == 3):
         if rank == 1:
             yield from told_by_a_child(in_a_child(dist.irecv(f(4), 3, tag=5)))
@@ -139,7 +142,7 @@ def told_of_the_dead(pairs: dict[str, Any], watched: Any, pending: dist.Work) ->
 
 @telling
 def die_in_turn(rank: int, world: int) -> Iterator[Labelled]:
-    """Rank 3, then rank 2."""
+    """Rank 3 dies, and then rank 2."""
     import bluefog_pg
 
     pairs = {name: dist.new_group([1, 3]) for name in ALONE}
@@ -153,7 +156,7 @@ def die_in_turn(rank: int, world: int) -> Iterator[Labelled]:
     if pending:
         yield from told_of_the_dead(pairs, watched, pending)
     yield f"killed, of four, rank {rank}", inrank.catch(all_reduce(f(4)), everyone)
-    if rank != 1:  # which is no neighbour of rank 3
+    if rank != 1:  # Rank 1 is no neighbor of rank 3.
         error = inrank.catch(bluefog_pg.neighbor_allreduce, f(4), group=ring)
         yield f"killed, ring, rank {rank}", error
     if rank == 1:

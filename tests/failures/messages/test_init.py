@@ -1,4 +1,4 @@
-"""What a rank says when it cannot make its group."""
+"""A rank that cannot make its group says why in golden words."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support import harness, inrank
 from tests.support.messages import golden
 from tests.support.messages.bodies import Calls, Labelled, caught, telling
 
-RANKS = 1  # it plays the others too
+RANKS = 1  # The one rank plays the others, too.
 
 Act = Callable[[socket.socket], Any]
 
 
 class Record(NamedTuple):
-    """What a rank publishes in the store."""
+    """A Record is what a rank publishes in the store."""
 
     version: str
     id: str
@@ -43,7 +43,7 @@ class Record(NamedTuple):
     members: str
 
     def publish(self, store: dist.Store, rank: int) -> None:
-        """Write it as that rank of a group of two."""
+        """Write the record as that rank of a group of two."""
         store.set(f"bluefog/2/rank/{rank}", self.encode())
 
     def encode(self) -> str:
@@ -112,7 +112,7 @@ def without_mpi(record: Record) -> Any:
 
 
 def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
-    """Make a group as its rank 1, where rank 0 is linked to, and then does this."""
+    """Make a group as its rank 1, where rank 0 is linked to, and then acts as `act` says."""
     store = dist.HashStore()
     first = record._replace(id="of-tests-" + os.urandom(8).hex())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -138,7 +138,7 @@ def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
 
 @contextmanager
 def no_files_left() -> Iterator[None]:
-    """Every file descriptor is in use."""
+    """Run the block while every file descriptor is in use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.dup(0)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
@@ -165,7 +165,7 @@ def leaves(there: socket.socket) -> None:
 
 def stays(there: socket.socket) -> None:
     with suppress(OSError):
-        there.recv(1)  # until the other has closed
+        there.recv(1)  # This ends when the other side has closed.
 
 
 def gives_wrong_memory(there: socket.socket) -> None:
@@ -178,7 +178,7 @@ def gives_wrong_memory(there: socket.socket) -> None:
 def gives_no_room(there: socket.socket) -> None:
     with no_files_left():
         socket.send_fds(there, [b"f"], [0])
-        there.recv(200)  # that the other gives up
+        there.recv(200)  # The other side gives up then.
 
 
 def says(text: bytes) -> Act:

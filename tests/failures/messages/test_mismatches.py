@@ -1,4 +1,4 @@
-"""What ranks 1 and 3 say when their calls do not match."""
+"""Ranks 1 and 3 say in golden words that their calls do not match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.messages.calls import (
 )
 from tests.support.messages.tensors import LARGE, f, sparse
 
-# name: what rank 1 calls and what rank 3 calls, in a group of the two
+# Each name has what rank 1 calls and what rank 3 calls, in a group of the two.
 PAIRS: dict[str, tuple[Call, Call]] = {
     "counts": (all_reduce(f(4)), all_reduce(f(5))),
     "dtypes": (all_reduce(f(4)), all_reduce(f(4, dtype=torch.float64))),
@@ -76,7 +76,7 @@ PAIRS: dict[str, tuple[Call, Call]] = {
     "monitored_barrier and all_reduce": (monitored_barrier(20), all_reduce(f(4))),
     "large message": (send(f(LARGE), 1), recv(f(LARGE - 1), 0)),
 }
-# Where only rank 3 can know: rank 1 gives it something else than it expects.
+# In these calls only rank 3 can know: rank 1 gives it something else than it expects.
 ONE_SIDED: dict[str, tuple[Call, Call]] = {
     "gather size": (gather(1, 4), gather(1, 3, [5, 3])),
     "scatter size": (scatter(0, 3, [3, 4]), scatter(0, 3)),
@@ -85,7 +85,7 @@ ONE_SIDED: dict[str, tuple[Call, Call]] = {
     "message dtype": (send(f(4), 1), recv(f(4, dtype=torch.int32), 0)),
     "message from anywhere": (send(f(4), 1), recv(f(5))),
 }
-# Where the call after the one that failed is told as well.
+# For these, the call after the one that failed is told as well.
 AGAIN = ("counts", "sparse shapes", "all_reduce and averaging")
 
 
@@ -103,7 +103,7 @@ def disagree(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def refuse_late(rank: int, world: int) -> Iterator[Labelled]:
-    """A small send is over before it is refused: the call after the next hears of it."""
+    """A small send is over before it is refused, so the call after the next hears of it."""
     with pair() as group:
         if rank == 1:
             send(f(4), 1)(group)
@@ -120,7 +120,7 @@ def refuse_late(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def come_to_a_mismatch(rank: int, world: int) -> Iterator[Labelled]:
-    """Ranks 0 and 1 disagree, 2 and 3 come later."""
+    """Ranks 0 and 1 disagree, and ranks 2 and 3 come later."""
     with group_of() as group, after_the_others(rank >= 2):
         yield f"of four, rank {rank}", inrank.catch(all_reduce(f(4 + (rank == 1))), group)
 

@@ -1,4 +1,4 @@
-"""What a rank says when time is up."""
+"""A rank whose time is up says so in golden words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.messages.tensors import LARGE, f
 
 @telling
 def stay_away(rank: int, world: int) -> Iterator[Labelled]:
-    """Rank 3 does."""
+    """Rank 3 stays away from each call, or comes late."""
     for name in ALONE:
         with pair() as group, after_the_others(rank == 3):
             if rank in (1, 3):
@@ -31,7 +31,7 @@ def stay_away(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def call_something_else(rank: int, world: int) -> Iterator[Labelled]:
-    """Of neighbours: each has sent, and nobody has called for it."""
+    """Neighbors average by different names: each has sent, and nobody has called for it."""
     calls = {1: average(f(4)), 3: average(f(4), "parameters")}
     with pair() as group:
         if rank in calls:
@@ -41,7 +41,7 @@ def call_something_else(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def send_too_late(rank: int, world: int) -> Iterator[Labelled]:
-    """Of a large message, which needs its receiver; that one has given up and receives on."""
+    """Send a large message, which needs its receiver, after that one has given up."""
     with pair() as group:
         if rank == 1:
             group.set_timeout(timedelta(seconds=0.3))
@@ -77,7 +77,7 @@ def one_of_four_stays_away(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def two_of_four_come_late(rank: int, world: int) -> Iterator[Labelled]:
-    """To a monitored barrier."""
+    """Two of four ranks come late to a monitored barrier."""
     for label, wait_all_ranks in (("first", False), ("all", True)):
         with group_of() as group, after_the_others(rank >= 2):
             error = inrank.catch(monitored_barrier(0.6, wait_all_ranks), group)
@@ -86,7 +86,7 @@ def two_of_four_come_late(rank: int, world: int) -> Iterator[Labelled]:
 
 @telling
 def rank_0_stays_away(rank: int, world: int) -> Iterator[Labelled]:
-    """Group rank 0, which watches who comes to a monitored barrier."""
+    """Rank 0 of the group, which watches who comes to a monitored barrier, stays away."""
     with pair() as group:
         if rank == 3:
             error = inrank.catch(monitored_barrier(0.2), group)
