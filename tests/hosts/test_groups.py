@@ -1,4 +1,4 @@
-"""Groups that span hosts: every operation, groups of any ranks, and what may happen to a host."""
+"""Groups span hosts in every operation and of any ranks, whatever happens to a host."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_every_operation_gives_what_it_gives_on_one_host(
 
 
 def groups(rank: int, world: int) -> list[float]:
-    """Some span hosts, some do not; made and used in different orders, two at once."""
+    """Make and use groups in different orders, two at once. Some span hosts, and some do not."""
     members = [[0, 1], [1, 2], [0, 3], [2, 3], [0, 2, 3]]
     made = [dist.new_group(ranks) for ranks in members]
     mine = [g for g, ranks in zip(made, members, strict=True) if rank in ranks]
@@ -126,10 +126,10 @@ def test_groups_of_any_ranks(four: list[str]) -> None:
 
 
 def working(rank: int, world: int, goes_on: list[int]) -> list[Any]:
-    """Until an error; then those that live average in the old group, and meet in a new one."""
+    """Reduce until an error; then the living average in the old group, and meet in a new one."""
     import bluefog_pg
 
-    if os.fork() == 0:  # a DataLoader's worker, which outlives its parent for a while
+    if os.fork() == 0:  # This is like a DataLoader's worker, which outlives its parent for a while.
         time.sleep(5)
         os._exit(0)
     inrank.mark("up")
@@ -250,7 +250,7 @@ def asking(rank: int, world: int, where: list[Any]) -> inrank.Raised | None:
         dist.init_process_group, "bluefog", store=store, rank=rank, world_size=world, timeout=limit
     )
     inrank.mark("told")
-    inrank.gate("end")  # rank 0 has the store
+    inrank.gate("end")  # Rank 0 has the store.
     return error
 
 
@@ -272,7 +272,7 @@ def test_a_store_that_falls_silent() -> None:
 
 
 def port_of_mpi(*prefix: str) -> int:
-    """On which the rank of this host, or that one, listens to all."""
+    """Return the port on which MPI's rank on this host, or the one of `prefix`, listens to all."""
     table = subprocess.check_output([*prefix, "cat", "/proc/net/tcp"], text=True)
     rows = [line.split() for line in table.splitlines()[1:]]
     listening = [row[1].split(":") for row in rows if row[3] == "0A"]
@@ -281,7 +281,7 @@ def port_of_mpi(*prefix: str) -> int:
 
 
 def longest(rank: int, world: int) -> float:
-    """Seconds that one of many all_reduce has taken."""
+    """Return the seconds that the longest of many all_reduce has taken."""
     most, ends = 0.0, torch.zeros(1)
     dist.barrier()
     inrank.mark("up")
@@ -295,7 +295,7 @@ def longest(rank: int, world: int) -> float:
 
 @pytest.mark.slow
 def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
-    """Open MPI reads the rest of what one begins to say to it, and does nothing else meanwhile."""
+    """Open MPI reads the rest of what a stranger begins to say, and does nothing else meanwhile."""
     with Ranks(2, hosts=four[:2], destroy=True) as ranks:
         ranks.start(longest, world=2, store="s")
         ranks.at("up")
@@ -308,7 +308,7 @@ def test_a_stranger_at_the_door_of_mpi(four: list[str]) -> None:
 
 
 def forking(rank: int, world: int, service: str) -> list[int]:
-    """Uses a connection of its own to a port that MPI has too, on another host, in a child."""
+    """Use a connection of one's own in a child, to a port that MPI has, too, on another host."""
     mine = torch.tensor([port_of_mpi()])
     theirs = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(theirs, mine)

@@ -1,4 +1,4 @@
-"""Neighbour operations over two hosts of two ranks each, which are the machines."""
+"""Neighbor operations run over two hosts of two ranks each, which are the machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = (1, 1000, 100_003)
 
 
 def averages(rank: int, world: int) -> None:
-    """Average over the default topology, half of whose edges cross."""
+    """Average over the default topology, half of whose edges cross between the hosts."""
     import bluefog_pg
 
     near = {(rank - 1) % world: 1 / 3, (rank - 2) % world: 1 / 3}
@@ -31,7 +31,7 @@ def averages(rank: int, world: int) -> None:
             given = [xs[rank], xs[rank].double(), xs[rank][:1]]
             told = {"one": oracle.differs(bluefog_pg.neighbor_allreduce(xs[rank]), *want)}
             told["list"] = oracle.differs(bluefog_pg.neighbor_allreduce(given)[0], *want)
-            peer = (rank + 2) % world  # on the other host
+            peer = (rank + 2) % world  # The peer is on the other host.
             want = oracle.neighbor(xs, rank, 0.5, {peer: 0.5})
             told["gossip"] = oracle.differs(bluefog_pg.pair_gossip(xs[rank], peer), *want)
             bad += [f"{what}, {n} {dtype}: {text}" for what, text in told.items() if text]
@@ -60,7 +60,7 @@ def gathers(rank: int, world: int) -> None:
 
 
 def by_machines(rank: int, world: int) -> list[Any]:
-    """Each host a machine, alone and with the other one's mean."""
+    """Average by machines: each host is one, alone and then with the other one's mean."""
     import bluefog_pg
 
     told: list[Any] = []
@@ -74,7 +74,10 @@ def by_machines(rank: int, world: int) -> list[Any]:
 
 
 def gradients(rank: int, world: int) -> list[float]:
-    """Of every operation: that of a sum is how often an element counts, for all ranks together."""
+    """Return sums and gradients of every operation.
+
+    The gradient of a sum is how often an element counts, for all ranks together.
+    """
     import bluefog_pg
 
     bluefog_pg.set_machine_topology(nx.complete_graph(2, nx.DiGraph))
@@ -92,7 +95,7 @@ def gradients(rank: int, world: int) -> list[float]:
 
 
 def all_of_it(rank: int, world: int) -> list[Any]:
-    """The first call of all is over the group's hosts."""
+    """Call everything first over the group that spans hosts, and return what ranks tell."""
     where = answers()
     averages(rank, world)
     gathers(rank, world)
@@ -108,6 +111,6 @@ def test_every_operation_over_two_hosts() -> None:
     for rank, (where, means, totals) in told.items():
         assert where == [rank, 4, rank % 2, 2, rank // 2, 2, True]
         assert means == [[1.5]] * 3 + [[2 * (rank // 2) + 0.5]] * 3
-        # Linear maps: what the sum of all results is, so are the gradients of it at ones.
+        # The maps are linear, so the gradients at ones sum up to the sum of all results.
         assert all(map(math.isclose, totals[::2], totals[1::2]))
         assert math.isclose(totals[0], 28)

@@ -1,4 +1,4 @@
-"""Windows over two hosts: what is asked of a rank there is done while its program computes."""
+"""Windows over two hosts serve what the other host asks while their program computes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.device
 
 
 def all_of_it(rank: int, world: int) -> list[Any]:
-    """What one host's ranks do; here the ring crosses between the hosts twice."""
+    """Do what one host's ranks do in a ring that crosses between the hosts twice."""
     told = [
         windows.added_and_fetched(rank, world),
         windows.push_sum(rank, world),
@@ -56,7 +56,7 @@ def into_a_held_gil(rank: int, world: int, door: str) -> list[float]:
     if rank == 1:
         os.close(ctypes.PyDLL(None).open(door.encode(), os.O_RDONLY))
     else:
-        time.sleep(0.1)  # until rank 1 sits there
+        time.sleep(0.1)  # Rank 1 sits there by then.
         window.accumulate(torch.ones_like(x))
         window.accumulate(torch.ones_like(x), require_mutex=True)
         window.get()
@@ -77,7 +77,7 @@ def test_a_rank_that_holds_its_gil_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def begun_and_waited_for(rank: int, world: int) -> list[Any]:
-    """Asynchronous: the tensor may change at once, in the order of the calls; a fence ends all."""
+    """Asynchronous calls let the tensor change at once, and keep their order; a fence ends all."""
     bf = windows.ring()
     bf.torch.win_create(torch.zeros(1 << 19), "w", zero_init=True)
     x = torch.ones(1 << 19)
@@ -109,7 +109,7 @@ def test_asynchronous_calls() -> None:
 
 
 def to_one_that_stands(rank: int, world: int, then: str, factor: float) -> list[Any]:
-    """A put while rank 1 is stopped, and another call when that goes on."""
+    """Put while rank 1 is stopped, and make another call when it goes on."""
     bf = windows.ring()
     x = torch.ones(1 << 20)
     window = bf.Window(x.clone(), "w", zero_init=True)
@@ -153,7 +153,7 @@ def freed_while_under_way(rank: int, world: int) -> list[Any]:
     bf.torch.win_free("w")
     late = bf.torch.win_poll(handle)
     waited = bf.torch.win_wait(handle)
-    bf.torch.win_create(x, "w", zero_init=True)  # another one of this name
+    bf.torch.win_create(x, "w", zero_init=True)  # This is another window of the same name.
     empty = bf.torch.win_read_neighbor("w", 1 - rank).count_nonzero().item()
     bf.torch.win_free("w")
     return [early, late, waited, empty]
@@ -166,7 +166,7 @@ def test_a_window_is_freed_when_what_is_under_way_has_ended() -> None:
 
 
 def test_an_interrupted_put_arrives_once_and_in_order() -> None:
-    """Ctrl-C ends the wait; what was put arrives later, before the next one."""
+    """Ctrl-C ends the wait. What was put arrives later, before the next put."""
     with hosts.network(2) as pair, Ranks(2, hosts=pair) as ranks:
         ranks.start(to_one_that_stands, "accumulate", 1.0, world=2, store="s")
         ranks.at("begins")
