@@ -1,4 +1,4 @@
-"""Messages when a rank dies, stops or leaves: what ends, who is named, and what still arrives."""
+"""When a rank dies, stops or leaves, messages end or arrive, and the right rank is named."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.harness import SLOW, WITHIN, Ranks, at_most
 
-LARGE = 1 << 20  # elements: many frames
+LARGE = 1 << 20  # elements of many frames
 
 
 def locality(rank: int, world: int) -> Any:
-    """Rank 3 dies: 0 and 1 talk on, in the same group and in one of their own."""
+    """Rank 3 dies: ranks 0 and 1 talk on, in the same group and in one of their own."""
     pair = dist.new_group([0, 1])
     if rank == 3:
         inrank.mark("up")
@@ -59,9 +59,12 @@ Edges = set[tuple[int, int]]
 
 
 def on_a_graph(rank: int, world: int, graph: Edges, sizes: list[int], dying: dict[int, int]) -> Any:
-    """A call for each size; of each that raised: its number, whom it needed of those it blamed, and
-    how long it took. A rank whose call raised goes on without the blamed, and uses its memory again
-    at once. `dying` gives the call before which a rank dies."""
+    """Average once for each size, and return what each failed call told.
+
+    A failed call tells its number, whom it needed of those it blamed, and how long it took. A rank
+    whose call raised goes on without the blamed, and uses its memory again at once. `dying` has the
+    call before which a rank dies.
+    """
     import bluefog_pg
 
     rng = random.Random(rank)
@@ -75,7 +78,7 @@ def on_a_graph(rank: int, world: int, graph: Edges, sizes: list[int], dying: dic
         if dying.get(rank) == i:
             os.kill(os.getpid(), signal.SIGKILL)
         if i % 10 == 9:
-            time.sleep(rng.choice([0, 0, 0.2]))  # nobody's error waits for a slow rank
+            time.sleep(rng.choice([0, 0, 0.2]))  # Nobody's error waits for a slow rank.
         x = torch.full((n,), float(100 * i + rank))
         weights: dict[str, Any] = {"self_weight": 1.0, "src_weights": dict.fromkeys(sources, 1.0)}
         began = time.monotonic()
@@ -114,7 +117,7 @@ def survive(graph: Edges, sizes: list[int], dying: dict[int, int]) -> dict[int, 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [16, 1000, LARGE])
 def test_a_death_fails_the_calls_that_need_the_dead_and_no_other(n: int) -> None:
-    """And the others' calls still meet each other, call by call: 4 -> 0 -> 1 -> 2, 1 -> 3 -> 4."""
+    """The others' calls still meet each other, call by call: 4 -> 0 -> 1 -> 2, 1 -> 3 -> 4."""
     graph = {(4, 0), (0, 1), (1, 2), (1, 3), (3, 4)}
     told = survive(graph, [n] * 40, {4: 5})
     assert [len(told[rank]) for rank in (0, 1, 2)] == [1, 0, 0], told
@@ -148,7 +151,7 @@ def ring(rank: int, world: int, n: int) -> inrank.Raised | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1000, 4 * LARGE])
 def test_who_leaves_after_a_death_tells_of_it(n: int) -> None:
-    """Rank 0 has nothing to do with rank 2; its neighbours raise, and leave the group."""
+    """Rank 0 has nothing to do with rank 2, whose neighbors raise and leave the group."""
     with Ranks(4) as ranks:
         ranks.start(ring, n, world=4, store="s")
         ranks.at("up")
@@ -159,12 +162,12 @@ def test_who_leaves_after_a_death_tells_of_it(n: int) -> None:
             assert error.ended - killed < WITHIN, f"rank {rank}: {error.ended - killed:.2f} s"
             assert error.ranks is not None
             assert 2 in error.ranks, error.text
-            # Whom it lacks: who goes on without the blamed goes on.
+            # The error says whom rank 0 lacks, as one who goes on without the blamed goes on.
             assert rank or {1, 3} & set(error.ranks), error.text
 
 
 def one_source_dies(rank: int, world: int, when: str) -> Any:
-    """1 averages from 0 and 2; 0 only sends. 2 dies, and 1 keeps its group and sleeps."""
+    """Rank 1 averages from 0 and 2, and 0 only sends. 2 dies, and 1 keeps its group and sleeps."""
     import bluefog_pg
 
     x = torch.ones(16 * LARGE)
@@ -214,7 +217,7 @@ def stopped_receiver(rank: int, world: int) -> None:
     inrank.gate("receive")
     large, small = torch.zeros(n), torch.zeros(3)
     works = [dist.irecv(large, 0), dist.irecv(small, 0, tag=1)]
-    time.sleep(at_most(0.3))  # the engine's thread accepts, and nothing tells when
+    time.sleep(at_most(0.3))  # The engine's thread accepts by then, and nothing tells when.
     inrank.mark("accepted")
     for work in works:
         work.wait()
@@ -250,7 +253,7 @@ def leaves_with_a_send_pending(rank: int, world: int) -> inrank.Raised | None:
 
 
 def test_a_sender_that_leaves_is_named_as_such() -> None:
-    """What it broke off must not be taken for its giving up."""
+    """What the sender broke off is not taken for the receiver's giving up."""
     with Ranks(2) as ranks:
         ranks.start(leaves_with_a_send_pending, world=2, store="s")
         ranks.open("leave")
@@ -269,7 +272,7 @@ def leaves_with_a_receive_pending(rank: int, world: int) -> inrank.Raised | None
         return inrank.catch(work.wait)
     inrank.gate("receive")
     work = dist.irecv(x, 0)
-    time.sleep(at_most(0.3))  # the engine's thread accepts, and nothing tells when
+    time.sleep(at_most(0.3))  # The engine's thread accepts by then, and nothing tells when.
     dist.destroy_process_group()
     assert work.is_completed()
     return None
@@ -358,6 +361,6 @@ def test_an_exit_that_nobody_waits_for_is_no_error() -> None:
     with Ranks(3) as ranks:
         ranks.start(gone_but_not_needed, world=3, store="s")
         ranks.answer(2)
-        assert ranks.dismiss(2) == 0  # without destroy
+        assert ranks.dismiss(2) == 0  # The rank ends without destroy.
         ranks.open("gone")
         ranks.join(20, dead=[2])

@@ -1,4 +1,4 @@
-"""send, recv, isend, irecv: tags, order, any source, both directions at once, self, batches."""
+"""send, recv, isend and irecv keep tags and order, also from any source and in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY_KIND = (*oracle.DTYPES, torch.complex64)
 
 
 def ring(rank: int, world: int, n: int) -> None:
-    """Every kind, around the ring, blocking: even ranks send first."""
+    """Send every kind around the ring, blocking: even ranks send first."""
     right, left = (rank + 1) % world, (rank - 1) % world
     bad = []
     for seed, dtype in enumerate(ANY_KIND):
@@ -41,7 +41,7 @@ def test_ring(pool: harness.Pool, n: int, world: int) -> None:
 
 
 def both_ways(rank: int, world: int, n: int) -> None:
-    """More than any buffer holds, in all directions at once, must not lock up."""
+    """Send more than any buffer holds, in all directions at once, which must not lock up."""
     peers = [r for r in range(world) if r != rank]
     got = {p: torch.zeros(n) for p in peers}
     works = [dist.isend(torch.full((n,), float(10 * rank + p)), p) for p in peers]
@@ -66,7 +66,7 @@ def tags(rank: int, world: int) -> list[float]:
         return []
     got = {i: torch.zeros(1) for i in range(len(order))}
     pending = []
-    for i in (4, 2, 0, 1, 3, 5):  # of tag 3: 0, then 3, then 5
+    for i in (4, 2, 0, 1, 3, 5):  # Tag 3 brings 0, then 3, then 5.
         pending.append(dist.irecv(got[i], 0, tag=order[i]))
     for work in reversed(pending):
         work.wait()
@@ -83,7 +83,7 @@ def late_receiver(rank: int, world: int) -> list[float]:
         for work in works:
             work.wait()
         return []
-    time.sleep(0.2)  # all of it comes unexpected
+    time.sleep(0.2)  # All messages come unexpected.
     got = []
     for i in sorted(range(30), key=lambda i: (i % 3, i)):
         t = torch.zeros(50_000)
@@ -139,7 +139,7 @@ def pile(rank: int, world: int, count: int) -> None:
 
 @pytest.mark.slow
 def test_forty_thousand_at_once(pool: harness.Pool) -> None:
-    # When each frame had all of them looked at, this took 40 s, and now 1 s.
+    # This took 40 s when each frame had all of them looked at, and takes 1 s now.
     pool.run(pile, 40_000, world=2, timeout=25)
 
 
@@ -183,7 +183,7 @@ def test_any_source_asynchronous(pool: harness.Pool) -> None:
 
 
 def mixed_sources(rank: int, world: int) -> list[Any]:
-    """An any-source receive and a named one side by side: each message is given out once."""
+    """Each message goes to one only of an any-source receive and a named one side by side."""
     if rank == 0:
         a, b = torch.zeros(1), torch.zeros(1)
         named, any_one = dist.irecv(a, 1, tag=1), dist.irecv(b, tag=1)
@@ -214,7 +214,7 @@ def test_isend_to_oneself(pool: harness.Pool, world: int) -> None:
 
 
 def batch(rank: int, world: int) -> list[float]:
-    """A ring exchange with the receive first on all ranks."""
+    """Exchange around a ring with the receive first on all ranks."""
     got = torch.zeros(30_000)
     ops = [
         dist.P2POp(dist.irecv, got, (rank - 1) % world),
@@ -248,7 +248,7 @@ def test_dropped_sends_arrive(pool: harness.Pool) -> None:
 
 
 def shapes(rank: int, world: int) -> list[Any]:
-    """0-dim, offset views, rows and columns as buffers; nothing beside them is written."""
+    """Scalars, offset views, rows and columns are buffers; nothing beside them is written."""
     if rank == 0:
         dist.send(torch.tensor(4.5), 1)
         dist.send(torch.arange(10.0)[3:7], 1)
