@@ -1,4 +1,4 @@
-"""What `import torch` and `import bluefog_pg` cost and promise.
+"""`import torch` and `import bluefog_pg` cost little, and keep what they promise.
 
 A test that depends on the order of imports starts a new interpreter. A test that makes or changes
 something runs it in a fork of a process that has imported torch.
@@ -47,7 +47,7 @@ def check(code: str, **env: str) -> str:
 
 @pytest.fixture
 def other_package(tmp_path: Path) -> Path:
-    """A copy of the Python package without the compiled module; its parent goes on PYTHONPATH."""
+    """Return a copy of the package without the compiled module; its parent is for PYTHONPATH."""
     # The finder of an editable install stands before the path.
     shutil.copy(ROOT / "tests/gpu/no_editable.py", tmp_path / "sitecustomize.py")
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "_build_info.py")
@@ -55,7 +55,7 @@ def other_package(tmp_path: Path) -> Path:
 
 
 def test_entry_point_is_declared_once() -> None:
-    # A set: an editable install may be listed by two finders.
+    # A set is compared, as two finders may list an editable install.
     found = {e.value for e in entry_points(group="torch.backends") if e.name == "bluefog"}
     assert found == {"bluefog_pg._autoload:register"}
 

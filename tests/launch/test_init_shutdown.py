@@ -1,4 +1,4 @@
-"""init and shutdown: twice, and again; and what is raised before and after."""
+"""init and shutdown may be called twice, and again, and calls before and after them raise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = (*ANSWERS, "is_homogeneous", "in_neighbor_ranks", "load_topology", "set_
 
 
 def without_a_group() -> dict[str, inrank.Raised | None]:
-    """What is raised by what needs one."""
+    """Return what calls raise that need a group."""
     import bluefog_pg
 
     x = torch.ones(3)
@@ -40,7 +40,7 @@ def nobody(n: int) -> nx.DiGraph:
 
 
 def life(rank: int, world: int) -> dict[str, Any]:
-    """Of a program: nothing, init (twice), shutdown (twice), and init again."""
+    """Live a program's life: nothing, init (twice), shutdown (twice), and init again."""
     import bluefog_pg
 
     def where(name: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_the_life_of_a_program() -> None:
 
 
 def first_bytes() -> dict[str, bytes]:
-    """The beginnings of libc's functions that map memory, which a hook would replace by a jump."""
+    """Return how libc's functions that map memory begin, which a hook would replace by a jump."""
     libc = ctypes.CDLL(None)
     return {
         name: ctypes.string_at(ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0, 16)

@@ -1,4 +1,7 @@
-"""Started by mpirun, by mp.spawn on two hosts, or by nothing: and which network MPI then uses."""
+"""Groups are made where mpirun starts ranks, or mp.spawn on two hosts, or nothing.
+
+Some tests look at which network MPI then uses.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ assert int(os.environ["RANK"]) == dist.get_rank()
 assert int(os.environ["WORLD_SIZE"]) == dist.get_world_size()
 assert 0 <= int(os.environ["LOCAL_RANK"]) < int(os.environ["LOCAL_WORLD_SIZE"])
 """
-# Once more: the store must outlive the first group.
+# The second group is made after the first one, which the store must outlive.
 TWICE = (
     INIT + ENVIRONMENT + "check()\n"
     "dist.destroy_process_group()\ndist.init_process_group('bluefog')\ncheck()\n"
@@ -54,7 +57,7 @@ def test_mpirun_on_one_host(transport: str, tmp_path: Path) -> None:
 
 
 def mpirun_on(names: list[str], folder: Path, script: str, *options: str) -> Ran:
-    """Two ranks a host; in place of ssh, what enters a host's network and has its name."""
+    """Run two ranks a host. An agent enters a host's network and has its name, in place of ssh."""
     agent = folder / "agent"
     entries = "".join(f"{hosts.address(name)}) host={name};;\n" for name in names)
     agent.write_text(
@@ -180,7 +183,7 @@ extern "C" int MPI_Init_thread(int *a, char ***b, int c, int *d) { return sleep(
 
 
 def odd_mpi(folder: Path, source: str) -> str:
-    """The prefix of an MPI that is the real one but for what `source` defines."""
+    """Return the prefix of an MPI that is the real one but for what `source` defines."""
     from bluefog_pg.launch import mpi
 
     real = mpi.find()
@@ -197,7 +200,7 @@ def odd_mpi(folder: Path, source: str) -> str:
 def reached(
     rank: int, world: int, own: dict[int, dict[str, str]], seconds: float = 30
 ) -> inrank.Raised | None:
-    """Meet over the network at the store of rank 0; `own`: what more a rank's environment has."""
+    """Meet over the network at rank 0's store. `own` has what more a rank's environment has."""
     import bluefog_pg
 
     os.environ.update(own.get(rank, {}))
@@ -207,7 +210,7 @@ def reached(
         dist.all_reduce(total)
         assert (total == world * (world - 1) / 2).all(), total
         dist.destroy_process_group()
-    inrank.meet("told", world)  # rank 0 has the store
+    inrank.meet("told", world)  # Rank 0 has the store.
     return error
 
 

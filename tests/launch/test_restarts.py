@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "support" / "scripts" / "restarted.py"
 
 
 class Least(dist.Store):
-    """A Store with set, get and wait alone."""
+    """A Least is a Store with set, get and wait alone."""
 
     def __init__(self, inner: dist.Store) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def test_a_store_written_in_python_with_three_methods() -> None:
 
 
 def tries(rank: int, world: int, seed: int) -> list[str]:
-    """Try to make a group until it works; rank 2 begins late. The errors come back."""
+    """Try to make a group until it works, and return the errors. Rank 2 begins late."""
     chance = random.Random(10 * seed + rank)
     if rank == 2:
         inrank.gate("late")

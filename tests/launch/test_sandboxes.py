@@ -105,7 +105,7 @@ exec env TMPDIR={folder} {python} -m tests.support.sandbox MEMFDS {script} {fold
 
 
 def in_small_folders(program: str, folder: Path, shm: str, tmpdir: str) -> Ran:
-    """Run it where memfds are refused, with so much room in /dev/shm and in TMPDIR."""
+    """Run a program where memfds are refused, with so much room in /dev/shm and in TMPDIR."""
     script, temporary = folder / "program.py", folder / "temporary"
     script.write_text(program)
     temporary.mkdir()

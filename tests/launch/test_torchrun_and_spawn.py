@@ -1,4 +1,4 @@
-"""However ranks are started on one host: torchrun, spawn, env, tcp, file, a given store."""
+"""Ranks on one host meet however they are started: torchrun, spawn, env, tcp, file or a store."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_spawn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_plain_processes_with_env(tmp_path: Path) -> None:
-    """RANK and MASTER_ADDR alone; the name in capitals, by device, and once more after destroy."""
+    """RANK and MASTER_ADDR are enough, for a name in capitals, too, and after destroy."""
     text = CHECK + "".join(
         f"dist.init_process_group({name!r}, init_method='env://')\n"
         "check()\n"
@@ -89,7 +89,7 @@ def test_plain_processes_with_env(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_rank_and_given_stores() -> None:
-    """World size 1 over every kind of store, one after the other in one process, quietly."""
+    """One rank alone takes every kind of store, one after the other in one process, quietly."""
     stores = [
         "dist.HashStore()",
         "dist.TCPStore('127.0.0.1', 0, 1, True)",
@@ -151,7 +151,7 @@ def test_found_with_and_without_the_entry_point(autoload: str) -> None:
 
 @pytest.mark.slow
 def test_device_names_and_the_debug_wrapper(tmp_path: Path) -> None:
-    """cpu:bluefog, beside a gloo group, and under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    """The backend works by device, beside gloo, and under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
     text = INIT.replace("'bluefog')", "'cpu:bluefog,cuda:bluefog')")
     text = text.replace('assert dist.get_backend() == "bluefog"', "") + (
         "import bluefog_pg\n"

@@ -1,4 +1,4 @@
-"""Ranks, sizes and machines, the topologies of machines, and init where it is not the usual."""
+"""Ranks, sizes and machines are right, machines have topologies, and init works by itself."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_five_ranks_in_blocks_of_two(pool: harness.Pool) -> None:
 
 
 def odd_sizes(rank: int, world: int) -> list[Any]:
-    """Numbers that are none; one larger than the group, which is a machine then."""
+    """Set machine sizes that are no numbers, and one that is larger than the group."""
     told: list[Any] = []
     for given in ("two", "0", "-2", "1.5", "99", ""):
         group = dist.new_group()
@@ -99,7 +99,7 @@ def test_sizes_of_machines_that_are_none(pool: harness.Pool) -> None:
 
 
 def topologies(rank: int, world: int) -> list[Any]:
-    """What set_machine_topology takes and refuses, and what is read back."""
+    """Return what set_machine_topology takes and refuses, and what is read back."""
     import bluefog_pg
 
     def near(group: Any) -> list[Any]:
@@ -116,8 +116,8 @@ def topologies(rank: int, world: int) -> list[Any]:
         graph = nx.DiGraph([(0, 1), (0, 2), (2, 0), (1, 1)])
         told.append(bluefog_pg.set_machine_topology(graph, group=group))
         told.append(near(group))
-        told.append(bluefog_pg.set_machine_topology(graph, True, group))  # the flag counts
-        graph.add_edge(1, 2)  # the caller's graph is the caller's
+        told.append(bluefog_pg.set_machine_topology(graph, True, group))  # The flag counts.
+        graph.add_edge(1, 2)  # The caller's graph stays the caller's own.
         bluefog_pg.load_machine_topology(group).add_edge(1, 0)
         nan = nx.DiGraph(nx.complete_graph(3, nx.DiGraph))
         nan[0][1]["weight"] = float("nan")
@@ -144,14 +144,14 @@ def test_topologies_of_machines(pool: harness.Pool) -> None:
         assert first is second is True
         assert plain == [edges, ins[rank], outs[rank], False]
         assert weighted == [edges, ins[rank], outs[rank], True]
-        assert near == sorted({0, 1, 2} - {rank})  # the ranks' is another
+        assert near == sorted({0, 1, 2} - {rank})  # The ranks have another topology.
         for name, error in errors.items():
             kind = "ValueError" if name in ("None", "NaN") else "TypeError"
             harness.raised(error, kind, text="set_machine_topology")
 
 
 def lonely(rank: int, world: int) -> list[Any]:
-    """As if nothing had started this process."""
+    """Call init and shutdown as if nothing had started this process."""
     import bluefog_pg
 
     dist.destroy_process_group()
