@@ -1,4 +1,4 @@
-"""What topology_util says of nonsense: the argument's name, and what it must be."""
+"""topology_util names the argument in errors for nonsense, and says what it must be."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_sizes(name: str) -> None:
         SIZED[name](HUGE)
 
 
-# A bool says whether a ring goes to the left.
+# A bool is no bad style, as it says whether a ring goes to the left.
 NO_STYLES = tuple(value for value in NO_INTEGERS if not isinstance(value, bool))
-# The argument, the call with it, and what it cannot be: TypeError or ValueError.
+# Each entry has an argument, the call with it, and what it cannot be: TypeError or ValueError.
 CALLS: list[tuple[str, Callable[[Any], Any], tuple[Any, ...]]] = [
     ("base", lambda x: tu.ExponentialGraph(4, x), (*NO_INTEGERS, 0, -1)),
     ("base", lambda x: tu.SymmetricExponentialGraph(4, x), (*NO_INTEGERS, 0, -1)),

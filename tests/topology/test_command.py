@@ -1,4 +1,4 @@
-"""python -m bluefog_pg topology, and the picture it draws."""
+"""`python -m bluefog_pg topology` says how topologies average, and draws a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builders of topology_util: their definitions, weights, order, and what they refuse."""
+"""The builders of topology_util keep their definitions, weights and order, and refuse the rest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUILDERS: dict[str, Callable[[int], Any]] = {
 
 
 def matrix(graph: Any) -> np.ndarray[Any, Any]:
-    """Without a nodelist: the order of insertion is part of what is promised."""
+    """Return the matrix without a nodelist, as the order of insertion is promised, too."""
     return nx.to_numpy_array(graph)
 
 
@@ -101,7 +101,7 @@ def test_circulants_are_what_their_definitions_say(name: str) -> None:
 
 @pytest.mark.parametrize(("base", "power"), [(2, 9), (3, 5), (5, 3), (10, 3)])
 def test_no_power_is_lost(base: int, power: int) -> None:
-    """A logarithm in floating point loses 3^5 and 10^3."""
+    """A logarithm in floating point would lose 3^5 and 10^3."""
     graph = tu.ExponentialGraph(base**power + 1, base=base)
     assert list(graph[0]) == [0, *(base**k for k in range(power + 1))]
 
@@ -258,7 +258,7 @@ def test_an_argument_error_is_both() -> None:
 
 @pytest.mark.slow
 def test_the_import_is_cheap() -> None:
-    """Every `import torch` of the environment could pay for it."""
+    """Every `import torch` of the environment could pay for a heavy import."""
     heavy = "{'networkx', 'matplotlib', 'scipy'}"
     code = f"import sys, bluefog_pg.topology_util as t; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

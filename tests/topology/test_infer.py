@@ -1,4 +1,4 @@
-"""What takes several ranks in topology_util: Infer*, and a schedule that is carried out."""
+"""These tests call what takes several ranks in topology_util: Infer*, and a schedule in use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import harness, inrank
 
 
 def infer(rank: int, world: int, graphs: list[list[list[int]]]) -> list[Any]:
-    """For each graph, given as the ranks that each rank names, the answers of all four calls."""
+    """Return all four calls' answers for each graph, which has the ranks that each rank names."""
     from bluefog_pg.topology_util import (
         InferDestinationFromSourceRanks,
         InferSourceFromDestinationRanks,
@@ -30,13 +30,13 @@ def infer(rank: int, world: int, graphs: list[list[list[int]]]) -> list[Any]:
 
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_any_graph(pool: harness.Pool, world: int) -> None:
-    """Irregular ones too, with ranks that name nobody or that nobody names."""
+    """Irregular graphs are inferred, too, with ranks that name nobody or that nobody names."""
     draw = random.Random(world)
     graphs = [
         [[j for j in range(world) if j != i and draw.random() < p] for i in range(world)]
         for p in (0, 0.3, 0.5, 0.7, 1)
     ]
-    graphs += [[list(reversed(named)) for named in graphs[-1]]]  # the order does not matter
+    graphs += [[list(reversed(named)) for named in graphs[-1]]]  # The order does not matter.
     for rank, told in enumerate(pool.run(infer, graphs, world=world)):
         for number, (plain, ranks, weights) in enumerate(told):
             named, is_sources = graphs[number // 2], number % 2 == 1
@@ -64,7 +64,7 @@ def in_other_forms(rank: int, world: int) -> list[Any]:
 def test_numpy_integers_and_groups(pool: harness.Pool) -> None:
     for rank, told in enumerate(pool.run(in_other_forms)):
         assert told[:-1] == [[(rank - 1) % 4]] * 5
-        assert told[-1] == [0 if rank in (2, 3) else 1]  # the ranks of the group of two
+        assert told[-1] == [0 if rank in (2, 3) else 1]  # They name ranks of the group of two.
 
 
 BAD: dict[str, Any] = {
@@ -83,7 +83,7 @@ def refused(rank: int, world: int) -> list[Any]:
 
     calls = (tu.InferSourceFromDestinationRanks, tu.InferDestinationFromSourceRanks)
     errors = {}
-    if rank == 0:  # before the collective: nobody else has to come
+    if rank == 0:  # This fails before the collective, so nobody else has to come.
         errors = {
             (k, i): inrank.catch(c, bad) for k, bad in BAD.items() for i, c in enumerate(calls)
         }
@@ -108,7 +108,7 @@ def run_base_k(rank: int, world: int) -> float:
     from bluefog_pg import topology_util as tu
 
     x = torch.tensor([float(rank**2)], dtype=torch.float64)
-    for graph in tu.BaseKGraphs(world):  # of three: in each step one of them rests
+    for graph in tu.BaseKGraphs(world):  # In each step of three ranks, one of them rests.
         own, sources = tu.GetRecvWeights(graph, rank)
         _, destinations = tu.GetSendWeights(graph, rank)
         x = bluefog_pg.neighbor_allreduce(

@@ -1,4 +1,4 @@
-"""Schedules: all ranks agree on every step, and those that promise the exact mean reach it."""
+"""All ranks agree on every step of a schedule, and those that promise the exact mean reach it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step = tuple[list[int], list[int]]
 
 
 def agreed(parts: list[Iterator[Step]], steps: int) -> list[list[list[int]]]:
-    """Per step whom each rank sends to, having checked it against those who say they receive."""
+    """Return whom each rank sends to in each step, checked against those who say they receive."""
     told = []
     for step in zip(*(islice(part, steps) for part in parts), strict=True):
         sends = [send for send, _ in step]
@@ -201,7 +201,7 @@ def test_one_peer_exp2_of_other_sizes(size: int) -> None:
 @settings(max_examples=30)
 @given(st.integers(1, 30), st.integers(2, 5), st.integers(0, 2**32))
 def test_what_each_rank_does_with_a_step(size: int, base: int, seed: int) -> None:
-    """As ranks do it: with their column of the step's graph, and nothing else."""
+    """Ranks use their column of the step's graph, and nothing else."""
     x = np.random.default_rng(seed).standard_normal(size)
     want = np.full(size, x.mean())
     for graph in tu.BaseKGraphs(size, base):

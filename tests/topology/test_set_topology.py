@@ -1,4 +1,4 @@
-"""set_topology, load_topology and the neighbours: defaults, weights, order, and what is refused."""
+"""set_topology and load_topology have defaults, weights and order, and refuse the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def default(rank: int, world: int) -> list[Any]:
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_default(world: int) -> None:
-    """The ranks are fresh: kept ones may have the topology of a test before."""
+    """The ranks are fresh, as kept ones may have the topology of a test before."""
     hops = {1: [], 2: [1], 3: [1, 2], 4: [1, 2]}[world]
     share = round(1 / (len(hops) + 1), 6)
     for rank, (before, after, answer, matrix) in enumerate(harness.run_ranks(default, world)):
@@ -42,7 +42,7 @@ def test_default(world: int) -> None:
 
 
 def unordered(rank: int, world: int) -> list[Any]:
-    """Nodes and edges inserted in any order; a self-loop is no neighbour."""
+    """Nodes and edges may be inserted in any order, and a self-loop is no neighbor."""
     import bluefog_pg
 
     g = nx.DiGraph()
@@ -60,7 +60,7 @@ def test_neighbours_ascend(pool: harness.Pool) -> None:
 
 
 def weighted(rank: int, world: int) -> list[float]:
-    """Column j of the matrix is what rank j multiplies with; without is_weighted it is ignored."""
+    """Rank j multiplies with column j of the matrix, which is ignored without is_weighted."""
     import bluefog_pg
 
     g = nx.DiGraph()
@@ -85,7 +85,7 @@ def loaded(rank: int, world: int) -> list[Any]:
     ring = nx.DiGraph([(i, (i + 1) % world) for i in range(world)])
     bluefog_pg.set_topology(ring)
     first = sorted(bluefog_pg.load_topology().edges) == sorted(ring.edges)
-    ring.add_edge(0, 2)  # the caller's graph is the caller's: what counts was set before
+    ring.add_edge(0, 2)  # The caller's graph stays the caller's own: what counts was set before.
     x = bluefog_pg.neighbor_allreduce(torch.tensor([float(rank)])).item()
     bluefog_pg.set_topology(None)
     return [first, x, neighbours()[0]]

@@ -1,4 +1,4 @@
-"""How fast topologies average: closed forms, mixing times, averaging played; and rank's weights."""
+"""Topologies average as fast as closed forms, mixing times and simulations say."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_closed_forms() -> None:
         assert gap(tu.RingGraph(size)) == pytest.approx(ring if size > 2 else 1)
         assert gap(tu.RingGraph(size, 2)) == pytest.approx(1 - math.cos(math.pi / size))
         assert gap(tu.StarGraph(size)) == pytest.approx(1 / size if size > 2 else 1)
-        if size % 2 == 0:  # Ying et al., NeurIPS 2021
+        if size % 2 == 0:  # The closed form is that of Ying et al., NeurIPS 2021.
             want = 2 / (2 + math.floor(math.log2(size - 1)))
             assert gap(tu.ExponentialTwoGraph(size)) == pytest.approx(want)
         for graph in (tu.MeshGrid2DGraph(size), tu.DeBruijnGraph(size)):
@@ -69,7 +69,7 @@ def test_who_never_meets() -> None:
 
 def test_doubly_stochastic_or_not() -> None:
     star = tu.StarGraph(5)
-    uniform = nx.DiGraph()  # what set_topology makes of it without is_weighted
+    uniform = nx.DiGraph()  # set_topology makes this of the star without is_weighted.
     for i, j in star.edges:
         uniform.add_edge(i, j, weight=1 / star.in_degree(j))
     negative = nx.DiGraph()
@@ -101,11 +101,12 @@ def test_simulated() -> None:
 
 
 def test_simulated_directions_and_rounds() -> None:
-    """Column j is what j averages with: a rank that only sends keeps what it has."""
+    """Rank j averages with column j, so a rank that only sends keeps what it has."""
     speaker = nx.DiGraph()
     speaker.add_weighted_edges_from([(0, 0, 1.0), (0, 1, 1.0)])
     before, after = tu.simulate_consensus(speaker, 2, 1)
-    assert after == pytest.approx(before)  # both have rank 0's, which is as far from the mean
+    # Both have rank 0's value, which is as far from the mean.
+    assert after == pytest.approx(before)
     exact = tu.simulate_consensus(tu.BaseKGraphs, 7, 12)
     assert (exact[len(tu.BaseKGraphs(7)) :] < 1e-12).all() and exact[1] > 1e-3
     assert (exact == tu.simulate_consensus(tu.BaseKGraphs(7), 7, 12)).all()
