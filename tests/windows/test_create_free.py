@@ -47,7 +47,7 @@ def test_calls_that_do_not_meet_name_themselves() -> None:
 
 
 def disagreeing(rank: int, world: int) -> list[Any]:
-    """Other shapes, types and names; one that cannot make its own; and then all is well."""
+    """Ranks differ in shapes, types or names, or one cannot make its window; then all is well."""
     bf = ring()
     calls = [
         lambda: bf.Window(torch.zeros(2 + rank), "shapes"),
@@ -69,7 +69,7 @@ def test_ranks_make_one_window_or_none(pool: harness.Pool) -> None:
 
 
 def failing_alone(rank: int, world: int) -> list[Any]:
-    """What only rank 0 cannot do is told by all, at once, and the group goes on."""
+    """All ranks are told at once of what only rank 0 cannot do, and the group goes on."""
     bf = ring()
     x = torch.zeros(4)
     policy = "ignore" if rank == 0 else "raise"
@@ -94,7 +94,7 @@ def test_one_rank_that_cannot_make_it_is_told_by_all(pool: harness.Pool) -> None
 
 
 def meeting_another(rank: int, world: int) -> list[Any]:
-    """Rank 0 frees or fences something else than rank 1: neither has happened."""
+    """Rank 0 frees or fences something else than rank 1, and neither happens."""
     bf = ring()
     a, b = (bf.Window(torch.zeros(4), name, zero_init=True) for name in "ab")
     mine, other = (a, b) if rank == 0 else (b, a)

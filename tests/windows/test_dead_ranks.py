@@ -1,4 +1,4 @@
-"""Windows of ranks that are killed: with the mutex, in the middle of a put, at any instant."""
+"""Windows go on when a rank is killed with the mutex, amid a put, or at any instant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ on_one_host_and_several = pytest.mark.parametrize(
 
 
 def machines(n: int, is_apart: bool) -> AbstractContextManager[list[str]]:
-    """A host for each rank, or none: all on this one."""
+    """Return a host for each rank, or none, where all are on this one."""
     return hosts.network(n) if is_apart else contextlib.nullcontext([])
 
 
@@ -59,7 +59,7 @@ def test_who_dies_lets_go_of_the_mutex(is_apart: bool) -> None:
 
 
 def outliving(world: int, value: float, on_peer_failure: str = "raise") -> Any:
-    """A window whose rank 2 has died."""
+    """Return a window whose rank 2 has died."""
     import bluefog_pg as bf
 
     bf.set_topology(bf.topology_util.FullyConnectedGraph(world))
@@ -73,7 +73,7 @@ def outliving(world: int, value: float, on_peer_failure: str = "raise") -> Any:
 
 
 def told_by_survivors(body: Callable[[int, int], Any], is_apart: bool) -> dict[int, Any]:
-    """Of three ranks, when rank 2 has been killed."""
+    """Return what the survivors of three ranks give when rank 2 has been killed."""
     with machines(3, is_apart) as names, Ranks(3, hosts=names) as ranks:
         ranks.start(body, world=3, store="s")
         ranks.at("ready")
@@ -172,7 +172,7 @@ def test_what_is_given_is_given_away_though_one_is_dead(is_apart: bool) -> None:
 
 
 def excluding_the_dead(rank: int, world: int) -> list[Any]:
-    """With "drop" a survivor takes its mutexes, frees, and nothing is raised."""
+    """A survivor takes its mutexes and frees the window with "drop", and nothing is raised."""
     window = outliving(world, 1.0, on_peer_failure="drop")
     with window.mutex():
         window.accumulate(require_mutex=True)
@@ -181,7 +181,7 @@ def excluding_the_dead(rank: int, world: int) -> list[Any]:
     inrank.meet("added", world - 1)
     got = window.update_then_collect().tolist()
     dropped = 0
-    if rank == 1:  # goes on beside one that has freed
+    if rank == 1:  # This rank goes on beside one that has freed the window.
         inrank.await_file("at.freed.0")
         window.put(dst_weights=[0])
         window.accumulate(dst_weights=[0], require_mutex=True)
@@ -254,8 +254,10 @@ def freeing_interrupted(rank: int, world: int) -> list[Any]:
 def of_an_interrupted_rank(
     body: Callable[[int, int], list[Any]], world: int, is_apart: bool
 ) -> dict[int, Any]:
-    """What ranks give, of which rank 0 gets a Ctrl-C in what it has marked that it begins, and the
-    others go on when that has ended."""
+    """Return what ranks give when rank 0 gets a Ctrl-C in what it has marked as begun.
+
+    The others go on when that has ended.
+    """
     with machines(world, is_apart) as names, Ranks(world, hosts=names) as ranks:
         ranks.start(body, world=world, store="s")
         ranks.at("begins", 0)
@@ -335,7 +337,7 @@ def test_a_forked_child_has_no_part(pool: harness.Pool) -> None:
 
 
 def fenced_after_an_interrupt(rank: int, world: int, n: int) -> list[Any]:
-    """Ctrl-C ends the wait for a large put that holds a mutex; the fence waits for it."""
+    """Ctrl-C ends the wait for a large put that holds a mutex; the fence waits for the put."""
     bf = windows.ring()
     window, ones = bf.Window(torch.zeros(n), "w", zero_init=True), torch.ones(n)
     dist.barrier()

@@ -1,4 +1,4 @@
-"""The examples of windows, shorter than a user runs them."""
+"""The examples of windows run, shorter than a user runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random window calls of four ranks, checked afterwards against what docs/semantics.md promises."""
+"""A checker finds that random window calls of four ranks keep what docs/semantics.md promises."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ import torch.distributed as dist
 
 from tests.support import harness, hosts, inrank, windows
 
-PACE = 0.005  # kPace in TensorWindowCalls.cpp
-CALLS = 300  # which take 1.5 s where they wait
+PACE = 0.005  # kPace in TensorWindowCalls.cpp, in seconds
+CALLS = 300  # So many calls take 1.5 s where they wait.
 
 
 def push_sum(rank: int, world: int, late: int | None) -> float:
-    """BlueFog's first example, in which one rank begins when others could have ended."""
+    """Run BlueFog's first example, in which one rank begins when others could have ended."""
     import bluefog_pg.torch as bf
 
     bf.init(bf.PowerTwoRingGraph)
@@ -54,7 +54,7 @@ def test_push_sum_between_hosts() -> None:
 
 
 def one_peer_with_p(rank: int, world: int) -> float:
-    """Each step sends half to another neighbor, and p beside it; how far x / p ends off."""
+    """Send half to another neighbor in each step, with its p, and return how far x / p ends off."""
     import bluefog_pg.torch as bf
 
     bf.init()
@@ -81,9 +81,9 @@ def test_one_peer_push_sum_ends_at_the_mean(pool: harness.Pool) -> None:
 
 
 def push_diging(rank: int, world: int) -> float:
-    """Least squares of which each rank has a part, by push-sum over a window of x, y and p.
+    """Solve least squares, of which each rank has a part, by push-sum over a window of x, y and p.
 
-    Returns how far the gradient of the whole ends from zero.
+    Return how far the gradient of the whole ends from zero.
     """
     import bluefog_pg.torch as bf
 
@@ -123,7 +123,7 @@ def test_push_diging_by_windows_ends_at_the_solution(pool: harness.Pool) -> None
 
 
 def paced(rank: int, world: int) -> dict[str, float]:
-    """The seconds that rank 0 takes for so many updates, while rank 1 sends nothing."""
+    """Return the seconds that rank 0 takes for so many updates, while rank 1 sends nothing."""
     window = windows.ring().Window(torch.ones(4), "w", zero_init=True)
     took = {}
 
@@ -162,7 +162,7 @@ def test_who_waits_how_long() -> None:
 
 
 def awaiting(rank: int, world: int) -> None:
-    """Rank 0 waits for any of two sources, of which rank 1 sends at last."""
+    """Rank 0 waits for either of two sources, until rank 1 sends at last."""
     window = windows.ring().Window(torch.ones(4), "w", zero_init=True)
     dist.barrier()
     if rank == 0:

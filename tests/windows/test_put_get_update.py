@@ -1,4 +1,4 @@
-"""Windows: what is put, added and fetched, and what updates make of it."""
+"""Windows keep what is put, added and fetched, and updates use it as they should."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_accumulations_and_gets(pool: harness.Pool, world: int) -> None:
 
 
 def of_a_list(rank: int, world: int) -> list[Any]:
-    """A model's parameters, in one put; its own tensors change with the window."""
+    """Put a model's parameters at once; the model's own tensors change with the window."""
     bf = ring()
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
     parameters = list(model.parameters())
@@ -96,7 +96,7 @@ def test_views_are_windows_and_go_on_without_them(pool: harness.Pool) -> None:
 
 
 def into_a_busy_target(rank: int, world: int) -> float:
-    """Rank 1 computes for as long as rank 0 puts, which needs nothing of it."""
+    """Rank 1 computes for as long as rank 0 puts, which needs nothing of rank 1."""
     bf = ring()
     window = bf.Window(torch.zeros(1 << 18), "w", zero_init=True)
     done = inrank.directory() / "has put"
@@ -133,8 +133,8 @@ def test_push_sum_loses_nothing(pool: harness.Pool, world: int) -> None:
 def exclusive(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
     """The owner holds its mutexes for a while: who asks for them waits, who does not goes on.
 
-    Return what the owner is told when it asks once more, and when it lets go or the other's put
-    has ended.
+    Return what the owner is told when it asks once more, and when it lets go or the other's put has
+    ended.
     """
     bf = ring()
     x = torch.zeros(4)
@@ -144,10 +144,10 @@ def exclusive(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
     if rank == 0:
         with window.mutex(for_self=True):
             again = inrank.catch(lambda: window.mutex(for_self=True).__enter__())
-            window.update(require_mutex=True)  # this thread has them
+            window.update(require_mutex=True)  # This thread has them.
             dist.barrier()
             inrank.await_file("at.has put.1")
-            time.sleep(0.2 * harness.SLOW)  # the other rank begins the put that waits
+            time.sleep(0.2 * harness.SLOW)  # The other rank begins the put that waits.
             instant = time.monotonic()
     else:
         dist.barrier()
@@ -207,7 +207,7 @@ def test_bad_calls_are_refused(pool: harness.Pool) -> None:
 
 
 def without_p(rank: int, world: int) -> list[Any]:
-    """While it is off, p goes nowhere; a copy that a slot begins with is no change."""
+    """p goes nowhere while it is off, and a copy that a slot begins with is no change."""
     bf = ring()
     window = bf.Window(torch.full((4,), float(rank)), "w")
     before = {source: (it.changes, it.age, it.p) for source, it in window.states().items()}

@@ -1,4 +1,4 @@
-"""What becomes of a window's tensor, and of the memory that it had."""
+"""A window's tensor can change, and what points to the memory that it had stays valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def every_call(window: Any) -> dict[str, Any]:
 
 
 def changed(rank: int, world: int) -> list[Any]:
-    """Shrunk, transposed, its storage emptied; and put right again."""
+    """Shrink and transpose the tensor, and try to empty its storage; then put all right again."""
     bf = ring()
     x = torch.ones(64, 64)
     window = bf.Window(x, "w", zero_init=True)
@@ -58,7 +58,7 @@ def test_a_tensor_that_has_changed_is_refused(pool: harness.Pool) -> None:
 
 
 def pointed_to(rank: int, world: int) -> list[Any]:
-    """What points to the memory before reads what was there, and what writes there harms nobody."""
+    """What pointed to the memory before reads what was there, and writing there harms nobody."""
     bf = ring()
     x = torch.full((1 << 16,), 3.0)
     view, array = x[:2], x.numpy()
