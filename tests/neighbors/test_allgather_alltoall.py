@@ -1,4 +1,4 @@
-"""neighbor_allgather and neighbor_alltoall: any rows, kinds, graphs and orders; bits are kept."""
+"""neighbor_allgather and neighbor_alltoall keep the bits of any rows, kinds, graphs and orders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.guarded import LAYOUTS, guarded
 
 pytestmark = pytest.mark.gloo
 
-# Of a row; and how many there are: up to several frames of 128 KiB.
+# TAILS are shapes of a row, and ROWS are counts of rows: up to several frames of 128 KiB.
 TAILS = ((), (1,), (3,), (2, 5), (4096,), (0,), (2, 0))
 ROWS = (0, 0, 1, 2, 3, 7, 127)
 
@@ -29,7 +29,7 @@ CASE: dict[str, st.SearchStrategy[Any]] = {
 
 
 def rows_of(spec: Spec, rank: int, to: int) -> torch.Tensor:
-    """What the rank has for that one."""
+    """Return the rows that the rank has for the rank `to`."""
     rows = spec["rows"][4 * rank + to]
     count = rows * math.prod(spec["tail"])
     return oracle.bits(spec["dtype"], count, spec["seed"], rank, to).view(rows, *spec["tail"])
@@ -73,7 +73,7 @@ def swap(rank: int, world: int, spec: Spec) -> None:
 
     digraphs.prepare(spec)
     src, dst, given_ranks = digraphs.orders(spec, rank)
-    if not dst:  # an empty list does not say of what kind; an empty tensor does
+    if not dst:  # An empty list does not say of what kind it is, and an empty tensor does.
         mine = [laid_out(torch.empty(0, *spec["tail"], dtype=spec["dtype"]), spec["layout"])]
         argument: Any = mine[0].tensor
     else:
@@ -99,7 +99,10 @@ def test_random_digraphs(pool: harness.Pool, body: Any, mode: str) -> None:
 
 
 def every_kind(rank: int, world: int) -> None:
-    """Also what neither numpy nor sums know; once more when all others have rows and this none."""
+    """Exchange every kind, also those that neither numpy nor sums know.
+
+    One rank after the other has no rows, where all others have some.
+    """
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
@@ -121,10 +124,10 @@ def test_every_kind_with_one_rank_that_has_no_rows(pool: harness.Pool) -> None:
 
 
 def in_equal_parts(rank: int, world: int, rows: int) -> list[Any]:
-    """One tensor for all; every rank cuts its own number of rows."""
+    """Cut one tensor for all out-neighbors; every rank cuts its own number of rows."""
     import bluefog_pg
 
-    bluefog_pg.set_topology()  # exponential-2: two out-neighbours of four
+    bluefog_pg.set_topology()  # exponential-2: two out-neighbors of four ranks
     x = torch.arange(2 * rows * (rank + 1)).add(1000 * rank).view(-1, 1)
     got = bluefog_pg.neighbor_alltoall(x)
     by_list = bluefog_pg.neighbor_alltoall(list(x.chunk(2)) if rows else [x, x])
@@ -145,7 +148,7 @@ def test_one_tensor_in_equal_parts(pool: harness.Pool, rows: int) -> None:
 
 
 def large(rank: int, world: int) -> None:
-    """Some MB, uneven, from one side of a ring to the other and back: bits, not just values."""
+    """Send some MB, uneven, from one side of a ring to the other and back, with their bits."""
     import bluefog_pg
 
     sizes = [1, 131_072, 131_073, 1_500_001]
@@ -185,7 +188,7 @@ def test_rows_that_differ_are_told_apart(pool: harness.Pool, op: str, shapes: li
 
 
 def without_elements(rank: int, world: int) -> list[Any]:
-    """Rows that hold nothing still count: of ranks, in order, and backward."""
+    """Rows that hold nothing still count: from ranks, in order, and backward."""
     import bluefog_pg
     from bluefog_pg import collectives
 
@@ -199,7 +202,8 @@ def without_elements(rank: int, world: int) -> list[Any]:
         work.wait()
         told += [rows.shape, work.result()[0].shape, x.grad is not None and x.grad.shape]
     parts = bluefog_pg.neighbor_alltoall([x.detach(), x.detach()[1:]])
-    inrank.meet("before an error", world)  # which would end others' earlier calls on an accelerator
+    # The error would end others' earlier calls on an accelerator.
+    inrank.meet("before an error", world)
     uneven = inrank.catch(bluefog_pg.neighbor_allgather, torch.ones(2, 0, 1 + rank % 2))
     return [told, [part.shape for part in parts], uneven]
 

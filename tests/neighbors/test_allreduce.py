@@ -1,4 +1,4 @@
-"""neighbor_allreduce against the oracle: random digraphs, weights, kinds; static and dynamic."""
+"""neighbor_allreduce gives what the oracle does, for random digraphs, weights and kinds."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def test_default_is_exponential_two(pool: harness.Pool, world: int) -> None:
 
 
 def one_peer(rank: int, world: int, steps: int) -> None:
-    """The dynamic exponential-2 graph: one peer a step; after two steps of four ranks, the mean."""
+    """Average with one peer a step, in the dynamic exponential-2 graph.
+
+    After two steps of four ranks, all have the mean.
+    """
     import bluefog_pg
 
     x = oracle.values(torch.float64, 999, 1, rank)
@@ -101,7 +104,7 @@ def test_dynamic_one_peer(pool: harness.Pool) -> None:
 
 
 def large(rank: int, world: int, dtype: torch.dtype) -> None:
-    """8 MiB, several times with other ranks late: right, and the same bits each time."""
+    """Average 8 MiB several times with other ranks late: right, and the same bits each time."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -126,7 +129,7 @@ def test_large_and_deterministic(pool: harness.Pool, dtype: torch.dtype) -> None
 
 
 def skewed(rank: int, world: int, rounds: int) -> None:
-    """Fast ranks run ahead of slow ones: rounds must not mix, whatever else is under way."""
+    """Fast ranks run ahead of slow ones: rounds do not mix, whatever else is under way."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -152,7 +155,7 @@ def test_rounds_do_not_mix(pool: harness.Pool) -> None:
 
 
 def several(rank: int, world: int) -> list[float]:
-    """Many pending at once, waited for in reverse; a collective between them."""
+    """Many averages are pending at once, waited for in reverse, with a collective between them."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -235,9 +238,10 @@ def test_tiny_values(pool: harness.Pool) -> None:
 
 
 def kept_and_dropped(rank: int, world: int) -> tuple[int, list[bool]]:
-    """Where results lie: of kept ones, each by itself; of dropped ones, where one was.
+    """Return the number of places where results lie, and whether kept results are right.
 
-    Or where the copy of an input was, of which all neighbours read.
+    Kept results lie each by itself. A dropped one lies where one was before, or where the copy of
+    an input was, from which all neighbors read.
     """
     import bluefog_pg
 

@@ -1,4 +1,4 @@
-"""neighbor_allreduce of lists: tensors of any kinds, shapes and layouts, which travel as one."""
+"""neighbor_allreduce takes lists of tensors of any kinds and layouts, which travel as one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.guarded import LAYOUTS, guarded
 
 pytestmark = pytest.mark.gloo
 
-FRAME = 131_072  # bytes: where what travels is cut
+FRAME = 131_072  # What travels is cut at so many bytes.
 KINDS = (*oracle.FLOATS, *oracle.COMPLEX)
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (5, 0, 2), (127,), (41, 100), (16_385,), (33, 1021))
 Entry = tuple[torch.dtype, tuple[int, ...], str]
@@ -42,7 +42,7 @@ def verdict(out: torch.Tensor, entry: Entry, spec: Spec, number: int, rank: int)
 
 
 def faults(rank: int, spec: Spec) -> list[str]:
-    """Average a list as `spec` says; what is wrong with the result."""
+    """Average a list as `spec` says, and return what is wrong with the result."""
     import bluefog_pg
 
     digraphs.prepare(spec)
@@ -91,7 +91,7 @@ def test_lists_on_random_digraphs(pool: harness.Pool, mode: str) -> None:
 
 
 def at_the_cut(rank: int, world: int, kinds: tuple[torch.dtype, ...]) -> None:
-    """The first tensor ends a little before, at or behind the end of the first frame."""
+    """Average where the first tensor ends near the end of the first frame, or at it."""
     spec: Spec = {
         "world": world,
         "edges": {(i, j): 0.1 * (1 + i) - 0.2 * j for i in range(world) for j in range(world)},
@@ -126,7 +126,7 @@ def test_frames_are_cut_anywhere(pool: harness.Pool, kinds: tuple[torch.dtype, .
 
 
 def together(rank: int, world: int) -> None:
-    """A thousand small tensors and a large one: as one operation, with the bits of each alone."""
+    """Average a thousand small tensors and a large one in one operation, as each alone."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -147,7 +147,7 @@ def test_a_list_is_one_operation_with_the_bits_of_many(pool: harness.Pool) -> No
 
 
 def shared(rank: int, world: int) -> list[Any]:
-    """One tensor twice, a tuple, and lists of one and of nothing but empty tensors."""
+    """Average one tensor twice, a tuple, and lists of one and of nothing but empty tensors."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -167,7 +167,7 @@ def test_lists_of_any_length(pool: harness.Pool) -> None:
 
 
 def unlike(rank: int, world: int, shapes: list[list[int]], dtypes: list[Any]) -> list[Any]:
-    """Both send as many bytes; what lies where differs."""
+    """Both ranks send as many bytes; what lies where differs."""
     import bluefog_pg
 
     peer = 1 - rank

@@ -1,4 +1,4 @@
-"""Results lie where ranks of the host can read them: neighbours average there what comes next."""
+"""Results lie where ranks of the host can read them, and neighbors average from there next time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.harness import Ranks
 
-MIB = 1 << 18  # elements of float32
+MIB = 1 << 18  # elements of float32 in a MiB
 
 
 def changed_at_once(rank: int, world: int, n: int, rounds: int) -> None:
-    """Each result is changed in place as soon as it has been averaged: nobody may see that."""
+    """Each result is changed in place as soon as it has been averaged, and nobody sees that."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
@@ -45,7 +45,7 @@ def test_nobody_sees_what_an_input_becomes(pool: harness.Pool, world: int) -> No
 
 
 def many_shapes(rank: int, world: int) -> None:
-    """Parts, views and lists of results, large and small, as inputs of the next."""
+    """Average parts, views and lists of results, large and small."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -94,7 +94,7 @@ def in_a_child(rank: int, world: int) -> None:
         os.read(told, 1)
         sees = all(bool(r.eq(mean).all()) for r in results)
         results[0].fill_(math.nan)
-        results.clear()  # more than is kept for the next
+        results.clear()  # These are more than are kept for the next.
         os._exit(0 if sees else 1)
     results[0].fill_(math.nan)
     kept = results[1:20]
@@ -134,7 +134,7 @@ def test_results_can_be_resized(pool: harness.Pool) -> None:
 
 
 def shared_bytes() -> int:
-    """Of this process's memory, what is shared."""
+    """Return how many bytes of this process's memory are shared."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssShmem:"):
             return int(line.split()[1]) << 10
@@ -155,7 +155,7 @@ def held(rank: int, world: int) -> list[int]:
 
 
 def test_what_is_let_go_is_given_back(pool: harness.Pool) -> None:
-    """But for what is kept for the next: 64 MiB."""
+    """All but 64 MiB, which are kept for the next results, are given back."""
     for most, left in pool.run(held, world=2):
         assert most >= 120 << 20
         assert left <= 70 << 20
@@ -190,7 +190,7 @@ def offering_when_killed(rank: int, world: int) -> float | None:
     dist.barrier()
     if rank == 1:
         work = bluefog_pg.neighbor_allreduce(x, **weights, dst_weights=[0], async_op=True)
-        time.sleep(0.5)  # the engine's thread has offered it then
+        time.sleep(0.5)  # The engine's thread has offered it then.
         inrank.mark("offers")
         work.wait()
         return None

@@ -1,4 +1,4 @@
-"""Neighbour operations under way: by their names, many at once, in groups, and in a profile."""
+"""Neighbor operations are under way by their names, many at once, in groups, and in a profile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.operations import MACHINE_SIZE, OPERATIONS, ready_group, tensors
 
-SIZES = (3, 70_001)  # elements: in one frame, and in more than one, also half of them
+# The first size fits one frame, and half of the second one needs more than one frame.
+SIZES = (3, 70_001)
 
 
 def in_any_order(rank: int, world: int, n: int) -> None:
-    """All operations, four of each at once: every rank issues and awaits them in its own order."""
+    """Call all operations, four of each at once.
+
+    Every rank has its own order for issuing and waiting.
+    """
     calls = [(op, f"{op}, {i}") for op in OPERATIONS for i in range(4)]
     values = {name: float(i) for i, (_, name) in enumerate(calls)}
     order = random.Random(rank)
@@ -50,7 +54,7 @@ def test_operations_match_by_name_in_any_order(pool: harness.Pool, n: int) -> No
 
 
 def twenty(rank: int, world: int, n: int, reverse: bool) -> list[float]:
-    """Without names: in the order issued, whoever is awaited first."""
+    """Gather without names: operations match in the order issued, whoever is awaited first."""
     import bluefog_pg
 
     ring = {"src_ranks": [(rank - 1) % world], "dst_ranks": [(rank + 1) % world]}
@@ -73,13 +77,13 @@ def test_twenty_at_once(pool: harness.Pool, n: int, reverse: bool) -> None:
 
 
 def lines(rank: int, world: int) -> list[float]:
-    """A name, the empty one too, is a line of its own beside that of the calls without names."""
+    """Calls with a name, the empty one too, match beside those of other names and of none."""
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.RingGraph(world))
     values = {None: 0.0, "a": 100.0, "": 200.0, "b": 300.0}
     gaps = []
-    for again in range(3):  # a name may be used again
+    for again in range(3):  # A name may be used again.
         order = sorted(values, key=lambda name: (values[name] * (rank + 1) + 50 * again) % 170)
         works = []
         for name in order:
@@ -96,12 +100,12 @@ def test_names_are_lines_of_their_own(pool: harness.Pool) -> None:
 
 
 def results(rank: int, world: int, op: str) -> list[Any]:
-    """Of the Work: what it raises before its end, and shapes after it."""
+    """Return what a Work raises before its end, and its shapes after it."""
     with ready_group() as group:
         x = torch.ones(2, 3)
         dist.barrier(group)
         if rank == 0:
-            time.sleep(0.2)  # all others need it, or one that does
+            time.sleep(0.2)  # All others need this rank, or one that does.
         work = OPERATIONS[op](x, group, async_op=True)
         early = None if rank == 0 or work.is_completed() else inrank.catch(work.result)
         done = work.wait()
@@ -127,11 +131,11 @@ def test_results_of_works(pool: harness.Pool, op: str) -> None:
         if early is not None:
             assert "wait()" in harness.raised(early, "RuntimeError").text
         assert ended == [True, True, SHAPES[op], True]
-    assert told[1][0] is not None  # rank 0's partner in all of them
+    assert told[1][0] is not None  # Rank 1 is rank 0's partner in all operations.
 
 
 def grouped(rank: int, world: int, op: str) -> list[Any]:
-    """In groups of two ranks, whose numbers there are others."""
+    """Call an operation in groups of two ranks, whose numbers there are others."""
     import bluefog_pg
 
     told = []
@@ -201,7 +205,7 @@ def test_profile_of_allgather_has_the_name_that_was_called(pool: harness.Pool, l
 
 
 def leaving(rank: int, world: int) -> list[float]:
-    """Rank 1 adds up, frame by frame, what both others send: 0 leaves early, 2 is stopped."""
+    """Rank 1 adds up, frame by frame, what both others send: 0 leaves early, and 2 is stopped."""
     import bluefog_pg
 
     group = dist.new_group([0, 1, 2])
@@ -235,8 +239,8 @@ def leaving(rank: int, world: int) -> list[float]:
 
 
 def test_what_was_sent_arrives_though_its_sender_has_left(pool: harness.Pool) -> None:
-    """Also where it lies behind what another operation cannot take yet."""
-    pool.run(inrank.barrier)  # so that there are ranks
+    """It arrives also where it lies behind what another operation cannot take yet."""
+    pool.run(inrank.barrier)  # This makes sure that there are ranks.
     assert pool.ranks is not None
     pool.ranks.start(leaving, world=4, store=pool.store)
     pool.ranks.at("announced", 2)
@@ -251,7 +255,7 @@ def test_what_was_sent_arrives_though_its_sender_has_left(pool: harness.Pool) ->
 
 
 def finalized(rank: int, world: int) -> list[float]:
-    """Tensors whose end averages something: the last one to hold them is a later call."""
+    """Drop tensors whose end averages something: the last one to hold them is a later call."""
     import bluefog_pg
 
     ends: list[float] = []
@@ -275,7 +279,7 @@ def test_what_an_operation_held_may_average_when_it_goes(pool: harness.Pool) -> 
 
 
 def failed(rank: int, world: int) -> list[Any]:
-    """Rank 0 waits in vain for rank 1: what its Work says then."""
+    """Return what rank 0's Work says after it has waited in vain for rank 1."""
     import bluefog_pg
 
     with ready_group(limit=1) as group:

@@ -1,4 +1,4 @@
-"""Gradients of the neighbour operations: those of the transposed map, also numerically."""
+"""Gradients of the neighbor operations are those of the transposed map, also numerically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def averaged(rank: int, world: int, spec: Spec) -> None:
-    """Of a list (of one: of that tensor), where some want no gradient and some are not used."""
+    """Average a list, or one tensor, where some want no gradient and some results are not used."""
     import bluefog_pg
 
     digraphs.prepare(spec)
@@ -82,7 +82,7 @@ ROWS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def coefficients(spec: Spec, source: int, to: int, rows: int) -> torch.Tensor:
-    """With which `to` goes backward through what it got from `source`."""
+    """Return the coefficients with which `to` goes backward through what it got from `source`."""
     return oracle.values(torch.float64, 3 * rows, 16 * spec["seed"] + source, to).view(rows, 3)
 
 
@@ -101,7 +101,10 @@ def gathered(rank: int, world: int, spec: Spec) -> None:
 
 
 def both_ways(spec: Spec) -> Spec:
-    """Who only sends has no result to go backward from."""
+    """Return the spec with every edge in both directions.
+
+    A rank that only sends has no result to go backward from.
+    """
     return {
         **spec,
         "edges": {**{(j, i): w for (i, j), w in spec["edges"].items()}, **spec["edges"]},
@@ -148,7 +151,7 @@ def test_rows_on_random_digraphs(pool: harness.Pool, body: Any, mode: str) -> No
 
 
 def receiving_only(rank: int, world: int) -> list[Any]:
-    """Rank 1 sends to nobody, but what it got is used: its sources must hear of that."""
+    """Rank 1 sends to nobody, but what it got is used, and its sources hear of that."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=4))
@@ -167,7 +170,7 @@ def test_a_rank_that_sends_to_nobody_goes_backward(pool: harness.Pool) -> None:
 
 
 def sending_only(rank: int, world: int) -> list[Any]:
-    """Rank 0 receives from nobody, so has nothing to go backward from. What comes after that?"""
+    """Rank 0 receives from nobody, has nothing to go backward from, and what follows is right."""
     import bluefog_pg
 
     src, dst = {0: ([], [1]), 1: ([0, 2], [2]), 2: ([1], [1])}[rank]
@@ -187,7 +190,10 @@ def test_a_rank_that_only_sends_does_not_take_gradients_for_data(pool: harness.P
 
 
 def numerically(rank: int, world: int, op: str, twice: bool) -> list[float]:
-    """Differences of the loss of all ranks, where one number of one rank is a little larger."""
+    """Return by how much gradients differ from differences of the loss of all ranks.
+
+    One number of one rank is a little larger, and then a little smaller.
+    """
     step = 1e-6
     with ready_group() as group:
         x = oracle.values(torch.float64, 3, 1, rank).requires_grad_()

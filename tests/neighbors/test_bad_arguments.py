@@ -1,4 +1,4 @@
-"""What neighbour operations refuse: bad calls, in the caller alone; edges that do not agree."""
+"""Neighbor operations refuse bad calls, in the caller alone, and edges that do not agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.operations import OPERATIONS, group_of_machines, ready_group,
 
 
 def refused(rank: int, world: int) -> list[Any]:
-    """All bad calls are rank 1's; what it has sent then; and all operations match, once aligned."""
+    """Rank 1 makes all bad calls and sends nothing, and all operations match, once aligned."""
     import bluefog_pg
 
     errors = {}
@@ -57,7 +57,7 @@ def test_they_send_nothing_and_count(told: list[Any]) -> None:
 
 
 def out_of_place(rank: int, world: int) -> list[inrank.Raised | None]:
-    """Groups in which an operation has no meaning."""
+    """Call operations in groups in which they have no meaning."""
     import bluefog_pg
 
     x = torch.ones(3)
@@ -71,7 +71,7 @@ def out_of_place(rank: int, world: int) -> list[inrank.Raised | None]:
     gloo = dist.new_group(backend="gloo")
     groups = (gloo, dist.GroupMember.NON_GROUP_MEMBER, "world")
     told = [inrank.catch(call, group) for call in calls.values() for group in groups]
-    dist.barrier()  # a rank of gloo that leaves early fails those that still connect to it
+    dist.barrier()  # A rank of gloo that leaves early fails those that still connect to it.
     dist.destroy_process_group(gloo)
     return told
 
@@ -107,7 +107,7 @@ def test_machines_that_cannot_average(pool: harness.Pool) -> None:
 
 
 def misspelled(rank: int, world: int) -> list[inrank.Raised | None]:
-    """Call as Python refuses at once, and then as it should be."""
+    """Call neighbor_allreduce as Python refuses at once, and then as it should be."""
     import bluefog_pg
 
     call, x = bluefog_pg.neighbor_allreduce, torch.tensor([float(rank)])
@@ -129,7 +129,7 @@ def test_weights_have_names_of_their_own(pool: harness.Pool) -> None:
 
 
 def outcome(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """The first tensor's elements, or what was raised."""
+    """Return the first tensor's elements, or what was raised."""
     out: list[Any] = []
     error = inrank.catch(lambda: out.append(function(*args, **kwargs)))
     return error or tensors(out[0])[0].tolist()
@@ -235,7 +235,10 @@ def inside_machines(rank: int, world: int) -> list[Any]:
 
 
 def test_topo_check_of_ranks_that_share_a_machine(pool: harness.Pool) -> None:
-    """Else each part of their result would have other weights; no weights are the topology's."""
+    """Otherwise each part of their result would have other weights.
+
+    No weights are the topology's.
+    """
     different = (
         "self_weight",
         "src_machine_weights",
@@ -252,7 +255,7 @@ def test_topo_check_of_ranks_that_share_a_machine(pool: harness.Pool) -> None:
 
 
 def again(rank: int, world: int) -> list[Any]:
-    """A bad call that compares equal to a good one before it."""
+    """Make a bad call that compares equal to a good one before it."""
     import bluefog_pg
 
     bluefog_pg.set_topology()
@@ -267,7 +270,7 @@ def again(rank: int, world: int) -> list[Any]:
 
 
 def arrays(rank: int, world: int) -> list[list[int]]:
-    """numpy's arrays of the same bytes that are not the same ranks."""
+    """Pass numpy's arrays of the same bytes that are not the same ranks."""
     import bluefog_pg
 
     x = torch.tensor([rank])
@@ -276,7 +279,7 @@ def arrays(rank: int, world: int) -> list[list[int]]:
         narrow = np.dtype(np.int64) if len(src) == 1 else np.dtype(np.int32)
         given = {"src_ranks": src.astype(narrow), "dst_ranks": dst.astype(narrow)}
         if rank == 0 and len(src) == 2:
-            break  # rank 1 is refused
+            break  # Rank 1 is refused.
         if rank == 0:
             given = {"src_ranks": [1], "dst_ranks": [1]}
         error = inrank.catch(
@@ -296,7 +299,7 @@ def test_arrays_of_the_same_bytes(pool: harness.Pool) -> None:
 
 
 def infinite(rank: int, world: int) -> list[float]:
-    """What weighs nothing does not count, also where it is infinite: one's own as a neighbour's."""
+    """What weighs nothing does not count, though it is infinite: one's own as a neighbor's."""
     import bluefog_pg
 
     x = torch.tensor([math.inf if rank else 1.0])
@@ -315,7 +318,7 @@ def test_a_self_weight_of_0(pool: harness.Pool) -> None:
 
 
 def changed(rank: int, world: int) -> list[float]:
-    """A weight that is another number at the next call, in the same tensor."""
+    """The same tensor gives a weight that is another number at the next call."""
     import bluefog_pg
 
     weight, told = torch.tensor(1.0), []
@@ -347,7 +350,7 @@ ITERABLES: dict[str, Any] = {
 
 
 def iterables(rank: int, world: int) -> dict[str, list[Any]]:
-    """Ranks to send to and to receive from, given as any of them, twice each."""
+    """Pass ranks to send to and to receive from, as any of ITERABLES, twice each."""
     import bluefog_pg
 
     told: dict[str, list[Any]] = {}
@@ -360,7 +363,7 @@ def iterables(rank: int, world: int) -> dict[str, list[Any]]:
             told[name].append(bluefog_pg.neighbor_allgather(x, **ranks).item())
             to = made([behind])
             if isinstance(to, dict):
-                continue  # there, a mapping has weights
+                continue  # In dst_weights, a mapping has weights.
             weights: dict[str, Any] = {"self_weight": 0.0, "src_weights": {before: 2.0}}
             got = bluefog_pg.neighbor_allreduce(x, **weights, dst_weights=to)
             told[name].append(got.item())
@@ -375,7 +378,7 @@ def test_ranks_in_any_iterable(pool: harness.Pool) -> None:
 
 
 def entered(rank: int, world: int) -> list[inrank.Raised]:
-    """What is below the Python operations is called as nobody should."""
+    """Call what is below the Python operations as nobody should."""
     from bluefog_pg import _C
 
     with ready_group() as group:

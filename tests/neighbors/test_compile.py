@@ -1,4 +1,4 @@
-"""torch.ops.bluefog.*: what Python's functions give, gradients too, and also in compiled models."""
+"""torch.ops.bluefog.* give what Python's functions give, with gradients, and in compiled models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Calls = tuple[Callable[[Tensor], Any], Callable[[Tensor], Any]]
 
 
 def forms(rank: int, group: Group) -> dict[str, Calls]:
-    """Each call as torch.ops.bluefog has it, and as bluefog_pg does."""
+    """Return each call as torch.ops.bluefog has it, and as bluefog_pg does."""
     import bluefog_pg as bf
 
     ops, name, peer = torch.ops.bluefog, group.group_name, 1 - rank
@@ -91,7 +91,7 @@ def forms(rank: int, group: Group) -> dict[str, Calls]:
 
 
 class Net(nn.Module):
-    """With a call between its layers."""
+    """A Net has a call between its layers."""
 
     def __init__(self, call: Callable[[Tensor], Any]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Net(nn.Module):
 
 
 def learned(net: nn.Module, rank: int) -> tuple[list[Tensor], int]:
-    """Outputs, gradients and parameters of three steps; and the operations that they issued."""
+    """Return outputs, gradients and parameters of three steps, and their number of operations."""
     before = stack.operations()
     optimizer, told = torch.optim.SGD(net.parameters(), lr=0.1), []
     for step in range(3):
@@ -125,7 +125,7 @@ NAMES = (
 
 
 def eager(rank: int, world: int) -> None:
-    """By the form that has lists, beside Python's."""
+    """Compare torch.ops.bluefog, whose arguments are lists, with Python's functions."""
     told: dict[str, list[str]] = {}
     with ready_group() as group:
         for name, (form, function) in forms(rank, group).items():
@@ -142,7 +142,7 @@ def test_forms_give_what_functions_give(pool: harness.Pool) -> None:
 
 
 def plain(rank: int, world: int) -> None:
-    """Without gradients: a result that wants none; nothing is asked backward."""
+    """Results want no gradients where none is asked for, and nothing is done backward."""
     bad = []
     with ready_group() as group:
         for name, (form, _) in forms(rank, group).items():
@@ -159,7 +159,7 @@ def test_forms_without_gradients(pool: harness.Pool) -> None:
 
 
 def weightless(rank: int, world: int) -> list[Any]:
-    """Weights left out are 1; anything else must be as many as there are ranks."""
+    """Weights that are left out are 1; anything else must be as many as there are ranks."""
     form, x, peer = torch.ops.bluefog.neighbor_allreduce, torch.tensor([rank + 1.0]), 1 - rank
     wrong: list[dict[str, Any]] = [
         {"src_ranks": [peer], "src_weights": [0.5, 0.5]},
@@ -236,7 +236,10 @@ def test_compiled_runs_on_the_topology_of_its_call(pool: harness.Pool) -> None:
 
 
 def uncalled(rank: int, world: int) -> list[int]:
-    """Operations of a function whose first result is not used, and whose others are alike."""
+    """Return how many operations a function issues whose first result is not used.
+
+    Its other two calls are alike.
+    """
     import torch._dynamo
 
     import bluefog_pg
@@ -323,7 +326,7 @@ def run_by_two(tmp_path: Path, program: str, *arguments: str, **env: str) -> Non
 
 @pytest.mark.slow
 def test_what_a_compiler_keeps_fits_other_ranks_and_runs(tmp_path: Path) -> None:
-    """Inductor's files are found again: by the other rank, and with other weights."""
+    """Inductor's files are found again by the other rank, and with other weights."""
     for own in ("0.75", "0.25"):
         run_by_two(tmp_path, KEPT, own, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "kept"))
 

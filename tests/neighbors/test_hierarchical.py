@@ -1,4 +1,4 @@
-"""hierarchical_neighbor_allreduce: averages of machines' means, in equal bits on each of them."""
+"""hierarchical_neighbor_allreduce averages machines' means, in equal bits on each machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.operations import group_of_machines
 pytestmark = pytest.mark.gloo
 
 RANKS = 6
-GRIDS = ((2, 2), (3, 2), (2, 3))  # machines, ranks of each
+GRIDS = ((2, 2), (3, 2), (2, 3))  # numbers of machines, and of each one's ranks
 KINDS = (*oracle.FLOATS, *oracle.COMPLEX)
 SIZES = (0, 1, 2, 5, 1000, 40_001, 200_003)
 Spec = dict[str, Any]
@@ -35,7 +35,8 @@ def cases(draw: st.DrawFn) -> Spec:
         "each": each,
         "edges": edges,
         "mode": draw(st.sampled_from(("uniform", "weighted", "explicit"))),
-        # Of an explicit call: which edges of the topology it uses, and what senders scale with.
+        # An explicit call leaves out these edges of the topology, and senders scale with these
+        # weights.
         "unused": draw(st.sets(st.sampled_from(sorted(edges)))) if edges else set(),
         "scale": draw(st.lists(st.none() | digraphs.weights, min_size=3, max_size=3)),
         "dtype": draw(st.sampled_from(KINDS)),
@@ -47,7 +48,7 @@ def cases(draw: st.DrawFn) -> Spec:
 
 
 def plan(spec: Spec, machine: int) -> tuple[dict[str, Any], dict[int, float]]:
-    """Arguments of this machine's ranks, and what the machines' means count for them."""
+    """Return the arguments of this machine's ranks, and what machines' means count for them."""
     graph = spec["edges"]
     src = digraphs.sources(graph, machine)
     own = graph.get((machine, machine), 0.0)
@@ -69,7 +70,7 @@ def plan(spec: Spec, machine: int) -> tuple[dict[str, Any], dict[int, float]]:
 
 
 def expected(spec: Spec, row: dict[int, float]) -> tuple[Any, Any]:
-    """And the error allowed: half types are rounded after each of the two sums."""
+    """Return the result, and the error allowed: half types round after each of the two sums."""
     each, dtype = spec["each"], spec["dtype"]
     want, error = 0.0, 0.0
     for k, weight in row.items():
@@ -82,7 +83,7 @@ def expected(spec: Spec, row: dict[int, float]) -> tuple[Any, Any]:
 
 
 def average(rank: int, world: int, spec: Spec) -> int:
-    """The digest of a result that is right."""
+    """Return the digest of a result that is right."""
     import bluefog_pg
 
     machine = rank // spec["each"]
@@ -117,7 +118,7 @@ def test_random_machines(pool: harness.Pool, spec: Spec) -> None:
 
 
 def late(rank: int, world: int, each: int) -> list[set[int]]:
-    """The same bits each time, whoever is late; of each kind."""
+    """Return, for each kind, the bits of results, which must be the same whoever is late."""
     import bluefog_pg
 
     pauses = random.Random(rank)
@@ -144,7 +145,7 @@ def test_equal_bits_on_a_machine_and_each_time(pool: harness.Pool, each: int) ->
 
 
 def sent(rank: int, world: int, each: int, n: int) -> list[int]:
-    """Bytes, with two machines to send to, and with none."""
+    """Return the bytes sent with two machines to send to, and with none."""
     import bluefog_pg
 
     told = []
@@ -167,7 +168,7 @@ def test_what_crosses_between_machines_does_so_once(pool: harness.Pool) -> None:
 
 
 def by_name(rank: int, world: int) -> list[float]:
-    """Several at once, in another order on each rank; a plain average beside them."""
+    """Start several averages at once, in another order on each rank, beside a plain one."""
     import bluefog_pg
 
     names = ["a", "b", "c", "d"]
@@ -212,7 +213,7 @@ def unlike(rank: int, world: int, n: int) -> tuple[inrank.Raised | None, float]:
 @harness.of_the_cpus_engine("an error ends the group's calls")
 @pytest.mark.parametrize("n", [8, 200_000])
 def test_sizes_that_differ(pool: harness.Pool, n: int) -> None:
-    """Who shares a machine with the odd one, or that one's place, hears of it."""
+    """A rank that shares a machine with the odd one, or its place, hears of it."""
     told = pool.run(unlike, n, world=4)
     for rank in (2, 3):
         error = harness.raised(told[rank][0], "Mismatch")

@@ -1,4 +1,4 @@
-"""Ranks that come late, or not at all: who waited hears it in time, and later calls are right."""
+"""Ranks come late, or not at all: who waited hears it in time, and later calls are right."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_rank_that_is_late_for_its_machine(pool: harness.Pool) -> None:
 
 
 def late_among_names(rank: int, world: int) -> list[Any]:
-    """Names in another order on each rank; then one is late for a call, and all go on."""
+    """Ranks use names in different orders; then one is late for a call, and all go on."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
@@ -76,11 +76,11 @@ def test_names_in_another_order_and_a_late_rank(pool: harness.Pool) -> None:
             for error in late:
                 harness.raised(error, "CollectiveTimeout", ranks=[0])
         else:
-            assert late == right[2:4]  # what the other one has sent
+            assert late == right[2:4]  # These are what the other one has sent.
 
 
 def late_after_pairs(rank: int, world: int, n: int, late: int) -> list[Any]:
-    """Ranks 0 and 1 have made a call more when one is late for one of all."""
+    """Ranks 0 and 1 have made one more call when a rank is late for a call of all."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=2.0 * harness.SLOW))
@@ -116,13 +116,13 @@ def nobody_comes(rank: int, world: int, limit: float) -> list[Any]:
     dist.all_reduce(torch.ones(1), group=group)
     dist.barrier()
     posted = error = None
-    if rank == 0:  # one waited for, one that nobody waits for
+    if rank == 0:  # One call is waited for, and nobody waits for the other.
         posted = dist.all_reduce(torch.ones(4096), group=group, async_op=True)
         began = time.monotonic()
         while not posted.is_completed() and time.monotonic() < began + limit + 5:
             time.sleep(0.01)
         error = [time.monotonic() - began, inrank.catch(posted.wait)]
-    dist.barrier()  # the world lives on
+    dist.barrier()  # The world lives on.
     dist.destroy_process_group(group)
     return [error]
 
@@ -137,7 +137,7 @@ def test_a_missing_rank_is_named_at_the_limit(pool: harness.Pool) -> None:
 
 
 def shorter(rank: int, world: int) -> inrank.Raised | None:
-    """set_timeout on a living group counts for what is posted later; a receive keeps to it too."""
+    """set_timeout on a living group counts for what is posted later; a receive keeps to it, too."""
     group = dist.new_group([0, 1])
     error = None
     if rank == 0:
@@ -154,7 +154,7 @@ def test_set_timeout(pool: harness.Pool) -> None:
 
 
 def one_sided(rank: int, world: int) -> inrank.Raised | None:
-    """A dynamic call that expects from a rank which does not send."""
+    """Rank 0's dynamic call expects something from a rank which does not send."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=1))
@@ -198,5 +198,5 @@ def test_what_comes_too_late_goes_to_nobody(pool: harness.Pool, n: int) -> None:
     (error, got), (first, second) = pool.run(too_late, n, world=2)
     harness.raised(error, "CollectiveTimeout", ranks=[1])
     assert got == [7.0, 7.0] and second is None
-    if n == LARGE:  # a large one needs its receiver, and says that it is gone, and for whom
+    if n == LARGE:  # A large message needs its receiver, and says that it is gone, and for whom.
         harness.raised(first, "CollectiveTimeout", ranks=[1], text="rank 0 had already given up")

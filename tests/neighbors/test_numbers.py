@@ -1,4 +1,4 @@
-"""Call k of a rank meets call k of its neighbors, and nothing else: docs/failures.md."""
+"""Call k of a rank meets call k of its neighbors, and nothing else, as docs/failures.md says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def along(src: list[int], dst: list[int], x: torch.Tensor, **kwargs: Any) -> Any
 
 
 def sums(rank: int, n: int, edges: list[dict[int, tuple[list[int], list[int]]]]) -> list[Any]:
-    """The first element of each call's result, or what it raised; call k adds up 10k + rank."""
+    """Return the first element of each call's result, or what it raised; call k sums 10k + rank."""
     group = dist.new_group(timeout=timedelta(seconds=20 * harness.SLOW))
     told = []
     for k, of_ranks in enumerate(edges):
@@ -36,7 +36,7 @@ def sums(rank: int, n: int, edges: list[dict[int, tuple[list[int], list[int]]]])
 
 
 def unsent(rank: int, world: int, n: int) -> list[Any]:
-    """In the second call rank 1 expects something from rank 0, which sends nothing."""
+    """Rank 1 expects something in the second call from rank 0, which sends nothing."""
     both = {0: ([1], [1]), 1: ([0], [0])}
     return sums(rank, n, [both, {1: ([0], [])}, both, both])
 
@@ -52,7 +52,7 @@ def test_a_source_that_makes_the_call_without_sending(pool: harness.Pool, n: int
 
 
 def unheard(rank: int, world: int, n: int) -> list[Any]:
-    """In the second call rank 0 sends something to rank 1, which does not receive it."""
+    """Rank 0 sends something in the second call to rank 1, which does not receive it."""
     both = {0: ([1], [1]), 1: ([0], [0])}
     return sums(rank, n, [both, {0: ([], [1])}, *[both] * 4])
 
@@ -66,7 +66,7 @@ def test_a_message_that_nobody_receives(pool: harness.Pool, n: int) -> None:
     text = "on the edge 0 -> 1: rank 0 sent along it in call #2"
     harness.raised(error, "Mismatch", ranks=[1], text=text)
     assert error.took() < harness.WITHIN
-    # The message of the call that raised has come, or the other one hears that it does not.
+    # Either the message of the call that raised has come, or the other rank hears that it does not.
     for told in (first, second):
         for k, each in enumerate(told):
             assert isinstance(each, inrank.Raised) or right[k] in (None, each)
@@ -123,7 +123,7 @@ def test_a_call_that_refuses_its_arguments_counts(pool: harness.Pool, form: str)
 
 
 def extra(rank: int, world: int) -> list[Any]:
-    """Rank 0 makes a call more than the others, in vain; then all align, and go on."""
+    """Rank 0 makes one more call than the others, in vain; then all align, and go on."""
     import bluefog_pg
 
     group = dist.new_group(timeout=timedelta(seconds=1.0 * harness.SLOW))

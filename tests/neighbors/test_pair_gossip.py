@@ -1,4 +1,4 @@
-"""pair_gossip: two ranks average, whatever the topology says."""
+"""Two ranks average by pair_gossip, whatever the topology says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ weights = st.none() | st.tuples(digraphs.weights, digraphs.weights)
 
 CASES = st.fixed_dictionaries(
     {
-        "order": st.permutations(range(4)),  # the first two are a pair, and the last two
-        "weights": st.lists(weights, min_size=4, max_size=4),  # of each rank: its own choice
+        "order": st.permutations(range(4)),  # The first two are a pair, and the last two.
+        "weights": st.lists(weights, min_size=4, max_size=4),  # each rank's own choice
         "dtype": st.sampled_from(KINDS),
         "n": st.sampled_from(SIZES),
         "layout": st.sampled_from(LAYOUTS),
@@ -67,7 +67,7 @@ def test_pairs(pool: harness.Pool, case: dict[str, Any]) -> None:
 
 
 def randomly(rank: int, world: int, steps: int) -> list[Any]:
-    """A random pair a step, the others do nothing; ranks run ahead of each other."""
+    """Average a random pair a step, while the others do nothing; ranks run ahead of each other."""
     import bluefog_pg
 
     pairs, pauses = random.Random(1), random.Random(rank)
@@ -107,7 +107,7 @@ def test_both_get_the_same_bits(pool: harness.Pool) -> None:
 
 
 def mixed(rank: int, world: int) -> list[float]:
-    """Between the same two, in the order issued; what has no name does not come between."""
+    """Calls of two ranks match in the order issued, and none without a name comes between."""
     import bluefog_pg
 
     peer = rank ^ 1
@@ -119,7 +119,7 @@ def mixed(rank: int, world: int) -> list[float]:
             lambda x=x: bluefog_pg.pair_gossip(x, peer, name="pairs", async_op=True),
             lambda x=x: bluefog_pg.neighbor_allreduce(x, **dynamic, async_op=True),
         ]
-        # They match apart from each other, so their order may differ.
+        # Named and unnamed calls match apart from each other, so their order may differ.
         works += [call() for call in (calls if rank % 2 else calls[::-1])][:: 1 if rank % 2 else -1]
     for work in works:
         work.wait()
@@ -167,12 +167,12 @@ def backward(rank: int, world: int, given_weights: list[Any], dtype: torch.dtype
 @digraphs.relaxed
 @given(given_weights=st.lists(weights, min_size=2, max_size=2), dtype=st.sampled_from(KINDS))
 def test_gradients(pool: harness.Pool, given_weights: list[Any], dtype: torch.dtype) -> None:
-    """Each weighs for itself what both have."""
+    """Each rank weighs for itself what both have."""
     pool.run(backward, given_weights, dtype, world=2)
 
 
 def of_lists(rank: int, world: int) -> list[Any]:
-    """The mean and, of a tuple, a weighted sum; at once, later, and backward."""
+    """Average a list and, from a tuple, form a weighted sum; at once, later, and backward."""
     import bluefog_pg
     import bluefog_pg.torch as bf
 

@@ -45,17 +45,17 @@ KINDS = {
 }
 
 
-# Between hosts a rank that waits learns of its source's call by the next message.
+# Between hosts, a rank that waits learns of its source's call by the next message.
 IS_FAR = os.environ.get("BLUEFOG_TRANSPORT") == "mpi"
 
 
 def fault_of(told: Any, want: Expected, fault: str) -> str:
-    """What is wrong with one outcome; nothing where it is right."""
+    """Return what is wrong with one outcome, or nothing where it is right."""
     if isinstance(told, inrank.Raised):
         is_lenient = fault in SLOW_FAULTS or (IS_FAR and fault != "")
         may_fail = want.must_fail or want.may_fail or is_lenient
         kinds = KINDS.get(fault, {"Mismatch", "CollectiveTimeout"})
-        if IS_FAR or not want.must_fail:  # one that sends to a rank that makes no more calls
+        if IS_FAR or not want.must_fail:  # It may send to a rank that makes no more calls.
             kinds = kinds | {"CollectiveTimeout"}
         return "" if may_fail and told.kind in kinds else f"failed: {told.kind}: {told.text}"
     if want.must_fail:
@@ -70,7 +70,7 @@ def judge(program: Program, told: list[list[Any] | None]) -> list[str]:
         f"rank {rank} call {i} {program.ranks[rank][i]}: {wrong}"
         for rank, each in enumerate(expected)
         for i, want in enumerate(each)
-        if told[rank] is not None  # else it is dead
+        if told[rank] is not None  # A dead rank has told nothing.
         if (wrong := fault_of(told[rank][i], want, program.fault))
     ]
 

@@ -1,4 +1,4 @@
-"""What holds of all neighbour operations: means, contraction, equal bits, memory, no gradients."""
+"""All neighbor operations keep means, contract, give equal bits and return new memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Matrix = np.ndarray[Any, Any]
 
 @st.composite
 def doubly_stochastic(draw: st.DrawFn, n: int) -> Matrix:
-    """A mean of some permutations: of W[i, j], what j takes of i, all sums are 1."""
+    """Draw a mean of some permutations, W[i, j] of which j takes of i: all sums are 1."""
     shares = draw(st.lists(st.integers(1, 8), min_size=1, max_size=5))
     matrix = np.zeros((n, n))
     for share in shares:
@@ -31,7 +31,7 @@ def doubly_stochastic(draw: st.DrawFn, n: int) -> Matrix:
 
 
 def rounds(rank: int, world: int, matrix: Matrix, count: int, dynamic: bool) -> list[Any]:
-    """Of x <- W x, so many times: x at the beginning and after each round."""
+    """Average so many times, x <- W x, and return x at the beginning and after each round."""
     import bluefog_pg
 
     graph = nx.from_numpy_array(matrix, create_using=nx.DiGraph)
@@ -52,7 +52,7 @@ def rounds(rank: int, world: int, matrix: Matrix, count: int, dynamic: bool) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_the_mean_stays_and_distances_shrink(pool: harness.Pool, dynamic: bool) -> None:
-    """By the second singular value at least, each round."""
+    """Distances shrink by the second singular value at least, in each round."""
 
     @digraphs.relaxed
     @given(world=st.integers(1, 4), data=st.data())
@@ -71,7 +71,7 @@ def test_the_mean_stays_and_distances_shrink(pool: harness.Pool, dynamic: bool) 
 
 
 def delayed(rank: int, world: int, seed: int) -> dict[str, list[set[Any]]]:
-    """Each call several times, with other ranks late: bits that there were."""
+    """Make each call several times, with other ranks late, and return the bits that there were."""
     pauses = random.Random(100 * seed + rank)
     told: dict[str, list[set[Any]]] = {op: [] for op in OPERATIONS}
     sizes = itertools.product(OPERATIONS, (torch.float32, torch.bfloat16), (999, 100_001))
@@ -94,12 +94,12 @@ def test_the_same_bits_whoever_is_late(pool: harness.Pool) -> None:
         for told in first:
             counts = {op: [len(bits) for bits in told[op]] for op in told}
             assert counts == {op: [1] * 4 for op in OPERATIONS}
-    # In other processes, so at other addresses.
+    # These are other processes, and so other addresses.
     assert harness.run_ranks(delayed, 2, 2) == first
 
 
 def everywhere(rank: int, world: int) -> list[str]:
-    """The mean of all, which every rank forms by itself."""
+    """Return digests of the mean of all, which every rank forms by itself."""
     import bluefog_pg
 
     told = []
@@ -151,7 +151,7 @@ def test_equal_elements_stay_equal(pool: harness.Pool) -> None:
 
 
 def memory(rank: int, world: int, op: str) -> None:
-    """The input stays, and results are new, whatever the graph, also without neighbours."""
+    """The input stays, and results are new, whatever the graph, also without neighbors."""
     import bluefog_pg
 
     bad = []
@@ -183,7 +183,7 @@ def test_memory(pool: harness.Pool, op: str, world: int) -> None:
 
 
 def without_gradients(rank: int, world: int, op: str) -> None:
-    """Under no_grad, in inference mode, or as a Work, though the input wants gradients."""
+    """Call under no_grad, in inference mode, or for a Work, though the input wants gradients."""
     told = []
     with ready_group() as group:
         x = oracle.values(torch.float32, 40_000, 3, rank).requires_grad_()

@@ -1,4 +1,4 @@
-"""Neighbour operations of 1 to 17 ranks on two cores, against the dense matrix in float64."""
+"""Neighbor operations of 1 to 17 ranks on two cores give what the dense matrix in float64 does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.operations import OPERATIONS, group_of_machines, ready_group,
 RANKS = 17
 WORLDS = (2, 3, 5, 8, 13, 17)
 ROUNDS = 6
-COUNT = 40_001  # more than one frame
+COUNT = 40_001  # elements that need more than one frame
 Matrix = np.ndarray[Any, Any]
 
 
 def matrices(graph: str, world: int) -> Iterator[Matrix]:
-    """Of the rounds: [i, j] is what j takes of i."""
+    """Yield the matrix of each round: [i, j] is what j takes of i."""
     from bluefog_pg import topology_util as util
 
     if graph == "one peer":
@@ -39,7 +39,7 @@ def matrices(graph: str, world: int) -> Iterator[Matrix]:
 
 
 def rounds(rank: int, world: int, graph: str) -> float:
-    """The largest error after all rounds; large enough that frames go both ways."""
+    """Return the largest error after all rounds, of tensors so large that frames go both ways."""
     import bluefog_pg
 
     every = np.stack([oracle.values(torch.float64, COUNT, 1, r).numpy() for r in range(world)])
@@ -66,10 +66,10 @@ def test_rounds(pool: harness.Pool, world: int, graph: str) -> None:
 
 
 def gathered(rank: int, world: int) -> None:
-    """From and to the centre of a star, whoever that is, and in pairs, where one may be left."""
+    """Gather from and to the center of a star, whoever that is, and gossip in pairs."""
     import bluefog_pg
 
-    told: list[tuple[Any, Any]] = []  # and what they have to be
+    told: list[tuple[Any, Any]] = []  # results, and what they have to be
     for centre in (0, world - 1):
         star = bluefog_pg.topology_util.StarGraph(world, centre)
         bluefog_pg.set_topology(star)
@@ -93,7 +93,7 @@ def test_stars_and_pairs(pool: harness.Pool, world: int) -> None:
 
 
 def by_machines(rank: int, world: int, each: int) -> list[float]:
-    """A directed ring of machines: each takes half of itself and half of the one before."""
+    """Average in a directed ring of machines: each takes half of itself and of the one before."""
     import bluefog_pg
 
     count = world // each
@@ -128,7 +128,7 @@ def alone(rank: int, world: int, op: str) -> list[Any]:
 
 
 def test_one_rank(pool: harness.Pool) -> None:
-    """It averages with nobody, gathers nothing, and has no pair."""
+    """One rank averages with nobody, gathers nothing, and has no pair."""
     x = [0.0, 1.0, 2.0]
     assert pool.run(alone, "neighbor_allreduce", world=1) == [[[x]] * 2]
     assert pool.run(alone, "neighbor_allreduce of a list", world=1) == [[[x, x, [0.0]]] * 2]
