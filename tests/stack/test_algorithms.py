@@ -1,4 +1,4 @@
-"""Torch's algorithms around DDP, step by step against what their definitions say."""
+"""Torch's algorithms around DDP do, step by step, what their definitions say."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def post_local(rank: int, world: int) -> Told:
 
 
 def post_local_alone(world: int) -> tuple[list[list[float]], list[nn.Module]]:
-    """All ranks' models in this process."""
+    """Train all ranks' models in this process, and return their losses and the models."""
     nets = [stack.mlp() for _ in range(world)]
     optimizers = [stack.momentum(net) for net in nets]
     losses: list[list[float]] = [[] for _ in nets]
@@ -136,7 +136,7 @@ def joined(rank: int, world: int) -> Told:
     for step in range(batches_of(world - 1)):
         active = [r for r in range(world) if step < batches_of(r)]
         each = {r: loss_of(reference, step, r, world) for r in active}
-        # Divided by the initial world: who has joined counts as a gradient of 0.
+        # The sum is divided by the initial world: a rank that has joined counts as a gradient of 0.
         assign(reference, mean((gradients(reference, each[r]) for r in active), world), grad=True)
         one.step()
         want += [each[rank].item()] if rank in active else []
@@ -146,6 +146,6 @@ def joined(rank: int, world: int) -> Told:
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_join_with_uneven_inputs(pool: harness.Pool, world: int) -> None:
-    """Ranks with 4, 7, 10, 13 batches; afterwards each holds the model of the last one."""
+    """Ranks have 4, 7, 10 and 13 batches; afterwards each holds the model of the last one."""
     for rank, told in enumerate(pool.run(joined, world=world)):
         told.check(batches_of(rank))

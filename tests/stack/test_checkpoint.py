@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint: four ranks save, two load and go on as if nothing had happened."""
+"""Four ranks save by torch.distributed.checkpoint, and two go on as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Part:
 
 
 class Trainer:
-    """FSDP2 with the two moments of Adam; `seed` decides the parameters before any load."""
+    """A Trainer owns a net by FSDP2 and Adam; `seed` decides the parameters before any load."""
 
     def __init__(self, seed: int) -> None:
         net = stack.mlp(23)
@@ -76,7 +76,7 @@ def save(rank: int, world: int, path: Path, how: str) -> Part:
     if how == "save":
         dcp.save(trainer.state(), checkpoint_id=path)
     else:
-        # In the background, over a group of its own; what is saved is what was, not what comes.
+        # This saves in the background, over a group of its own: what was then, not what comes.
         with stack.group_of(dist.get_backend()) as group:
             saving = dcp.async_save(trainer.state(), checkpoint_id=path, process_group=group)
             trainer.train(AFTER)
@@ -95,7 +95,7 @@ def resume(rank: int, world: int, path: Path) -> Part:
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[list[float]]:
-    """The losses of the whole run in one process that never stopped."""
+    """Yield the losses of the whole run in one process that never stopped."""
     net, losses = stack.mlp(23), []
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for step in range(BEFORE + AFTER):
@@ -126,11 +126,11 @@ def test_four_save_and_two_go_on(
 
 
 def full_state(rank: int, world: int, path: Path) -> list[float]:
-    """A replicated and a per-rank value, saved by all; each rank reads the others' later."""
+    """Save a replicated and a per-rank value, by all ranks; each rank reads the others' later."""
     from torch.distributed.checkpoint import async_save
 
     state = {"shared": torch.arange(5.0), f"of{rank}": torch.full((3,), float(rank)), "name": "it"}
-    # Over the default group, which nobody else uses.
+    # Nobody else uses the default group.
     future = async_save(state, checkpoint_id=path)
     future.result()
     dist.barrier()
@@ -148,7 +148,7 @@ def read_state(rank: int, world: int, path: Path) -> list[float]:
 
 
 def test_values_of_each_rank_are_read_by_others(pool: harness.Pool, tmp_path: Path) -> None:
-    """async_save over the default group, of tensors that only one rank has."""
+    """async_save works over the default group, for tensors that only one rank has."""
     pool.run(full_state, tmp_path / "at", world=4)
     want = [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 3.0, 6.0, 9.0]
     assert pool.run(read_state, tmp_path / "at", world=2) == [want] * 2

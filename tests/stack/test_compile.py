@@ -1,4 +1,4 @@
-"""torch.compile of what communicates: the same numbers as without, from code that g++ compiled."""
+"""What communicates gives the same numbers by torch.compile, in code that g++ compiled."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Compiled:
     distance: float
     operations: int
     eager_operations: int
-    graphs: int  # what inductor was given
+    graphs: int  # graphs that inductor was given
 
 
 class Own(nn.Module):
-    """Dynamo passes over torch's own modules, such as Sequential, when DDP calls them."""
+    """An Own is a module of our own, as Dynamo passes over torch's when DDP calls them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Own(nn.Module):
 
 
 class Exchanging(Own):
-    """All functional collectives between its layers."""
+    """An Exchanging calls all functional collectives between its layers."""
 
     def forward(self, x: Tensor) -> Tensor:
         import torch.distributed._functional_collectives as funcol
@@ -85,7 +85,7 @@ def compiled(rank: int, world: int, ddp: bool) -> Compiled:
     import torch._functorch.config
     import torch._inductor.config
 
-    torch._inductor.config.compile_threads = 1  # no workers that outlive the test
+    torch._inductor.config.compile_threads = 1  # No workers outlive the test.
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
     torch._dynamo.reset()
@@ -118,11 +118,11 @@ def test_compiled_trains_as_eager(ddp: bool) -> None:
 
 
 def decentralized(rank: int, world: int, order: str) -> float:
-    """A compiled loss trains as the same one that is not; a full graph is refused."""
+    """Train with a compiled loss and with the plain one, alike; a full graph is refused."""
     import bluefog_pg
 
     def train(compile_: Any) -> list[Tensor]:
-        torch._dynamo.reset()  # what it has compiled of this function before
+        torch._dynamo.reset()  # This drops what was compiled of this function before.
         torch.manual_seed(0)
         model = nn.Linear(5, 1)
         torch.manual_seed(rank)

@@ -18,7 +18,10 @@ STEPS = 50
 
 
 class Twice(nn.Module):
-    """One layer applied twice: its gradient is ready twice, which a static graph allows for."""
+    """A Twice applies one layer twice.
+
+    Its gradient is ready twice, which a static graph allows for.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +38,7 @@ class Twice(nn.Module):
 
 
 class Branches(nn.Module):
-    """A step uses one branch or the other, and ranks differ in which; a third is never used."""
+    """A Branches uses one branch or the other, ranks differ in which, and a third is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +58,10 @@ class Plain(nn.Module):
 
 
 class Normed(Plain):
-    """Buffers: before each step rank 0's running means go to all, which see other rows than it."""
+    """A Normed has buffers: before each step, all ranks get rank 0's running means.
+
+    The ranks see other rows than rank 0 does.
+    """
 
     def __init__(self) -> None:
         layers = list(stack.mlp())
@@ -63,7 +69,7 @@ class Normed(Plain):
 
 
 class Words(nn.Module):
-    """Sparse gradients: rows of a table, of which each rank touches a few."""
+    """A Words has sparse gradients: rows of a table, a few of which each rank touches."""
 
     def __init__(self, sparse: bool = True) -> None:
         super().__init__()
@@ -89,7 +95,7 @@ def fp16(net: DistributedDataParallel, group: dist.ProcessGroup) -> None:
 
 
 def power_sgd(net: DistributedDataParallel, group: dist.ProcessGroup) -> None:
-    """Its callbacks run all-reduces of their own and wait for them."""
+    """Register powerSGD's hook, whose callbacks run all-reduces of their own and wait for them."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hooks
 
     state = hooks.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=5)
@@ -102,7 +108,7 @@ class Variant:
     theirs: Callable[[], nn.Module] | None = None  # what gloo trains, if it is not the same
     ddp: dict[str, Any] = field(default_factory=dict)
     hook: Callable[[DistributedDataParallel, dist.ProcessGroup], None] | None = None
-    backwards: int = 1  # per step; all but the last under no_sync
+    backwards: int = 1  # backward passes of a step, of which all but the last are under no_sync
     tolerance: float = 1e-6
 
 
@@ -112,12 +118,12 @@ VARIANTS = {
     "static_graph": Variant(Twice, ddp={"static_graph": True}),
     "find_unused_parameters": Variant(Branches, ddp={"find_unused_parameters": True}),
     "buffers": Variant(Normed),
-    # gloo of torch 2.13 corrupts the heap in one of 300 such trainings: its table's are dense.
+    # gloo of torch 2.13 corrupts the heap in one of 300 such trainings, so its gradients are dense.
     "sparse": Variant(Words, theirs=lambda: Words(sparse=False)),
     "bucket_views": Variant(ddp={"gradient_as_bucket_view": True, "bucket_cap_mb": 0.001}),
     "hook_allreduce": Variant(hook=allreduce),
     "hook_fp16": Variant(hook=fp16, tolerance=2e-3),
-    # One bucket: the order in which callbacks of several issue operations is no program's order.
+    # There is one bucket, as callbacks of several would issue operations in no program's order.
     "hook_power_sgd": Variant(hook=power_sgd, tolerance=1e-5),
 }
 
@@ -148,8 +154,8 @@ def train(
 class Compared:
     gloo: list[float]
     ours: list[float]
-    states: float  # distance between the two nets at the end, buffers included
-    ranks: float  # distance of this rank's net from rank 0's
+    states: float  # the distance between the two nets at the end, buffers included
+    ranks: float  # the distance of this rank's net from rank 0's
     operations: int
 
 

@@ -17,7 +17,7 @@ LINE = re.compile(
 
 @pytest.mark.thorough
 def test_killed_and_restarted_ends_with_the_same_loss(tmp_path: Path) -> None:
-    """Rank 1 of 3 dies by SIGKILL in step 7; round 1 begins there; its losses are as without."""
+    """Rank 1 of 3 dies by SIGKILL in step 7, where round 1 begins, with losses as if it had not."""
     argv = [*TORCHRUN, "--standalone", "--nproc-per-node=3", "--max-restarts=2", str(SCRIPT)]
     argv.append(str(tmp_path / "checkpoint"))
     ran = run_script(argv, timeout=150)

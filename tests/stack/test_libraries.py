@@ -1,4 +1,4 @@
-"""Libraries that people train with, on bluefog: the script for gloo with another backend's name."""
+"""Libraries that people train with run on bluefog: gloo's scripts with another backend's name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Epochs:
 
 
 def epochs(ran: Ran, backend: str) -> list[Epochs]:
-    """What both ranks said."""
+    """Return what both ranks said."""
     # gloo's threads may abort a process that has done its work.
     assert ran.code == 0 or backend == "gloo", ran.out
     told = {rank: (name, ddp, *rest) for rank, name, ddp, *rest in LINE.findall(ran.out)}
@@ -52,12 +52,12 @@ def compare(script: str, starter: list[str], library: str, folder: Path) -> None
 
 @pytest.mark.thorough
 def test_lightning(tmp_path: Path) -> None:
-    """Fit, validation with a metric over both ranks, checkpoints; every loss is gloo's."""
+    """Lightning fits, validates with a metric over both ranks, and saves; every loss is gloo's."""
     compare("train_lightning.py", [sys.executable], "lightning", tmp_path)
 
 
 @pytest.mark.thorough
 def test_accelerate(tmp_path: Path) -> None:
-    """Accumulation, clipping, gathered metrics, save_state and load_state; every loss is gloo's."""
+    """Accelerate accumulates, clips, gathers metrics, saves and loads; every loss is gloo's."""
     torchrun = [*TORCHRUN, "--standalone", "--nproc-per-node=2"]
     compare("train_accelerate.py", torchrun, "accelerate", tmp_path)

@@ -1,4 +1,4 @@
-"""Models cut into shards, columns, stages: they train on bluefog as the whole model does alone."""
+"""Models cut into shards, columns or stages train on bluefog as the whole model does alone."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ STEPS, ROWS = 10, 8
 
 @dataclass(frozen=True)
 class Trained:
-    losses: list[float]  # this rank's
-    whole: list[float]  # of the same model, whole, in one process
-    distance: float  # between the two at the end
+    losses: list[float]  # this rank's losses
+    whole: list[float]  # losses of the same model, whole, in one process
+    distance: float  # the distance between the two at the end
     operations: int
 
     def check(self, losses: list[float] | None = None) -> None:
@@ -71,7 +71,7 @@ def fsdp1(strategy: str) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def fsdp2() -> tuple[nn.Module, torch.optim.Optimizer]:
-    net = stack.fully_sharded(stack.mlp(23))  # uneven: some ranks have fewer rows
+    net = stack.fully_sharded(stack.mlp(23))  # Shards are uneven, and some ranks have fewer rows.
     return net, adam(net.parameters())
 
 
@@ -113,7 +113,7 @@ def shard_and_train(rank: int, world: int, name: str) -> Trained:
 
 
 def consolidated(optimizer: ZeroRedundancyOptimizer, one: torch.optim.Adam) -> float:
-    """The state that rank 0 collects from all is that of the one optimizer."""
+    """Return how far the state that rank 0 collects from all is from that of the one optimizer."""
     optimizer.consolidate_state_dict(to=0)
     if dist.get_rank() != 0:
         return 0.0
@@ -131,7 +131,7 @@ def consolidated(optimizer: ZeroRedundancyOptimizer, one: torch.optim.Adam) -> f
     [(2, "fsdp1"), (2, "fsdp2"), (2, "zero"), *((4, name) for name in SHARDED)],
 )
 def test_shards_train_as_the_whole(pool: harness.Pool, world: int, name: str) -> None:
-    """Parameters and the state of Adam in shards; hybrid: two copies of two shards each."""
+    """Parameters and the state of Adam are in shards; hybrid has two copies of two shards each."""
     got = pool.run(shard_and_train, name, world=world)
     for trained in got:
         trained.check(
@@ -143,12 +143,12 @@ def test_shards_train_as_the_whole(pool: harness.Pool, world: int, name: str) ->
 
 
 class Block(nn.Module):
-    """A transformer's layer with causal attention; its heads are what the ranks share out."""
+    """A Block is a transformer's layer with causal attention, whose heads the ranks share out."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         torch.manual_seed(9)
-        self.heads = heads  # of those that this rank has
+        self.heads = heads  # the number of heads that this rank has
         self.q, self.k, self.v, self.o = (nn.Linear(32, 32) for _ in range(4))
         self.norm, self.up, self.down = nn.LayerNorm(32), nn.Linear(32, 64), nn.Linear(64, 32)
         self.words, self.answer = nn.Embedding(20, 32), nn.Linear(32 * 8, stack.WIDTH)
@@ -188,7 +188,7 @@ def tensor_parallel(rank: int, world: int) -> Trained:
     def rows(step: int) -> tuple[Tensor, Tensor]:
         return stack.batch(step, 4 * ROWS)
 
-    # Not Adam: it blows up the rounding of gradients that should be 0, such as that of k's bias.
+    # Adam would blow up the rounding of gradients that should be 0, such as that of k's bias.
     losses = whole(net, torch.optim.SGD(net.parameters(), lr=0.1), rows)
     want = whole(reference, torch.optim.SGD(reference.parameters(), lr=0.1), rows)
     gap = stack.distance(net.parameters(), reference.parameters())
@@ -199,7 +199,7 @@ def tensor_parallel(rank: int, world: int) -> Trained:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 4])
 def test_columns_and_rows_train_as_the_whole(pool: harness.Pool, world: int) -> None:
-    """A transformer block by parallelize_module, also its embedding and the gathered answer."""
+    """parallelize_module splits a transformer block, also its embedding and the gathered answer."""
     for trained in pool.run(tensor_parallel, world=world):
         trained.check()
 
@@ -219,7 +219,7 @@ def pipeline(rank: int, world: int, schedule: str) -> Trained:
 
     before = stack.operations()
     many = 2 * world if schedule == "interleaved" else world
-    mine = list(range(rank, many, world))  # stages
+    mine = list(range(rank, many, world))  # the stages of this rank
     parts, reference = stages(many), nn.Sequential(*stages(many))
     made = [pipelining.PipelineStage(parts[i], i, many, torch.device("cpu")) for i in mine]
     loss_fn = nn.functional.mse_loss
@@ -247,7 +247,7 @@ def pipeline(rank: int, world: int, schedule: str) -> Trained:
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 @pytest.mark.parametrize("world", [2, 4])
 def test_stages_train_as_the_whole(pool: harness.Pool, world: int, schedule: str) -> None:
-    """Activations go forth and gradients back, in micro-batches; interleaved: two stages a rank."""
+    """Activations go forth and gradients back, in micro-batches, also with two stages a rank."""
     got = pool.run(pipeline, schedule, world=world)
     for trained in got:
         trained.check(got[-1].losses)
