@@ -27,7 +27,7 @@ OPS = ("neighbor_ring", "neighbor_exp2", "neighbor_one_peer", "pair_gossip")
 
 
 def goals_in(tables: Path) -> list[tuple[str, str, str]]:
-    """The limit, the find and the verdict of each goal in a Markdown file."""
+    """Return the limit, the find and the verdict of each goal in a Markdown file."""
     lines = re.findall(r"^[|] (.+) [|]$", tables.read_text(), re.MULTILINE)
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
     return [(c[2], c[3], c[4]) for c in cells if c[-1] in ("reached", "missed", "not measured")]
@@ -76,7 +76,7 @@ def test_averaging_is_compared_with_raw_mpi(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("mpi")
 def test_windows_are_compared_with_the_bare_memory_and_wire() -> None:
     with hosts.network(1):
-        pass  # skips where there can be none
+        pass  # The test is skipped where hosts cannot be made.
     out = bench("windows.py", "--quick").out
     assert len(re.findall(r"[|] (?:reached|missed) +[|]$", out, re.MULTILINE)) == 12, out
     assert re.search(r"^[|] accumulate +[|] +2 [|] +\S+ ms \(\S+%\) [|]$", out, re.MULTILINE), out
@@ -97,7 +97,7 @@ def test_the_hosts_time_is_compared_with_that_of_messages(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_windows_are_compared_with_torchs_copies() -> None:
-    """As on GPUs, here of CPU tensors."""
+    """The comparison for GPUs runs here with CPU tensors."""
     plan = {"library": "", "sizes": [4, 4096], "rounds": 2, "seconds": 0.01}
     code = f"import launch; print(launch.run_ranks('window_calls.py', 2, {plan}, 60))"
     ran = run_script([sys.executable, "-c", code], env={"PYTHONPATH": str(BENCHMARKS)})

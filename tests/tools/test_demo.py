@@ -1,4 +1,4 @@
-"""The example that `make demo` runs, but shorter; once started as a user starts it."""
+"""The example that `make demo` runs works, shorter, and once started as a user starts it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_example_fails_below_the_required_accuracy(tmp_path: Path) -> None:
     ran = on_ranks(*args, "--epochs", "1", "--require-accuracy", "1.01", ranks=1)
     assert ran.code != 0, ran.out
     assert "is below 101.00%" in ran.out, ran.out
-    assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes
+    assert [sent for *_, sent in ROW.findall(ran.out)] == ["-"], ran.out  # gloo counts no bytes.
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -1,4 +1,4 @@
-"""python -m bluefog_pg says what is there and what is not."""
+"""`python -m bluefog_pg` says what is there and what is not."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_examples_on_four_ranks(pool: harness.Pool, place: str) -> None:
         except harness.RankFailure as failure:
             report = f"{title}: {failure}"
         if report:
-            pool.discard(judge=False)  # the ranks may be in different states now
+            pool.discard(judge=False)  # The ranks may be in different states now.
         reports.append(report)
     fail_with(reports)
 

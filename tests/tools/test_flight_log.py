@@ -1,4 +1,4 @@
-"""The flight log: what it says, and that torch's own analyzer reads it."""
+"""The flight log says what a group has done, and torch's own analyzer reads it."""
 
 from __future__ import annotations
 

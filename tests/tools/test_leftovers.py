@@ -46,7 +46,7 @@ def leave_a_process(_rank: int, _world: int) -> None:
 
 
 def test_a_process_without_parent_is_seen() -> None:
-    """It is in a session of its own, so that nobody's signal reached it."""
+    """The process is in a session of its own, so that nobody's signal reached it."""
     with harness.Ranks(1) as ranks:
         ranks.start(leave_a_process)
         ranks.join()

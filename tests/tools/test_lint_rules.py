@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
 
 @dataclass
 class Repository:
-    """A small repository, judged from its first commit on."""
+    """A Repository is a small git repository, which is judged from its first commit on."""
 
     folder: Path
 

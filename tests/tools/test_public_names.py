@@ -1,4 +1,4 @@
-"""The names of bluefog_pg: those of its stub, which are imported when they are first used."""
+"""The names of bluefog_pg are those of its stub, and are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def printed(code: str) -> list[str]:
 
 
 def test_stub_exports_each_name_once() -> None:
-    """Without `as` a type checker takes it for the stub's own."""
+    """A type checker takes a name without `as` for the stub's own."""
     aliases = [alias for node in IMPORTS for alias in node.names]
     assert [alias.name for alias in aliases] == [alias.asname for alias in aliases]
     assert len(aliases) == len(HOMES)
@@ -39,7 +39,7 @@ def test_stub_exports_each_name_once() -> None:
 
 @pytest.mark.slow
 def test_all_and_dir_are_the_names_of_the_stub() -> None:
-    """Before any has been used; a module that star leaves out is an attribute all the same."""
+    """They are so before any name is used; a module that star leaves out is an attribute, too."""
     assert bluefog_pg.__all__ == sorted(HOMES)
     code = "import bluefog_pg as b; print(*dir(b), b.collectives.__name__, b.torch.__name__)"
     *names, collectives, torch = printed(code)
@@ -83,5 +83,5 @@ def test_unknown_name_is_no_attribute() -> None:
 
 
 def test_no_name_of_the_package_is_a_module_of_it() -> None:
-    """Importing that would put the module in the name's place."""
+    """Importing such a module would put it in the name's place."""
     assert not MODULES & {name for name, home in HOMES.items() if home != "bluefog_pg"}

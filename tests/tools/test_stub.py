@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# What pybind11 gives every class and no stub can say.
+# pybind11 gives these to every class, and no stub can say them.
 PYBIND11 = """
 bluefog_pg._C.BatchWork
 bluefog_pg._C.Edges
@@ -33,7 +33,7 @@ bluefog_pg._C.WorkBluefog.__init__
 """
 
 
-# Types of torch stand in signatures, which are compared all the same; to check torch itself takes
+# Signatures have types of torch, which are compared all the same. Checking torch itself would take
 # three times as long.
 CONFIG = """
 [mypy]

@@ -25,7 +25,7 @@ def test_every_pair_that_means_something_occurs() -> None:
     cases = pairwise.covering(odd_ones_out, FACTORS, "seed")
     assert {p for case in cases for p in pairwise.pairs_of(case)} == possible
     assert cases == pairwise.covering(odd_ones_out, FACTORS, "seed")
-    assert len(cases) < 45  # of 210; no fewer than 7 * 4
+    assert len(cases) < 45  # There are 210 combinations, and at least 7 * 4 are needed.
 
 
 def test_a_pair_that_no_case_holds_is_an_error() -> None:
@@ -41,13 +41,13 @@ def test_a_pair_that_no_case_holds_is_an_error() -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (6,), (3, 4), (2, 3, 4), (5, 0, 2)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.complex128])
 def test_guarded_memory(dtype: torch.dtype, shape: tuple[int, ...], layout: str) -> None:
-    """Holds what it is given; sees a byte changed inside, and one changed outside."""
+    """Guarded memory holds what it is given, and sees a byte changed inside, and one outside."""
     x = oracle.bits(dtype, torch.Size(shape).numel(), 1)
     x = x[:1].repeat(x.numel()) if layout == "expanded" else x
     memory = guarded(shape, dtype, layout, x)
     assert memory.tensor.shape == shape
     assert oracle.moved(memory.values(), x) == ""
-    if layout != "misaligned":  # torch itself may need the alignment
+    if layout != "misaligned":  # torch itself may need the alignment.
         assert oracle.moved(memory.tensor, x) == ""
     assert not memory.changed()
     places = sorted(inside(memory))
@@ -65,7 +65,7 @@ def test_guarded_memory(dtype: torch.dtype, shape: tuple[int, ...], layout: str)
 
 
 def inside(memory: object) -> set[int]:
-    """The tensor's bytes, counted another way."""
+    """Return the places of the tensor's bytes, counted another way."""
     tensor, base = memory.tensor, memory._memory.data_ptr()
     places: set[int] = set()
     for index in np.ndindex(*tensor.shape):
@@ -86,7 +86,7 @@ def test_a_part_of_guarded_memory() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", oracle.REDUCIBLE)
 def test_the_oracle_sees_one_wrong_element(dtype: torch.dtype) -> None:
-    """Of each kind of reduction; one unit in the last place of a half is within its error."""
+    """The oracle does so for each kind of reduction, at the first element and at the last one."""
     for op in (*oracle.ARITHMETIC, "AVG", "PREMUL_SUM", *oracle.BITWISE):
         if not oracle.allowed(op, dtype):
             continue
@@ -120,5 +120,6 @@ def test_inputs_differ_by_rank_case_and_place() -> None:
         frame = 128 << 10
         assert (x[frame : 2 * frame] != x[:frame]).float().mean() > 0.4
         assert torch.equal(oracle.bits(dtype, 5, 1, 2), oracle.bits(dtype, size, 1, 2)[:5]) or (
-            oracle.bits(dtype, 5, 1, 2).is_floating_point()  # NaN
+            # These may be NaN, which equals nothing.
+            oracle.bits(dtype, 5, 1, 2).is_floating_point()
         )
