@@ -1,4 +1,4 @@
-"""Backward passes that fail, that no forward pass announces, or that are not all of a step."""
+"""Backward passes may fail, come without a forward pass, or be a part of a step only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.optimizers import (
 
 
 class Failing(nn.Module):
-    """In its backward pass, if it is told to."""
+    """A Failing model fails in its backward pass, if it is told to."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def test_a_pass_that_fails(pool: harness.Pool, kind: str, is_eval: bool) -> None
 
 
 def forgotten(rank: int, _world: int) -> float:
-    """The first batch fails after some gradients were averaged; of the second one is the update."""
+    """The first batch fails after some gradients were averaged; the update is the second one's."""
     import bluefog_pg
 
     model = Failing(1)
@@ -126,7 +126,10 @@ def test_gradients_of_a_failed_pass_are_forgotten(pool: harness.Pool) -> None:
 
 
 def siamese(rank: int, _world: int, order: str) -> list[int]:
-    """Two forward passes for each backward pass; on rank 0 one more, which nothing follows."""
+    """Make two forward passes for each backward pass.
+
+    Rank 0 makes one more, which nothing follows.
+    """
     model, optimizer = wrapped(rank, order=order, every=2, topology="full")
     met = []
     for number in range(8):
@@ -146,7 +149,7 @@ def test_forward_passes_alone_count_not(pool: harness.Pool, order: str) -> None:
 
 
 def counted(rank: int, _world: int, kind: str) -> int:
-    """Two passes for each step, of which each second is with an exchange."""
+    """Make two passes for each step, every second of them with an exchange."""
     from bluefog_pg import optim
 
     options: dict[str, Any] = {
@@ -191,7 +194,10 @@ def test_a_step_before_gradients_are_averaged_is_warned_of(pool: harness.Pool) -
 
 
 def in_patterns(rank: int, _world: int, pattern: str, order: str, met: list[bool]) -> None:
-    """`met` says after which steps (s) ranks agree; F is a forward and a backward pass."""
+    """Train by `pattern`, in which F is a forward and a backward pass, and s is a step.
+
+    `met` says after which steps ranks agree.
+    """
     model, optimizer = wrapped(rank, topology="full", every=3, order=order)
     for group in optimizer.param_groups:
         group["lr"] = group["weight_decay"] = 0.0
@@ -226,7 +232,7 @@ def test_every_third_pass(pool: harness.Pool, order: str, pattern: str, met: lis
 
 
 def accumulated(rank: int, world: int) -> None:
-    """The mean of gradients of several passes, and of their sum."""
+    """The gradients of several passes add up, and their sum is averaged over ranks."""
     model, optimizer = wrapped(0, communication="gradient_allreduce", every=2)
     plain = make_model()
     for other in range(world):
@@ -247,7 +253,7 @@ def test_gradients_are_accumulated(pool: harness.Pool) -> None:
 
 
 def uncalled(rank: int, world: int) -> None:
-    """The loop calls a method of the model, not the model: averages are formed in step()."""
+    """The loop calls a method of the model, not the model, so averages are formed in step()."""
     model, optimizer = wrapped(rank, topology="full")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""What distributed optimizers refuse, and what they warn of."""
+"""Distributed optimizers refuse bad arguments, and warn of doubtful ones."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def warned(_rank: int, world: int) -> None:
         heavy = nx.DiGraph([(r, (r + 1) % world) for r in range(world)], weight=2.0)
         nx.set_edge_attributes(heavy, 2.0, "weight")
         plain(topology=heavy)
-        plain(order=optim().ExactDiffusion())  # over exponential-2, which is directed
+        plain(order=optim().ExactDiffusion())  # The graph is exponential-2, which is directed.
         model = nn.Linear(2, 2)
         optimizer = wrap(sgd(model), model)
         model(torch.ones(2))
@@ -271,7 +271,7 @@ def far_apart(rank: int, _world: int, communication: str, scale: float) -> int:
 
 
 def of_other_seeds(rank: int, _world: int, are_other: bool) -> list[int]:
-    """Models whose norms begin with ones on every rank."""
+    """Return how often each model warns. The models' norms begin with ones on every rank."""
     import bluefog_pg
 
     torch.manual_seed(rank if are_other else 0)
@@ -285,7 +285,8 @@ def of_other_seeds(rank: int, _world: int, are_other: bool) -> list[int]:
     for model in models:
         with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            for param in model.parameters():  # as after an average of neighbours
+            # Parameters then look like those after an average of neighbors.
+            for param in model.parameters():
                 param.add_(0.02 * rank * torch.randn_like(param) * param.std(correction=0))
             bluefog_pg.DistributedOptimizer(sgd(model), model).close()
         told.append(sum("begin with different parameters" in str(w.message) for w in caught))
@@ -341,7 +342,7 @@ def test_what_newcomers_misunderstand(pool: harness.Pool) -> None:
 
 
 def misspelt(rank: int, _world: int) -> None:
-    """A call that fails leaves the optimizer as it was, and the next one does."""
+    """A call that fails leaves the optimizer as it was, and the next one works."""
     import bluefog_pg
 
     model = nn.Linear(2, 2)

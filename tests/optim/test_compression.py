@@ -1,4 +1,4 @@
-"""Compressed exchanges: what a message says, how large it is, and where training ends."""
+"""Compressed exchanges have messages of the right content and size, and training ends well."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def test_messages_of_zeros_and_of_one_number() -> None:
 
 
 def agreed(rank: int, world: int, kind: str, topology: str) -> list[float]:
-    """Without gradients: how far ranks are from the mean, of what they were; bytes of a step."""
+    """Return how far ranks end from the mean, without gradients, and the bytes of a step.
+
+    The distance is a part of what it was, and the bytes are in units of a message.
+    """
     import bluefog_pg
 
     torch.manual_seed(rank)
@@ -118,7 +121,7 @@ def test_places_beyond_int32_are_refused() -> None:
 
 
 class HalfWay:
-    """Sends all, and goes half of the way to the average."""
+    """A HalfWay compressor sends all, and goes half of the way to the average."""
 
     gamma = 0.5
 
@@ -152,7 +155,7 @@ def test_a_compressor_of_ones_own(pool: harness.Pool, order: str) -> None:
 
 
 def where_routes_repeat(rank: int, world: int, kind: str) -> None:
-    """Routes that repeat for one rank and not for another: as without compression."""
+    """Routes that repeat for one rank and not for another end as without compression."""
     import bluefog_pg
     from bluefog_pg import optim
 

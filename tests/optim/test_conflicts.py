@@ -1,4 +1,4 @@
-"""What does not go together in a distributed optimizer: topologies, orders, ranks' options."""
+"""Distributed optimizers refuse topologies, orders and ranks' options that do not go together."""
 
 from __future__ import annotations
 

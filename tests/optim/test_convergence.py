@@ -1,4 +1,4 @@
-"""Where the algorithms end, and how fast, against what their papers prove."""
+"""The algorithms end where their papers prove, and as fast."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ DIM, SAMPLES, RHO = 5, 40, 0.5
 
 
 class Logistic(nn.Module):
-    """log(1 + exp(-y x.w)), in the mean, + RHO/2 |w|^2, of one rank's samples."""
+    """A Logistic is the loss of one rank's samples, with a penalty.
+
+    It is the mean of log(1 + exp(-y x.w)), plus RHO/2 |w|^2.
+    """
 
     def __init__(self, rank: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(rank)
-        around = 0.4 * rank - 0.6  # ranks differ
+        around = 0.4 * rank - 0.6  # Ranks differ in this.
         noise = torch.randn(SAMPLES, generator=generator, dtype=torch.float64)
         x = torch.randn(SAMPLES, DIM, generator=generator, dtype=torch.float64)
         self.x = 0.7 * x + around
@@ -38,7 +41,7 @@ class Logistic(nn.Module):
 
 
 def solution(world: int) -> Tensor:
-    """The minimum of all ranks' losses together, by Newton's method."""
+    """Return the minimum of all ranks' losses together, by Newton's method."""
     models = [Logistic(rank) for rank in range(world)]
     w = torch.zeros(DIM, dtype=torch.float64)
 
@@ -55,7 +58,7 @@ def solution(world: int) -> Tensor:
 
 
 def ended(rank: int, world: int, run: dict[str, Any]) -> float:
-    """How far this rank's parameters end from the solution."""
+    """Return how far this rank's parameters end from the solution."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -77,14 +80,14 @@ def ended(rank: int, world: int, run: dict[str, Any]) -> float:
 
 
 def error(pool: harness.Pool, order: str, lr: float, steps: int, **run: Any) -> float:
-    """How far the parameters end that end furthest away."""
+    """Return how far those parameters end from the solution that end furthest away."""
     return max(pool.run(ended, {"order": order, "lr": lr, "steps": steps, **run}, timeout=120))
 
 
 def digraph(kind: str, world: int) -> Any:
     from bluefog_pg import topology_util
 
-    if kind == "directed":  # whose weights push-sum alone makes up for
+    if kind == "directed":  # Only push-sum makes up for this graph's weights.
         graph = nx.DiGraph([(r, (r + 1) % world) for r in range(world)])
         graph.add_edge(0, 2)
         return graph
@@ -141,7 +144,7 @@ def test_momentum_magnifies_the_bias_of_diffusion_and_not_of_decentlam(pool: har
 
 
 def local(rank: int, world: int, communication: str, momentum: float) -> list[float]:
-    """Parameters at each third step, of gradients that are the ranks' numbers."""
+    """Return the parameters at each third step, with gradients that are the ranks' numbers."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -175,7 +178,7 @@ def test_slowmo(pool: harness.Pool) -> None:
 
 
 def test_local_steps_with_gossip(pool: harness.Pool) -> None:
-    """What ranks move by is averaged with neighbours, and so is where they begin."""
+    """What ranks move by is averaged with neighbors, and so is where they begin."""
     share = torch.tensor([[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]]).double() / 3
     w, speed = torch.full((4,), 8.0, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
     wanted = []
@@ -221,7 +224,7 @@ def test_quasi_global_momentum(pool: harness.Pool) -> None:
 
 
 def in_pairs(rank: int, world: int) -> list[float]:
-    """Without gradients; rank 3 is slow, and nobody waits for it."""
+    """Average in pairs without gradients; rank 3 is slow, and nobody waits for it."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -244,6 +247,6 @@ def in_pairs(rank: int, world: int) -> list[float]:
 def test_asynchronous_pairs(pool: harness.Pool) -> None:
     *fast, slow = pool.run(in_pairs)
     ends = torch.tensor([*fast, slow])[:, :3]
-    assert ends.mean(0) == pytest.approx(torch.full((3,), 1.5), abs=1e-9)  # nothing is lost
+    assert ends.mean(0) == pytest.approx(torch.full((3,), 1.5), abs=1e-9)  # Nothing is lost.
     assert ends.std(0).max() < 0.5
     assert max(end[3] for end in fast) < slow[3]

@@ -1,4 +1,4 @@
-"""DecentralizedDataParallel: models that train themselves in backward()."""
+"""Models train themselves in backward() by DecentralizedDataParallel."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def averaged(rank: int, world: int, sync: bool) -> None:
     for step in range(3):
         loss_of(model, rank, step).backward()
     for optimizer in model._optimizers:
-        optimizer.synchronize()  # what the distance is of
+        optimizer.synchronize()  # The distance is that of these parameters.
     before = gathered(vector(model))
     wanted = (before - before.mean(0)).square().sum(1).mean().sqrt().item()
     distance = model.global_avg()
@@ -100,7 +100,7 @@ def test_one_rank(pool: harness.Pool) -> None:
 
 
 def with_extras(rank: int, world: int) -> list[Any]:
-    """A scheduler, clipped gradients, accumulated ones, a topology set later, and a scaler."""
+    """Train with a scheduler, clipped and accumulated gradients, a later topology, and a scaler."""
     import bluefog_pg
 
     model = nn.Linear(2, 1, bias=False)
@@ -120,14 +120,14 @@ def with_extras(rank: int, world: int) -> list[Any]:
         scaler.scale(wrapped(torch.tensor([[3.0, 4.0]])).sum()).backward()
         return [round(value, 6) for value in model.weight.detach()[0].tolist()]
 
-    found.append(back())  # clipped to (0.6, 0.8)
+    found.append(back())  # The gradient is clipped to (0.6, 0.8).
     wrapped.set_accumulate_grad(True)
     found.append(back())
     wrapped.set_accumulate_grad(False)
     found.append(back())
     model.load_state_dict({"weight": torch.full((1, 2), float(rank))})
     wrapped.set_topology({"topology": bluefog_pg.topology_util.FullyConnectedGraph(world)})
-    found.append(back())  # from 1.5, the mean, by a quarter of (0.6, 0.8)
+    found.append(back())  # It moves from the mean, 1.5, by a quarter of (0.6, 0.8).
     wrapped.close()
     return found
 
@@ -139,7 +139,7 @@ def test_extras(pool: harness.Pool) -> None:
 
 
 def beside_a_slow_one(rank: int, world: int) -> float:
-    """Seconds of this rank's steps."""
+    """Return the seconds of this rank's steps."""
     model = wrapped(rank, sync=False)
     dist.barrier()
     begun = time.monotonic()
@@ -233,7 +233,7 @@ def test_an_iterator_of_steps_for_all_buckets(pool: harness.Pool) -> None:
 
 
 def rolled_back(rank: int, world: int) -> None:
-    """Rank 0 loads, and then gives the others what it has, as programs do."""
+    """Rank 0 loads a state, and then gives the others what it has, as programs do."""
     import bluefog_pg
 
     model = wrapped(rank, topology="one-peer-exp2")

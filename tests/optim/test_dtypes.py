@@ -1,4 +1,4 @@
-"""Models whose parameters are of several types."""
+"""Models may have parameters of several types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.optimizers import order_named
 
 
 class Mixed(nn.Module):
-    """In each of the types the same parameters, whose gradients are the same at each step."""
+    """A Mixed has the same parameters in each type, with the same gradients at each step."""
 
     def __init__(self, rank: int, dtypes: tuple[torch.dtype, ...]) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Mixed(nn.Module):
         )
 
     def of_types(self) -> list[list[float]]:
-        """The parameters of each type, in one."""
+        """Return the parameters of each type as one list."""
         count = len(self.places) // 2
         return [self.places[at].tolist() + self.places[count + at].tolist() for at in range(count)]
 

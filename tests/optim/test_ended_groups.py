@@ -1,4 +1,4 @@
-"""Optimizers whose process group the program has destroyed, and others that take over from them."""
+"""Optimizers whose process group is destroyed give way to others that take over from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of optimizers, shorter than a user runs them."""
+"""The examples of optimizers run, shorter than a user runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that are frozen and thawed, as GANs and training block by block do."""
+"""Parameters may be frozen and thawed, as GANs and training block by block do."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def converted(rank: int, world: int, name: str) -> None:
         loss_of(model, rank, number).backward()
         optimizer.step()
     model[0].requires_grad_(False)
-    loss_of(model, rank, 3)  # begins what does not end in these parameters
+    loss_of(model, rank, 3)  # This begins an average that does not end in these parameters.
     model.float()
     x = torch.ones(2, 1, 4, 4)
     for _ in range(2):

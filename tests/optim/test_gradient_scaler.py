@@ -1,4 +1,4 @@
-"""A GradScaler before distributed optimizers: what it skips, and what it must not change."""
+"""A GradScaler before a distributed optimizer skips what it should, and changes nothing else."""
 
 from __future__ import annotations
 

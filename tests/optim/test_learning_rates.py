@@ -1,4 +1,4 @@
-"""Learning rates that a scheduler changes."""
+"""A scheduler may change learning rates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_schedulers(pool: harness.Pool, before: bool) -> None:
 
 
 def warming(rank: int, _world: int, order: str) -> None:
-    """Learning rates 0, 0.05, 0.1."""
+    """Train with the learning rates 0, 0.05 and 0.1."""
     from bluefog_pg import optim
 
     model, optimizer = wrapped(rank, order=getattr(optim, order)(), topology="ring")

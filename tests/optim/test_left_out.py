@@ -15,7 +15,7 @@ STEPS = 8
 
 
 def stepped(rank: int, world: int, passes: Sequence[int], order: str) -> list[str]:
-    """Train with so many passes before each step; the warnings come back."""
+    """Train with so many passes before each step, and return the warnings."""
     import bluefog_pg
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""A distributed optimizer that is dropped, or that another one takes over from."""
+"""A distributed optimizer may be dropped, and another one may take over from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.optimizers import (
 
 
 def taken_over(rank: int, world: int, is_dropped: bool) -> None:
-    """The second one averages alone, though the first one was not closed, or is not yet gone."""
+    """The second optimizer averages alone, though the first was not closed, or is not yet gone."""
     import bluefog_pg
 
     model = make_model(rank)

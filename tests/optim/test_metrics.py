@@ -1,4 +1,4 @@
-"""What is recorded of a training, and hooks of stock DistributedDataParallel."""
+"""Trainings record metrics, and stock DistributedDataParallel takes hooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LATE = 0.5
 
 
 def late(rank: int) -> None:
-    """Rank 3 is, when the others are about to step."""
+    """Let rank 3 be late when the others are about to step."""
     if rank < 3:
         inrank.mark("steps")
         return
@@ -41,12 +41,12 @@ def recorded(rank: int, _world: int, path: str) -> None:
     from bluefog_pg import optim
 
     model, optimizer = wrapped(rank, topology="ring")
-    file = Path(path) / "run.csv"  # which rank 0 writes
+    file = Path(path) / "run.csv"  # Rank 0 writes this file.
     recorder, scalars = optim.Recorder(optimizer, file), Scalars()
     begun, waited = time.monotonic(), list[float]()
     other = optim.Recorder(optimizer, scalars)
     for number in range(3):
-        if number == 2:  # for which its neighbours, 0 and 2, have to wait
+        if number == 2:  # Rank 3's neighbors, 0 and 2, have to wait for it.
             late(rank)
         step(model, optimizer, rank, number)
         found = recorder.write(number, distance=number > 0, loss=torch.tensor(0.5))
@@ -77,17 +77,17 @@ def test_recorder(pool: harness.Pool, tmp_path: Path) -> None:
 
 
 def aged(rank: int, _world: int) -> None:
-    """While rank 0 makes no step, its neighbours put three times; later on it makes one."""
+    """Rank 0 makes no step while its neighbors put three times, and makes one later."""
     from bluefog_pg import optim
 
-    begun = time.monotonic()  # before anybody has a window
+    begun = time.monotonic()  # Nobody has a window yet.
     model, optimizer = wrapped(rank, communication="win_put", topology="ring")
     recorder = optim.Recorder(optimizer, Scalars())
     for number in range(3 if rank else 0):
         step(model, optimizer, rank, number)
     dist.barrier()
     before = recorder.write(0)
-    time.sleep(0.1)  # so old is, on each rank, what another one than rank 0 has put
+    time.sleep(0.1)  # What another rank than rank 0 has put is so old then, on each rank.
     if rank == 0:
         step(model, optimizer, rank)
     dist.barrier()
@@ -104,7 +104,7 @@ def test_staleness(pool: harness.Pool) -> None:
 
 
 def hooked(rank: int, world: int, topology: str) -> None:
-    """Each rank's gradient is its number."""
+    """Average by the hook, where each rank's gradient is its number."""
     from bluefog_pg import ddp_hooks
 
     model = DistributedDataParallel(nn.Linear(3, 1, bias=False))
@@ -129,7 +129,9 @@ def test_gradients_of_neighbors(pool: harness.Pool, topology: str) -> None:
 
 
 def averaged_now_and_then(rank: int, _world: int) -> None:
-    """Stock DDP without averages of gradients, and torch's optimizer that averages parameters."""
+    """Train stock DDP without averages of gradients, by torch's optimizer that averages
+    parameters.
+    """
     from torch.distributed.optim import PostLocalSGDOptimizer
 
     from bluefog_pg import ddp_hooks

@@ -1,4 +1,4 @@
-"""An order that a user has written."""
+"""A user may write an order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def twice() -> type[optim.Order]:
     from bluefog_pg import optim
 
     class AdaptThenCombineTwice(optim.Order):
-        """w <- average(average(w - the update at w)), and counts."""
+        """This order does w <- average(average(w - the update at w)), and counts averages."""
 
         communications = ("neighbor_allreduce",)
         exchanges_at_each_pass = True

@@ -1,4 +1,4 @@
-"""Parameters that change, that only some ranks use, or that several optimizers share out."""
+"""Parameters may change, be used by some ranks only, or be shared out among several optimizers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def in_parts(rank: int, world: int, kind: str) -> None:
 
 @torch.no_grad()
 def combine(options: dict[str, Any], world: int, params: Any, optimizers: Any) -> None:
-    """One step of all ranks' optimizers of these parameters."""
+    """Make one step of all ranks' optimizers of these parameters."""
 
     def update() -> None:
         for optimizer in optimizers:
@@ -103,7 +103,7 @@ def test_optimizers_of_parts_of_a_model(pool: harness.Pool, kind: str) -> None:
 
 
 class Branched(nn.Module):
-    """Each rank uses its own layer, and nobody the last one."""
+    """A Branched uses each rank's own layer, and no rank uses the last layer."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def test_gradients_of_layers_that_only_some_use(pool: harness.Pool) -> None:
 
 
 def converted(rank: int, _world: int) -> None:
-    """Frozen, thawed, converted and added parameters; those of another memory."""
+    """Parameters may be frozen, thawed, converted and added, and have other memory."""
     import bluefog_pg
 
     model = make_model(rank)

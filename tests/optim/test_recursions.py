@@ -1,4 +1,4 @@
-"""Distributed optimizers, step by step, against the recursions that their names stand for."""
+"""Distributed optimizers do, step by step, the recursions that their names stand for."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def test_averages_of_all(pool: harness.Pool, communication: str, order: str) -> 
 
 Memory = dict[str, Tensor]
 
-# (x, gradients at x, W, learning rates, what it remembers) -> the next x; a row for each rank.
+# A Recursion gives the next x from x, the gradients at x, W, learning rates and its memory. Tensors
+# have a row for each rank.
 Recursion = Callable[[Tensor, Tensor, Tensor, Any, Memory], Tensor]
 
 
@@ -114,7 +115,7 @@ def moved(x: Tensor, grads: Tensor, share: Tensor, lr: Any, memory: Memory) -> T
 
 
 def bent(x: Tensor, grads: Tensor, share: Tensor, lr: Any, memory: Memory) -> Tensor:
-    """SGD's momentum of 0.9 acts on the moves of diffusion."""
+    """Return the next x where SGD's momentum of 0.9 acts on the moves of diffusion."""
     gradient = (x - share @ (x - lr * grads)) / lr
     memory["buffer"] = 0.9 * memory.get("buffer", torch.zeros_like(x)) + gradient
     return x - lr * memory["buffer"]
@@ -131,7 +132,7 @@ RECURSIONS: dict[str, Recursion] = {
 
 
 def by_machines(rank: int, world: int, order: str) -> None:
-    """Two machines, of which each one's mean weighs otherwise at the other; then by the knobs."""
+    """Train on two machines, whose means weigh differently at each other; then by the knobs."""
     import bluefog_pg
 
     machine = rank // 2
@@ -209,12 +210,12 @@ def test_groups_of_parameters(pool: harness.Pool, order: str) -> None:
     pool.run(grouped, order)
 
 
-# Before which step which topology is set; communications are set for step 3, and back.
+# A topology is set before the step of its number. Communications are set for step 3, and back.
 TOPOLOGIES = {2: "one-peer-exp2", 4: "full", 5: None}
 
 
 def assert_tracked(optimizer: Any, grads: Tensor) -> None:
-    """The trackers' sum over ranks is that of this step's gradients."""
+    """Assert that the trackers' sum over ranks is that of this step's gradients."""
     remembered = optimizer.state_dict()["bluefog"]["memory"]
     trackers, own = (gathered(torch.cat(remembered[name])) for name in ("tracker", "gradient"))
     off = (trackers.sum(0) - own.sum(0)).abs().max().item()
@@ -274,7 +275,7 @@ def test_a_topology_is_that_of_the_next_average(pool: harness.Pool) -> None:
 
 
 def one_directed(world: int) -> nx.DiGraph:
-    """Ranks send to one, two or three others: averages need push-sum."""
+    """Return a graph in which ranks send to one, two or three others: averages need push-sum."""
     graph = nx.DiGraph((r, (r + d) % world) for r in range(world) for d in range(1, r % 3 + 2))
     graph.add_edges_from((r, (r + 1) % world) for r in range(world))
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
@@ -290,7 +291,7 @@ def by_push_sum(rank: int, world: int) -> None:
         for to in [source, *graph.successors(source)]:
             share[to, source] = 1 / (graph.out_degree(source) + 1)
     p = torch.ones(world, 1, dtype=torch.float64)
-    buffers = torch.zeros_like(x)  # of momentum
+    buffers = torch.zeros_like(x)  # momentum buffers
     for number in range(5):
         z = x / p
         grads = []

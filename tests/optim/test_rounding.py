@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.support import harness
 
-STEPS, SIZE = 500, 64  # the same held in 20,000 steps
+STEPS, SIZE = 500, 64  # The limits held in 20,000 steps, too.
 UNEVEN = nx.DiGraph([(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (0, 3)])
 
 

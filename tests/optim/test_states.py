@@ -1,4 +1,4 @@
-"""Hooks of distributed optimizers, and states and copies of them and of what they train."""
+"""Distributed optimizers keep hooks, and states and copies of them and of what they train."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_algorithms_are_resumed(pool: harness.Pool, order: str) -> None:
 
 
 def saved_by_all(rank: int, world: int, path: str) -> list[float]:
-    """Averaged first: what is saved once stands for all ranks."""
+    """Average first, so that what is saved once stands for all ranks."""
     import torch.distributed.checkpoint as checkpoint
 
     import bluefog_pg
@@ -163,7 +163,7 @@ def loaded_by_others(rank: int, world: int, path: str) -> list[float]:
     import torch.distributed.checkpoint as checkpoint
 
     model, optimizer = wrapped(rank, "adam")
-    step(model, optimizer, rank)  # so that there is a state to load into
+    step(model, optimizer, rank)  # This makes a state to load into.
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     checkpoint.load(state, checkpoint_id=path)
     model.load_state_dict(state["model"])
@@ -188,7 +188,7 @@ def loaded_amid(rank: int, _world: int, options: dict[str, Any]) -> None:
     model.load_state_dict(state)
     optimizer.zero_grad()
     inrank.barrier(rank, 4)
-    if rank == 0:  # first, and alone
+    if rank == 0:  # Rank 0 is first, and alone.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             optimizer.step() if options else optimizer.synchronize()

@@ -1,4 +1,4 @@
-"""Averages that synchronize() leaves for step(), and those that step() is told to skip."""
+"""synchronize() leaves its averages for step(), and step() may be told to skip them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.optimizers import assert_at, gathered, loss_of, vector, wrapp
 
 
 class Tied(nn.Module):
-    """One Parameter in two places, and an RNN."""
+    """A Tied has one Parameter in two places, and an RNN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_tied_weights_and_closures(pool: harness.Pool) -> None:
 
 
 def skipping(rank: int, _world: int) -> None:
-    """The average under way is finished first, and is not lost."""
+    """The average under way is finished before a skipped one, and is not lost."""
     model, optimizer = wrapped(rank, topology="full")
     mean = gathered(vector(model)).mean(0)
     loss_of(model, rank, 0).backward()
@@ -87,7 +87,7 @@ def test_skip_synchronize(pool: harness.Pool) -> None:
 
 
 def skipped(rank: int, _world: int) -> float:
-    """The update was made in backward(): a step that skips the average makes none."""
+    """A step that skips the average makes no update, which was made in backward()."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -107,7 +107,7 @@ def test_one_update_though_its_average_is_skipped(pool: harness.Pool) -> None:
 
 
 def passing_after(rank: int, _world: int) -> list[int]:
-    """One average a step, though a pass follows synchronize(); a skipped step has none."""
+    """Each step has one average, though a pass follows synchronize(); a skipped step has none."""
     model, optimizer = wrapped(rank, topology="full")
     counts = []
     for how in ("synchronize", "skip", "plain"):
@@ -128,7 +128,7 @@ def test_one_average_a_step(pool: harness.Pool) -> None:
 
 
 def passing_alone(rank: int, world: int) -> inrank.Raised | None:
-    """Rank 0 makes a pass more after the last step; the others go on to something else."""
+    """Rank 0 makes one more pass after the last step; the others go on to something else."""
     group = dist.new_group(list(range(world)))
     model, optimizer = wrapped(rank, topology="ring", group=group)
     loss_of(model, rank, 0).backward()

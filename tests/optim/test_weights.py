@@ -1,4 +1,4 @@
-"""The weights of averages, where a distributed optimizer is told them, or its topology has them."""
+"""The weights of averages are those that an optimizer is told, or those of its topology."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.optimizers import STEPS, assert_at, expected, gathered, step,
 
 
 def weighted(rank: int, world: int, communication: str, topology: Any, near: Any) -> float:
-    """The second average of what ranks have, which is their numbers; the first one has no puts."""
+    """Return the second average of the ranks' numbers, as the first one has no puts."""
     import bluefog_pg
 
     model = alike_weights()
@@ -46,7 +46,7 @@ def test_weights_count_once(pool: harness.Pool, communication: str) -> None:
 
 @pytest.mark.parametrize("communication", ["neighbor_allreduce", "win_put", "win_get"])
 def test_a_schedule_of_one_graph(pool: harness.Pool, communication: str) -> None:
-    """Is that graph, and its weights count."""
+    """A schedule of one graph is that graph, and its weights count."""
     graph = nx.DiGraph()
     graph.add_weighted_edges_from((r, (r + 1) % 4, 0.25) for r in range(4))
     graph.add_weighted_edges_from((r, r, 0.75) for r in range(4))
@@ -77,12 +77,13 @@ def test_what_knobs_do_not_say_the_topology_does(pool: harness.Pool) -> None:
 
 
 def sent_elsewhere(rank: int, world: int) -> float:
-    """Only whom it sends to is said: the weights are those of the group's topology."""
+    """Only the ranks to send to are said, so the weights are those of the group's topology."""
     import bluefog_pg
 
     model = alike_weights(float(rank))
     optimizer = bluefog_pg.DistributedOptimizer(sgd(model, 0.0), model)
-    optimizer.dst_weights = [(rank + 1) % world, (rank + 2) % world]  # as the topology has it
+    # The topology has the same edges.
+    optimizer.dst_weights = [(rank + 1) % world, (rank + 2) % world]
     model(ONE).sum().backward()
     optimizer.step()
     optimizer.close()
@@ -124,7 +125,7 @@ def test_wrong_knobs_are_refused(pool: harness.Pool, what: str) -> None:
 
 
 def turned_between(rank: int, world: int) -> None:
-    """Weights of one step, as BlueFog's programs set them; and another communication."""
+    """Set weights for one step, as BlueFog's programs do, and then another communication."""
     model, optimizer = wrapped(rank, topology="ring")
     for group in optimizer.param_groups:
         group["lr"] = 0.0

@@ -1,4 +1,4 @@
-"""Training by windows: what it gives, what changes it, and what dead ranks leave behind."""
+"""Training by windows gives what averages give, may be changed, and outlives ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.optimizers import (
 
 
 def by_windows(rank: int, _world: int, communication: str) -> None:
-    """In lockstep they give what averages of neighbours give."""
+    """Windows give in lockstep what averages of neighbors give."""
     ends = []
     for kind in ("neighbor_allreduce", communication):
         model, optimizer = wrapped(rank, communication=kind, topology="ring", bucket_bytes=200)
@@ -67,7 +67,7 @@ def test_a_topology_is_that_of_the_next_puts(pool: harness.Pool) -> None:
 
 
 def scheduled_windows(rank: int, world: int, communication: str) -> list[float]:
-    """One peer a step, and no rank waits: all come to agree on what lies between their values."""
+    """Train with one peer a step, where no rank waits: all agree on a value between theirs."""
     import bluefog_pg
 
     model = nn.Linear(3, 1, bias=False).double()
@@ -144,7 +144,7 @@ def test_bytes_of_windows_that_were_freed(pool: harness.Pool) -> None:
 
 
 def survived(rank: int, world: int) -> None:
-    """Rank 2 dies; the others train on, without each other's waiting."""
+    """Rank 2 dies; the others train on, and do not wait for each other."""
     model, optimizer = wrapped(rank, communication="win_put", topology="full")
     dist.barrier()
     for number in range(3):
@@ -159,7 +159,7 @@ def survived(rank: int, world: int) -> None:
     begun = time.monotonic()
     for number in range(3):
         step(model, optimizer, rank, number)
-    for turn in range(2):  # what others have put before the first one is gone in the second one
+    for turn in range(2):  # What others put before the first turn is gone in the second one.
         with torch.no_grad():
             for param in model.parameters():
                 param.fill_(1.0)
@@ -173,7 +173,7 @@ def survived(rank: int, world: int) -> None:
     took = time.monotonic() - begun
     optimizer.close()
     assert took < harness.at_most(10), f"{took} s"
-    assert_at(model, 1.0, within=1e-9)  # the dead rank's parameters count no more
+    assert_at(model, 1.0, within=1e-9)  # The dead rank's parameters count no more.
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Distributed optimizers on one rank, and pairs of many of which one is slow or pauses."""
+"""Distributed optimizers work on one rank, and in pairs of many ranks, one of them slow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.optimizers import OPTIMIZERS, make_model, step, vector, wrapp
 
 
 def alone(_rank: int, _world: int, kind: str) -> list[float]:
-    """What an algorithm does beside averages, it does on one rank, too."""
+    """Return the weight after each step: an algorithm does more than averages on one rank, too."""
     import bluefog_pg
     from bluefog_pg import optim
 
@@ -41,7 +41,7 @@ def test_algorithms_on_one_rank(pool: harness.Pool) -> None:
 
 
 def around_a_hub(rank: int, world: int) -> float:
-    """Many meet one that meets but one at a time: the largest number that any has had."""
+    """Return the largest number that a rank has had where many meet one hub in turn."""
     import bluefog_pg
     from bluefog_pg import optim, topology_util
 

@@ -1,4 +1,4 @@
-"""Optimizers that wrap others, have been patched, or keep copies; models that a framework wraps."""
+"""Optimizers may wrap others, be patched, or keep copies, and a framework may wrap the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.one_weight import ONE, alike_weights, sgd, warned_by
 
 
 class Lookahead(torch.optim.Optimizer):
-    """A wrapper, as in many repositories: without super().__init__()."""
+    """A Lookahead wraps an optimizer without super().__init__(), as in many repositories."""
 
     def __init__(self, base: torch.optim.Optimizer) -> None:
         self.optimizer, self.param_groups, self.state = base, base.param_groups, base.state
@@ -32,7 +32,7 @@ class LooksLikeOne:
 
 
 def refused(rank: int, world: int) -> list[Any]:
-    """Nothing stays of one that is refused: the optimizer inside can be wrapped afterwards."""
+    """An optimizer that is refused leaves nothing: the one inside it can be wrapped afterwards."""
     from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
     import bluefog_pg
@@ -107,7 +107,8 @@ def half_made(rank: int, world: int) -> None:
     harness.raised(error, "RuntimeError", text="midway")
     assert not model._forward_pre_hooks
     assert not bluefog_pg.window_stats()
-    assert model.weight.data_ptr() != memory  # of its own again, and not the bucket's
+    # The memory is the model's own again, and not the bucket's.
+    assert model.weight.data_ptr() != memory
     optimizer = bluefog_pg.DistributedOptimizer(sgd(model), model, "win_put")
     model(ONE).backward()
     optimizer.step()
@@ -183,7 +184,7 @@ def test_a_patched_step_stays(pool: harness.Pool, kind: str, order: str) -> None
 
 
 class Masters(torch.optim.Optimizer):
-    """It trains copies, which it keeps in its state."""
+    """A Masters optimizer trains copies, which it keeps in its state."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params, {"lr": 0.1})

@@ -1,4 +1,4 @@
-"""Programs that write to parameters between the forward pass and step()."""
+"""Programs may write to parameters between the forward pass and step()."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def replace(model: nn.Module) -> None:
 
 @torch.no_grad()
 def exponential_average(model: nn.Module) -> None:
-    """The program swaps other weights in for a moment."""
+    """Swap other weights in for a moment, as a program does."""
     kept = [param.clone() for param in model.parameters()]
     for param in model.parameters():
         param.mul_(2)
@@ -111,7 +111,7 @@ def test_what_is_written_stays(pool: harness.Pool, how: str) -> None:
 
 
 def clamped_windows(rank: int, world: int) -> None:
-    """An average by windows is of what has come, though the program has written meanwhile."""
+    """An average by windows has what has come, though the program has written meanwhile."""
     model, optimizer = wrapped(rank, topology="one-peer-exp2", communication="win_put")
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -171,7 +171,7 @@ def test_a_write_without_a_trace_is_an_error(pool: harness.Pool) -> None:
 
 
 class Sharp(torch.optim.Optimizer):
-    """Sharpness-aware, as most implementations are: it needs its closure, in its midst."""
+    """Sharp is sharpness-aware as most implementations are: it needs its closure, in its midst."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params, {"lr": 0.1})
@@ -191,7 +191,7 @@ class Sharp(torch.optim.Optimizer):
 
 
 def sharpened(rank: int, world: int, order: str) -> None:
-    """w <- average(w) - lr gradient(w + e): the gradient is at this rank's own parameters."""
+    """Train by w <- average(w) - lr gradient(w + e), with the gradient at this rank's own w."""
     import bluefog_pg
 
     model, _ = wrapped(rank, communication="empty")
@@ -237,7 +237,7 @@ def test_an_optimizer_that_needs_its_closure(pool: harness.Pool, order: str) -> 
 
 
 class Bare(torch.optim.Optimizer):
-    """It calls its closure as it is, as optimizers did before torch had no_grad decorators."""
+    """Bare calls its closure as it is, as optimizers did before torch had no_grad decorators."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params, {"lr": 0.1})
@@ -266,7 +266,7 @@ def bare(rank: int, world: int, every: int) -> float:
     losses = [optimizer.step(closure).item() for _ in range(20)]
     exchanges: int = optimizer.tally.exchanges
     optimizer.close()
-    assert losses[-1] < losses[0] or rank == 0  # which begins near to its own best
+    assert losses[-1] < losses[0] or rank == 0  # Rank 0 begins near to its own best.
     return exchanges
 
 
