@@ -1,9 +1,9 @@
-"""Judge what no linter knows: how long subjects of commits are, and how comments begin.
+"""Judge what no linter knows: subjects of commits, how comments begin, lines of Markdown.
 
     python3 .ci/lint_rules.py [BASE]        in the root of the repository; make lint does it
 
 One line is printed for each fault, and the exit code is 1 if there are any. CONTRIBUTING.md has the
-rules. Only what is newer than the commit BASE is judged.
+rules. Subjects are judged of commits that are newer than the commit BASE.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # This is the last commit before the rules. Most older subjects break them, and rewriting history
-# would serve nobody. Older comments are mended as their files are.
+# would serve nobody.
 BASE = "795f8f8113cf6ebb3fa68ae90c3536b2e126b055"
 LONGEST = 72
+WIDEST = 100
 # A comment that begins so is the tail of a sentence whose head the reader has to guess.
 WORDS = "Of|To|As|With|By|Nor|So"
 
@@ -30,10 +31,7 @@ DOCSTRING = re.compile(rf"\s*({WORDS})\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-# The user's settings of git must not change the lines that are compared.
-PLAIN = ("-c", "grep.lineNumber=false", "-c", "grep.column=false", "-c", "color.ui=false")
-
-KEPT = "No subject of a new commit is too long, and no new comment begins as it should not."
+KEPT = "Subjects are short enough, comments begin as sentences do, and Markdown is wrapped."
 
 
 def git(*arguments: str, check: bool = True) -> list[str]:
@@ -77,34 +75,54 @@ def comments(text: str, comment: re.Pattern[str]) -> Iterator[tuple[int, str]]:
             yield text.count("\n", 0, begins.start(2)) + 1, begins[2]
 
 
-def bad_beginnings(base: str) -> Iterator[str]:
-    """Yield a fault for each new comment or docstring that begins with one of WORDS.
-
-    A line whose text the base has somewhere is old, wherever it has moved since.
-    """
-    old = {line.strip() for line in git(*PLAIN, "grep", "-hIwE", WORDS, base, check=False)}
+def tracked(suffixes: set[str]) -> Iterator[Path]:
+    """Yield the files with such a suffix that git has or would add."""
     names = "\n".join(git("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
     for path in map(Path, filter(None, names.split("\0"))):
-        if path.suffix not in C_LIKE | HASHED or not path.is_file():
-            continue
+        if path.suffix in suffixes and path.is_file():
+            yield path
+
+
+def bad_beginnings() -> Iterator[str]:
+    """Yield a fault for each comment or docstring that begins with one of WORDS."""
+    for path in tracked(C_LIKE | HASHED):
         text = path.read_text(errors="replace")
         found = [*comments(text, SLASHES if path.suffix in C_LIKE else HASH)]
         found += docstrings(text) if path.suffix in {".py", ".pyi"} else []
         for line, word in sorted(found):
-            if text.split("\n")[line - 1].strip() not in old:
-                yield (
-                    f'{path}:{line}: a comment begins with "{word}": make it a full sentence, '
-                    "which can be read with the rest of the file closed"
-                )
+            yield (
+                f'{path}:{line}: a comment begins with "{word}": make it a full sentence, '
+                "which can be read with the rest of the file closed"
+            )
+
+
+def wide_lines() -> Iterator[str]:
+    """Yield a fault for each wide line of Markdown that can be wrapped.
+
+    Tables, code and lines that are one link cannot be.
+    """
+    for path in tracked({".md"}):
+        is_code = False
+        for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+            is_fence = line.lstrip().startswith("```")
+            is_code ^= is_fence
+            can_wrap = " " in line.strip(" -*>") and not line.lstrip().startswith(("|", "`", "["))
+            if len(line) > WIDEST and can_wrap and not is_code and not is_fence:
+                yield f"{path}:{number}: the line has {len(line)} characters: wrap it at {WIDEST}"
 
 
 def main(base: str = BASE) -> int:
     try:
         git("cat-file", "-e", f"{base}^{{commit}}")
+        subjects = [*long_subjects(base)]
     except (OSError, subprocess.CalledProcessError):
-        print(f"no history since {base[:7]} here: subjects and new comments are not judged")
+        print(f"no history since {base[:7]} here: subjects are not judged")
+        subjects = []
+    try:
+        faults = [*subjects, *bad_beginnings(), *wide_lines()]
+    except (OSError, subprocess.CalledProcessError):
+        print("no repository here: nothing is judged")
         return 0
-    faults = [*long_subjects(base), *bad_beginnings(base)]
     print("\n".join([*faults, "CONTRIBUTING.md has the rules."]) if faults else KEPT)
     return 1 if faults else 0
 

@@ -8,24 +8,25 @@
 
 namespace bluefog {
 
-// What a waiting thread does between two looks before it sleeps: it gives its core to whoever else
-// wants it, and looks again. Where each rank can have a core of its own it looks again at once, for
-// a while; but the one that it waits for may have been put on this same core. Where ranks share
-// cores it does so a few times only: the kernel goes on choosing among those that wait, so as to be
-// fair, while one that could go on has had more time than they (16 ranks on 2 cores: 5 looks for
-// each small message).
+// A Backoff says what a waiting thread does between two looks for work: it spins, then it gives its
+// core to whoever else wants it, and in the end it has to sleep. A thread that has a core of its
+// own spins first, but only briefly, because the rank that it waits for may have been put on the
+// same core. Where ranks share cores, a thread yields only a few times. The kernel chooses fairly
+// among the threads that yield, so a thread that could go on is passed over when it has had more
+// time than they (16 ranks on 2 cores take 5 looks for each small message). Thread safety: one
+// thread uses it, for one wait.
 class Backoff {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   Backoff(bool own_core, Time now) : own_core_(own_core), since_(now) {}
 
-  // Something moved.
+  // Begins anew, after something has moved.
   void reset(Time now) {
     since_ = now;
     yields_ = 0;
   }
-  // Passes a moment. False when it is time to sleep.
+  // Spins or yields once. Returns false, and does neither, when it is time to sleep.
   bool pause(Time now) {
     if (own_core_ && now < since_ + tuning::kSpinTime) {
       relax();

@@ -29,7 +29,7 @@ void CoreBalancer::takeOrMove(Time now) {
   }
 }
 
-// The core with the fewest ranks, if it stays emptier than this one would be.
+// Returns the core with the fewest ranks, if it has at least two ranks fewer than `core`.
 int CoreBalancer::emptierThan(int core, const Cores& usable) const {
   std::array<int, Cores::kMost> ranks{};
   for (int rank = 0; rank < size_; ++rank) {

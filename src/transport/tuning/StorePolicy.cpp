@@ -9,14 +9,15 @@ namespace bluefog {
 namespace {
 
 constexpr size_t kLine = 64;  // bytes of a cache line
-// Of so many frames the first ones are trials, and half of them go the other way.
+// The first kTrials of each kPeriod frames are trials, and half of them go the other way.
 constexpr unsigned kPeriod = 256;
 constexpr unsigned kTrials = 8;
 
-// What the way that is not in use must be better by.
+// The stores that are not in use must be faster by this factor to be chosen.
 constexpr double kClearly = 1.3;
 
-// Of the trials: neither always in the same slots of a ring nor always after one of the same way.
+// Returns whether a trial uses the stores that are not preferred. Those trials are neither always
+// in the same slots of a ring nor always after one of the same kind.
 bool goesTheOtherWay(unsigned trial) {
   return std::popcount(trial % kPeriod) % 2 == 1;
 }
@@ -63,7 +64,7 @@ StoreSample StorePolicy::sendOff(int readers) {
   return stores == Stores::kStreamed ? StoreSample::kStreamed : StoreSample::kCached;
 }
 
-// Reads what is to be read anyway: it is in this core's cache then.
+// What this reads has to be read anyway, and lies in this core's cache afterwards.
 void StorePolicy::read(StoreSample written, const std::byte* at) {
   const Clock::time_point begin = now_();
   for (size_t at_line = 0; at_line < kTimed; at_line += kLine) {

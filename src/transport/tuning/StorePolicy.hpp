@@ -11,31 +11,33 @@
 
 namespace bluefog {
 
-// How the frames of a ring are best written. Between cores that share a cache, through it. With a
-// far core (another socket, another core complex) that may take much longer than past the caches:
-// to read what lies in its cache, or to write where it has read. Nobody can be asked which it is,
-// and in a virtual machine it changes from one moment to the next: so a writer times what it does,
-// now and then a frame goes the other way, and of the frames around that one readers time their
-// part. What a rank finds so, writing its own and reading its peers', it does with its own.
+// A StorePolicy chooses whether frames are written through the caches or past them. Between cores
+// that share a cache, through it is faster. Between far cores (other sockets, other core complexes)
+// it may take much longer, to read what lies in the other core's cache, or to write where that core
+// has read. Nobody can be asked which cores are far, and in a virtual machine that changes from one
+// moment to the next. So a writer times a few frames of each period, half of which go the other
+// way, and their readers time the reading (StoreSample). A rank applies what it finds to its own
+// frames. Thread safety: only the thread that drives the engine may use it, except for preferred().
 class StorePolicy {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What is timed of a frame, at its begin.
+  // This many bytes at the beginning of a frame are timed.
   static constexpr size_t kTimed = 8 * 1024;
 
   explicit StorePolicy(Clock::time_point (*now)() = Clock::now) : now_(now) {}
 
-  // What has proved better. Readable from any thread.
+  // Returns the stores that have proved faster. Any thread may call it.
   Stores preferred() const { return preferred_.load(std::memory_order_relaxed); }
-  // Whether the frame that is being filled is timed, and how it is written.
+  // Return whether the frame that is being filled is timed, and how it is written.
   bool isTrial() const;
   Stores stores() const;
-  // Into it.
+  // Copies bytes into the frame that is being filled.
   void write(std::byte* to, const std::byte* from, size_t bytes);
-  // It is sent off, to so many peers that read it: what its header says of it. The next one begins.
+  // Ends the frame, which that many peers read, and begins the next one. Returns what its header
+  // tells them.
   StoreSample sendOff(int readers);
-  // Before a peer's frame is read, from there.
+  // Times the reading of a peer's frame whose payload begins at `at`, if its header asks for it.
   void observe(StoreSample written, const std::byte* at, size_t bytes) {
     if (written != StoreSample::kNone && bytes >= kTimed) {
       read(written, at);
@@ -45,12 +47,12 @@ class StorePolicy {
  private:
   using Duration = Clock::duration;
 
-  // The last few: peers differ, one may share this rank's core.
+  // Times keeps the last few measurements, because peers differ: one may share this rank's core.
   class Times {
    public:
     void note(Duration time) { taken_[next_++ % taken_.size()] = time; }
     bool isFull() const { return next_ >= taken_.size(); }
-    // Without the longest: a thread may be interrupted.
+    // Returns the sum without the longest, in which the thread may have been interrupted.
     Duration sum() const;
 
    private:

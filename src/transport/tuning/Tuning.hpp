@@ -20,7 +20,8 @@ inline bool isAdaptive() {
 
 // ---- rings (0107)
 // The bytes of a frame and the frames of a ring. A frame stays in the caches between its writer and
-// its reader, and there are enough of them that ranks of different speed do not wait for each other.
+// its reader, and there are enough of them that ranks of different speed do not wait for each
+// other.
 inline constexpr uint32_t kFrameBytes = 128 * 1024;
 inline constexpr uint32_t kFramesPerRing = 8;
 
@@ -40,8 +41,8 @@ inline constexpr size_t kSumStretch = size_t{1} << 20;
 
 // ---- results (0105)
 // Results of at least this many bytes come from a pool of memory that the peers map. Smaller ones
-// come from malloc, which keeps blocks of that size when they are freed. The pool keeps at most this
-// many bytes that nobody uses, or twice its largest result.
+// come from malloc, which keeps blocks of that size when they are freed. The pool keeps at most
+// this many bytes that nobody uses, or twice its largest result.
 inline constexpr size_t kSmallestPooled = size_t{256} << 10;
 inline constexpr size_t kMostIdlePooled = size_t{64} << 20;
 
