@@ -37,7 +37,7 @@ help: ## Show this list
 
 dev: $(INSTALLED) ## Build, and install in editable mode
 
-demo: dev ## Train the digits on 4 ranks, with DDP and with neighbour averaging; plots in build/demo
+demo: dev ## Train the digits on 4 ranks, with DDP and with neighbor averaging; plots in build/demo
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode ddp --require-accuracy 0.95 --out build/demo
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
@@ -111,7 +111,7 @@ bench: dev ## Compare the collectives with gloo and MPI
 	$(BENCH_NEEDS)
 	python3 benchmarks/collectives.py
 
-bench-neighbors: dev ## Compare averaging with neighbours with raw MPI, in C
+bench-neighbors: dev ## Compare averaging with neighbors with raw MPI, in C
 	$(BENCH_NEEDS)
 	python3 benchmarks/neighbors.py
 
