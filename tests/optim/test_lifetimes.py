@@ -73,7 +73,7 @@ def test_an_optimizer_that_is_dropped(pool: harness.Pool) -> None:
 
 
 def set_up_again(rank: int, _world: int) -> None:
-    """A thawed layer's new buckets that cannot be connected are connected at the next step."""
+    """Buckets that could not be connected, when new or for a topology, are at the next step."""
     import bluefog_pg
     from bluefog_pg.optim import coordinator
 
@@ -89,11 +89,16 @@ def set_up_again(rank: int, _world: int) -> None:
     step(model, optimizer, rank)
     states.append(optimizer._coordinator._state.name)
     apart = gathered(vector(model)).std(0).max()
+    with mock.patch.object(coordinator, "new_communication", side_effect=OSError):
+        inrank.catch(optimizer.set_topology, "ring")
+    states.append(optimizer._coordinator._state.name)
+    step(model, optimizer, rank)
+    states.append(optimizer._coordinator._state.name)
     optimizer.set_topology("ring")
     states.append(optimizer._coordinator._state.name)
     optimizer.close()
     states.append(optimizer._coordinator._state.name)
-    assert states == ["ACTIVE", "APART", "ACTIVE", "ACTIVE", "CLOSED"], states
+    assert states == ["ACTIVE", "APART", "ACTIVE", "PACKED", "ACTIVE", "ACTIVE", "CLOSED"], states
     assert error is not None, "nothing has failed"
     assert error.kind == "OSError", error
     assert apart < 1e-12, f"{apart:g} apart"

@@ -266,7 +266,8 @@ class Coordinator:
         known = set(self._params)
         params = [p for p in params_of(self._optimizer) if p.requires_grad or p in known]
         has_others = self._kinds != kinds_of(params)  # whether the buckets have other parameters
-        if has_others or self._state is State.APART:  # APART, after a setup that has failed
+        is_unconnected = self._state in (State.APART, State.PACKED)  # _set_up or _reconnect failed
+        if has_others or is_unconnected:
             self._config_check.check_parameters(params)
             self.algorithm.abandon()
             self._tear_down()
