@@ -37,7 +37,7 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 # Outer::Inner {`, which belongs to the declaration inside of Outer.
 TYPE = re.compile(
     r"^[ \t]*(?:template <[^\n]*>\s*)?(?:class|struct|union|enum class|enum)\s+"
-    r"(?:alignas\([^)]*\)\s*)?(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::[^:;{][^;{]*)?\{",
+    r"(?:alignas\([^)]*\)\s*)?(?:\[\[\w+\]\]\s*)?(?:\w+::)*(\w+)(?:\s+final)?\s*(?::[^:;{][^;{]*)?\{",
     re.MULTILINE,
 )
 

@@ -141,9 +141,6 @@ struct Notice {
   }
 };
 
-// Receives the notice of a source, which must have called the same by the signature.
-Task takeNotice(Mailbox& mailbox, const MessageOp& op, int source, int64_t tag, Notice& notice);
-
 // A Hierarchy says what a rank exchanges with the ranks of its machine, and with its counterparts
 // on other machines.
 struct Hierarchy {

@@ -151,7 +151,7 @@ void addAverages(const py::handle& group, const py::handle& edges) {
   add<OpKind::kNeighborAllReduce>(
       group, "neighbor_allreduce",
       "neighbor_allreduce($self, tensors, edges, match, async_op, /)\n--\n\n"
-      "Of a tensor or a list; None where a gradient has to flow.");
+      "Average a tensor or a list of them; return None where a gradient has to flow.");
   add<OpKind::kPairGossip>(group, "pair_gossip",
                            "pair_gossip($self, tensor, edges, match, async_op, /)\n--\n\n"
                            "None where a gradient has to flow.");

@@ -1,4 +1,4 @@
-// This file describes the module to Python, and holds no logic.
+// This file describes the module to Python. It holds conversions, and no other logic.
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>

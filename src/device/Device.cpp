@@ -128,18 +128,18 @@ void Device::weightedSum(void* out, const std::vector<const void*>& inputs,
   finish();
 }
 
-Device::Parcel Device::parcel(size_t at, size_t bytes) const {
+Device::StagedPart Device::part(size_t at, size_t bytes) const {
   return {at, std::min(kStaging, bytes - at), staging_[at / kStaging % 2]};
 }
 
 void Device::toHost(std::byte* to, const void* from, size_t bytes) {
   const std::lock_guard lock(staging_mutex_);
   const auto* source = static_cast<const std::byte*>(from);
-  std::optional<Parcel> before;
+  std::optional<StagedPart> before;
   for (size_t at = 0; at < bytes || before; at += kStaging) {
-    std::optional<Parcel> now;
+    std::optional<StagedPart> now;
     if (at < bytes) {
-      now = parcel(at, bytes);
+      now = part(at, bytes);
       check(use()->copy(now->memory, source + at, now->bytes, stream_), "copying to the host");
     }
     if (before) {
@@ -154,7 +154,7 @@ void Device::fromHost(void* to, const std::byte* from, size_t bytes) {
   const std::lock_guard lock(staging_mutex_);
   auto* target = static_cast<std::byte*>(to);
   for (size_t at = 0; at < bytes; at += kStaging) {
-    const Parcel now = parcel(at, bytes);
+    const StagedPart now = part(at, bytes);
     copyBytes(now.memory, from + at, now.bytes);
     finish();
     check(use()->copy(target + at, now.memory, now.bytes, stream_), "copying from the host");

@@ -56,8 +56,8 @@ class Device {
   void ignoreCaptures() const;
 
  private:
-  // A Parcel is the part of a copy that goes through one staging buffer.
-  struct Parcel {
+  // A StagedPart is the part of a copy that goes through one staging buffer.
+  struct StagedPart {
     size_t at;
     size_t bytes;
     std::byte* memory;
@@ -79,7 +79,7 @@ class Device {
   void giveUpOwn() noexcept;
   void check(int error, const char* what) const;
   void finish() const;
-  Parcel parcel(size_t at, size_t bytes) const;
+  StagedPart part(size_t at, size_t bytes) const;
 
   const std::shared_ptr<const Plugin> plugin_;
   const int index_;

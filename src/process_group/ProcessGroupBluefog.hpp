@@ -245,7 +245,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   Call reduceScatterBaseCall(const Validate& validate, const at::Tensor& input,
                              const at::Tensor& output, const c10d::ReduceOp& reduction,
                              Milliseconds timeout);
-  WorkPtr postExchange(OpKind kind, int root, ExchangeBlocks&& parcels, Call&& call,
+  WorkPtr postExchange(OpKind kind, int root, ExchangeBlocks&& blocks, Call&& call,
                        Milliseconds timeout, bool async_op);
 
   WorkPtr gatherFromNeighbors(OpKind kind, const at::Tensor& like,

@@ -19,12 +19,12 @@ constexpr std::chrono::milliseconds kUntilTheReason{1000};
 
 }  // namespace
 
-// A Turn is the right to make a call, which one thread has at a time, for as long as the Turn
-// exists. Its constructor waits until no other thread has one. It throws if this thread has one, or
-// if the program is interrupted.
-class DeviceCalls::Turn {
+// A CallTurn is the right to make a call, which one thread has at a time, for as long as the
+// CallTurn exists. Its constructor waits until no other thread has one. It throws if this thread
+// has one, or if the program is interrupted.
+class DeviceCalls::CallTurn {
  public:
-  Turn(DeviceCalls& calls, const DeviceCall& call)
+  CallTurn(DeviceCalls& calls, const DeviceCall& call)
       : calls_(calls), lock_(calls.turns_, std::defer_lock) {
     const std::thread::id self = std::this_thread::get_id();
     if (calls.owner_ == self) {  // a signal handler, run during a call's wait, makes another call
@@ -36,9 +36,9 @@ class DeviceCalls::Turn {
     }
     calls.owner_ = self;
   }
-  ~Turn() { calls_.owner_ = std::thread::id(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ~CallTurn() { calls_.owner_ = std::thread::id(); }
+  CallTurn(const CallTurn&) = delete;
+  CallTurn& operator=(const CallTurn&) = delete;
 
  private:
   DeviceCalls& calls_;
@@ -56,7 +56,7 @@ DeviceCalls::DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& 
 
 DeviceCalls::WorkPtr DeviceCalls::run(const DeviceCall& call, std::chrono::milliseconds timeout,
                                       const std::function<WorkPtr(Notices&)>& exchange) {
-  const Turn turn(*this, call);
+  const CallTurn turn(*this, call);
   check(call.name());
   const Notices::Waits waits{.before = call.needs_rows || checks_before_ || returns_when_done_,
                              .after = checks_before_};

@@ -37,7 +37,7 @@ class DeviceCalls {
   void check(std::string_view call) const;
 
  private:
-  class Turn;
+  class CallTurn;
 
   // Ends such calls because this call has failed in the exchange, and throws. It must be called
   // while the exchange's exception is handled.

@@ -54,7 +54,8 @@ class Notices::Exchanged {
       addSend(mailbox, op, notice.to(partner, tag));
     }
     for (const auto& [partner, notice] : sent_) {
-      op.tasks.push_back(takeNotice(mailbox, op, partner, tag, received[partner]));
+      const Span place{reinterpret_cast<std::byte*>(&received[partner]), sizeof(Notice)};
+      op.tasks.push_back(receive(mailbox, op, partner, tag, place, std::make_shared<int>()));
     }
   }
   // Throws the mismatch that the notices show, if there is one.

@@ -32,25 +32,25 @@ class StreamPoint {
   bool await(Deadline deadline, const std::function<void()>& proceed) const {
     // The first looks come without sleeps between them. A sleep takes at least 50 us, in which a
     // device copies 64 MiB.
-    const auto first_nap = Deadline::Clock::now() + kWithoutNaps;
-    std::chrono::nanoseconds nap{0};
+    const auto first_pause = Deadline::Clock::now() + kWithoutPauses;
+    std::chrono::nanoseconds pause{0};
     while (!event_.query()) {
-      if (Deadline::Clock::now() >= first_nap) {
+      if (Deadline::Clock::now() >= first_pause) {
         if (deadline.passed()) {
           return false;
         }
         proceed();
-        std::this_thread::sleep_for(nap);
-        nap = std::min<std::chrono::nanoseconds>(nap + kLonger, kLongestNap);
+        std::this_thread::sleep_for(pause);
+        pause = std::min<std::chrono::nanoseconds>(pause + kLonger, kLongestPause);
       }
     }
     return true;
   }
 
  private:
-  static constexpr std::chrono::nanoseconds kWithoutNaps = std::chrono::microseconds(50);
+  static constexpr std::chrono::nanoseconds kWithoutPauses = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kLonger = std::chrono::microseconds(2);
-  static constexpr std::chrono::nanoseconds kLongestNap = std::chrono::microseconds(200);
+  static constexpr std::chrono::nanoseconds kLongestPause = std::chrono::microseconds(200);
 
   static c10::Stream streamOf(c10::Device device) {
     return c10::impl::VirtualGuardImpl(device.type()).getStream(device);

@@ -55,11 +55,11 @@ at::Tensor viewOf(c10::Storage memory, caffe2::TypeMeta dtype) {
 
 }  // namespace
 
-// A Blocks keeps the idle blocks. It exists as long as any tensor that has one of its blocks.
+// A IdleBlocks keeps the idle blocks. It exists as long as any tensor that has one of its blocks.
 // Thread safety: any thread may call any method.
-class OutputPool::Blocks {
+class OutputPool::IdleBlocks {
  public:
-  explicit Blocks(std::shared_ptr<SharedHeap> heap) : heap_(std::move(heap)) {}
+  explicit IdleBlocks(std::shared_ptr<SharedHeap> heap) : heap_(std::move(heap)) {}
 
   PoolBlock take(size_t bytes) {
     {
@@ -117,7 +117,7 @@ class OutputPool::Blocks {
 // A Lent is a block that is lent to a tensor, as the context of the tensor's storage. The end of
 // the storage gives the block back.
 struct OutputPool::Lent {
-  Lent(std::shared_ptr<Blocks> whose, PoolBlock what)
+  Lent(std::shared_ptr<IdleBlocks> whose, PoolBlock what)
       : blocks(std::move(whose)), block(std::move(what)) {}
 
   static void end(void* lent) {
@@ -125,12 +125,12 @@ struct OutputPool::Lent {
     ended->blocks->giveBack(std::move(ended->block));
   }
 
-  std::shared_ptr<Blocks> blocks;
+  std::shared_ptr<IdleBlocks> blocks;
   PoolBlock block;
 };
 
 OutputPool::OutputPool(std::shared_ptr<SharedHeap> heap)
-    : heap_(std::move(heap)), blocks_(std::make_shared<Blocks>(heap_)) {}
+    : heap_(std::move(heap)), blocks_(std::make_shared<IdleBlocks>(heap_)) {}
 
 void OutputPool::close() {
   blocks_->close();

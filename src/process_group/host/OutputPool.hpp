@@ -40,13 +40,13 @@ class OutputPool {
   }
 
  private:
-  class Blocks;
+  class IdleBlocks;
   struct Lent;
 
   c10::Storage memory(size_t bytes, bool is_resizable);
 
   std::shared_ptr<SharedHeap> heap_;
-  std::shared_ptr<Blocks> blocks_;  // kept by each tensor, too
+  std::shared_ptr<IdleBlocks> blocks_;  // kept by each tensor, too
 };
 
 }  // namespace bluefog

@@ -31,9 +31,9 @@ struct Round {
   FlightLog& log;
   const int64_t tag;
 
-  void send(MessageOp& op, int rank, Missed& missed, SendMode manners) const {
+  void send(MessageOp& op, int rank, Missed& missed, SendMode mode) const {
     addSend(engine.mailbox(), op, {rank, tag, ConstSpans(ConstSpan{missed.data(), sizeof missed})},
-            manners);
+            mode);
     op.partners.push_back(rank);
   }
   std::shared_ptr<int> receive(MessageOp& op, int rank, Missed& missed) const {

@@ -246,7 +246,7 @@ void Scheduler::tick(Time now) {
   next_tick_ = now + kLongestSleep;
   watchDeadlines(now);
   mailbox_.calls().endPassedWaits();
-  watchSuspects();  // before watchPeers(), for which the sender of a notice may have left
+  takeDeadlockNotices();  // before watchPeers(), for which the sender of a notice may have left
   watchMismatches();
   watchPeers();
   wakeups_.notifyAll();
@@ -326,7 +326,7 @@ void Scheduler::endMessages(const Why& why) {
   });
 }
 
-void Scheduler::watchSuspects() {
+void Scheduler::takeDeadlockNotices() {
   for (int peer = 0; peer < members_.size; ++peer) {
     const std::optional<DeadlockNotice> told = mailbox_.control().takeDeadlockNotice(peer);
     const auto found = told ? messages_.find(told->waits) : messages_.end();

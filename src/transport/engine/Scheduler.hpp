@@ -117,7 +117,7 @@ class Scheduler {
   void watchDeadlines(Time now);
   Failure late(const MessageOp& message) const;
   void watchPeers();
-  void watchSuspects();
+  void takeDeadlockNotices();
   void watchMismatches();
   bool isUnderWay(const LateMismatch& mismatch) const;
   // Finishes the messages for which `why` returns a failure.

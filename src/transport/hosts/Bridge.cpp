@@ -15,17 +15,17 @@ namespace {
 enum BridgeStream { kBoards = 0, kLane = Segment::kBoards, kControl, kTexts };
 static_assert(kTexts < RemoteTransport::kStreams);
 
-// The first byte of a text says what it is. kRuling stands for the group's failure.
+// The first byte of a text says what it is. kGroupFailure stands for the group's failure.
 constexpr char kHello = 'h';
 constexpr char kGoodbye = 'b';
-constexpr char kRuling = 'r';
+constexpr char kGroupFailure = 'r';
 
 }  // namespace
 
-// A Peer holds all streams to and from one rank on another host.
-class Bridge::Peer {
+// A RemotePeer holds all streams to and from one rank on another host.
+class Bridge::RemotePeer {
  public:
-  Peer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
+  RemotePeer(const Segments& segments, int self, int peer, const std::vector<const Board*>& boards)
       : rank(peer),
         control_out(segments.with(peer).controlRing(peer, self), peer, kControl),
         control_in(segments.with(peer).controlRing(self, peer)),
@@ -113,7 +113,7 @@ Bridge::Bridge(std::shared_ptr<const Segments> segments, const Membership& membe
       peers_(static_cast<size_t>(members.size)) {
   for (const int peer : segments_->hosts().elsewhere()) {
     auto& made = peers_[static_cast<size_t>(peer)];
-    made = std::make_unique<Peer>(*segments_, members.rank, peer, boards);
+    made = std::make_unique<RemotePeer>(*segments_, members.rank, peer, boards);
     made->texts_out.send(*transport_, kHello + transport_->greeting());
   }
 }
@@ -155,7 +155,7 @@ bool Bridge::receive() {
   return moved;
 }
 
-bool Bridge::receiveFrom(Peer& peer) {
+bool Bridge::receiveFrom(RemotePeer& peer) {
   if (peer.is_damaged) {
     return false;
   }
@@ -175,7 +175,7 @@ bool Bridge::receiveFrom(Peer& peer) {
 
 // A departure is noted only after all that the peer sent before has been received, as far as the
 // rings have room for it. `moves` says whether something from this peer has just moved.
-bool Bridge::noteIfGone(Peer& peer, bool moves) {
+bool Bridge::noteIfGone(RemotePeer& peer, bool moves) {
   const bool has_left = peer.says_goodbye && peer.hasReceivedAll();
   const bool has_died = peer.is_dead && (peer.hasReceivedAll() || !moves);
   if (peer.is_gone || !(has_left || has_died)) {
@@ -187,12 +187,12 @@ bool Bridge::noteIfGone(Peer& peer, bool moves) {
   return true;
 }
 
-void Bridge::hear(Peer& peer, const std::string& text) {
+void Bridge::hear(RemotePeer& peer, const std::string& text) {
   if (text[0] == kHello) {
     transport_->hearGreeting(text.substr(1));
   } else if (text[0] == kGoodbye) {
     peer.says_goodbye = true;
-  } else if (text[0] == kRuling) {
+  } else if (text[0] == kGroupFailure) {
     publishFirst(segments_->shared().groupFailure(),
                  asSeenHere(GroupFailure::decode(text.substr(1)), peer.rank));
   }
@@ -235,16 +235,16 @@ bool Bridge::send() {
 void Bridge::tell(const GroupFailure& group_failure) {
   for (const auto& peer : peers_) {
     if (peer) {
-      peer->texts_out.send(*transport_, kRuling + group_failure.encode());
+      peer->texts_out.send(*transport_, kGroupFailure + group_failure.encode());
     }
   }
 }
 
 bool Bridge::hasSentAll() {
-  const bool is_with_courier = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+  const bool is_handed_over = std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return !peer || peer->is_gone || peer->is_damaged || peer->hasSentAll();
   });
-  return is_with_courier && transport_->hasLeftHost();
+  return is_handed_over && transport_->hasLeftHost();
 }
 
 void Bridge::leave(Deadline limit) {

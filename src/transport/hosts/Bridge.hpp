@@ -44,14 +44,14 @@ class Bridge {
   void leave(Deadline limit);
 
  private:
-  class Peer;
-  using Peers = std::vector<std::unique_ptr<Peer>>;  // by rank; null for those of this host
+  class RemotePeer;
+  using Peers = std::vector<std::unique_ptr<RemotePeer>>;  // by rank; null for those of this host
 
-  bool receiveFrom(Peer& peer);
-  void hear(Peer& peer, const std::string& text);
+  bool receiveFrom(RemotePeer& peer);
+  void hear(RemotePeer& peer, const std::string& text);
   bool livesHere(int global_rank);
   GroupFailure asSeenHere(GroupFailure group_failure, int from);
-  bool noteIfGone(Peer& peer, bool moves);
+  bool noteIfGone(RemotePeer& peer, bool moves);
   bool hasSentAll();
 
   const std::shared_ptr<const Segments> segments_;

@@ -53,8 +53,9 @@ class ReceiveProtocol {
   // Copies a buffered message to `place`, or accepts an announced one. completed() tells when it is
   // there.
   void take(const PostedReceive& message, std::byte* place);
-  // Returns the payload of the frame that nextFrames() has waited for, and frees that frame.
+  // Returns the payload of the frame that nextFrames() has waited for.
   const std::byte* frontPayload(const ReceiveState& message);
+  // Frees that frame.
   void popFrame(ReceiveState& message);
 
   // ---- eager messages without an operation: see FastPath

@@ -33,9 +33,9 @@ void CoreBalancer::takeOrMove(Time now) {
 int CoreBalancer::emptierThan(int core, const Cores& usable) const {
   std::array<int, Cores::kMost> ranks{};
   for (int rank = 0; rank < size_; ++rank) {
-    const int seat = map_.of(rank);
-    if (seat >= 0 && seat < Cores::kMost) {
-      ++ranks[static_cast<size_t>(seat)];
+    const int its_core = map_.of(rank);
+    if (its_core >= 0 && its_core < Cores::kMost) {
+      ++ranks[static_cast<size_t>(its_core)];
     }
   }
   int fewest = ranks[static_cast<size_t>(core)] - 1;

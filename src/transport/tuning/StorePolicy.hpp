@@ -29,7 +29,8 @@ class StorePolicy {
 
   // Returns the stores that have proved faster. Any thread may call it.
   Stores preferred() const { return preferred_.load(std::memory_order_relaxed); }
-  // Return whether the frame that is being filled is timed, and how it is written.
+  // Returns whether the frame that is being filled is timed, and the stores that it is written
+  // with.
   bool isTrial() const;
   Stores stores() const;
   // Copies bytes into the frame that is being filled.

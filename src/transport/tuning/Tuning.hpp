@@ -6,9 +6,9 @@
 
 #include "core/Env.hpp"
 
-// Every threshold of the data path that was chosen by measuring, with its unit and the decision in
-// docs/decisions that has the figures. All of them were measured on two cores. The adaptive choices
-// are beside this file: StorePolicy, CoreBalancer, Backoff.
+// These are the thresholds of transport and of the algorithms that were chosen by measuring, each
+// with its unit and the decision in docs/decisions that has the figures. All of them were measured
+// on two cores. The adaptive choices are beside this file: StorePolicy, CoreBalancer, Backoff.
 namespace bluefog::tuning {
 
 // Returns false where BLUEFOG_TUNING=off is set: then no adaptive choice is made, and two runs of

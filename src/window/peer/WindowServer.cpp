@@ -14,7 +14,7 @@
 namespace bluefog {
 namespace {
 
-std::shared_ptr<MessageBuffer> deliveryOf(const WindowReply& answer) {
+std::shared_ptr<MessageBuffer> replyOf(const WindowReply& answer) {
   auto message = std::make_shared<MessageBuffer>();
   std::memcpy(message->make(sizeof answer), &answer, sizeof answer);
   return message;
@@ -128,45 +128,45 @@ void WindowServer::answer(int peer, int64_t tag, std::shared_ptr<MessageBuffer> 
 std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const WindowRequest& request,
                                                    const MessageBuffer& message) {
   try {
-    return done(peer, request, message);
+    return perform(peer, request, message);
   } catch (const std::bad_alloc&) {
-    return deliveryOf({.status = WindowReply::ReplyStatus::kNoMemory});
+    return replyOf({.status = WindowReply::ReplyStatus::kNoMemory});
   } catch (const std::exception&) {  // the window's device has failed
-    return deliveryOf({.status = WindowReply::ReplyStatus::kFailed});
+    return replyOf({.status = WindowReply::ReplyStatus::kFailed});
   }
 }
 
-std::shared_ptr<MessageBuffer> WindowServer::done(int peer, const WindowRequest& request,
-                                                  const MessageBuffer& message) {
+std::shared_ptr<MessageBuffer> WindowServer::perform(int peer, const WindowRequest& request,
+                                                     const MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {
-    return deliveryOf({.status = WindowReply::ReplyStatus::kNoSuchWindow});
+    return replyOf({.status = WindowReply::ReplyStatus::kNoSuchWindow});
   }
   Window& window = *found->second;
   const WindowShape& shape = window.shape();
   MappedMutex mutex(window.mutexWith(peer), peer, *liveness_);
   switch (request.kind) {
     case WindowRequest::RequestKind::kTakeMutex:
-      return deliveryOf(take(mutex));
+      return replyOf(take(mutex));
     case WindowRequest::RequestKind::kLetMutexGo:
       if (window.mutexWith(peer).holder() == peer) {
         mutex.letGo();
       }
-      return deliveryOf({});
+      return replyOf({});
     case WindowRequest::RequestKind::kGet:
       return tensorOf(window);
     default:
       break;
   }
   if (message.bytesOfBody<WindowRequest>() != shape.bytes()) {
-    return deliveryOf({.status = WindowReply::ReplyStatus::kWrongSize});
+    return replyOf({.status = WindowReply::ReplyStatus::kWrongSize});
   }
   const SlotUpdate what{shape.dtype, shape.count, message.body<WindowRequest>(), request.weight,
                         request.has_p != 0 ? std::optional(request.p) : std::nullopt};
   Slot slot = window.slotOf(peer);
   request.kind == WindowRequest::RequestKind::kAccumulate ? slot.accumulate(what) : slot.put(what);
-  return deliveryOf({});
+  return replyOf({});
 }
 
 }  // namespace bluefog

@@ -41,8 +41,8 @@ class WindowServer : public std::enable_shared_from_this<WindowServer> {
   // device fails, but says so in the reply.
   std::shared_ptr<MessageBuffer> serve(int peer, const WindowRequest& request,
                                        const MessageBuffer& message);
-  std::shared_ptr<MessageBuffer> done(int peer, const WindowRequest& request,
-                                      const MessageBuffer& message);
+  std::shared_ptr<MessageBuffer> perform(int peer, const WindowRequest& request,
+                                         const MessageBuffer& message);
 
   Engine& engine_;  // holds what this server posts, and lives as long
   const std::shared_ptr<PeerLiveness> liveness_;

@@ -52,7 +52,7 @@ void Requests::askForAll() {
 
 void Requests::noteEnded(TrackedRequest& entry, RequestState state) {
   entry.state = state;
-  if (entry.buried) {
+  if (entry.held) {
     entries_.erase(entry.self);
   }
 }
@@ -63,7 +63,7 @@ void Requests::detach(const std::vector<TrackedRequest*>& entries,
     if (entry->state != RequestState::kUnderWay) {
       entries_.erase(entry->self);
     } else {
-      entry->buried = memory;
+      entry->held = memory;
     }
   }
 }

@@ -19,7 +19,7 @@ class Requests {
   struct TrackedRequest {
     Request request;
     RemoteTransport::RequestState state;
-    std::shared_ptr<void> buried;  // memory to hold for a request that was detached
+    std::shared_ptr<void> held;  // memory to hold for a request that was detached
     std::list<TrackedRequest>::iterator self;
   };
 
