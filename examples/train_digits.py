@@ -5,7 +5,6 @@
 
 ddp                 stock DistributedDataParallel: every step averages the gradients of all ranks.
 neighbor_allreduce  every rank takes its own step, and averages its parameters with its neighbors.
-
 The other modes are also communications of bluefog_pg.DistributedOptimizer.
 """
 
