@@ -11,6 +11,7 @@
 #include "process_group/host/Call.hpp"
 #include "process_group/work/WorkBluefog.hpp"
 #include "transport/hosts/mpi/MpiTransport.hpp"
+#include "transport/tuning/Tuning.hpp"
 
 #ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11
 #define RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP(sequence, group, inputs, outputs, rank, name, in,   \
@@ -159,6 +160,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     " is not in a group of ", size);
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
+  tuning::isAdaptive();  // refuses a bad value of BLUEFOG_TUNING before any rank has met this one
   engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
                  options_->accelerator);
   heap_ = engine_->makeHeap();

@@ -337,6 +337,8 @@ def excluding(rank: int, world: int) -> None:
     bf.win_create(torch.ones(1), "w")
     held = functools.partial(bf.win_mutex, ranks=[0])
     own = functools.partial(bf.win_mutex, "w", for_self=True)
+    with pytest.raises(TypeError, match="pass the group as group="):
+        bf.win_mutex("w", False, None, None)  # type: ignore[arg-type]
     # Rank 0 holds the first mutex of each pair; the others ask for the second one.
     forms: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         "by position": (held, lambda: bf.win_mutex([0])),

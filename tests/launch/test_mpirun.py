@@ -266,7 +266,12 @@ def test_an_interface_that_leads_nowhere(two: list[str], chosen: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_transport_that_is_none(tmp_path: Path) -> None:
-    ran = run_script([sys.executable, write(tmp_path, INIT)], env={"BLUEFOG_TRANSPORT": "tcp"})
+@pytest.mark.parametrize(
+    "setting", ["BLUEFOG_TRANSPORT=tcp it may be mpi", "BLUEFOG_TUNING=on it may be off"]
+)
+def test_a_value_that_is_none(tmp_path: Path, setting: str) -> None:
+    variable, _, told = setting.partition(" ")
+    env = dict([variable.split("=")])
+    ran = run_script([sys.executable, write(tmp_path, INIT)], env=env)
     assert ran.code != 0
-    assert "BLUEFOG_TRANSPORT=tcp: it may be mpi, or not be set" in ran.out, ran.out
+    assert f"{variable}: {told}, or not be set" in ran.out, ran.out

@@ -27,7 +27,9 @@ def twice() -> type[optim.Order]:
         exchanges_at_each_pass = True
 
         def open(self, site: Any) -> None:
-            super().open(site)
+            self.site = site  # by earlier names, as programs have them
+            assert site.knobs is site.overrides
+            assert site.tally is site.stats
             self._averages = torch.zeros(1)
 
         def memory(self) -> dict[str, list[Tensor]]:

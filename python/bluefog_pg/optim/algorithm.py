@@ -62,6 +62,10 @@ class Algorithm:
         """Return `context`, by its earlier name, which programs' own algorithms may use."""
         return self.context
 
+    @site.setter
+    def site(self, context: Context) -> None:
+        self.context = context
+
     def open(self, context: Context) -> None:
         """Work on the context's buckets from now on, and begin without any memory."""
         self.context = context

@@ -52,6 +52,16 @@ class Context:
     name_of: Callable[[Parameter], str]
     is_to_tell_of_forwards: bool  # whether a model tells of its forward passes
 
+    @property
+    def knobs(self) -> StepOverrides:
+        """Return `overrides`, by its earlier name, which programs' own algorithms may use."""
+        return self.overrides
+
+    @property
+    def tally(self) -> ExchangeStats:
+        """Return `stats`, by its earlier name, which programs' own algorithms may use."""
+        return self.stats
+
     def parameters(self) -> list[Tensor]:
         """Return the buckets' flat tensors, which may be changed; parameters move in before."""
         for bucket in self.buckets:

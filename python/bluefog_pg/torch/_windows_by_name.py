@@ -354,7 +354,8 @@ def win_mutex(
         >>> bf.win_fence("w") and bf.win_free("w")
         True
     """
-    del exclusive
+    if not isinstance(exclusive, bool):
+        raise TypeError(f"[bluefog] win_mutex: exclusive={exclusive!r}; pass the group as group=")
     if isinstance(name, str):
         window = window_named(name, "win_mutex", ValueError, group)
         return window.mutex(for_self=for_self, ranks=ranks)

@@ -11,8 +11,9 @@
 // on two cores. The adaptive choices are beside this file: StorePolicy, CoreBalancer, Backoff.
 namespace bluefog::tuning {
 
-// Returns false where BLUEFOG_TUNING=off is set: then no adaptive choice is made, and two runs of
-// one program do the same.
+// Returns false where BLUEFOG_TUNING=off is set: then StorePolicy and CoreBalancer choose nothing,
+// so that two runs of one program do the same. The variable is read once a process. Throws
+// std::invalid_argument where it has another value.
 inline bool isAdaptive() {
   static const bool is_adaptive = !env::isTuningOff();
   return is_adaptive;
