@@ -6,6 +6,7 @@
 #include <string>
 
 #include "algorithms/Algorithms.hpp"
+#include "core/Pages.hpp"
 #include "core/Reduce.hpp"
 
 namespace bluefog {
@@ -87,9 +88,7 @@ class FrameLayout {
     size_t longest = 0;
   };
 
-  static size_t inLines(size_t bytes) {
-    return (bytes + RingShape::kLine - 1) / RingShape::kLine * RingShape::kLine;
-  }
+  static size_t inLines(size_t bytes) { return roundUp(bytes, RingShape::kLine); }
   // Returns the length of the pieces in that room. A frame has room for a cache line of each rank,
   // of which there are kMostRanks at most.
   static size_t pieceOf(const Unended& left, size_t room) {

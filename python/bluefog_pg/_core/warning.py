@@ -14,7 +14,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither of this package nor of torch."""
     import torch
 
-    libraries = (_OURS, str(Path(torch.__file__).parent))
+    libraries = (_OURS, torch.__path__[0])
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_code.co_filename.startswith(libraries):

@@ -14,12 +14,10 @@ from bluefog_pg import collectives
 from bluefog_pg._core.group_state import member_of
 from bluefog_pg._core.groups import resolve
 from bluefog_pg.torch import _named_collectives
-from bluefog_pg.torch._run import handles, issued, one_name, waited_for
+from bluefog_pg.torch._run import handles, issued, of_work, one_name, waited_for
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from bluefog_pg._core.handles import Started
 
 
 def allreduce(
@@ -378,7 +376,7 @@ def _allreduce(
     if name is not None and _matches_by_name(tensor):
         return _named_collectives.allreduce(tensor, average, is_local, name, async_op)
     done = _plain.allreduce(tensor, average, is_hierarchical_local=is_local, async_op=async_op)
-    return _of_work(done) if async_op else done
+    return of_work(done) if async_op else done
 
 
 def _allreduce_(
@@ -396,7 +394,7 @@ def _broadcast(tensor: Tensor, root_rank: int, name: str | None, async_op: bool)
     if name is not None and _matches_by_name(tensor):
         return _named_collectives.broadcast(tensor, root_rank, name, async_op)
     done = _plain.broadcast(tensor, root_rank, async_op=async_op)
-    return _of_work(done) if async_op else done
+    return of_work(done) if async_op else done
 
 
 def _broadcast_(tensor: Tensor, root_rank: int, name: str | None, async_op: bool) -> Any:
@@ -412,7 +410,7 @@ def _allgather(tensor: Tensor, name: str | None, async_op: bool) -> Any:
     if name is not None and _matches_by_name(tensor):
         return _named_collectives.allgather(tensor, name, async_op)
     done = _plain.allgather(tensor, async_op=async_op)
-    return _of_work(done) if async_op else done
+    return of_work(done) if async_op else done
 
 
 def _matches_by_name(tensor: Any) -> bool:
@@ -431,10 +429,6 @@ def _into(tensor: Tensor, done: Any, async_op: bool) -> Any:
         return write(done)
     work, result = done
     return work, lambda: write(result())
-
-
-def _of_work(work: dist.Work) -> Started:
-    return work, lambda: work.result()[0]
 
 
 def _local_and_name(given: bool | str, name: str | None) -> tuple[bool, str | None]:

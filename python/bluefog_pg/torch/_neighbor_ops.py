@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from bluefog_pg import neighbors
 from bluefog_pg._core.renamed import renamed
 from bluefog_pg.topology.group_topology import in_neighbor_ranks
-from bluefog_pg.torch._run import issued, one_name, waited_for
+from bluefog_pg.torch._run import issued, of_work, one_name, waited_for
 
 if TYPE_CHECKING:
     import torch.distributed as dist
     from torch import Tensor
-
-    from bluefog_pg._core.handles import Started
 
     Weights = Mapping[int, float]
     Destinations = Mapping[int, float] | Sequence[int]
@@ -110,7 +108,7 @@ def neighbor_allreduce_nonblocking(
     return issued(
         "neighbor.allreduce",
         name,
-        lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
+        lambda: (_of_list if isinstance(tensor, list | tuple) else of_work)(
             neighbors.neighbor_allreduce(
                 tensor, **weights, enable_topo_check=enable_topo_check, name=name, async_op=True
             )
@@ -187,7 +185,7 @@ def neighbor_allgather_nonblocking(
     return issued(
         "neighbor.allgather",
         name,
-        lambda: _of_work(
+        lambda: of_work(
             neighbors.neighbor_allgather(
                 tensor,
                 src_ranks=src_ranks,
@@ -287,7 +285,7 @@ def hierarchical_neighbor_allreduce_nonblocking(
     return issued(
         "hierarchical.neighbor.allreduce",
         name,
-        lambda: _of_work(
+        lambda: of_work(
             neighbors.hierarchical_neighbor_allreduce(
                 tensor,
                 self_weight=self_weight,
@@ -362,7 +360,7 @@ def pair_gossip_nonblocking(
     return issued(
         "pair.gossip",
         name,
-        lambda: (_of_list if isinstance(tensor, list | tuple) else _of_work)(
+        lambda: (_of_list if isinstance(tensor, list | tuple) else of_work)(
             neighbors.pair_gossip(
                 tensor,
                 target_rank,
@@ -408,10 +406,6 @@ def _float(self_weight: Any) -> Any:
             f"[bluefog] neighbor_allreduce: self_weight must be a float, not {self_weight!r}"
         )
     return self_weight
-
-
-def _of_work(work: dist.Work) -> Started:
-    return work, lambda: work.result()[0]
 
 
 def _of_list(work: dist.Work) -> tuple[dist.Work, Any]:

@@ -16,6 +16,8 @@ from bluefog_pg._core.handles import Handles
 from bluefog_pg._core.timeline import drawn
 
 if TYPE_CHECKING:
+    import torch.distributed as dist
+
     from bluefog_pg._core.handles import Started
 
 T = TypeVar("T")
@@ -50,6 +52,11 @@ def issued(op: str, name: str | None, start: Callable[[], Started]) -> int:
     if timeline.current() is not None:
         start = functools.partial(_drawn_until_done, op, name, start)
     return handles.issue(_key(op, name), start)
+
+
+def of_work(work: dist.Work) -> Started:
+    """Return the work, and what gives its only result."""
+    return work, lambda: work.result()[0]
 
 
 def one_name(op: str, by_position: str, name: str | None) -> str:

@@ -199,8 +199,7 @@ WindowResources ProcessGroupComposed::windowResources(const at::Tensor& tensor) 
   WindowResources resources = ProcessGroupBluefog::windowResources(tensor);
   return tensor.is_cpu() || !isOnDevice(tensor)
              ? resources
-             : windows().onDevice(accelerator_->heapOn(tensor.device()), resources.heap,
-                                  groupsTimeout());
+             : windows().onDevice(std::move(resources), accelerator_->heapOn(tensor.device()));
 }
 
 }  // namespace bluefog

@@ -33,10 +33,8 @@ WindowResources GroupWindows::onHost(std::shared_ptr<Heap> heap,
       nullptr, interrupt_,      timeout};
 }
 
-WindowResources GroupWindows::onDevice(std::shared_ptr<DeviceHeap> device,
-                                       std::shared_ptr<Heap> heap,
-                                       std::chrono::milliseconds timeout) {
-  WindowResources resources = onHost(std::move(heap), timeout);
+WindowResources GroupWindows::onDevice(WindowResources resources,
+                                       std::shared_ptr<DeviceHeap> device) {
   std::call_once(serves_this_host_, [&] {
     std::vector<int> others = engine_->hosts().here();
     std::erase(others, engine_->members().rank);

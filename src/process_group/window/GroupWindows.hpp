@@ -22,10 +22,8 @@ class GroupWindows {
   // Returns what a window needs whose tensor is moved into `heap`, which is null if this rank is
   // alone on its host. Throws if it is null and other ranks are on this host.
   WindowResources onHost(std::shared_ptr<Heap> heap, std::chrono::milliseconds timeout);
-  // Returns what a window needs whose tensor is on a device. The tensor is moved into `device`.
-  // `heap` is the heap of the host's memory, as for onHost().
-  WindowResources onDevice(std::shared_ptr<DeviceHeap> device, std::shared_ptr<Heap> heap,
-                           std::chrono::milliseconds timeout);
+  // Turns what onHost() has returned into what a window takes whose tensor lies in that heap.
+  WindowResources onDevice(WindowResources resources, std::shared_ptr<DeviceHeap> device);
   // Tells the ranks of this host that this one leaves.
   void leave();
 

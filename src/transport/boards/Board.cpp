@@ -85,10 +85,7 @@ void Board::Arrivals::check(int peer, const Frame& frame) const {
 }
 
 void Board::publish(const CollectiveOp& op, size_t bytes, int takers) {
-  cut([bytes](int) { return Cut{0, bytes}; });
-  sendOff(op, bytes, takers);
-  sent_.fetch_add(bytes * static_cast<size_t>(takers), std::memory_order_relaxed);
-  wakeups_.addPeers(members_.rank);
+  publishCut(op, bytes, [bytes](int) { return Cut{0, bytes}; }, takers);
 }
 
 void Board::sendOff(const CollectiveOp& op, size_t bytes, int readers) {
