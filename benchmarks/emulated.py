@@ -14,8 +14,8 @@ from torch import Tensor, nn
 class Device:
     """A Device does what it is given one after the other, from the begin of the forward pass on.
 
-    What the cores compute for it meanwhile is a part of that time, not added to it. The training's
-    thread uses it.
+    The computing that the cores do meanwhile is a part of that time, and is not added to it. The
+    training's thread uses the device.
     """
 
     def __init__(self) -> None:

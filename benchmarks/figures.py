@@ -170,7 +170,7 @@ def goal_table(goals: Iterable[Goal], of: str = "ranks") -> str:
     return table(["goal", of, "limit", "found", "verdict"], rows, texts=5)
 
 
-# What follows draws plots and writes files.
+# The functions below draw plots and write files.
 
 
 def plot(rows: list[Row], path: Path) -> None:
