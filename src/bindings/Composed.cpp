@@ -37,6 +37,11 @@ void addComposed(py::module_& module, const LanguageHooks& hooks) {
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))
+      .def(py::init([hooks](const Meeting& meeting, c10::intrusive_ptr<Options> options) {
+             const py::gil_scoped_release release;
+             return c10::make_intrusive<ProcessGroupComposed>(meeting, std::move(options), hooks);
+           }),
+           py::arg("meeting"), py::arg("options").none(false))
       .def(
           "set_accelerator",
           [](ProcessGroupComposed& self, const std::string& device,

@@ -15,6 +15,7 @@
 #include "bindings/Exceptions.hpp"
 #include "bindings/GilReleasingHolder.hpp"
 #include "bindings/MessageKernels.hpp"
+#include "bindings/Reconfigurable.hpp"
 #include "bindings/Weights.hpp"
 #include "bindings/Windows.hpp"
 #include "bindings/WriteWatch.hpp"
@@ -223,6 +224,11 @@ PYBIND11_MODULE(_C, module) {
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))
+      .def(py::init([](const bluefog::Meeting& meeting, c10::intrusive_ptr<Options> options) {
+             const py::gil_scoped_release release;
+             return c10::make_intrusive<ProcessGroupBluefog>(meeting, std::move(options), kPython);
+           }),
+           py::arg("meeting"), py::arg("options").none(false))
       .def_property_readonly(
           "options",
           [](ProcessGroupBluefog& self) {
@@ -285,6 +291,7 @@ PYBIND11_MODULE(_C, module) {
           },
           py::arg("tensor"), py::arg("locals"), py::arg("between"), py::arg("match"),
           py::arg("async_op"));
+  bluefog::addReconfigurable(module);
   bluefog::addAverages(group, edges);
   bluefog::addComposed(module, kPython);
   bluefog::addMessageKernels(module);

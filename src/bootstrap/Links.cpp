@@ -20,12 +20,17 @@ namespace {
 constexpr char kFile = 'f';
 constexpr char kGoodbye = 'b';
 constexpr char kFailed = 'x';
+constexpr char kWelcome = 'w';
 constexpr size_t kMostMessage = 4096;
 
 void send(const Fd& socket, const std::string& message) {
   // If the peer is gone, the message has no reader, and look() reports the departure.
   [[maybe_unused]] const ssize_t sent =
       ::send(socket.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+std::string failedMessage(const Reason& reason) {
+  return (kFailed + reason.encode()).substr(0, kMostMessage);
 }
 
 }  // namespace
@@ -52,6 +57,22 @@ void Links::add(int rank, Fd socket, pid_t pid) {
   peer->departure.rank = rank;
   peer->departure.pid = pid;
   peers_[static_cast<size_t>(rank)] = std::move(peer);
+}
+
+void Links::welcome(int rank) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  peer.is_mutual = true;
+  send(peer.socket, std::string(1, kWelcome));
+}
+
+std::vector<int> Links::sockets() const {
+  std::vector<int> sockets;
+  for (const auto& peer : peers_) {
+    if (peer != nullptr && !peer->gone && peer->socket.valid()) {
+      sockets.push_back(peer->socket.get());
+    }
+  }
+  return sockets;
 }
 
 void Links::addElsewhere(int rank, pid_t pid, const std::string& host) {
@@ -157,14 +178,17 @@ bool Links::read(Peer& peer) {
 }
 
 void Links::hear(Peer& peer, const std::string& message) {
+  // A departure is noted now, because the peer's socket may stay open for long and carry no other
+  // message.
   if (message[0] == kGoodbye) {
     peer.departure.how = Departure::How::kLeft;
-    // The departure is noted now, because the peer's socket may stay open for long and carry no
-    // other message.
     note(peer);
+  } else if (message[0] == kWelcome) {
+    peer.is_mutual = true;
   } else if (message[0] == kFailed) {
     peer.departure.how = Departure::How::kGaveUp;
     peer.departure.reason = Reason::decode(message.substr(1));
+    note(peer);
   }
 }
 
@@ -209,7 +233,20 @@ void Links::sayGoodbye() {
 }
 
 void Links::sayFailed(const Reason& reason) {
-  sayToAll((kFailed + reason.encode()).substr(0, kMostMessage));
+  sayToAll(failedMessage(reason));
+}
+
+void Links::sayFailed(const Fd& socket, const Reason& reason) {
+  send(socket, failedMessage(reason));
+}
+
+std::optional<Reason> Links::hearFailed(const Fd& socket) {
+  std::array<char, kMostMessage> data;
+  const ssize_t length = ::recv(socket.get(), data.data(), data.size(), MSG_DONTWAIT);
+  if (length <= 0 || data[0] != kFailed) {
+    return std::nullopt;
+  }
+  return Reason::decode(std::string(data.data() + 1, static_cast<size_t>(length) - 1));
 }
 
 }  // namespace bluefog

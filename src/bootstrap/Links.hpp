@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,15 @@ class Links {
   void addElsewhere(int rank, pid_t pid, const std::string& host);
   void noteElsewhere(int rank, Departure::How how);
   bool has(int rank) const { return peers_[static_cast<size_t>(rank)] != nullptr; }
+  // Tells a peer that has called this process that it is linked.
+  void welcome(int rank);
+  // Returns whether both sides have the link: this process has welcomed the peer, or the peer has
+  // welcomed this process.
+  bool isMutual(int rank) const {
+    return has(rank) && peers_[static_cast<size_t>(rank)]->is_mutual;
+  }
+  // Returns the sockets of the peers that have not gone.
+  std::vector<int> sockets() const;
 
   // Checks, without waiting, which peers have gone. Returns all departures that are known, in the
   // order in which they were noticed.
@@ -62,12 +72,16 @@ class Links {
   void sayGoodbye();
   // Tells the peers, while a group is being made, why this rank gives up.
   void sayFailed(const Reason& reason);
+  // These two tell the same to a process that is no peer yet, and hear it from such a process.
+  static void sayFailed(const Fd& socket, const Reason& reason);
+  static std::optional<Reason> hearFailed(const Fd& socket);
 
  private:
   struct Peer {
     Fd socket;
     Process process;
     bool gone = false;
+    bool is_mutual = false;
     Fd received_file;
     Departure departure;
   };

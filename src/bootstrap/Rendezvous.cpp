@@ -2,24 +2,24 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
+#include <cstdlib>
+#include <sstream>
 #include <thread>
 #include <utility>
 
+#include "bootstrap/LocalSocket.hpp"
 #include "core/BootClock.hpp"
 #include "core/Error.hpp"
 
 namespace bluefog {
 namespace {
 
+using local_socket::CallResult;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kShortestPause{1};
@@ -45,43 +45,8 @@ std::string noticeOf(const std::string& rank_zero) {
   return rank_zero + "/gave up";
 }
 
-struct Address {
-  sockaddr_un address{};
-  socklen_t length = 0;
-
-  explicit Address(const std::string& name) {
-    address.sun_family = AF_UNIX;
-    // A leading zero byte selects the abstract namespace, which leaves nothing behind in a file
-    // system.
-    std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), size_t{100}));
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
-
-Fd unixSocket() {
-  Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) {
-    throwErrno("opening a unix socket to a rank on this host");
-  }
-  return fd;
-}
-
-ucred credentials(const Fd& socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    throwErrno("asking who is at the other end of a unix socket");
-  }
-  return peer;
-}
-
 std::string describe(const RankRecord& record) {
   return "pid " + std::to_string(record.pid) + " on " + record.host;
-}
-
-bool isMine(const ucred& peer) {
-  return peer.uid == ::geteuid();
 }
 
 }  // namespace
@@ -93,6 +58,22 @@ Rendezvous::Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline d
       deadline_(deadline),
       interrupt_(std::move(interrupt)),
       roster_(store, std::move(me), rank),
+      links_(size()),
+      last_end_before_(last_end.load()),
+      next_probe_(Deadline::in(kProbeEvery)) {}
+
+Rendezvous::Rendezvous(KeyValueStore& store, Endpoint& endpoint, const Epoch& epoch,
+                       Deadline deadline, std::function<void()> interrupt)
+    : store_(store),
+      endpoint_(&endpoint),
+      epoch_(epoch.name()),
+      rank_(epoch.rank),
+      deadline_(deadline),
+      interrupt_(std::move(interrupt)),
+      roster_(store, epoch.members, epoch.rank),
+      records_(std::in_place, store, epoch_, epoch.rank),
+      listener_(endpoint.listener()),
+      callers_(std::move(endpoint.early)),
       links_(size()),
       last_end_before_(last_end.load()),
       next_probe_(Deadline::in(kProbeEvery)) {}
@@ -122,18 +103,44 @@ auto Rendezvous::ask(const Question& question) {
 }
 
 Rendezvous::~Rendezvous() {
+  if (endpoint_ != nullptr) {
+    endpoint_->early = std::move(callers_);
+    endpoint_->past.insert(epoch_);
+  }
   last_end = boot_clock::now();
 }
 
 void Rendezvous::meet() {
-  if (size() > 1) {
-    // Where unix sockets are refused, no other rank counts as being on this host.
-    if (!areUnixSocketsRefused()) {
-      // The socket must listen before others can read its name.
-      listen();
+  if (size() == 1) {
+    return;
+  }
+  if (!epoch_.empty()) {
+    for (int rank = 0; rank < size(); ++rank) {
+      checkIsAlike(rank);
     }
-    agree();
     link();
+    if (spansHosts()) {
+      renewRecords();
+    }
+    return;
+  }
+  // Where unix sockets are refused, no other rank counts as being on this host.
+  if (!areUnixSocketsRefused()) {
+    // The socket must listen before others can read its name.
+    listener_ = local_socket::listenAt(roster_.me().name(), size());
+  }
+  agree();
+  link();
+}
+
+void Rendezvous::renewRecords() {
+  static const std::string topic = "record";
+  RankRecord own = describeThisRank(roster_.me().accelerator, roster_.me().members);
+  own.id = roster_.me().id;
+  own.secret = roster_.me().secret;
+  records_->publish(topic, own.encode());
+  for (int rank = 0; rank < size(); ++rank) {
+    roster_.renew(rank, rank == rank_ ? own : RankRecord::decode(await(topic, rank)));
   }
 }
 
@@ -174,7 +181,7 @@ void Rendezvous::link() {
 std::vector<int> Rendezvous::unlinked() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank != rank_ && isHere(rank) && !links_.has(rank)) {
+    if (rank != rank_ && isHere(rank) && !links_.isMutual(rank)) {
       ranks.push_back(rank);
     }
   }
@@ -196,15 +203,6 @@ int Rendezvous::leader() const {
     ++rank;
   }
   return rank;
-}
-
-void Rendezvous::listen() {
-  listener_ = unixSocket();
-  const Address address(roster_.me().name());
-  if (::bind(listener_.get(), address.get(), address.length) != 0 ||
-      ::listen(listener_.get(), size()) != 0) {
-    throwErrno("listening for the ranks on this host");
-  }
 }
 
 void Rendezvous::tellOfRival() {
@@ -284,36 +282,44 @@ void Rendezvous::checkIsAlike(int rank) {
   }
 }
 
-Rendezvous::CallResult Rendezvous::connect(const Fd& socket, const RankRecord& record) const {
-  const Address address(record.name());
-  if (::connect(socket.get(), address.get(), address.length) == 0) {
-    return CallResult::kTaken;
-  }
-  if (errno == EPERM || errno == EACCES) {
-    throwErrno("calling a rank on this host by its abstract unix socket");
-  }
-  return errno == ECONNREFUSED ? CallResult::kRefused : CallResult::kBusy;
-}
-
-Rendezvous::CallResult Rendezvous::call(int rank) {
-  Fd socket = unixSocket();
-  const CallResult result = connect(socket, record(rank));
+CallResult Rendezvous::call(int rank) {
+  Fd socket = local_socket::make();
+  const CallResult result = local_socket::call(socket, record(rank).name());
   if (result == CallResult::kRefused) {
     next_probe_ = Deadline::in(milliseconds(0));  // so that the next probe finds out why
   }
   if (result != CallResult::kTaken) {
     return result;
   }
-  const ucred peer = credentials(socket);
-  if (!isMine(peer)) {
+  const ucred peer = local_socket::peerOf(socket);
+  if (!local_socket::isSameUser(peer)) {
     giveUp({Cause::kPeerFailed,
             {global(rank)},
             name(rank) + " belongs to another user (uid " + std::to_string(peer.uid) + ")"});
   }
-  const std::string hello = record(rank).secret + std::to_string(rank_);
+  const std::string hello = this->hello(rank, rank_);
   if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) >= 0) {
     links_.add(rank, std::move(socket), peer.pid);
   }
+  return result;
+}
+
+std::string Rendezvous::hello(int rank, int as) const {
+  return record(rank).secret + "/" + epoch_ + "/" + roster_.me().id + "/" + std::to_string(as);
+}
+
+CallResult Rendezvous::knock(int rank) {
+  Fd& socket = knocks_[rank];
+  // The answer to the last knock has come by now, if there is one.
+  if (const std::optional<Reason> reason = Links::hearFailed(socket)) {
+    giveUp({reason->cause, {global(rank)}, reason->text});
+  }
+  socket = local_socket::make();
+  const CallResult result = local_socket::call(socket, record(rank).name());
+  const std::string hello = this->hello(rank, kKnocks);
+  // A rank that no longer listens hears nothing.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   return result;
 }
 
@@ -323,8 +329,8 @@ void Rendezvous::answerCalls() {
     if (!socket.valid()) {
       break;
     }
-    const ucred peer = credentials(socket);
-    if (isMine(peer)) {
+    const ucred peer = local_socket::peerOf(socket);
+    if (local_socket::isSameUser(peer)) {
       callers_.push_back({std::move(socket), peer.pid});
     }
   }
@@ -333,21 +339,78 @@ void Rendezvous::answerCalls() {
 
 // Returns true when the caller has been dealt with.
 bool Rendezvous::answer(Caller& caller) {
-  std::array<char, 128> hello;
-  const ssize_t length = ::recv(caller.socket.get(), hello.data(), hello.size(), 0);
-  if (length < 0) {
-    return errno != EAGAIN && errno != EINTR;
+  if (!caller.socket.valid()) {
+    return true;
   }
-  const std::string said(hello.data(), static_cast<size_t>(length));
-  const std::string& secret = roster_.me().secret;
-  if (said.size() <= secret.size() || said.compare(0, secret.size(), secret) != 0) {
-    return true;  // The caller has not read this rank's record.
+  if (caller.hello.empty()) {
+    std::array<char, 512> said;
+    const ssize_t length = ::recv(caller.socket.get(), said.data(), said.size(), 0);
+    if (length <= 0) {
+      return length == 0 || (errno != EAGAIN && errno != EINTR);
+    }
+    caller.hello.assign(said.data(), static_cast<size_t>(length));
   }
-  const int rank = std::atoi(said.c_str() + secret.size());
+  const std::optional<Hello> hello = read(caller.hello);
+  if (!hello) {
+    return true;
+  }
+  if (hello->epoch != epoch_) {
+    return answerOther(caller, *hello);
+  }
+  const int rank = hello->rank;
   if (rank > rank_ && rank < size() && !links_.has(rank)) {
     links_.add(rank, std::move(caller.socket), caller.pid);
+    links_.welcome(rank);
   }
   return true;
+}
+
+std::optional<Rendezvous::Hello> Rendezvous::read(const std::string& text) const {
+  std::istringstream fields(text);
+  std::string secret;
+  Hello hello;
+  std::string rank;
+  for (std::string* field : {&secret, &hello.epoch, &hello.id, &rank}) {
+    std::getline(fields, *field, '/');
+  }
+  if (secret != roster_.me().secret || rank.empty()) {
+    return std::nullopt;
+  }
+  hello.rank = std::atoi(rank.c_str());
+  return hello;
+}
+
+bool Rendezvous::answerOther(Caller& caller, const Hello& hello) {
+  if (endpoint_ != nullptr && endpoint_->past.contains(hello.epoch)) {
+    Links::sayFailed(caller.socket,
+                     {Cause::kPeerFailed,
+                      {},
+                      "pid " + std::to_string(roster_.me().pid) + " is in another epoch by now"});
+    return true;
+  }
+  int rank = 0;
+  while (rank < size() && record(rank).id != hello.id) {
+    ++rank;
+  }
+  // A process that is linked may have ended this epoch, and a process that is no member of it may
+  // be one of the next.
+  if (endpoint_ == nullptr || rank == size() || links_.has(rank)) {
+    return endpoint_ == nullptr || local_socket::hasEnded(caller.socket);
+  }
+  if (local_socket::hasEnded(caller.socket)) {
+    return true;  // This is what is left of an earlier try.
+  }
+  const std::string theirs = Epoch::uuidIn(hello.epoch);
+  const std::string ours = Epoch::uuidIn(epoch_);
+  const std::string how = theirs == ours ? "both have uuid " + ours + ", but other handles"
+                                         : "uuid " + theirs + " there, uuid " + ours + " here";
+  const std::string what = "the members do not agree: " + name(rank) + " (pid " +
+                           std::to_string(caller.pid) + ") and " + name(rank_) + " (pid " +
+                           std::to_string(roster_.me().pid) + ") reconfigure differently (" + how +
+                           "); all members must pass the same uuid and handles";
+  const Reason reason{Cause::kMismatch, {global(rank)}, what};
+  Links::sayFailed(std::exchange(caller.socket, Fd()), reason);
+  giveUp(reason);
 }
 
 void Rendezvous::watch() {
@@ -457,7 +520,14 @@ bool Rendezvous::isOfThisLife(const RankRecord& record) const {
 // A rank listens until it is linked with all others. A refused call thus means that it is gone, or
 // that it has linked with this rank before.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
-  if (connect(unixSocket(), record) != CallResult::kRefused) {
+  // A child that a dead process has forked may still hold the socket of its endpoint.
+  const bool has_ended = !epoch_.empty() && record.pid_space == roster_.me().pid_space &&
+                         Process(record.pid).hasEnded();
+  const auto listens = [&] {
+    return (epoch_.empty() ? local_socket::call(local_socket::make(), record.name())
+                           : knock(rank)) != CallResult::kRefused;
+  };
+  if (!has_ended && listens()) {
     return;
   }
   answerCalls();
@@ -471,7 +541,8 @@ void Rendezvous::probeListener(int rank, const RankRecord& record) {
   if (Process(record.pid).endsIn(kToEnd)) {
     giveUp({Cause::kPeerFailed, {global(rank)}, name(rank) + who + " died"});
   }
-  giveUpOnGone(rank, record, who + " has given up making the group");
+  giveUpOnGone(rank, record,
+               who + (epoch_.empty() ? " has given up making the group" : " has left its group"));
 }
 
 void Rendezvous::giveUpOnGone(int rank, const RankRecord& record, const std::string& what) {
@@ -522,8 +593,11 @@ void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
   }
   probe();
   answerCalls();
-  pollfd polled{listener_.get(), POLLIN, 0};
-  ::poll(&polled, 1, static_cast<int>(pause_.count()));
+  std::vector<pollfd> polled{{listener_.get(), POLLIN, 0}};
+  for (const int socket : links_.sockets()) {
+    polled.push_back({socket, POLLIN, 0});
+  }
+  ::poll(polled.data(), polled.size(), static_cast<int>(pause_.count()));
   const auto waited = std::chrono::duration_cast<milliseconds>(Deadline::Clock::now() - began_);
   pause_ = std::min(pause_ * 2, std::clamp(waited / 10, kLongestPauseAtFirst, kLongestPause));
 }

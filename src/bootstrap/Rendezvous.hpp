@@ -5,12 +5,16 @@
 #include <chrono>
 #include <functional>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bootstrap/Endpoint.hpp"
+#include "bootstrap/Epoch.hpp"
 #include "bootstrap/KeyValueStore.hpp"
 #include "bootstrap/Links.hpp"
+#include "bootstrap/LocalSocket.hpp"
 #include "bootstrap/RankRecord.hpp"
 #include "bootstrap/Records.hpp"
 #include "bootstrap/Roster.hpp"
@@ -28,6 +32,9 @@ namespace bluefog {
 // A rank that gives up leaves a notice in the store, which all ranks on the roster read. If a rank
 // dies, the ranks of its host notice it and leave a notice.
 //
+// The members of an Epoch know each other before they meet, so they connect at once. They need the
+// store only if some of them are on other hosts.
+//
 // The store must outlive the object, which owns the links until takeLinks().
 // Thread safety: one thread at a time.
 class Rendezvous {
@@ -35,6 +42,10 @@ class Rendezvous {
   // `me` describes this process. `interrupt` is called now and then, and may throw to end the
   // rendezvous.
   Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline deadline,
+             std::function<void()> interrupt);
+  // Makes the rendezvous of an epoch's members, where this process is called at its endpoint, which
+  // must outlive the object.
+  Rendezvous(KeyValueStore& store, Endpoint& endpoint, const Epoch& epoch, Deadline deadline,
              std::function<void()> interrupt);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
@@ -69,14 +80,17 @@ class Rendezvous {
   void abandon(const std::string& why);
 
  private:
-  enum class CallResult { kTaken, kBusy, kRefused };
-  struct Caller {
-    Fd socket;
-    pid_t pid;
+  // A Hello is what a caller says.
+  struct Hello {
+    std::string epoch;  // its Epoch's name
+    std::string id;     // of its record
+    int rank = 0;       // its rank there, or kKnocks
   };
+  static constexpr int kKnocks = -1;  // in place of a rank: the caller is no peer by this call
 
-  void listen();
   void agree();
+  // Exchanges by the store what has changed of the members' records since they gave their handles.
+  void renewRecords();
   void link();
   std::vector<int> unlinked() const;
   // Returns the store's answer to the question, or throws an error that says why there is none.
@@ -90,9 +104,18 @@ class Rendezvous {
   // not.
   std::optional<Reason> otherMembers(const RankRecord& other, int rank) const;
   void checkIsAlike(int rank);
-  CallResult call(int rank);
+  local_socket::CallResult call(int rank);
+  // Calls a rank only so that it sees which epoch this process is in. Gives up if the rank has
+  // answered the last such call that it is in another one.
+  local_socket::CallResult knock(int rank);
+  std::string hello(int rank, int as) const;
   void answerCalls();
   bool answer(Caller& caller);
+  // Returns what the text says. Returns nothing if the caller has not read this rank's record.
+  std::optional<Hello> read(const std::string& text) const;
+  // Deals with a call for another epoch, as answer() does. The caller has either ended this epoch
+  // and comes too early, or it will never come to this one.
+  bool answerOther(Caller& caller, const Hello& hello);
   // Throws Error with the reason that others have left in the store for this process, if there is
   // one.
   void readNotices();
@@ -110,7 +133,7 @@ class Rendezvous {
   // is waited for.
   bool isOfThisLife(const RankRecord& record) const;
   bool isHere(const RankRecord& record) const { return record.place == roster_.me().place; }
-  // Gives up if the process no longer listens.
+  // Gives up if the process no longer listens, or has ended.
   void probeListener(int rank, const RankRecord& record);
   // Gives up because the process no longer listens, unless its rank has another process by now.
   // `what` ends the error text.
@@ -118,12 +141,12 @@ class Rendezvous {
   [[noreturn]] void giveUp(const Reason& reason);
   void sayWhy(const Reason& reason);
   [[noreturn]] void giveUpOnTime(const std::vector<int>& missing);
-  // Returns kBusy where the process's queue of callers is full, which shows that it is alive.
-  CallResult connect(const Fd& socket, const RankRecord& record) const;
   int global(int rank) const { return roster_.me().members[static_cast<size_t>(rank)]; }
   std::string name(int rank) const { return "rank " + std::to_string(global(rank)); }
 
   KeyValueStore& store_;
+  Endpoint* const endpoint_ = nullptr;  // null for a group whose members never change
+  const std::string epoch_;             // the Epoch's name; empty for such a group
   int rank_;
   Deadline deadline_;
   std::function<void()> interrupt_;
@@ -131,7 +154,8 @@ class Rendezvous {
   std::optional<Records> records_;
   Fd listener_;
   std::vector<int> to_call_;
-  std::list<Caller> callers_;  // accepted sockets that have not yet said which rank they are
+  std::list<Caller> callers_;  // that have not yet said who they are, or come too early
+  std::map<int, Fd> knocks_;   // the last knocks, by rank
   Links links_;
   const int64_t last_end_before_;
   const Deadline::Clock::time_point began_ = Deadline::Clock::now();

@@ -64,6 +64,19 @@ Roster::Roster(KeyValueStore& store, RankRecord me, int rank)
   }
 }
 
+Roster::Roster(KeyValueStore& store, const std::vector<RankRecord>& list, int rank)
+    : store_(store),
+      me_(list[static_cast<size_t>(rank)]),
+      rank_(rank),
+      is_written_(true),
+      list_(list.begin(), list.end()) {
+  me_.answers = rank_ == 0 ? "" : list.front().id;
+}
+
+void Roster::renew(int rank, RankRecord record) {
+  list_[static_cast<size_t>(rank)] = std::move(record);
+}
+
 bool Roster::isComplete() const {
   return isListed() && isWhole(list_);
 }

@@ -25,6 +25,8 @@ namespace bluefog {
 class Roster {
  public:
   Roster(KeyValueStore& store, RankRecord me, int rank);
+  // Makes a roster that is complete.
+  Roster(KeyValueStore& store, const std::vector<RankRecord>& list, int rank);
 
   // Writes and reads what can be written and read now, without waiting. Returns true if that has
   // changed the list or this process's answer.
@@ -37,6 +39,8 @@ class Roster {
     return list_[static_cast<size_t>(rank)];
   }
   const RankRecord& me() const { return me_; }
+  // Replaces the record of a rank on the list by a newer one of the same process.
+  void renew(int rank, RankRecord record);
   // Returns the id of the process of rank 0 that this process has answered. It is empty where no
   // such process has been seen.
   const std::string& rankZero() const { return rank_ == 0 ? me_.id : me_.answers; }

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "bootstrap/NoStore.hpp"
 #include "bootstrap/Rendezvous.hpp"
 #include "bootstrap/TorchStore.hpp"
 #include "process_group/Registry.hpp"
@@ -79,15 +80,9 @@ void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::
   }
 }
 
-std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membership members,
-                             Deadline deadline, const LanguageHooks& hooks,
-                             const std::string& accelerator) {
-  // Survivors that meet again are fewer. With the size in the prefix they do not take records of
-  // the former group for their own.
-  const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
-  TorchStore texts(store, prefix, deadline, hooks.interrupt);
-  Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
-                        deadline, hooks.interrupt);
+// Makes the group of the ranks that meet in the rendezvous.
+std::shared_ptr<Engine> meet(Rendezvous& rendezvous, Membership members,
+                             const LanguageHooks& hooks) {
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
@@ -121,13 +116,11 @@ std::shared_ptr<Engine> meet(const c10::intrusive_ptr<c10d::Store>& store, Membe
   }
 }
 
-std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
-                             const Membership& members, Deadline deadline,
-                             const LanguageHooks& hooks, const std::string& accelerator) {
-  const std::string who =
-      members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
+// Returns what `make` returns. Errors get `who` in front.
+template <class Make>
+std::shared_ptr<Engine> named(const std::string& who, const Make& make) {
   try {
-    return meet(store, members, deadline, hooks, accelerator);
+    return make();
   } catch (const Error& error) {
     throw Error(error.cause(), error.ranks(), who + error.what());
   } catch (const c10::Error&) {
@@ -135,6 +128,36 @@ std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(who + error.what());
   }
+}
+
+std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
+                             const Membership& members, Deadline deadline,
+                             const LanguageHooks& hooks, const std::string& accelerator) {
+  const std::string who =
+      members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
+  return named(who, [&] {
+    // Survivors that meet again are fewer. With the size in the prefix they do not take records of
+    // the former group for their own.
+    const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
+    TorchStore texts(store, prefix, deadline, hooks.interrupt);
+    Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
+                          deadline, hooks.interrupt);
+    return meet(rendezvous, members, hooks);
+  });
+}
+
+std::shared_ptr<Engine> join(const Meeting& meeting, const Membership& members,
+                             const LanguageHooks& hooks) {
+  return named(members.who() + " reconfigure: ", [&] {
+    const Deadline deadline = Deadline::in(meeting.timeout);
+    // The store may have ended with the rank that held it, so ranks of one host do without.
+    std::unique_ptr<KeyValueStore> texts = std::make_unique<NoStore>();
+    if (!meeting.epoch.isOnOneHost()) {
+      texts = std::make_unique<TorchStore>(meeting.store, "bluefog/", deadline, hooks.interrupt);
+    }
+    Rendezvous rendezvous(*texts, *meeting.endpoint, meeting.epoch, deadline, hooks.interrupt);
+    return meet(rendezvous, members, hooks);
+  });
 }
 
 int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
@@ -161,8 +184,23 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
   TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
                     options_->timeout.count(), " ms is not a positive time");
   tuning::isAdaptive();  // refuses a bad value of BLUEFOG_TUNING before any rank has met this one
-  engine_ = join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
-                 options_->accelerator);
+  start(join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
+             options_->accelerator));
+}
+
+ProcessGroupBluefog::ProcessGroupBluefog(const Meeting& meeting,
+                                         c10::intrusive_ptr<bluefog::Options> options,
+                                         LanguageHooks hooks)
+    : c10d::Backend(meeting.epoch.rank, meeting.epoch.size()),
+      store_(meeting.store),
+      options_(std::move(options)),
+      timeout_ms_(options_->timeout.count()),
+      hooks_(std::move(hooks)) {
+  start(join(meeting, membership(rank_, size_, *options_), hooks_));
+}
+
+void ProcessGroupBluefog::start(std::shared_ptr<Engine> engine) {
+  engine_ = std::move(engine);
   heap_ = engine_->makeHeap();
   windows_.setEngine(engine_, hooks_.interrupt);
   outputs_ = OutputPool(heap_);
@@ -234,9 +272,9 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  auto work = c10::make_intrusive<WorkBluefog>(engine_, hooks_.raised, call.op, call.type,
-                                               call.profiling_title, call.inputs,
-                                               std::move(call.outputs), call.source);
+  auto work = c10::make_intrusive<WorkBluefog>(
+      engine_, WorkBluefog::Hooks{hooks_.raised, abort_hooks_}, call.op, call.type,
+      call.profiling_title, call.inputs, std::move(call.outputs), call.source);
   if (!waits) {
     call.op->finished = [work](Op&) { work->conclude(); };
   }
@@ -288,6 +326,7 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::part() const {
 
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
+    abort_hooks_->call();
     if (const auto ours = part()) {
       ours->abort();
     }

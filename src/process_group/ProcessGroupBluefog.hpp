@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
+#include "process_group/AbortHooks.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/LanguageHooks.hpp"
+#include "process_group/Meeting.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/host/Coalescing.hpp"
 #include "process_group/host/Edges.hpp"
@@ -41,6 +43,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   // timeout, or die meanwhile.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                       c10::intrusive_ptr<bluefog::Options> options, LanguageHooks hooks);
+  // Meets the other members of an epoch, and throws like that.
+  ProcessGroupBluefog(const Meeting& meeting, c10::intrusive_ptr<bluefog::Options> options,
+                      LanguageHooks hooks);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }
@@ -160,10 +165,22 @@ class ProcessGroupBluefog : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
 
-  // Fails what is pending on this rank, and thereby on every rank that waits for this one.
+  // Calls the abort hooks. Then it fails what is pending on this rank, and thereby on every rank
+  // that waits for this one.
   void abort() override;
   // Leaves the group. It does not wait for peers, and what is pending fails.
   void shutdown() override;
+  // The hooks are called before abort() ends what is pending, and when a collective has failed on
+  // this rank, before the program sees that; the group's later collectives fail, too.
+  void setAbortHooks(std::shared_ptr<AbortHooks> hooks) { abort_hooks_ = std::move(hooks); }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // torch 2.14 has the hooks but not this question, which its successors ask.
+  virtual bool supportsAbortHooks() const { return true; }
+  void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
+    abort_hooks_->add(id, std::move(hook));
+  }
+  void unregisterAbortHook(int64_t id) override { abort_hooks_->remove(id); }
+#endif
 
   // Returns what a window over this tensor needs from the group. Throws if the group cannot provide
   // that.
@@ -228,6 +245,9 @@ class ProcessGroupBluefog : public c10d::Backend {
   }
 
  private:
+  // Sets the group's engine, and makes what depends on it.
+  void start(std::shared_ptr<Engine> engine);
+
   struct Call;
   class ExchangeBlocks;
   using Milliseconds = std::chrono::milliseconds;
@@ -295,6 +315,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const LanguageHooks hooks_;
+  std::shared_ptr<AbortHooks> abort_hooks_ = std::make_shared<AbortHooks>();
   Splits splits_;
   std::shared_ptr<Engine> engine_;
 };

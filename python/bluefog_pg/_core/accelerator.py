@@ -33,6 +33,11 @@ class Accelerator:
     backend: str
     plugin: str  # path of the library with its kernels, which may not exist; "" for no library
 
+    @property
+    def name(self) -> str:
+        """Return what the group's options have as `accelerator`."""
+        return f"{self.device}:{self.backend}"
+
 
 def found() -> Accelerator | None:
     """Return the accelerator that the environment names, or else the one that this process has.

@@ -14,7 +14,12 @@ from bluefog_pg._core.loader import load
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupComposed
+    from bluefog_pg._C import (
+        Meeting,
+        ProcessGroupBluefog,
+        ProcessGroupComposed,
+        ProcessGroupReconfigurable,
+    )
     from bluefog_pg._core.accelerator import Accelerator
 
 
@@ -40,18 +45,61 @@ def make(
     if accelerator is None:
         plain: ProcessGroupBluefog = module.ProcessGroupBluefog(store, rank, size, options)
         return plain
-    options.accelerator = f"{accelerator.device}:{accelerator.backend}"
+    options.accelerator = accelerator.name
     group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
+    _equip(group, store, accelerator, inner_options, splits=splits)
+    return group
+
+
+def make_reconfigurable(
+    store: Store,
+    rank: int,
+    size: int,
+    options: ProcessGroupBluefog.Options,
+    accelerator: Accelerator | None,
+    inner_options: Any = None,
+) -> ProcessGroupReconfigurable:
+    """Make this rank's backend for a group whose members torch.distributed._reconfigure says.
+
+    The arguments are as for `make`; ranks do not meet yet.
+    """
+    module = load()
+
+    def make_epoch(meeting: Meeting, options: ProcessGroupBluefog.Options) -> ProcessGroupBluefog:
+        if accelerator is None:
+            plain: ProcessGroupBluefog = module.ProcessGroupBluefog(meeting, options)
+            return plain
+        group: ProcessGroupComposed = module.ProcessGroupComposed(meeting, options)
+        _equip(group, meeting.store, accelerator, inner_options, splits=False)
+        return group
+
+    if accelerator is not None:
+        options.accelerator = accelerator.name
+    made: ProcessGroupReconfigurable = module.ProcessGroupReconfigurable(
+        store, rank, size, options, make_epoch
+    )
+    return made
+
+
+def _equip(
+    group: ProcessGroupComposed,
+    store: Store,
+    accelerator: Accelerator,
+    inner_options: Any,
+    *,
+    splits: bool,
+) -> None:
+    """Give the group torch's own backend for the accelerator."""
+    options = group.options
     seat = _DistributedBackendOptions()
     seat.store = _unused_part_of(store, group)
-    seat.group_rank = rank
-    seat.group_size = size
+    seat.group_rank = group.rank()
+    seat.group_size = group.size()
     seat.timeout = options._timeout
     seat.group_id = options.group_name
     seat.global_ranks_in_group = options.global_ranks_in_group
     inner = accelerators.make(accelerator, seat, inner_options, splits=splits)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
-    return group
 
 
 def _unused_part_of(store: Store, group: ProcessGroupComposed) -> Store:

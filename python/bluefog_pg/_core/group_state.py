@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.distributed import distributed_c10d
 
 from bluefog_pg._core.errors import NotRunning
-from bluefog_pg._core.groups import backend_of, resolve, who
+from bluefog_pg._core.groups import backend_of, reconfigurable_of, resolve, who
 from bluefog_pg._core.machines import Machines
 
 if TYPE_CHECKING:
@@ -98,5 +99,8 @@ def member_of(group: dist.ProcessGroup | None) -> GroupState:
 def _new_member(group: dist.ProcessGroup | None) -> GroupState:
     resolved = resolve(group)
     member = _members.setdefault(id(resolved), GroupState(resolved))
+    if (changing := reconfigurable_of(resolved)) is not None:
+        # What is known of the present members ends with them.
+        changing.on_change(functools.partial(_members.pop, id(resolved), None))
     weakref.finalize(resolved, _members.pop, id(resolved), None).atexit = False
     return member

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-    from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupReconfigurable
 
 
 def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -42,11 +42,20 @@ def resolve(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
-    """Return the group's bluefog backend, for whichever device; raise TypeError if it has none."""
+    """Return the group's bluefog backend, for whichever device.
+
+    It is that of the present members where the group's members change.
+
+    Raises:
+        TypeError: the group has another backend.
+        RuntimeError: the group's members change, and it has none now.
+    """
     from bluefog_pg._core.loader import load
 
-    backends = [_unwrapped(group, device) for device in group._device_types]
+    if (changing := reconfigurable_of(group)) is not None:
+        return changing.group
     ours: type[ProcessGroupBluefog] = load().ProcessGroupBluefog
+    backends = _backends(group)
     for backend in backends:
         if isinstance(backend, ours):
             return backend
@@ -54,6 +63,18 @@ def backend_of(group: dist.ProcessGroup) -> ProcessGroupBluefog:
     raise TypeError(
         f'{who(group)}: the group\'s backend is {named}; make the group with backend="bluefog"'
     )
+
+
+def reconfigurable_of(group: dist.ProcessGroup) -> ProcessGroupReconfigurable | None:
+    """Return the group's backend if the group's members change, or else None."""
+    from bluefog_pg._core.loader import load
+
+    ours = getattr(load(), "ProcessGroupReconfigurable", ())  # torch 2.13 cannot reconfigure.
+    return next((each for each in _backends(group) if isinstance(each, ours)), None)
+
+
+def _backends(group: dist.ProcessGroup) -> list[Any]:
+    return [_unwrapped(group, device) for device in group._device_types]
 
 
 def _unwrapped(group: dist.ProcessGroup, device: torch.device) -> Any:

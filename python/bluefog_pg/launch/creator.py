@@ -6,11 +6,11 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bluefog_pg._C import ProcessGroupBluefog
+    from bluefog_pg._C import ProcessGroupBluefog, ProcessGroupReconfigurable
     from bluefog_pg._core.accelerator import Accelerator
 
 
-def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
+def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog | ProcessGroupReconfigurable:
     """Build this process's member of the group that `opts` describes.
 
     Args:
@@ -36,11 +36,13 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog:
     options.group_name = opts.group_id
     # torch gives the default group no list of ranks.
     options.global_ranks_in_group = list(opts.global_ranks_in_group) or list(range(opts.group_size))
+    place = opts.store, opts.group_rank, opts.group_size
+    group: ProcessGroupBluefog | ProcessGroupReconfigurable
     try:
-        group = backends.make(
-            opts.store, opts.group_rank, opts.group_size, options, accelerator, inner_options,
-            splits=True,
-        )  # fmt: skip
+        if getattr(opts, "enable_reconfigure", False):  # torch 2.13 has no such option.
+            group = backends.make_reconfigurable(*place, options, accelerator, inner_options)
+        else:
+            group = backends.make(*place, options, accelerator, inner_options, splits=True)
     except BaseException:
         _forget_failed_default_group()
         raise

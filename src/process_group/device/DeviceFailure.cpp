@@ -14,7 +14,7 @@
 namespace bluefog {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{5};
+constexpr std::chrono::milliseconds kPauseOfHearing{5};
 // The tag of the messages by which ranks tell each other of a failure.
 constexpr int64_t kFailureTag = 1;
 
@@ -109,7 +109,7 @@ bool DeviceFailure::isSetWithin(std::chrono::milliseconds limit) const {
     if (deadline.passed()) {
       return false;
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kPauseOfHearing);
   }
   return true;
 }

@@ -9,15 +9,15 @@
 
 namespace bluefog {
 
-WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised raised,
-                         std::shared_ptr<Op> op, c10d::OpType type, const char* profiling_title,
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
+                         c10d::OpType type, const char* profiling_title,
                          const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                          std::shared_ptr<int> source)
     // Opening a range costs an allocation even if nobody records.
     : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
       engine_(std::move(engine)),
-      raised_(raised),
+      hooks_(std::move(hooks)),
       op_(std::move(op)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
@@ -31,7 +31,7 @@ bool WorkBluefog::isSuccess() const {
 }
 
 std::exception_ptr WorkBluefog::exception() const {
-  return done() && op_->error ? raised_(op_->error) : nullptr;
+  return done() && op_->error ? hooks_.raised(op_->error) : nullptr;
 }
 
 int WorkBluefog::sourceRank() const {
@@ -122,6 +122,10 @@ void WorkBluefog::conclude() {
     }
   }
   if (first) {
+    // With a collective all later ones of its group fail.
+    if (op_->error && op_->asMessage() == nullptr) {
+      hooks_.abort->call();
+    }
     finish(exception());
   }
   if (future && first) {

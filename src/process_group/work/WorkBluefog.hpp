@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "process_group/AbortHooks.hpp"
 #include "process_group/LanguageHooks.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
@@ -18,7 +19,11 @@ namespace bluefog {
 // Thread safety: any thread may call any method.
 class WorkBluefog : public c10d::Work {
  public:
-  WorkBluefog(std::shared_ptr<Engine> engine, LanguageHooks::Raised raised, std::shared_ptr<Op> op,
+  struct Hooks {
+    LanguageHooks::Raised raised;
+    std::shared_ptr<const AbortHooks> abort;  // called when a collective has failed
+  };
+  WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
               std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
@@ -50,7 +55,7 @@ class WorkBluefog : public c10d::Work {
   bool done() const { return op_->hasEnded(); }
 
   std::shared_ptr<Engine> engine_;
-  const LanguageHooks::Raised raised_;
+  const Hooks hooks_;
   std::shared_ptr<Op> op_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<int> source_;

@@ -441,8 +441,8 @@ TEST_F(RendezvousTest, IgnoresCallersWithoutItsSecret) {
       std::vector<Fd> strangers;
       for (const std::string& hello : std::vector<std::string>{
                std::string(record.secret.size(), '0') + "1", "1", record.secret,
-               record.secret + "0", record.secret + "-1", record.secret + "2",
-               record.secret + "nonsense", std::string(1000, 'x')}) {
+               record.secret + "///0", record.secret + "///-1", record.secret + "///2",
+               record.secret + "nonsense", record.secret + "///nonsense", std::string(1000, 'x')}) {
         strangers.push_back(connectTo(record.name()));
         EXPECT_EQ(::send(strangers.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL),
                   static_cast<ssize_t>(hello.size()));
