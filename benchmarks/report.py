@@ -15,6 +15,7 @@ import collectives_report
 import device_report
 import hosts_report
 import neighbors_report
+import reconfigure_report
 import training_report
 import windows_report
 from figures import Report
@@ -27,6 +28,7 @@ REPORTS = {
     "gpu": device_report.GPU,
     "host_time": device_report.HOST_TIME,
     "neighbors": neighbors_report.NEIGHBORS,
+    "reconfigure": reconfigure_report.RECONFIGURE,
     "training": training_report.TRAINING,
     "windows": windows_report.WINDOWS,
 }
