@@ -33,14 +33,14 @@ constexpr uint64_t kGreeting = 24;
 
 using GetName = int (*)(int, sockaddr*, socklen_t*);
 
-struct Endpoint {
+struct SocketEnd {
   std::string address;
   std::string port;
 };
 
 // Returns the address of one end of a socket, or nothing where the socket is not on a network.
 // `getName` (getsockname or getpeername) chooses the end.
-std::optional<Endpoint> endpoint(int fd, GetName getName) {
+std::optional<SocketEnd> endpoint(int fd, GetName getName) {
   sockaddr_storage raw{};
   socklen_t length = sizeof raw;
   auto* name = reinterpret_cast<sockaddr*>(&raw);
@@ -51,10 +51,10 @@ std::optional<Endpoint> endpoint(int fd, GetName getName) {
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
-  return Endpoint{address.data(), port.data()};
+  return SocketEnd{address.data(), port.data()};
 }
 
-std::string textOf(const Endpoint& endpoint) {
+std::string textOf(const SocketEnd& endpoint) {
   return endpoint.address + ' ' + endpoint.port;
 }
 
@@ -100,7 +100,7 @@ Connections::Ports Connections::listening() {
     int listens = 0;
     socklen_t length = sizeof listens;
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
-      if (const std::optional<Endpoint> own = endpoint(fd, ::getsockname)) {
+      if (const std::optional<SocketEnd> own = endpoint(fd, ::getsockname)) {
         ports.insert(own->port);
       }
     }
@@ -154,7 +154,7 @@ void Connections::giveUpSilent() const {
 
 void Connections::endStrangers() const {
   forEachDescriptor([this](int fd) {
-    const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
+    const std::optional<SocketEnd> here = endpoint(fd, ::getsockname);
     const bool is_to_here = here && own_.contains(here->port) && endpoint(fd, ::getpeername);
     const std::optional<tcp_info> info = is_to_here ? infoOf(fd) : std::nullopt;
     if (info && info->tcpi_bytes_received > 0 && info->tcpi_bytes_received < kGreeting &&
@@ -166,8 +166,8 @@ void Connections::endStrangers() const {
 
 void Connections::forEach(const std::function<void(int fd)>& visit) const {
   forEachDescriptor([&](int fd) {
-    const std::optional<Endpoint> there = endpoint(fd, ::getpeername);
-    const std::optional<Endpoint> here = endpoint(fd, ::getsockname);
+    const std::optional<SocketEnd> there = endpoint(fd, ::getpeername);
+    const std::optional<SocketEnd> here = endpoint(fd, ::getsockname);
     if (there && here && (theirs_.contains(textOf(*there)) || own_.contains(here->port))) {
       visit(fd);
     }

@@ -122,7 +122,7 @@ void WorkBluefog::conclude() {
     }
   }
   if (first) {
-    // With a collective all later ones of its group fail.
+    // A collective that fails ends all later ones of its group, as an abort does.
     if (op_->error && op_->asMessage() == nullptr) {
       hooks_.abort->call();
     }
