@@ -1,12 +1,12 @@
-# Every verb prepares what it needs. It uses an active environment whose torch is 2.13 as it is, and
-# otherwise makes .venv. A fresh clone needs python3, g++ and make.
+# Every verb prepares what it needs. It uses an active environment whose torch is 2.13, 2.14 or 2.15
+# as it is, and otherwise makes .venv. A fresh clone needs python3, g++ and make.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # The version is exact because a looser range may download gigabytes of CUDA.
 TORCH := torch==2.13.0
 ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys; \
-	print(sys.prefix if version("torch").startswith("2.13.") else "")' 2>/dev/null)
+	print(sys.prefix if version("torch").startswith(("2.13.", "2.14.", "2.15.")) else "")' 2>/dev/null)
 CALLERS := $(shell command -v python3)
 ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
 # Compiling modules that nobody imports takes pip longer than all else. `make dev` compiles those

@@ -1,6 +1,8 @@
-"""This module registers the backend at the end of `import torch`.
+"""This module makes the backend known to torch, which finds it by two groups of entry points.
 
-Torch finds `register` by the entry point group `torch.backends`.
+Torch calls `register` (group `torch.backends`) at the end of `import torch`. Torch 2.14 and newer
+call `register_or_raise` (`torch.distributed.backends`) when a program names a backend that is not
+registered, as after `TORCH_DEVICE_BACKEND_AUTOLOAD=0`.
 """
 
 import functools
@@ -19,25 +21,28 @@ def register() -> None:
     torch's entry point calls it again in the middle of that, and by then it must be complete.
     """
     try:
-        import torch
-        import torch.distributed as dist
-
-        if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
-            return
-        from bluefog_pg._core.loader import leave_at_exit
-
-        leave_at_exit()
-        dist.Backend.register_backend(
-            "bluefog", _create, extended_api=True, devices=_devices(torch)
-        )
-        if "PMIX_RANK" in os.environ:  # mpirun or srun has started this process.
-            from bluefog_pg.launch.pmix import register as register_launcher
-
-            register_launcher()
+        register_or_raise()
     except Exception as error:
         logging.getLogger("bluefog_pg").warning(
             'backend "bluefog" is not available: %s: %s', type(error).__name__, error
         )
+
+
+def register_or_raise() -> None:
+    """Do what `register` does, for the program that has asked for the backend by its name."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_available() or "bluefog" in dist.Backend.backend_list:
+        return
+    from bluefog_pg._core.loader import leave_at_exit
+
+    leave_at_exit()
+    dist.Backend.register_backend("bluefog", _create, extended_api=True, devices=_devices(torch))
+    if "PMIX_RANK" in os.environ:  # mpirun or srun has started this process.
+        from bluefog_pg.launch.pmix import register as register_launcher
+
+        register_launcher()
 
 
 def _create(opts: Any, pg_options: Any = None) -> Any:

@@ -50,14 +50,18 @@ def other_package(tmp_path: Path) -> Path:
     """Return a copy of the package without the compiled module; its parent is for PYTHONPATH."""
     # The finder of an editable install stands before the path.
     shutil.copy(ROOT / "tests/gpu/no_editable.py", tmp_path / "sitecustomize.py")
-    ignore = shutil.ignore_patterns("__pycache__", "*.so", "_build_info.py")
+    ignore = shutil.ignore_patterns("__pycache__", "*.so")
     return Path(shutil.copytree(PACKAGE, tmp_path / "bluefog_pg", ignore=ignore))
 
 
-def test_entry_point_is_declared_once() -> None:
+@pytest.mark.parametrize(
+    ("group", "function"),
+    [("torch.backends", "register"), ("torch.distributed.backends", "register_or_raise")],
+)
+def test_entry_points_are_declared_once(group: str, function: str) -> None:
     # A set is compared, as two finders may list an editable install.
-    found = {e.value for e in entry_points(group="torch.backends") if e.name == "bluefog"}
-    assert found == {"bluefog_pg._autoload:register"}
+    found = {e.value for e in entry_points(group=group) if e.name == "bluefog"}
+    assert found == {f"bluefog_pg._autoload:{function}"}
 
 
 @pytest.mark.slow
@@ -161,20 +165,76 @@ def test_missing_module_is_reported_when_it_is_needed(other_package: Path) -> No
     assert printed == f"bluefog_pg._C was not built; run in the clone: {REINSTALL}\n"
 
 
+def fitting() -> str:
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def put_module(package: Path, version: str, code: str) -> None:
+    """Give the package a module for this minor version of torch."""
+    (package / f"_C.torch{version}.py").write_text(code)
+
+
 @pytest.mark.slow
-def test_module_of_another_torch_is_refused_in_one_sentence(other_package: Path) -> None:
-    (other_package / "_build_info.py").write_text('TORCH_VERSION = "2.12.1"\n')
-    (other_package / "_C.py").write_text("raise SystemError('must not be reached')\n")
+def test_modules_of_other_torches_are_refused_in_one_sentence(other_package: Path) -> None:
+    for version in "2.12", "2.2":
+        put_module(other_package, version, "raise SystemError('must not be reached')")
     installed = torch.__version__.split("+")[0]
     assert check(USE, PYTHONPATH=str(other_package.parent)) == (
-        f"bluefog_pg._C was built for torch 2.12 but torch {installed} is installed; "
-        f"run in the clone: {REINSTALL}\n"
+        f"bluefog_pg._C was built for torch 2.2 and 2.12 but torch {installed} is installed; "
+        f"run: pip install 'torch==2.12.*', or build it for this torch, in a clone: {REINSTALL}\n"
     )
 
 
 @pytest.mark.slow
-def test_module_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> None:
-    (other_package / "_build_info.py").write_text("from torch import __version__ as TORCH_VERSION")
-    (other_package / "_C.py").write_text("def shutdown_all(): print('shut down')\n")
-    code = "from bluefog_pg._core.loader import load; assert load() is load()"
+def test_module_that_fits_is_loaded_once_and_shut_down_at_exit(other_package: Path) -> None:
+    put_module(other_package, "2.12", "raise SystemError('must not be reached')")
+    put_module(other_package, fitting(), "def shutdown_all(): print('shut down')")
+    (other_package / f"_C.torch{fitting()}.cpython-27-of-another-python.so").touch()
+    code = """
+import sys, bluefog_pg
+from bluefog_pg._core.loader import load
+assert load() is load() is sys.modules["bluefog_pg._C"] is bluefog_pg._C
+"""
     assert check(code, PYTHONPATH=str(other_package.parent)) == "shut down\n"
+
+
+@pytest.mark.slow
+def test_module_that_cannot_be_loaded_leaves_nothing_behind(other_package: Path) -> None:
+    put_module(other_package, fitting(), "raise OSError('no disk')")
+    code = """
+import sys
+from bluefog_pg._core.loader import load
+for _ in range(2):
+    try:
+        load()
+    except OSError as e:
+        print(e, "bluefog_pg._C" in sys.modules)
+"""
+    assert check(code, PYTHONPATH=str(other_package.parent)) == "no disk False\n" * 2
+
+
+BY_NAME = """
+import torch.distributed as dist
+try:
+    dist.init_process_group("bluefog", store=dist.HashStore(), rank=0, world_size=1)
+    print(dist.get_backend())
+except Exception as e:
+    print(type(e).__name__, e)
+"""
+LAZY = pytest.mark.skipif(
+    not hasattr(dist.Backend, "_ensure_backend_registered"),
+    reason="torch asks for backends by their names from 2.14 on",
+)
+
+
+@LAZY
+@pytest.mark.slow
+def test_backend_is_found_by_its_name_alone() -> None:
+    assert check(BY_NAME, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "bluefog\n"
+
+
+@LAZY
+@pytest.mark.slow
+def test_program_that_names_a_broken_backend_is_told_why(other_package: Path) -> None:
+    (other_package / "_core/loader.py").write_text("raise OSError('disk on fire')\n")
+    assert run(BY_NAME, PYTHONPATH=str(other_package.parent)).stdout == "OSError disk on fire\n"

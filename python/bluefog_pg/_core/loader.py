@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib
 import itertools
 import sys
 import threading
 import time
 import weakref
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-_REINSTALL = "pip install --no-build-isolation --force-reinstall --no-deps ."
+_MODULE = "bluefog_pg._C"
+_BUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
 _lock = threading.Lock()
 _loaded: ModuleType | None = None
 leaving: list[Callable[[], None]] = []  # functions to call at the exit, after the groups are left
 
 
 def load() -> ModuleType:
-    """Import `bluefog_pg._C`, having checked that it was built for the torch that is installed.
+    """Import `bluefog_pg._C` from the file that was built for the torch that is installed.
 
     Raises:
-        ImportError: the module is missing, or fits another minor version of torch.
+        ImportError: there is no such file.
     """
     global _loaded
     with _lock:
         if _loaded is None:
-            _check_torch_version()
-            _loaded = importlib.import_module("bluefog_pg._C")
+            _loaded = _load_from(_fitting(_files()))
             leave_at_exit()
         return _loaded
 
@@ -80,19 +80,56 @@ def _finalize_later_than(before: int) -> None:
                 sys.excepthook(*sys.exc_info())
 
 
-def _check_torch_version() -> None:
-    # c10d's C++ classes change with each minor version of torch: a module built for another one
-    # crashes or misbehaves instead of failing to import.
+def _files() -> dict[str, Path]:
+    """Return the module's files that this Python can load, by torch's minor version."""
+    import re
+    from importlib.machinery import all_suffixes
+
+    found = {}
+    # In an editable installation, the compiled files lie in another folder than the Python files.
+    for folder in sys.modules["bluefog_pg"].__path__:
+        for file in Path(folder).glob("_C.torch*"):
+            parts = re.fullmatch(r"_C\.torch(\d+\.\d+)(\..+)", file.name)
+            if parts is not None and parts[2] in all_suffixes():
+                found[parts[1]] = file
+    return found
+
+
+def _fitting(files: dict[str, Path]) -> Path:
+    """Return the file for the torch that is installed, or raise the ImportError that says why not.
+
+    c10d's C++ classes change with each minor version of torch: a module built for another one
+    crashes or misbehaves instead of failing to import.
+    """
     from torch.version import __version__ as version
 
-    try:
-        from bluefog_pg._build_info import TORCH_VERSION
-    except ModuleNotFoundError as error:
-        raise ImportError(f"bluefog_pg._C was not built; run in the clone: {_REINSTALL}") from error
     installed = version.split("+")[0]
-    built_for = ".".join(TORCH_VERSION.split(".")[:2])
-    if installed.split(".")[:2] != built_for.split("."):
-        raise ImportError(
-            f"bluefog_pg._C was built for torch {built_for} but torch {installed} is installed; "
-            f"run in the clone: {_REINSTALL}"
-        )
+    file = files.get(".".join(installed.split(".")[:2]))
+    if file is not None:
+        return file
+    if not files:
+        raise ImportError(f"{_MODULE} was not built; run in the clone: {_BUILD}")
+    *older, newest = sorted(files, key=lambda version: [int(part) for part in version.split(".")])
+    built_for = f"{', '.join(older)} and {newest}" if older else newest
+    raise ImportError(
+        f"{_MODULE} was built for torch {built_for} but torch {installed} is installed; "
+        f"run: pip install 'torch=={newest}.*', or build it for this torch, in a clone: {_BUILD}"
+    )
+
+
+def _load_from(file: Path) -> ModuleType:
+    """Import the file under the name of the module, as an import statement would do."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(_MODULE, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no module that this Python can load")
+    module = module_from_spec(spec)
+    sys.modules[_MODULE] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[_MODULE]
+        raise
+    vars(sys.modules["bluefog_pg"])["_C"] = module
+    return module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -165,11 +165,14 @@ def of_python(gloo: Any) -> Calls:
 
     def for_other_torch() -> None:
         with mock.patch.object(torch.version, "__version__", "9.8.7+cpu"):
-            loader._check_torch_version()
+            loader._fitting({version: Path() for version in ("2.9", "2.14", "2.13")})
+
+    def for_one_other_torch() -> None:
+        with mock.patch.object(torch.version, "__version__", "9.8.7+cpu"):
+            loader._fitting({"2.13": Path()})
 
     def unbuilt() -> None:
-        with mock.patch.dict(sys.modules, {"bluefog_pg._build_info": None}):
-            loader._check_torch_version()
+        loader._fitting({})
 
     def barrier(timeout: Any, **kwargs: Any) -> Any:
         return bluefog_pg.monitored_barrier(timeout=timeout, **kwargs)
@@ -184,5 +187,6 @@ def of_python(gloo: Any) -> Calls:
         "pg_options a dict": lambda: creator.create(None, {}),
         "unknown name": lambda: bluefog_pg.nothing,
         "another torch": for_other_torch,
+        "another torch, one module": for_one_other_torch,
         "not built": unbuilt,
     }
