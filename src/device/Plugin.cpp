@@ -18,8 +18,9 @@ Plugin::Plugin(const std::string& path) {
     return;
   }
   if (!std::filesystem::exists(path)) {
-    reason_ =
-        path + " was not built (that needs nvcc, 12.8 or newer, when bluefog_pg is installed)";
+    reason_ = path +
+              " was not built (that needs nvcc, 12.8 or newer, when bluefog_pg is installed), " +
+              "and no wheel bluefog-pg-cuda13 is installed";
     return;
   }
   try {

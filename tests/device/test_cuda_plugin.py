@@ -10,9 +10,11 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bluefog_pg._core import accelerator
 from bluefog_pg._core.loader import load
 from tests.support.environment import ROOT
 
@@ -72,6 +74,21 @@ def plugin() -> Path:
         if (folder / "libbluefog_cuda.so").exists():
             return folder / "libbluefog_cuda.so"
     pytest.skip("libbluefog_cuda.so was not built: no nvcc when bluefog_pg was installed")
+
+
+def test_plugin_lies_beside_the_module_or_in_a_package_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, beside = tmp_path / "_C.so", tmp_path / "libbluefog_cuda.so"
+    monkeypatch.setattr(accelerator, "load", lambda: SimpleNamespace(__file__=str(module)))
+    assert accelerator._own_plugin("cuda") == str(beside)
+    package = tmp_path / "bluefog_pg_cuda13"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert accelerator._own_plugin("cuda") == str(package / beside.name)
+    beside.touch()
+    assert accelerator._own_plugin("cuda") == str(beside)
 
 
 def test_one_plugin_serves_every_torch(plugin: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,13 @@ def _detected() -> Accelerator | None:
 def _own_plugin(device: str) -> str:
     if device != "cuda":
         return ""
-    return str(Path(str(load().__file__)).with_name("libbluefog_cuda.so"))
+    beside = Path(str(load().__file__)).with_name("libbluefog_cuda.so")
+    if not beside.exists():
+        # A source installation has the library beside the module, the wheels in another package.
+        package = find_spec("bluefog_pg_cuda13")
+        for folder in [] if package is None else package.submodule_search_locations or []:
+            return str(Path(folder, beside.name))
+    return str(beside)
 
 
 def _useless(device: str, backend: str | None) -> str:
