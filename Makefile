@@ -30,10 +30,11 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= 2
 export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
+.PHONY: wheel wheel-cuda13 wheel-test
 .PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 dev: $(INSTALLED) ## Build, and install in editable mode
 
@@ -119,6 +120,16 @@ bench-tables: ## Make the tables of benchmarks/results again, from the JSON file
 	python3 benchmarks/report.py
 
 BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(INSTALL) --no-build-isolation -e '.[bench]'
+
+# A wheel has modules for all torches, and wants neither a compiler nor a new glibc where it is
+# installed. No other verb needs wheels.
+PYTHONS ?= python3
+wheel: ## Build the wheel of this Python, or of PYTHONS="python3.10 ...", into dist/: a dozen minutes
+	python3 .ci/wheel/build.py $(PYTHONS)
+wheel-cuda13: ## Build the wheel with the kernels for CUDA 13, which needs nvcc, into dist/
+	python3 .ci/wheel/build.py --cuda13
+wheel-test: ## Install the wheels of dist/ beside each torch, without a compiler, and try them
+	python3 .ci/wheel/test.py dist/*.whl
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 

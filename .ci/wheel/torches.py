@@ -1,0 +1,55 @@
+"""This module gets what of torch a module is compiled and linked with: headers and libraries.
+
+`python3 torches.py x86_64 [2.15.0 ...]` prints the folders, as BLUEFOG_TORCH takes them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# A module fits all releases of a minor version, so it is built with the newest that was known.
+VERSIONS = ("2.13.0", "2.14.1", "2.15.0")
+LIBRARIES = ("c10", "torch", "torch_cpu", "torch_python")
+# auditwheel must leave these out of the wheel: the process has them once torch is imported.
+EXCLUDED = tuple(f"lib{name}.so" for name in LIBRARIES)
+_NEEDED = re.compile(rf"torch/(include/.*|version\.py|lib/lib({'|'.join(LIBRARIES)})\.so)")
+
+
+def folder(version: str, machine: str = "x86_64") -> Path:
+    """Return the folder of this torch; download it when it is asked for the first time.
+
+    The file may be for any Python: headers are the same for all, and the names of the libraries,
+    which the module needs, too. A build for CPUs is a third of one with CUDA, so it is preferred.
+    """
+    place = ROOT / "build" / "torch" / f"{version}-{machine}"
+    if not (place / "torch" / "version.py").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        if not (_download(f"{version}+cpu", machine, place) or _download(version, machine, place)):
+            raise SystemExit(f"pip finds no torch {version} for {machine}")
+        (wheel,) = place.glob("*.whl")
+        with zipfile.ZipFile(wheel) as file:
+            # The last one is version.py, which says that all have come.
+            file.extractall(place, sorted(filter(_NEEDED.fullmatch, file.namelist())))
+        wheel.unlink()
+    return place / "torch"
+
+
+def _download(version: str, machine: str, place: Path) -> bool:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", place]
+    command += ["--only-binary=:all:", "--platform", f"manylinux_2_28_{machine}"]
+    command += ["--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}"]
+    done = subprocess.run([*command, f"torch=={version}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    asked = sys.argv[2:] or VERSIONS
+    print(*(folder(version, sys.argv[1]) for version in asked), sep=";")
