@@ -12,6 +12,7 @@
 #include "process_group/host/Call.hpp"
 #include "process_group/work/WorkBluefog.hpp"
 #include "transport/hosts/mpi/MpiTransport.hpp"
+#include "transport/operations/GroupFailure.hpp"
 #include "transport/tuning/Tuning.hpp"
 
 #ifndef RECORD_PARAM_COMMS_DATA_WITH_ASYNC_OP  // torch 2.11
@@ -217,6 +218,22 @@ void ProcessGroupBluefog::setTimeout(std::chrono::milliseconds timeout) {
                     " ms is not a positive time");
   options_->timeout = timeout;
   timeout_ms_ = timeout.count();
+}
+
+c10d::ErrorType ProcessGroupBluefog::getError() {
+  checkProcess("get_error");
+  const auto failed = readGroupFailure(engine_->segments()->shared().groupFailure());
+  if (!failed) {
+    return engine_->hasStopped() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+  }
+  switch (failed->failure.cause) {
+    case Cause::kTimeout:
+      return c10d::ErrorType::TIMEOUT;
+    case Cause::kPeerFailed:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
+  }
 }
 
 Deadline ProcessGroupBluefog::deadline(std::chrono::milliseconds timeout) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "algorithms/Algorithms.hpp"
 #include "process_group/AbortHooks.hpp"
+#include "process_group/Features.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/LanguageHooks.hpp"
 #include "process_group/Meeting.hpp"
@@ -87,6 +87,36 @@ class ProcessGroupBluefog : public c10d::Backend {
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& opts) override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // The calls above have new names since torch 2.14. c10d's methods of these names call the older
+  // ones, but refuse to be called again on the same thread meanwhile, as by a signal handler.
+  WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input,
+                            const c10d::AllgatherOptions& opts) override {
+    return _allgather_base(output, input, opts);
+  }
+  WorkPtr all_gather_single_coalesced(std::vector<at::Tensor>& outputs,
+                                      std::vector<at::Tensor>& inputs,
+                                      const c10d::AllgatherOptions& opts) override {
+    return allgather_into_tensor_coalesced(outputs, inputs, opts);
+  }
+  WorkPtr reduce_scatter_single(at::Tensor& output, at::Tensor& input,
+                                const c10d::ReduceScatterOptions& opts) override {
+    return _reduce_scatter_base(output, input, opts);
+  }
+  WorkPtr reduce_scatter_single_coalesced(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override {
+    return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+  }
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& opts) override {
+    return alltoall_base(output, input, output_splits, input_splits, opts);
+  }
+  // Gathers the inputs in the root's output. The outputs of other ranks are left alone.
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
+                        const c10d::GatherOptions& opts) override;
+#endif
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   // Waits for all ranks, and leaves the group usable even if some do not come. Then the ranks that
   // have come throw, and name the first missing rank, or all of them with `wait_all_ranks`.
@@ -161,6 +191,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   void align(uint64_t number);
   // Does nothing, because each Work knows its duration anyway.
   void enableCollectivesTiming() override {}
+  // Returns why collectives of this group fail from now on, or SUCCESS if they do not.
+  c10d::ErrorType getError() override;
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }

@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "process_group/work/BatchWork.hpp"
@@ -41,6 +42,13 @@ struct Devices {
 c10::intrusive_ptr<c10d::Backend::Options> optionsFor(
     c10d::Backend& backend, const c10::intrusive_ptr<c10d::Backend::Options>& given) {
   auto options = backend.getBackendOptions();
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  // A copy by a class that does not override clone() lacks what that class adds. Torch shares the
+  // options then, too.
+  if (auto copy = options->clone(); typeid(*copy) == typeid(*options)) {
+    options = std::move(copy);
+  }
+#endif
   options->timeout = given->timeout;
   options->group_name = given->group_name;
   options->group_desc = given->group_desc;
@@ -159,6 +167,15 @@ WorkPtr ProcessGroupComposed::gather(std::vector<Tensors>& outputs, Tensors& inp
              ? deviceBackend().gather(outputs, inputs, opts)
              : ProcessGroupBluefog::gather(outputs, inputs, opts);
 }
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+WorkPtr ProcessGroupComposed::gather_single(at::Tensor& output, at::Tensor& input,
+                                            const c10d::GatherOptions& opts) {
+  return isForDevice("gather_single", output, input)
+             ? deviceBackend().gather_single(output, input, opts)
+             : ProcessGroupBluefog::gather_single(output, input, opts);
+}
+#endif
 
 WorkPtr ProcessGroupComposed::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/headeronly/version.h>
-
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,6 +33,12 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   }
 
   void setTimeout(std::chrono::milliseconds timeout) override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // Reaches the accelerator's backend alone, as the host has no such extension of its timeout.
+  void addEphemeralTimeout(const std::chrono::milliseconds& timeout) override {
+    backend()->addEphemeralTimeout(timeout);
+  }
+#endif
   void setGroupUid(const std::string& uid) override;
 
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& opts) override;
@@ -71,6 +75,10 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& opts) override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
+                        const c10d::GatherOptions& opts) override;
+#endif
   // Runs the barrier of the accelerator's backend if the options name its device.
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
@@ -108,7 +116,11 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
       std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override { backend()->waitForPendingWorks(); }
   void enableCollectivesTiming() override;
-  c10d::ErrorType getError() override { return backend()->getError(); }
+  // Returns the host's error, or else that of the accelerator's backend.
+  c10d::ErrorType getError() override {
+    const c10d::ErrorType own = ProcessGroupBluefog::getError();
+    return own != c10d::ErrorType::SUCCESS ? own : backend()->getError();
+  }
   std::shared_ptr<c10::Allocator> getMemAllocator() override {
     return backend()->getMemAllocator();
   }

@@ -29,4 +29,28 @@ WorkPtr ProcessGroupBluefog::gather(std::vector<std::vector<at::Tensor>>& output
                       opts.asyncOp);
 }
 
+#ifdef C10D_BACKEND_HAS_HOOKS
+WorkPtr ProcessGroupBluefog::gather_single(at::Tensor& output, at::Tensor& input,
+                                           const c10d::GatherOptions& opts) {
+  checkProcess("gather_single");
+  const Validate validate(engine_->members(), "gather_single");
+  validate.tensor(input, "the input");
+  validate.root(opts.rootRank, 0);
+  const auto root = static_cast<int>(opts.rootRank);
+  ExchangeBlocks blocks(size_);
+  blocks.send(root, input);
+  std::vector<at::Tensor> outputs;
+  if (rank_ == root) {
+    validate.wholeAndPart(output, "the output", input, "the input");
+    validate.writable(output, "the output");
+    blocks.receiveSplit(output, std::vector<size_t>(static_cast<size_t>(size_), input.nbytes()));
+    outputs.push_back(output);
+  }
+  return postExchange(
+      OpKind::kGather, root, std::move(blocks),
+      {nullptr, c10d::OpType::GATHER, "bluefog:gather", {input}, std::move(outputs)}, opts.timeout,
+      opts.asyncOp);
+}
+#endif
+
 }  // namespace bluefog

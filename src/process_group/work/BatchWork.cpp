@@ -41,6 +41,16 @@ bool BatchWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
+#ifdef C10D_BACKEND_HAS_HOOKS
+std::chrono::milliseconds BatchWork::getTimeout() const {
+  std::chrono::milliseconds longest{0};
+  for (const auto& work : works_) {
+    longest = std::max(longest, work->getTimeout());
+  }
+  return longest;
+}
+#endif
+
 void BatchWork::abort() {
   for (const auto& work : works_) {
     work->abort();

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include <chrono>
 #include <exception>
 #include <utility>
 #include <vector>
+
+#include "process_group/Features.hpp"
 
 namespace bluefog {
 
@@ -27,6 +27,10 @@ class BatchWork : public c10d::Work {
   // Waits for all of them, one after the other. `timeout` holds for each of these waits.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // Returns the longest time that one of the operations may take.
+  std::chrono::milliseconds getTimeout() const override;
+#endif
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

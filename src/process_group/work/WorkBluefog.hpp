@@ -1,13 +1,12 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "process_group/AbortHooks.hpp"
+#include "process_group/Features.hpp"
 #include "process_group/LanguageHooks.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
@@ -42,6 +41,9 @@ class WorkBluefog : public c10d::Work {
   uint64_t getSequencenumber() const override { return op_->sequence; }
   // Returns the milliseconds from the call to the end. Throws if the operation has not ended.
   float getDuration() const override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  std::chrono::milliseconds getTimeout() const override { return op_->deadline.limit(); }
+#endif
 
   // Closes the profiler's range and completes the future. It may be called any number of times,
   // once the operation has ended; the first call does it, and later calls wait for that.
