@@ -26,6 +26,7 @@
 #include "process_group/host/Validate.hpp"
 #include "process_group/window/GroupWindows.hpp"
 #include "process_group/window/WindowResources.hpp"
+#include "process_group/work/CompletionHooks.hpp"
 #include "transport/engine/Engine.hpp"
 
 namespace bluefog {
@@ -193,6 +194,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   void enableCollectivesTiming() override {}
   // Returns why collectives of this group fail from now on, or SUCCESS if they do not.
   c10d::ErrorType getError() override;
+#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(int64_t hook_id) override { completion_hooks_->remove(hook_id); }
+#endif
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return issued_.load(); }
@@ -340,6 +346,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
   FlightLog log_;
+  const std::shared_ptr<CompletionHooks> completion_hooks_ = std::make_shared<CompletionHooks>();
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
   GroupWindows windows_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 import warnings
@@ -17,6 +18,7 @@ from tests.support import harness, inrank
 c10d: Any = dist  # The stubs of torch 2.13, which mypy reads, lack all of it.
 TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 since_14 = pytest.mark.skipif(TORCH < (2, 14), reason="c10d has this since torch 2.14")
+since_15 = pytest.mark.skipif(TORCH < (2, 15), reason="c10d has this since torch 2.15")
 CPU = torch.device("cpu")
 
 
@@ -319,6 +321,43 @@ def fails(rank: int, world: int) -> list[str]:
 @since_14
 def test_get_error_says_why_collectives_fail(pool: harness.Pool) -> None:
     assert pool.run(fails) == [["SUCCESS", "TIMEOUT"]] * 4
+
+
+def recorded(rank: int, world: int) -> list[tuple[str, str, bool]]:
+    """One operation of six hangs until its deadline; the others have ended when we look."""
+    from torch._C._distributed_c10d import _dump_fr_trace_json, _reset_fr_trace
+
+    group = dist.new_group(timeout=timedelta(seconds=30))
+    _reset_fr_trace("bluefog")
+    x = torch.ones(4)
+    dist.all_reduce(x, group=group)
+    dist.all_reduce(x, group=group, async_op=True).wait()
+    dist.broadcast(x, 0, group=group)
+    c10d.all_gather_single(torch.ones(4 * world), x, group=group)
+    dist.barrier(group=group)
+    hangs = dist.all_reduce(x, group=group, async_op=True) if rank != 1 else None
+    inrank.meet("looked", world)
+    entries = json.loads(_dump_fr_trace_json(backend="bluefog"))["entries"]
+    inrank.meet("has looked", world)
+    if hangs is None:
+        dist.all_reduce(x, group=group)
+    else:
+        hangs.wait()
+    dist.destroy_process_group(group)
+    return [(e["profiling_name"], e["state"], "duration_ms" in e) for e in entries]
+
+
+@since_15
+def test_torchs_flight_recorder_knows_what_hangs() -> None:
+    names = ["all_reduce", "all_reduce", "broadcast", "_all_gather_base", "barrier", "all_reduce"]
+    for rank, entries in enumerate(harness.run_ranks(recorded, 4)):
+        assert [name.split(":")[0] for name, *_ in entries] == ["bluefog"] * len(entries), entries
+        states = [state for _, state, _ in entries]
+        ended = states if rank == 1 else states[:-1]
+        assert set(ended) == {"completed"}, entries
+        assert len(ended) == len(names) - 1, entries
+        if rank != 1:
+            assert states[-1] in ("scheduled", "started"), entries
 
 
 def has_nan(rank: int, world: int) -> inrank.Raised | None:

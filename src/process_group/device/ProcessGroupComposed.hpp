@@ -116,6 +116,10 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
       std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override { backend()->waitForPendingWorks(); }
   void enableCollectivesTiming() override;
+#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  // The keys of the accelerator's Works may be equal to those of the host's.
+  bool supportsCompletionHooks() const override { return false; }
+#endif
   // Returns the host's error, or else that of the accelerator's backend.
   c10d::ErrorType getError() override {
     const c10d::ErrorType own = ProcessGroupBluefog::getError();

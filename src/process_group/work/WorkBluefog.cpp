@@ -50,6 +50,11 @@ float WorkBluefog::getDuration() const {
   return std::chrono::duration<float, std::milli>(op_->ended - op_->issued).count();
 }
 
+// Collectives and messages are counted apart.
+uint64_t WorkBluefog::completionKey() const {
+  return 2 * op_->sequence + (op_->asMessage() != nullptr ? 1 : 0);
+}
+
 void WorkBluefog::checkProcess() const {
   TORCH_CHECK(!engine_->isForked(),
               "[bluefog] this operation belongs to the process that this one was forked from");
@@ -122,11 +127,15 @@ void WorkBluefog::conclude() {
     }
   }
   if (first) {
+    const std::exception_ptr error = exception();
     // A collective that fails ends all later ones of its group, as an abort does.
-    if (op_->error && op_->asMessage() == nullptr) {
+    if (error != nullptr && op_->asMessage() == nullptr) {
       hooks_.abort->call();
     }
-    finish(exception());
+    finish(error);
+    if (error == nullptr && hooks_.completion->any()) {
+      hooks_.completion->call(completionKey(), getDuration());
+    }
   }
   if (future && first) {
     complete(*future);  // runs callbacks, so the lock must be free

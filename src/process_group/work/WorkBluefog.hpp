@@ -8,6 +8,7 @@
 #include "process_group/AbortHooks.hpp"
 #include "process_group/Features.hpp"
 #include "process_group/LanguageHooks.hpp"
+#include "process_group/work/CompletionHooks.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
 
@@ -21,6 +22,7 @@ class WorkBluefog : public c10d::Work {
   struct Hooks {
     LanguageHooks::Raised raised;
     std::shared_ptr<const AbortHooks> abort;  // called when a collective has failed
+    std::shared_ptr<const CompletionHooks> completion;  // called when an operation has succeeded
   };
   WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
@@ -44,14 +46,20 @@ class WorkBluefog : public c10d::Work {
 #ifdef C10D_BACKEND_HAS_HOOKS
   std::chrono::milliseconds getTimeout() const override { return op_->deadline.limit(); }
 #endif
+#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  uint64_t getCompletionKey() const override { return completionKey(); }
+#endif
 
-  // Closes the profiler's range and completes the future. It may be called any number of times,
-  // once the operation has ended; the first call does it, and later calls wait for that.
+  // Closes the profiler's range, calls the hooks and completes the future. It may be called any
+  // number of times, once the operation has ended; the first call does it, and later calls wait for
+  // that.
   void conclude();
   // Throws the operation's error if it has failed.
   void check() const;
 
  private:
+  // Returns a number that no other Work of the group ever has.
+  uint64_t completionKey() const;
   void checkProcess() const;
   void complete(c10::ivalue::Future& future) const;
   bool done() const { return op_->hasEnded(); }
