@@ -63,7 +63,10 @@ void addComposed(py::module_& module, const LanguageHooks& hooks) {
       .def(
           "perform_nocolor_split",
           [](const ProcessGroupComposed& self, const py::object& device) {
-            py::cast(self.backend()).attr("perform_nocolor_split")(device);
+            const auto& backend = self.backend();
+            if (py::cast<c10::Device>(device).type() == self.accelerator()->type()) {
+              py::cast(backend).attr("perform_nocolor_split")(device);
+            }
           },
           py::arg("device"))
       // Python asks here for attributes that this class lacks and the accelerator's backend may

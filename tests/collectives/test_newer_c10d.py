@@ -303,6 +303,36 @@ def test_a_split_leaves_the_parents_options_alone() -> None:
     harness.run_ranks(split_with_its_options, 4)
 
 
+def bound_to_a_cpu(rank: int, world: int) -> None:
+    """Torch makes the subgroups of a bound group by splits; those left out take part in nothing."""
+    dist.init_process_group(
+        "bluefog", init_method=f"file://{inrank.directory() / 'bound'}", rank=rank,
+        world_size=world, device_id=torch.device("cpu:0"), timeout=timedelta(seconds=30),
+    )  # fmt: skip
+    some = dist.new_group([0, 2, 3])
+    x = torch.tensor([float(rank)])
+    if rank != 1:
+        dist.all_reduce(x, group=some)
+        assert x.item() == 5.0, x
+    half: Any = dist.split_group(split_ranks=[[1, 0], [3, 2]], timeout=timedelta(seconds=20))
+    assert dist.get_rank(half) == 1 - rank % 2, dist.get_rank(half)
+    y = torch.tensor([float(rank)])
+    dist.all_reduce(y, group=half)
+    assert y.item() == (1.0 if rank < 2 else 5.0), y
+    assert dist.get_backend(half) == "bluefog", dist.get_backend(half)
+    made = half._get_backend(CPU).options
+    assert made._timeout == timedelta(seconds=20), made._timeout
+    assert made.group_name == half.group_name, made.group_name
+    dist.destroy_process_group()
+
+
+@since_15
+def test_a_group_bound_to_a_cpu_is_split() -> None:
+    with harness.Ranks(4) as ranks:
+        ranks.start(bound_to_a_cpu)
+        ranks.join()
+
+
 def fails(rank: int, world: int) -> list[str]:
     group = dist.new_group(timeout=timedelta(seconds=20))
     backend: Any = c10d.get_backend_impl(group)

@@ -129,8 +129,7 @@ def make(
     accelerator: Accelerator,
     seat: _DistributedBackendOptions,
     options: Any = None,
-    *,
-    splits: bool = False,
+    source: Backend | None = None,
 ) -> Backend:
     """Make torch's backend for the accelerator, as torch makes it in `init_process_group`.
 
@@ -138,15 +137,15 @@ def make(
         accelerator: says which backend.
         seat: what torch tells the creator of a backend about this rank and the new group.
         options: options of that backend's class, or None.
-        splits: whether all ranks of the default group know of this group. Then the default group's
-            communicator may be split, which takes all its ranks.
+        source: what `split_source` has returned; None for a group that not all ranks of the default
+            group know of.
     """
     if accelerator.backend == "gloo":
         return dist.ProcessGroupGloo(
             seat.store, seat.group_rank, seat.group_size, timeout=seat.timeout
         )
     if accelerator.backend == "nccl":
-        return _nccl(seat, options, _split_source() if splits else None)
+        return _nccl(seat, options, source)
     if accelerator.backend == "xccl":
         options = options or dist.ProcessGroupXCCL.Options()
         _describe(options, seat)
@@ -168,9 +167,7 @@ def _nccl(seat: _DistributedBackendOptions, options: Any, source: Any) -> Backen
     if source:
         options.split_from = source
         options.split_color = distributed_c10d._process_group_color(seat.global_ranks_in_group)
-    backend = dist.ProcessGroupNCCL(seat.store, seat.group_rank, seat.group_size, options)
-    backend._set_sequence_number_for_group()
-    return backend
+    return dist.ProcessGroupNCCL(seat.store, seat.group_rank, seat.group_size, options)
 
 
 def _describe(options: Any, seat: _DistributedBackendOptions) -> None:
@@ -179,7 +176,7 @@ def _describe(options: Any, seat: _DistributedBackendOptions) -> None:
     options.global_ranks_in_group = seat.global_ranks_in_group
 
 
-def _split_source() -> Any:
+def split_source(seat: _DistributedBackendOptions, accelerator: Accelerator) -> Backend | None:
     """Return the default group's accelerator backend if its communicator exists already, else None.
 
     All ranks of the default group take part in a split: torch has those that the new group leaves
@@ -190,8 +187,12 @@ def _split_source() -> Any:
     if not distributed_c10d.is_initialized():
         return None
     default = distributed_c10d._get_default_group()
-    if not default.bound_device_id:
+    device = default.bound_device_id
+    if device is None or device.type != accelerator.device:
         return None
+    told: Any = seat  # Since torch 2.14 it says what torch splits.
+    if hasattr(told, "split_from"):
+        return getattr(told.split_from, "accelerator_backend", None)
     return getattr(distributed_c10d._get_split_source(default), "accelerator_backend", None)
 
 

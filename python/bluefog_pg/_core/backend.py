@@ -12,7 +12,7 @@ from bluefog_pg._core import accelerator as accelerators
 from bluefog_pg._core.loader import load
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
+    from torch._C._distributed_c10d import Backend, Store
 
     from bluefog_pg._C import (
         Meeting,
@@ -31,7 +31,7 @@ def make(
     accelerator: Accelerator | None,
     inner_options: Any = None,
     *,
-    splits: bool = False,
+    source: Backend | None = None,
 ) -> ProcessGroupBluefog:
     """Make this rank's backend for a group whose ranks meet in the store.
 
@@ -39,7 +39,7 @@ def make(
         store, rank, size, options: as for `ProcessGroupBluefog`.
         accelerator: the device whose tensors go to torch's own backend; None, for no device.
         inner_options: options of torch's own backend, or None.
-        splits: as in `accelerator.make`.
+        source: as in `accelerator.make`.
     """
     module = load()
     if accelerator is None:
@@ -47,7 +47,7 @@ def make(
         return plain
     options.accelerator = accelerator.name
     group: ProcessGroupComposed = module.ProcessGroupComposed(store, rank, size, options)
-    _equip(group, store, accelerator, inner_options, splits=splits)
+    _equip(group, store, accelerator, inner_options, source)
     return group
 
 
@@ -70,7 +70,7 @@ def make_reconfigurable(
             plain: ProcessGroupBluefog = module.ProcessGroupBluefog(meeting, options)
             return plain
         group: ProcessGroupComposed = module.ProcessGroupComposed(meeting, options)
-        _equip(group, meeting.store, accelerator, inner_options, splits=False)
+        _equip(group, meeting.store, accelerator, inner_options, None)
         return group
 
     if accelerator is not None:
@@ -86,8 +86,7 @@ def _equip(
     store: Store,
     accelerator: Accelerator,
     inner_options: Any,
-    *,
-    splits: bool,
+    source: Backend | None,
 ) -> None:
     """Give the group torch's own backend for the accelerator."""
     options = group.options
@@ -98,7 +97,7 @@ def _equip(
     seat.timeout = options._timeout
     seat.group_id = options.group_name
     seat.global_ranks_in_group = options.global_ranks_in_group
-    inner = accelerators.make(accelerator, seat, inner_options, splits=splits)
+    inner = accelerators.make(accelerator, seat, inner_options, source)
     group.set_accelerator(accelerator.device, inner, accelerator.plugin)
 
 

@@ -42,7 +42,8 @@ def create(opts: Any, pg_options: Any = None) -> ProcessGroupBluefog | ProcessGr
         if getattr(opts, "enable_reconfigure", False):  # torch 2.13 has no such option.
             group = backends.make_reconfigurable(*place, options, accelerator, inner_options)
         else:
-            group = backends.make(*place, options, accelerator, inner_options, splits=True)
+            source = accelerators.split_source(opts, accelerator) if accelerator else None
+            group = backends.make(*place, options, accelerator, inner_options, source=source)
     except BaseException:
         _forget_failed_default_group()
         raise

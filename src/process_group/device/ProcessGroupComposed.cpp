@@ -79,7 +79,10 @@ c10d::Backend& ProcessGroupComposed::deviceBackend() {
   c10d::Backend& backend = *this->backend();
   std::call_once(told_, [&] {
     backend.setGroupDesc(getGroupDesc());
-    backend.setBoundDeviceId(getBoundDeviceId());
+    // Since torch 2.15 a program may bind a group to a CPU.
+    if (const auto device = getBoundDeviceId(); !device || isOfAccelerator(*device)) {
+      backend.setBoundDeviceId(device);
+    }
   });
   if (coalescing().opensOnDevice()) {
     backend.startCoalescing();
@@ -294,7 +297,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupComposed::composed(
 }
 
 void ProcessGroupComposed::eagerConnectSingleDevice(at::Device device) {
-  deviceBackend().eagerConnectSingleDevice(device);
+  if (isOfAccelerator(device)) {
+    deviceBackend().eagerConnectSingleDevice(device);
+  }
 }
 
 // The hook is kept in this object, too, because torch asks it whether there is one.

@@ -117,6 +117,9 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   void waitForPendingWorks() override { backend()->waitForPendingWorks(); }
   void enableCollectivesTiming() override;
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  bool isInitialized() override { return backend()->isInitialized(); }
+  void startTimeEstimate() override { backend()->startTimeEstimate(); }
+  float endTimeEstimate() override { return backend()->endTimeEstimate(); }
   // The keys of the accelerator's Works may be equal to those of the host's.
   bool supportsCompletionHooks() const override { return false; }
 #endif
@@ -163,6 +166,9 @@ class ProcessGroupComposed : public ProcessGroupBluefog {
   bool isForDevice(const char* op, const Tensors&... tensors) const;
   bool isOnDevice(const at::Tensor& tensor) const {
     return accelerator_ != nullptr && accelerator_->carries(tensor);
+  }
+  bool isOfAccelerator(c10::Device device) const {
+    return accelerator_ != nullptr && accelerator_->type() == device.type();
   }
   // Returns whether any of the tensors is on the device. The call then requires it of all of them.
   bool isAnyOnDevice(const std::vector<at::Tensor>& tensors) const;
