@@ -229,11 +229,14 @@ def split_and_merged(rank: int, world: int) -> list[Any]:
 
 
 def test_split_and_merge() -> None:
+    # Torch 2.13 sorts the ranks; since 2.14 they keep the order in which they were given.
+    sorts = torch.__version__.startswith("2.13.")
+    evens, first = ([0, 2], 0) if sorts else ([2, 0], 1)
     told = harness.run_ranks(split_and_merged, 4)
     assert told == [
-        [0, 2.0, [0, 2], 4.0],
+        [first, 2.0, evens, 4.0],
         [0, 4.0, [1, 3], 4.0],
-        [1, 2.0, [0, 2], 4.0],
+        [1 - first, 2.0, evens, 4.0],
         [1, 4.0, [1, 3], 4.0],
     ]
 

@@ -57,8 +57,10 @@ def begun(action: Action, value: float, group: Any) -> Any:
 
 def where(group: Any) -> str:
     """Return the kind of device that a group's calls use."""
+    # A torch that was built for CUDA lists it on machines without a GPU, too.
+    unused = {"cpu"} if torch.cuda.is_available() else {"cpu", "cuda"}
     kinds = (group or dist.group.WORLD)._device_types
-    return next((kind.type for kind in kinds if kind.type != "cpu"), "cpu")
+    return next((kind.type for kind in kinds if kind.type not in unused), "cpu")
 
 
 def _of_one_value(x: torch.Tensor) -> tuple[float, int]:
