@@ -48,13 +48,13 @@ def some_come_late(rank: int, world: int, wait_all: bool) -> tuple[inrank.Raised
 
 
 @pytest.mark.parametrize(
-    ("wait_all", "who", "ranks"), [(False, "rank 2", [2]), (True, "ranks 2, 3", [2, 3])]
+    ("wait_all", "who", "ranks"), [(False, "Rank 2", [2]), (True, "Ranks 2, 3", [2, 3])]
 )
 def test_those_who_come_late_are_named_by_all(
     pool: harness.Pool, wait_all: bool, who: str, ranks: list[int]
 ) -> None:
     for rank, (error, total) in enumerate(pool.run(some_come_late, wait_all)):
-        text = f"monitored_barrier: {who} failed to pass monitoredBarrier in 1000 ms"
+        text = f": {who} failed to pass monitoredBarrier in 1000 ms"
         error = harness.raised(error, "CollectiveTimeout", ranks=ranks, text=text)
         assert error.took() < harness.at_most(2 if rank < 2 else 0.5)
         assert total == 4.0

@@ -22,8 +22,9 @@ def monitored_barrier(
 ) -> None:
     """Wait until all ranks are here, or raise an error that names the missing ones.
 
-    The group goes on afterwards as it was before. torch keeps its function of this name,
-    `torch.distributed.monitored_barrier`, to gloo.
+    The group goes on afterwards as it was before. torch 2.13 keeps its function of this name,
+    `torch.distributed.monitored_barrier`, to gloo. Since 2.14 that one works, too, but waits 30
+    minutes, not the group's timeout, where no timeout is given.
 
     Args:
         group: the process group; None, the default one.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "process_group/host/Call.hpp"
 
 namespace bluefog {
@@ -120,6 +122,23 @@ struct Round {
   }
 };
 
+// Says in the words of gloo, which programs and torch's own tests look for, that those global ranks
+// have not come in time.
+std::string lateIn(std::chrono::milliseconds timeout, const Membership& members,
+                   const std::vector<int>& ranks) {
+  std::string late = rankList(ranks) + " failed to pass monitoredBarrier in " +
+                     std::to_string(timeout.count()) + " ms";
+  late.front() = 'R';
+  const int own = members.global(members.rank);
+  if (members.rank == 0 || std::find(ranks.begin(), ranks.end(), own) != ranks.end()) {
+    return late;
+  }
+  return "Rank " + std::to_string(own) +
+         " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+         "from rank " +
+         std::to_string(members.global(0)) + ": " + late;
+}
+
 }  // namespace
 
 void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
@@ -149,10 +168,9 @@ void ProcessGroupBluefog::monitoredBarrier(const c10d::BarrierOptions& opts, boo
   if (!ranks.empty()) {
     throw Error(
         missed.cause, ranks,
-        validate.who() + rankList(ranks) +
-            (missed.cause == Cause::kTimeout
-                 ? " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms"
-                 : ", as rank 0 has seen, died, left or broke off"));
+        validate.who() + (missed.cause == Cause::kTimeout
+                              ? lateIn(timeout, engine_->members(), ranks)
+                              : rankList(ranks) + ", as rank 0 has seen, died, left or broke off"));
   }
 }
 
