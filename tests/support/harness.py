@@ -79,6 +79,9 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+# A fork of the server cannot collect what the server has frozen. Triton, which comes with a torch
+# that was built for CUDA and is imported by torch._dynamo, calls that a leak when the rank ends.
+_OF_TRITON = re.compile(r"(?:^nanobind: .*\n|^ - .*\n)+^See https://nanobind.*\n?", re.MULTILINE)
 LIVING: set[Ranks] = set()
 PARENTS: list[Parent] = []
 
@@ -301,7 +304,7 @@ class Ranks:
 
     # -- telling and cleaning --------------------------------------------------------------------
     def output(self, rank: int) -> str:
-        return (self.dir / f"out.{rank}").read_text(errors="replace")
+        return _OF_TRITON.sub("", (self.dir / f"out.{rank}").read_text(errors="replace"))
 
     def story(self, headline: str, native: bool = True) -> str:
         alive = [p for p in self.procs if p.poll() is None]
