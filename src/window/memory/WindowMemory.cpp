@@ -15,7 +15,8 @@ WindowMemory::WindowMemory(std::shared_ptr<const Segments> segments, int rank)
       find_room_(segments_->shared().roomIn(Segment::Area::kRoom, rank)),
       free_(segments_->shared().bytesOf(Segment::Area::kRoom)),
       rooms_(static_cast<size_t>(segments_->shared().size())),
-      heaps_(rooms_.size()) {
+      heaps_(rooms_.size()),
+      heaps_to_write_(rooms_.size()) {
   free_.take(kPage);
 }
 
@@ -74,15 +75,30 @@ std::byte* WindowMemory::mapped(std::vector<Mapping>& mappings, Segment::Area ar
   Mapping& mapping = mappings[static_cast<size_t>(rank)];
   if (mapping.size() == 0) {
     const bool is_room = area == Segment::Area::kRoom;
-    mapping = segments_->shared().map(area, rank, is_room ? PROT_READ | PROT_WRITE : PROT_READ);
-    if (mapping.size() == 0) {
-      throw std::runtime_error(
-          "the memory of windows cannot be mapped; is the process limited in its addresses or the "
-          "size of files (ulimit -v, -f)?");
-    }
+    mapping = map(area, rank, is_room ? PROT_READ | PROT_WRITE : PROT_READ);
     ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
   }
   return mapping.data();
+}
+
+// A forked child has this mapping, too, because the program has tensors there.
+std::shared_ptr<std::byte> WindowMemory::heapToWrite(int rank) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Mapping>& mapping = heaps_to_write_[static_cast<size_t>(rank)];
+  if (!mapping) {
+    mapping = std::make_shared<Mapping>(map(Segment::Area::kHeap, rank, PROT_READ | PROT_WRITE));
+  }
+  return {mapping, mapping->data()};
+}
+
+Mapping WindowMemory::map(Segment::Area area, int rank, int protection) const {
+  Mapping mapping = segments_->shared().map(area, rank, protection);
+  if (mapping.size() == 0) {
+    throw std::runtime_error(
+        "the memory of windows cannot be mapped; is the process limited in its addresses or the "
+        "size of files (ulimit -v, -f)?");
+  }
+  return mapping;
 }
 
 }  // namespace bluefog

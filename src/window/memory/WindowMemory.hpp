@@ -41,6 +41,7 @@ class WindowBlock {
 
 // WindowMemory is where the windows of a group lie on this host. It owns mappings of each rank's
 // window area (`room`), in which the rank's peers write, and of each rank's heap, which they read.
+// It shares ownership of those mappings of heaps that peers write to.
 // A window area begins with a page that says whether its rank has left.
 // Thread safety: any thread may call any method.
 class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
@@ -61,6 +62,9 @@ class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
   // call, and throw std::runtime_error if they cannot.
   std::byte* room(int rank) { return mapped(rooms_, Segment::Area::kRoom, rank); }
   const std::byte* heap(int rank) { return mapped(heaps_, Segment::Area::kHeap, rank); }
+  // Returns the heap of a rank of this host, in which the caller may write, with ownership of the
+  // mapping. It fails as the two above.
+  std::shared_ptr<std::byte> heapToWrite(int rank);
 
  private:
   friend class WindowBlock;
@@ -69,6 +73,7 @@ class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
   std::byte* own() { return room(rank_); }
   std::byte* mappedOwn();  // null if it was not mapped yet
   std::byte* mapped(std::vector<Mapping>& mappings, Segment::Area area, int rank);
+  Mapping map(Segment::Area area, int rank, int protection) const;
 
   const std::shared_ptr<const Segments> segments_;
   const int rank_;
@@ -78,6 +83,7 @@ class WindowMemory : public std::enable_shared_from_this<WindowMemory> {
   FreeRanges free_;
   std::vector<Mapping> rooms_;
   std::vector<Mapping> heaps_;
+  std::vector<std::shared_ptr<Mapping>> heaps_to_write_;
 };
 
 }  // namespace bluefog

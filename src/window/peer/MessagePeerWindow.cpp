@@ -26,6 +26,10 @@ const char* nameOf(WindowRequest::RequestKind kind) {
       return "win_accumulate";
     case WindowRequest::RequestKind::kGet:
       return "win_get";
+    case WindowRequest::RequestKind::kWrite:
+      return "Window.put";
+    case WindowRequest::RequestKind::kSignal:
+      return "Window.signal";
     default:
       return "win_mutex";
   }
@@ -58,9 +62,9 @@ PendingOp WindowClient::ask(WindowRequest request, ConstSpan data, const PeerWin
   talk->request.answer = static_cast<int64_t>(window_ << 32 | ++asked_);
   // No call hears of a mutex that is let go.
   const bool is_service = request.kind == WindowRequest::RequestKind::kLetMutexGo;
-  auto op = std::make_shared<MessageOp>(kWindowMessage, deadlineOf(request.kind),
+  auto op = std::make_shared<MessageOp>(kWindowMessage, deadlineOf(request.kind, issue),
                                         is_service ? OpRole::kService : OpRole::kCall);
-  op->title = std::string(nameOf(request.kind)) + " '" + name_ + "'";
+  op->title = nameOf(request.kind) + (name_.empty() ? "" : " '" + name_ + "'");
   ConstSpans message(
       ConstSpan{reinterpret_cast<const std::byte*>(&talk->request), sizeof(WindowRequest)});
   message.add(data);
@@ -106,9 +110,11 @@ Task WindowClient::hear(Mailbox& mailbox, const MessageOp& op, int peer,
 }
 
 // Letting a mutex go has no deadline, because a mutex that is not let go would be lost.
-Deadline WindowClient::deadlineOf(WindowRequest::RequestKind kind) const {
-  return kind == WindowRequest::RequestKind::kLetMutexGo ? Deadline::never()
-                                                         : Deadline::in(timeout_);
+Deadline WindowClient::deadlineOf(WindowRequest::RequestKind kind,
+                                  const PeerWindow::Issue& issue) const {
+  return kind == WindowRequest::RequestKind::kLetMutexGo
+             ? Deadline::never()
+             : Deadline::in(issue.timeout.value_or(timeout_));
 }
 
 void WindowClient::check(const WindowReply& answer) const {

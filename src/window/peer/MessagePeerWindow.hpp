@@ -21,7 +21,8 @@ namespace bluefog {
 // Thread safety: any thread may call any method.
 class WindowClient : public std::enable_shared_from_this<WindowClient> {
  public:
-  // `window` is the window's number, which is the same on all ranks. `freed` is the cause of the
+  // `window` is the window's number, which is the same on all ranks. `name` stands in errors; it is
+  // empty if the window has none. `freed` is the cause of the
   // failure when the peer has freed the window. `dropped` is called for each request that fails
   // because the peer is dead, except for requests about the mutex.
   WindowClient(std::shared_ptr<Engine> engine, int peer, uint64_t window, std::string name,
@@ -41,7 +42,7 @@ class WindowClient : public std::enable_shared_from_this<WindowClient> {
   struct Talk;
 
   static Task hear(Mailbox& mailbox, const MessageOp& op, int peer, std::shared_ptr<Talk> talk);
-  Deadline deadlineOf(WindowRequest::RequestKind kind) const;
+  Deadline deadlineOf(WindowRequest::RequestKind kind, const PeerWindow::Issue& issue) const;
   void check(const WindowReply& answer) const;
 
   const std::shared_ptr<Engine> engine_;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/Error.hpp"
@@ -34,6 +36,7 @@ class PeerWindow {
   struct Issue {
     Engine::Who who;             // who waits for what is under way, see Engine
     std::shared_ptr<void> kept;  // owns the data until that ends
+    std::optional<std::chrono::milliseconds> timeout = {};  // other than the window's
   };
   // Returns false if the peer has freed the window.
   virtual bool isThere() const = 0;

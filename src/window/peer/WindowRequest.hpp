@@ -7,10 +7,19 @@
 namespace bluefog {
 
 // A WindowRequest is what a rank asks of another rank's part of a window by a message. The message
-// is this header, followed by the data of a put or accumulation. The peer sends one WindowReply
-// back, followed by the tensor if that was asked for.
+// is this header, followed by the data of a put, accumulation or write. The peer sends one
+// WindowReply back, followed by the tensor if that was asked for. The last two kinds are for raw
+// windows.
 struct alignas(64) WindowRequest {
-  enum class RequestKind : uint32_t { kPut, kAccumulate, kGet, kTakeMutex, kLetMutexGo };
+  enum class RequestKind : uint32_t {
+    kPut,
+    kAccumulate,
+    kGet,
+    kTakeMutex,
+    kLetMutexGo,
+    kWrite,
+    kSignal
+  };
 
   RequestKind kind{};
   uint32_t has_p = 0;
@@ -18,6 +27,7 @@ struct alignas(64) WindowRequest {
   int64_t answer = 0;  // the reply's tag
   double weight = 1;
   double p = 0;
+  uint64_t at = 0;  // of kWrite: the position of the first byte
 };
 
 // A WindowReply says how a request went.

@@ -61,10 +61,16 @@ void WindowServer::add(uint64_t number, Window& window) {
   windows_[number] = &window;
 }
 
+void WindowServer::add(uint64_t number, RawPart& part) {
+  const std::lock_guard lock(mutex_);
+  raw_parts_[number] = &part;
+}
+
 void WindowServer::remove(uint64_t number) {
   const std::lock_guard lock(mutex_);
   windows_.erase(number);
-  if (windows_.empty()) {
+  raw_parts_.erase(number);
+  if (windows_.empty() && raw_parts_.empty()) {
     spares_ = std::vector<MessageBuffer>(spares_.size());
   }
 }
@@ -139,6 +145,10 @@ std::shared_ptr<MessageBuffer> WindowServer::serve(int peer, const WindowRequest
 std::shared_ptr<MessageBuffer> WindowServer::perform(int peer, const WindowRequest& request,
                                                      const MessageBuffer& message) {
   const std::lock_guard lock(mutex_);
+  if (request.kind == WindowRequest::RequestKind::kWrite ||
+      request.kind == WindowRequest::RequestKind::kSignal) {
+    return replyOf(performRaw(peer, request, message));
+  }
   const auto found = windows_.find(request.window);
   if (found == windows_.end()) {
     return replyOf({.status = WindowReply::ReplyStatus::kNoSuchWindow});
@@ -167,6 +177,23 @@ std::shared_ptr<MessageBuffer> WindowServer::perform(int peer, const WindowReque
   Slot slot = window.slotOf(peer);
   request.kind == WindowRequest::RequestKind::kAccumulate ? slot.accumulate(what) : slot.put(what);
   return replyOf({});
+}
+
+// Does what is asked of a raw window, and returns the reply. The caller holds the lock.
+WindowReply WindowServer::performRaw(int peer, const WindowRequest& request,
+                                     const MessageBuffer& message) {
+  const auto found = raw_parts_.find(request.window);
+  if (found == raw_parts_.end()) {
+    return {.status = WindowReply::ReplyStatus::kNoSuchWindow};
+  }
+  RawPart& part = *found->second;
+  if (request.kind == WindowRequest::RequestKind::kSignal) {
+    part.signal(peer);
+  } else if (!part.write(request.at, message.body<WindowRequest>(),
+                         message.bytesOfBody<WindowRequest>())) {
+    return {.status = WindowReply::ReplyStatus::kWrongSize};
+  }
+  return {};
 }
 
 }  // namespace bluefog

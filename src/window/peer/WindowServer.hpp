@@ -11,6 +11,7 @@
 #include "window/memory/PeerLiveness.hpp"
 #include "window/peer/MessageBuffer.hpp"
 #include "window/peer/WindowRequest.hpp"
+#include "window/raw/RawPart.hpp"
 
 namespace bluefog {
 
@@ -26,8 +27,9 @@ class WindowServer : public std::enable_shared_from_this<WindowServer> {
 
   // Serves these ranks from now on, until the group ends.
   void open(const std::vector<int>& peers);
-  // Serves requests about a window, which must live until remove().
+  // These serve requests about a window, which must live until remove().
   void add(uint64_t number, Window& window);
+  void add(uint64_t number, RawPart& part);
   // Stops serving a window. No thread of the server uses it when this returns.
   void remove(uint64_t number);
 
@@ -43,11 +45,13 @@ class WindowServer : public std::enable_shared_from_this<WindowServer> {
                                        const MessageBuffer& message);
   std::shared_ptr<MessageBuffer> perform(int peer, const WindowRequest& request,
                                          const MessageBuffer& message);
+  WindowReply performRaw(int peer, const WindowRequest& request, const MessageBuffer& message);
 
   Engine& engine_;  // holds what this server posts, and lives as long
   const std::shared_ptr<PeerLiveness> liveness_;
   std::mutex mutex_;
   std::map<uint64_t, Window*> windows_;
+  std::map<uint64_t, RawPart*> raw_parts_;
   std::vector<MessageBuffer> spares_;  // buffers of the last messages, by rank
   std::vector<int> failures_;          // failed messages in a row, by rank
 };
