@@ -223,6 +223,11 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Returns what a window over this tensor needs from the group. Throws if the group cannot provide
   // that.
   virtual WindowResources windowResources(const at::Tensor& tensor);
+#ifdef C10D_BACKEND_HAS_WINDOW
+  bool supportsWindow() const override { return true; }
+  // Returns a RawWindow, which is c10d's kind of window.
+  c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override;
+#endif
 
   // These return what was counted since the group was made. bytesSent() are payload bytes that were
   // handed to peers. bytesRead() are bytes that were read for messages, and bytesWritten() are

@@ -55,9 +55,13 @@ Dtype dtypeOf(at::ScalarType type) {
   }
 }
 
+std::string typeName(at::ScalarType type) {
+  const Dtype dtype = dtypeOf(type);
+  return dtype == Dtype::kBytes ? c10::toString(type) : name(dtype);
+}
+
 std::string typeName(const at::Tensor& tensor) {
-  const Dtype dtype = dtypeOf(tensor);
-  return dtype == Dtype::kBytes ? c10::toString(tensor.scalar_type()) : name(dtype);
+  return typeName(tensor.scalar_type());
 }
 
 Signature signatureOf(OpKind kind, const at::Tensor& tensor) {

@@ -91,7 +91,8 @@ Dtype dtypeOf(at::ScalarType type);
 inline Dtype dtypeOf(const at::Tensor& tensor) {
   return dtypeOf(tensor.scalar_type());
 }
-// Returns the name of the tensor's type for error texts, as in "float32".
+// These return the name of a type for error texts, as in "float32".
+std::string typeName(at::ScalarType type);
 std::string typeName(const at::Tensor& tensor);
 // Returns a signature with the kind of operation, and with the tensor's element type and count. If
 // Dtype does not know the type, the elements are bytes.

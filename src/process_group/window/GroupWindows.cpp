@@ -21,12 +21,13 @@ void GroupWindows::make() {
   });
 }
 
-WindowResources GroupWindows::onHost(std::shared_ptr<Heap> heap,
-                                     std::chrono::milliseconds timeout) {
+WindowResources GroupWindows::onHost(std::shared_ptr<Heap> heap, std::chrono::milliseconds timeout,
+                                     const char* op) {
   const HostMap& hosts = engine_->hosts();
-  TORCH_CHECK(heap != nullptr || hosts.here().size() == 1, engine_->members().who(),
-              " win_create: ranks share no memory here; is the process limited in its addresses or "
-              "the size of files (ulimit -v, -f)?");
+  TORCH_CHECK(
+      heap != nullptr || hosts.here().size() == 1, engine_->members().who(), " ", op,
+      ": ranks share no memory here; is the process limited in its addresses or the size of "
+      "files (ulimit -v, -f)?");
   make();
   return {
       engine_, std::move(heap), memory_, liveness_, hosts.elsewhere().empty() ? nullptr : server_,

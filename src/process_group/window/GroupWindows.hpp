@@ -20,8 +20,9 @@ class GroupWindows {
   void setEngine(std::shared_ptr<Engine> engine, Engine::Interrupt interrupt);
 
   // Returns what a window needs whose tensor is moved into `heap`, which is null if this rank is
-  // alone on its host. Throws if it is null and other ranks are on this host.
-  WindowResources onHost(std::shared_ptr<Heap> heap, std::chrono::milliseconds timeout);
+  // alone on its host. Throws if it is null and other ranks are on this host; `op` is the call.
+  WindowResources onHost(std::shared_ptr<Heap> heap, std::chrono::milliseconds timeout,
+                         const char* op = "win_create");
   // Turns what onHost() has returned into what a window takes whose tensor lies in that heap.
   WindowResources onDevice(WindowResources resources, std::shared_ptr<DeviceHeap> device);
   // Tells the ranks of this host that this one leaves.
