@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 import algorithms_report
+import c10d_windows_report
 import collectives_report
 import device_report
 import hosts_report
@@ -24,6 +25,7 @@ RESULTS = Path(__file__).parent / "results"
 REPORTS = {
     "across_hosts": hosts_report.ACROSS_HOSTS,
     "algorithms": algorithms_report.ALGORITHMS,
+    "c10d_windows": c10d_windows_report.C10D_WINDOWS,
     "collectives": collectives_report.COLLECTIVES,
     "gpu": device_report.GPU,
     "host_time": device_report.HOST_TIME,

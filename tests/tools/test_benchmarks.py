@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support import c10d_windows as windows
 from tests.support import hosts
 from tests.support.programs import Ran, run_on_ranks, run_script
 
@@ -172,6 +173,14 @@ def test_collectives_on_gpus_are_compared_with_nccl(tmp_path: Path) -> None:
     bench("report.py", str(path))
     (goal,) = goals_in(tmp_path / "collectives_cuda.md")
     assert goal == ("≤ 1.02 x its time", "1.25 x its time", "missed")
+
+
+@windows.NEEDED
+def test_c10d_windows_are_compared_with_messages() -> None:
+    out = bench("c10d_windows.py", "--quick").out
+    assert "put, signal, wait_signal" in out
+    assert "gloo's send, recv" in out
+    assert "memcpy" in out
 
 
 def test_tables_are_those_of_the_figures(tmp_path: Path) -> None:
