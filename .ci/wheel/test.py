@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 import torches
@@ -115,9 +116,27 @@ def try_beside(version: str, wheels: list[Path], programs: Path) -> float:
     where = fresh.run("-c", "import bluefog_pg; print(bluefog_pg.ProcessGroupBluefog, "
                             "bluefog_pg._C.__file__)")  # fmt: skip
     assert str(fresh.packages) in where, where
+    if any("cuda13" in wheel.name for wheel in wheels):
+        kernels = fresh.run("-c", "from bluefog_pg._core.accelerator import _own_plugin; "
+                                  "print(_own_plugin('cuda'))").strip()  # fmt: skip
+        assert Path(kernels) == fresh.packages / "bluefog_pg_cuda13/libbluefog_cuda.so", kernels
     print(doctor, sentence, where, told.splitlines()[-1], sep="\n")
     print(f"torch {version}: installed after {installed:.1f} s, averaged after {averaged:.1f} s")
     return averaged
+
+
+def check_content(wheel: Path) -> None:
+    """Check that the wheel is small, and has a module for each torch and all that is loaded."""
+    size = wheel.stat().st_size / 1e6
+    assert size <= MOST_MEGABYTES, f"{wheel} has {size:.1f} MB"
+    with zipfile.ZipFile(wheel) as file:
+        compiled = {Path(name).name.split(".cpython")[0] for name in file.namelist()}
+    if "-py3-" in wheel.name:
+        expected = {"libbluefog_cuda.so"}
+    else:
+        minors = (version.rpartition(".")[0] for version in torches.VERSIONS)
+        expected = {"bluefog-pmixd", *(f"_C.torch{minor}" for minor in minors)}
+    assert expected <= compiled, expected - compiled
 
 
 def main(files: list[str]) -> None:
@@ -126,8 +145,7 @@ def main(files: list[str]) -> None:
     wheels = [Path(file).resolve() for file in files]
     wheels = [wheel for wheel in wheels if tag in wheel.name or "-py3-" in wheel.name]
     for wheel in wheels:
-        if wheel.stat().st_size > MOST_MEGABYTES * 1e6:
-            raise SystemExit(f"{wheel} is larger than {MOST_MEGABYTES} MB")
+        check_content(wheel)
     slowest = max(try_beside(version, wheels, programs) for version in torches.VERSIONS)
     if slowest > MOST_SECONDS:
         raise SystemExit(f"the first average must come within {MOST_SECONDS} s")

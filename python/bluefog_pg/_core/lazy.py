@@ -36,6 +36,8 @@ def find(name: str) -> Any:
         from importlib.metadata import version
 
         return version("bluefog-pg")
+    if name == "_C":
+        return load()
     if is_deprecated(name):
         instead = f"{_PACKAGE}.torch.{name}"
         warn(f"[bluefog] {_PACKAGE}.{name} is deprecated: use {instead}", DeprecationWarning)
