@@ -238,7 +238,7 @@ c10d::ErrorType ProcessGroupBluefog::getError() {
 
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
 void ProcessGroupBluefog::registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) {
-  completion_hooks_->add(hook_id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
+  group_hooks_->completion.add(hook_id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
     hook({key, milliseconds});
   });
 }
@@ -297,10 +297,10 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  const WorkBluefog::Hooks hooks{hooks_.raised, abort_hooks_, completion_hooks_};
-  auto work = c10::make_intrusive<WorkBluefog>(engine_, hooks, call.op, call.type,
-                                               call.profiling_title, call.inputs,
-                                               std::move(call.outputs), call.source);
+  const WorkBluefog::Hooks hooks{hooks_.raised, group_hooks_};
+  auto work =
+      c10::make_intrusive<WorkBluefog>(engine_, hooks, call.op, call.type, call.profiling_title,
+                                       call.inputs, std::move(call.outputs), call.source);
   if (!waits) {
     call.op->finished = [work](Op&) { work->conclude(); };
   }
@@ -352,7 +352,7 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::part() const {
 
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
-    abort_hooks_->call();
+    group_hooks_->abort.call();
     if (const auto ours = part()) {
       ours->abort();
     }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "algorithms/Algorithms.hpp"
-#include "process_group/AbortHooks.hpp"
 #include "process_group/Features.hpp"
 #include "process_group/FlightLog.hpp"
+#include "process_group/GroupHooks.hpp"
 #include "process_group/LanguageHooks.hpp"
 #include "process_group/Meeting.hpp"
 #include "process_group/Options.hpp"
@@ -26,7 +26,6 @@
 #include "process_group/host/Validate.hpp"
 #include "process_group/window/GroupWindows.hpp"
 #include "process_group/window/WindowResources.hpp"
-#include "process_group/work/CompletionHooks.hpp"
 #include "transport/engine/Engine.hpp"
 
 namespace bluefog {
@@ -197,7 +196,9 @@ class ProcessGroupBluefog : public c10d::Backend {
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
   bool supportsCompletionHooks() const override { return true; }
   void registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) override;
-  void unregisterCompletionHook(int64_t hook_id) override { completion_hooks_->remove(hook_id); }
+  void unregisterCompletionHook(int64_t hook_id) override {
+    group_hooks_->completion.remove(hook_id);
+  }
 #endif
 
   void setSequenceNumberForGroup() override {}
@@ -210,14 +211,15 @@ class ProcessGroupBluefog : public c10d::Backend {
   void shutdown() override;
   // The hooks are called before abort() ends what is pending, and when a collective has failed on
   // this rank, before the program sees that; the group's later collectives fail, too.
-  void setAbortHooks(std::shared_ptr<AbortHooks> hooks) { abort_hooks_ = std::move(hooks); }
+  // Has the group share its hooks with others. It must be called before any other thread uses it.
+  void setGroupHooks(std::shared_ptr<GroupHooks> hooks) { group_hooks_ = std::move(hooks); }
 #ifdef C10D_BACKEND_HAS_HOOKS
   // torch 2.14 has the hooks but not this question, which its successors ask.
   virtual bool supportsAbortHooks() const { return true; }
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-    abort_hooks_->add(id, std::move(hook));
+    group_hooks_->abort.add(id, std::move(hook));
   }
-  void unregisterAbortHook(int64_t id) override { abort_hooks_->remove(id); }
+  void unregisterAbortHook(int64_t id) override { group_hooks_->abort.remove(id); }
 #endif
 
   // Returns what a window over this tensor needs from the group. Throws if the group cannot provide
@@ -351,7 +353,6 @@ class ProcessGroupBluefog : public c10d::Backend {
   std::atomic<uint64_t> issued_{0};
   std::atomic<uint64_t> monitored_barriers_{0};
   FlightLog log_;
-  const std::shared_ptr<CompletionHooks> completion_hooks_ = std::make_shared<CompletionHooks>();
   std::shared_ptr<SharedHeap> heap_;
   OutputPool outputs_;
   GroupWindows windows_;
@@ -359,7 +360,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const LanguageHooks hooks_;
-  std::shared_ptr<AbortHooks> abort_hooks_ = std::make_shared<AbortHooks>();
+  std::shared_ptr<GroupHooks> group_hooks_ = std::make_shared<GroupHooks>();
   Splits splits_;
   std::shared_ptr<Engine> engine_;
 };

@@ -76,23 +76,27 @@ class ProcessGroupReconfigurable : public c10d::Backend {
                     const c10d::AllgatherOptions& opts) override {
     return group()->allgather(outputs, inputs, opts);
   }
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& opts) override {
-    return group()->_allgather_base(output, input, opts);
+  WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input,
+                            const c10d::AllgatherOptions& opts) override {
+    return group()->all_gather_single(output, input, opts);
   }
   WorkPtr allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
                               std::vector<at::Tensor>& inputs,
                               const c10d::AllgatherOptions& opts) override {
     return group()->allgather_coalesced(outputs, inputs, opts);
   }
-  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs,
-                                          std::vector<at::Tensor>& inputs,
-                                          const c10d::AllgatherOptions& opts) override {
-    return group()->allgather_into_tensor_coalesced(outputs, inputs, opts);
+  WorkPtr all_gather_single_coalesced(std::vector<at::Tensor>& outputs,
+                                      std::vector<at::Tensor>& inputs,
+                                      const c10d::AllgatherOptions& opts) override {
+    return group()->all_gather_single_coalesced(outputs, inputs, opts);
   }
   WorkPtr gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
                  const c10d::GatherOptions& opts) override {
     return group()->gather(outputs, inputs, opts);
+  }
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
+                        const c10d::GatherOptions& opts) override {
+    return group()->gather_single(output, input, opts);
   }
   WorkPtr scatter(std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
                   const c10d::ScatterOptions& opts) override {
@@ -103,23 +107,23 @@ class ProcessGroupReconfigurable : public c10d::Backend {
                          const c10d::ReduceScatterOptions& opts) override {
     return group()->reduce_scatter(outputs, inputs, opts);
   }
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& opts) override {
-    return group()->_reduce_scatter_base(output, input, opts);
+  WorkPtr reduce_scatter_single(at::Tensor& output, at::Tensor& input,
+                                const c10d::ReduceScatterOptions& opts) override {
+    return group()->reduce_scatter_single(output, input, opts);
   }
-  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs,
+  WorkPtr reduce_scatter_single_coalesced(std::vector<at::Tensor>& outputs,
                                           std::vector<at::Tensor>& inputs,
                                           const c10d::ReduceScatterOptions& opts) override {
-    return group()->reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+    return group()->reduce_scatter_single_coalesced(outputs, inputs, opts);
   }
   WorkPtr alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
                    const c10d::AllToAllOptions& opts) override {
     return group()->alltoall(outputs, inputs, opts);
   }
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                        std::vector<int64_t>& input_splits,
-                        const c10d::AllToAllOptions& opts) override {
-    return group()->alltoall_base(output, input, output_splits, input_splits, opts);
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& opts) override {
+    return group()->all_to_all_single(output, input, output_splits, input_splits, opts);
   }
   WorkPtr barrier(const c10d::BarrierOptions& opts) override { return group()->barrier(opts); }
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override {
@@ -133,6 +137,11 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   }
   WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override {
     return group()->recvAnysource(tensors, tag);
+  }
+  bool supportsWindow() const override { return true; }
+  // A window belongs to the current epoch, and ends with it.
+  c10::intrusive_ptr<c10d::Window> new_window(const std::optional<at::Tensor>& tensor) override {
+    return group()->new_window(tensor);
   }
   bool supportsCoalescing() const override;
   void startCoalescing() override { group()->startCoalescing(); }
@@ -151,14 +160,21 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   void enableCollectivesTiming() override {}
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return group()->getSequenceNumberForGroup(); }
-#ifdef C10D_BACKEND_HAS_HOOKS
   // The hooks stay for all epochs.
+#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override {
+    group_hooks_->completion.add(id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
+      hook({key, milliseconds});
+    });
+  }
+  void unregisterCompletionHook(int64_t id) override { group_hooks_->completion.remove(id); }
+#endif
   virtual bool supportsAbortHooks() const { return true; }
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-    abort_hooks_->add(id, std::move(hook));
+    group_hooks_->abort.add(id, std::move(hook));
   }
-  void unregisterAbortHook(int64_t id) override { abort_hooks_->remove(id); }
-#endif
+  void unregisterAbortHook(int64_t id) override { group_hooks_->abort.remove(id); }
 
  private:
   // Returns the handles in the order of their ranks.
@@ -175,7 +191,7 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   const c10::intrusive_ptr<bluefog::Options> options_;
   const MakeGroup make_;
   const OwnProcess process_;
-  const std::shared_ptr<AbortHooks> abort_hooks_ = std::make_shared<AbortHooks>();
+  const std::shared_ptr<GroupHooks> group_hooks_ = std::make_shared<GroupHooks>();
   mutable std::mutex reconfiguring_;
   std::set<int64_t> uuids_;  // of all epochs so far
   mutable std::mutex mutex_;

@@ -5,10 +5,9 @@
 #include <mutex>
 #include <vector>
 
-#include "process_group/AbortHooks.hpp"
 #include "process_group/Features.hpp"
+#include "process_group/GroupHooks.hpp"
 #include "process_group/LanguageHooks.hpp"
-#include "process_group/work/CompletionHooks.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
 
@@ -21,8 +20,7 @@ class WorkBluefog : public c10d::Work {
  public:
   struct Hooks {
     LanguageHooks::Raised raised;
-    std::shared_ptr<const AbortHooks> abort;  // called when a collective has failed
-    std::shared_ptr<const CompletionHooks> completion;  // called when an operation has succeeded
+    std::shared_ptr<const GroupHooks> group;
   };
   WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,

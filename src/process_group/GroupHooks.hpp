@@ -1,0 +1,86 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace bluefog {
+
+// A HookTable has functions that a program wants called, each with a number by which it is removed.
+// Thread safety: any thread may call any method, and a hook may add and remove hooks. A call of a
+// hook that is under way on another thread may end after its removal.
+template <class... Arguments>
+class HookTable {
+ public:
+  using Hook = std::function<void(Arguments...)>;
+
+  // Adds the hook, in place of one that has the same number.
+  void add(int64_t number, Hook hook) {
+    change([&](Hooks& hooks) { hooks[number] = std::move(hook); });
+  }
+  // Removes the hook. Throws ValueError if there is none of that number.
+  void remove(int64_t number) {
+    size_t removed = 0;
+    change([&](Hooks& hooks) { removed = hooks.erase(number); });
+    TORCH_CHECK_VALUE(removed != 0, "[bluefog] there is no hook ", number);
+  }
+  bool any() const { return any_.load(std::memory_order_acquire); }
+  // Calls the hooks in the order of their numbers. An exception of a hook becomes a warning.
+  void call(Arguments... arguments) const {
+    for (const auto& [number, hook] : *now()) {
+      try {
+        hook(arguments...);
+      } catch (const std::exception& error) {
+        TORCH_WARN("[bluefog] hook ", number, " has failed: ", error.what());
+      }
+    }
+  }
+
+ private:
+  using Hooks = std::map<int64_t, Hook>;
+
+  std::shared_ptr<const Hooks> now() const {
+    const std::lock_guard lock(mutex_);
+    return hooks_;
+  }
+  // Replaces the hooks by what `change` makes of a copy of them. No hook is destroyed under the
+  // lock, because a function of Python needs the GIL for that.
+  template <class Change>
+  void change(const Change& change) {
+    const std::lock_guard changing(changing_);
+    auto changed = std::make_shared<Hooks>(*now());
+    change(*changed);
+    any_.store(!changed->empty(), std::memory_order_release);
+    std::shared_ptr<const Hooks> before = std::move(changed);
+    {
+      const std::lock_guard lock(mutex_);
+      std::swap(hooks_, before);
+    }
+  }
+
+  std::mutex changing_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Hooks> hooks_ = std::make_shared<const Hooks>();
+  std::atomic<bool> any_{false};
+};
+
+// GroupHooks are called at certain events of a group. Groups and Works share them.
+// Thread safety: as for HookTable.
+struct GroupHooks {
+  // These are called before abort() ends what is pending, and when a collective has failed on this
+  // rank, before the program sees that.
+  HookTable<> abort;
+  // These are called when an operation has succeeded, with the key of its Work and the milliseconds
+  // that it took. A hook must neither wait nor call into the group. Torch's flight recorder tells
+  // by it operations that have ended from those that hang.
+  HookTable<uint64_t, float> completion;
+};
+
+}  // namespace bluefog
