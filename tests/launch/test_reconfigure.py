@@ -433,3 +433,46 @@ def hooked(rank: int, world: int) -> None:
 
 def test_abort_hooks_are_called_first() -> None:
     run_ranks(hooked, 2, world=0)
+
+
+def joins_late(rank: int, world: int) -> None:
+    """Rank 0 begins alone; all others make their first membership with it."""
+    begin(rank, world)
+    all_ = handles("all", rank, world)
+    if rank == 0:
+        change(1, all_[:1])
+        require_sum()
+    change(2, all_)
+    require_sum()
+    tensor = torch.full((4,), float(rank))
+    window = dist._new_window(tensor)
+    peer = (rank + 1) % world
+    window.put(torch.full((2,), 10.0 + rank), peer, 1, False)
+    window.signal(peer, False)
+    before = (rank - 1) % world
+    window.wait_signal(before, False)
+    assert tensor.tolist() == [rank, 10.0 + before, 10.0 + before, rank]
+    dist.barrier()
+    if rank == world - 1:
+        return
+    change(3, all_[:-1])
+    ended = inrank.catch(window.put, torch.ones(1), 0, 0, False)
+    assert ended is not None, "a window outlives its members"
+
+
+def test_members_join_late_and_windows_end_with_the_membership() -> None:
+    run_ranks(joins_late, 3, world=0)
+
+
+def with_an_accelerator(rank: int, world: int) -> None:
+    begin(rank, world)
+    all_ = handles("all", rank, world)
+    for uuid, members in enumerate((all_, all_[:-1], all_)):
+        if rank < len(members):
+            change(uuid, members)
+            require_sum()
+            assert backend().group.accelerator_backend.size() == len(members)
+
+
+def test_an_accelerators_backend_changes_along() -> None:
+    run_ranks(with_an_accelerator, 3, world=0, env={"BLUEFOG_ACCELERATOR": "cpu:gloo"})
