@@ -142,7 +142,9 @@ def written_alone(rank: int, world: int, communication: str) -> inrank.Raised | 
         loss_of(model, rank, number).backward()
         if rank == 0 and number == 1:
             clamp(model)
-        error = error or inrank.catch(optimizer.step)
+        error = inrank.catch(optimizer.step)
+        if error:  # Otherwise rank 0 may come to the next average while the others still wait.
+            break
     dist.barrier()
     dist.destroy_process_group(group)
     return error
