@@ -31,7 +31,7 @@ export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
 .PHONY: wheel wheel-cuda13 wheel-test aarch64
-.PHONY: help dev demo test test-fast test-all gloo device mpi test-cpp coverage suites soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables lint $(CHECKS) tidy fmt clean
+.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,7 +42,8 @@ demo: dev ## Train the digits on 4 ranks, with DDP and with neighbor averaging; 
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode ddp --require-accuracy 0.95 --out build/demo
 	OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 4 examples/train_digits.py --mode neighbor_allreduce --require-accuracy 0.95 --out build/demo
 
-test: dev test-cpp ## Run the tests: ten minutes on two idle cores
+test: test-cpp test-python ## Run the tests: ten minutes on two idle cores
+test-python: dev
 	$(BESIDE) -m 'not alone $(UNLESS)'
 	$(PYTEST) -m 'alone $(UNLESS)'
 UNLESS = and not thorough
@@ -92,6 +93,12 @@ NOT_DDP = ^dist[.]test_(?!ddp|Ddp|DistributedDataParallel|Distributed|DDP)
 
 $(SUITES)/run.py:
 	@echo "torch's suites are not part of this repository: SUITES must name their folder ($(SUITES) has no run.py)"; exit 1
+
+# Each version has an environment of its own, in which pip may find gigabytes of CUDA. Where pip's
+# configuration refuses a version, docs/compatibility.md says what to do.
+COMPAT ?= 2.13.0 2.14.1 2.15.0
+compat: $(SUITES)/run.py ## Build and test with each torch of COMPAT in turn, for an hour; build/compat/summary.md
+	python3 -m tests.compat $(COMPAT)
 
 soak: dev ## Kill ranks at a thousand random instants: a dozen minutes
 	OMP_NUM_THREADS=1 python3 -m tests.failures.soak --rounds 1000
@@ -213,6 +220,7 @@ $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(EN
 	@$(INSTALL) $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
 	@echo 'Compiling, and installing the tools to develop with: two to five minutes on idle cores, more with nvcc ...'
 	@# Kernels for this machine's GPU, or for nvcc's default where there is none: for all kinds they take a minute.
-	@$(INSTALL) --no-build-isolation -C cmake.define.CMAKE_CUDA_ARCHITECTURES=native -e '.[dev]'
+	@$(INSTALL) --no-build-isolation -C build-dir=$(BUILT) \
+		-C cmake.define.CMAKE_CUDA_ARCHITECTURES=native -e '.[dev]'
 	@$(ENV)/bin/python3 -c 'import bluefog_pg.torch'
 	@mkdir -p $(@D) && touch $@
