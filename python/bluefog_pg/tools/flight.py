@@ -1,6 +1,7 @@
 """This module returns and writes the last operations of this process's groups.
 
-torch's flight recorder takes no operations of other backends than torch's own.
+torch's flight recorder takes no operations of other backends than torch's own before torch 2.15,
+and those between neighbors not there either.
 """
 
 from __future__ import annotations
