@@ -297,26 +297,26 @@ CallResult Rendezvous::call(int rank) {
             {global(rank)},
             name(rank) + " belongs to another user (uid " + std::to_string(peer.uid) + ")"});
   }
-  const std::string hello = this->hello(rank, rank_);
+  const std::string hello = this->hello(record(rank), rank_);
   if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) >= 0) {
     links_.add(rank, std::move(socket), peer.pid);
   }
   return result;
 }
 
-std::string Rendezvous::hello(int rank, int as) const {
-  return record(rank).secret + "/" + epoch_ + "/" + roster_.me().id + "/" + std::to_string(as);
+std::string Rendezvous::hello(const RankRecord& record, int as) const {
+  return record.secret + "/" + epoch_ + "/" + roster_.me().id + "/" + std::to_string(as);
 }
 
-CallResult Rendezvous::knock(int rank) {
+CallResult Rendezvous::knock(int rank, const RankRecord& record) {
   Fd& socket = knocks_[rank];
   // The answer to the last knock has come by now, if there is one.
   if (const std::optional<Reason> reason = Links::hearFailed(socket)) {
     giveUp({reason->cause, {global(rank)}, reason->text});
   }
   socket = local_socket::make();
-  const CallResult result = local_socket::call(socket, record(rank).name());
-  const std::string hello = this->hello(rank, kKnocks);
+  const CallResult result = local_socket::call(socket, record.name());
+  const std::string hello = this->hello(record, kKnocks);
   // A rank that no longer listens hears nothing.
   [[maybe_unused]] const ssize_t sent =
       ::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
@@ -517,21 +517,13 @@ bool Rendezvous::isOfThisLife(const RankRecord& record) const {
          std::max(boot_clock::startOfThisProcess(), roster_.isAgain() ? last_end_before_ : 0);
 }
 
-// A rank listens until it is linked with all others. A refused call thus means that it is gone, or
-// that it has linked with this rank before.
+// A rank listens until both it and the others know of all their links. A refused call thus means
+// that it is gone.
 void Rendezvous::probeListener(int rank, const RankRecord& record) {
-  // A child that a dead process has forked may still hold the socket of its endpoint.
-  const bool has_ended = !epoch_.empty() && record.pid_space == roster_.me().pid_space &&
-                         Process(record.pid).hasEnded();
-  const auto listens = [&] {
-    return (epoch_.empty() ? local_socket::call(local_socket::make(), record.name())
-                           : knock(rank)) != CallResult::kRefused;
-  };
-  if (!has_ended && listens()) {
-    return;
-  }
-  answerCalls();
-  if (links_.has(rank)) {
+  // A child that a dead process has forked may still hold its socket.
+  const bool has_ended =
+      record.pid_space == roster_.me().pid_space && Process(record.pid).hasEnded();
+  if (!has_ended && knock(rank, record) != CallResult::kRefused) {
     return;
   }
   const std::string who = " (pid " + std::to_string(record.pid) + ")";

@@ -107,8 +107,9 @@ class Rendezvous {
   local_socket::CallResult call(int rank);
   // Calls a rank only so that it sees which epoch this process is in. Gives up if the rank has
   // answered the last such call that it is in another one.
-  local_socket::CallResult knock(int rank);
-  std::string hello(int rank, int as) const;
+  local_socket::CallResult knock(int rank, const RankRecord& record);
+  // Returns what to say to the process of that record.
+  std::string hello(const RankRecord& record, int as) const;
   void answerCalls();
   bool answer(Caller& caller);
   // Returns what the text says. Returns nothing if the caller has not read this rank's record.

@@ -120,30 +120,6 @@ TEST_F(RendezvousTest, NobodyWhoLivesIsSaidToHaveDied) {
   });
 }
 
-// Rank 2 calls rank 1 and then no longer listens, while rank 1 does something else.
-TEST_F(RendezvousTest, ARankThatIsLinkedWithAllHasNotGivenUp) {
-  std::atomic<bool> may_come{false};
-  std::atomic<bool> is_linked{false};
-  std::atomic<int> done{0};
-  const auto be_slow = [&] {
-    may_come = true;
-    EXPECT_TRUE(eventually([&] { return is_linked.load(); }));
-  };
-  runThreads(3, [&](int rank) {
-    EXPECT_TRUE(rank != 2 || eventually([&] { return may_come.load(); }));
-    Links links(3);
-    {
-      const auto interrupt = rank == 1 ? std::function<void()>(be_slow) : nullptr;
-      Rendezvous rendezvous(store_, self(3), rank, Deadline::in(10s), interrupt);
-      EXPECT_NO_THROW(rendezvous.meet());
-      links = rendezvous.takeLinks();
-    }
-    is_linked = is_linked || rank == 2;
-    ++done;
-    EXPECT_TRUE(eventually([&] { return done == 3; }));
-  });
-}
-
 TEST_F(RendezvousTest, NamesWhoNeverCame) {
   const Errors errors = failAll(4, 2, 300ms);
   for (int rank = 0; rank < 2; ++rank) {
