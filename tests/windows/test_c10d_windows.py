@@ -184,6 +184,12 @@ def counted(rank: int, world: int) -> list[Any]:
     dist.barrier()
     window.signal(after, False)
     third.wait()
+    dropped = window.wait_signal(before, True)
+    dist.barrier()
+    window.signal(after, False)
+    dist.barrier()
+    del dropped  # Nobody has looked at it since the signal came.
+    window.wait_signal(before, False)
     window.tensor_deregister()
     return [waited, error, late_error, fourth, done]
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include "process_group/Features.hpp"
 
 #ifdef C10D_BACKEND_HAS_WINDOW
 

@@ -57,11 +57,15 @@ void RawWindow::tensor_register(const at::Tensor& tensor, bool /*owning*/) {
 
 void RawWindow::tensor_deregister() {
   const std::lock_guard turn(registering_);
-  const std::shared_ptr<RawRegistration> ending = registered(raw_calls::kDeregister);
   const auto forget = [&] {
     const std::lock_guard lock(mutex_);
     registration_ = nullptr;
   };
+  if (resources_.engine->hasStopped() && registration() != nullptr) {
+    registration()->release();  // Nobody is left to agree with.
+    forget();
+  }
+  const std::shared_ptr<RawRegistration> ending = registered(raw_calls::kDeregister);
   try {
     ending->end(raw_calls::kDeregister);
   } catch (...) {

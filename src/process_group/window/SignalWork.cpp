@@ -22,7 +22,7 @@ SignalWork::SignalWork(std::shared_ptr<RawRegistration> registration, int from, 
 
 SignalWork::~SignalWork() {
   if (!has_ended_ && !registration_->resources().engine->isForked()) {
-    registration_->part().queue().leave(ticket_);
+    registration_->part().queue().drop(ticket_);
   }
 }
 
@@ -66,12 +66,12 @@ std::exception_ptr SignalWork::whyNever() const {
   const int rank = members.global(ticket_->from());
   const std::string named = "rank " + std::to_string(rank);
   const auto who = [&] { return members.who() + " " + raw_calls::kWaitSignal + ": "; };
+  if (registration_->resources().engine->hasStopped()) {
+    return std::make_exception_ptr(std::runtime_error(who() + "the group has ended"));
+  }
   if (registration_->isClosed()) {
     return std::make_exception_ptr(
         std::runtime_error(who() + "the window's tensor was deregistered"));
-  }
-  if (registration_->resources().engine->hasStopped()) {
-    return std::make_exception_ptr(std::runtime_error(who() + "the group has ended"));
   }
   if (registration_->resources().liveness->hasEnded(ticket_->from())) {
     return std::make_exception_ptr(

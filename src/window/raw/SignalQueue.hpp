@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "window/raw/RawRoom.hpp"
@@ -51,11 +52,18 @@ class SignalQueue {
     if (look(*ticket)) {
       return false;
     }
+    drop(ticket);
+    return true;
+  }
+  // Leaves the queue for good. A signal that the ticket has got goes to the next call.
+  void drop(const Ticket& ticket) {
     const std::lock_guard lock(mutex_);
-    if (!ticket->has_signal_) {
-      std::erase(line(ticket->from()).waiting, ticket);
+    Line& line = this->line(ticket->from());
+    std::erase(line.waiting, ticket);
+    if (std::exchange(ticket->has_signal_, false)) {
+      --line.taken;
+      handOut(ticket->from());
     }
-    return !ticket->has_signal_;
   }
 
  private:
