@@ -23,7 +23,7 @@ def examine(*args: str, **env: str) -> tuple[int, dict[str, str]]:
 def test_everything_is_there() -> None:
     code, said = examine()
     assert code == 0, said
-    assert f"torch {torch.__version__.partition('+')[0]}," in said["versions"]
+    assert f"torch {torch.__version__.partition('+')[0]}" in said["versions"]
     assert "names the dead" in said["Open MPI"]
     for transport in ("this host", "Open MPI"):
         assert said[f"2 ranks, {transport}"].startswith("right results in "), said

@@ -23,7 +23,10 @@ bluefog_pg._C.SentTo
 bluefog_pg._C.SentTo.__init__
 bluefog_pg._C.SlotState
 bluefog_pg._C.SlotState.__init__
+bluefog_pg._C.Meeting
+bluefog_pg._C.Meeting.__init__
 bluefog_pg._C.MessageKernels
+bluefog_pg._C.ProcessGroupReconfigurable
 bluefog_pg._C.WriteWatch
 bluefog_pg._C.TensorWindow
 bluefog_pg._C.WindowWork

@@ -130,6 +130,7 @@ def opposite(record: Record, act: Act, seconds: float = 10) -> Any:
             there, _ = listener.accept()
             with there:
                 there.recv(200)
+                there.send(b"w")  # welcomes the caller
                 act(there)
 
         with meanwhile(serve):
