@@ -8,6 +8,7 @@
 
 #include "bootstrap/RankRecord.hpp"
 #include "core/Fd.hpp"
+#include "core/OwnProcess.hpp"
 
 namespace bluefog {
 
@@ -27,19 +28,26 @@ class Endpoint {
  public:
   // `accelerator` is as in RankRecord.
   explicit Endpoint(std::string accelerator);
+  // Closes it, except in a forked child.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
 
   const RankRecord& record() const { return record_; }
   // Returns the text from which another process learns the record.
   std::string handle() const { return record_.encode(); }
+  // Has callers refused from now on, also where a forked child has the socket, too.
+  void close();
   // Returns another descriptor of the listening socket. It is not valid where the system refuses
-  // unix sockets.
-  Fd listener() const { return listener_.duplicate(); }
+  // unix sockets. Throws std::runtime_error if the process may open no more files.
+  Fd listener() const;
 
   std::list<Caller> early;     // callers whose epoch has not begun in this process
   std::set<std::string> past;  // names of the epochs that this process has ended, or given up
 
  private:
   const RankRecord record_;
+  const OwnProcess process_;
   Fd listener_;
 };
 

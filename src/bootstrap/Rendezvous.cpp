@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -327,11 +328,20 @@ void Rendezvous::answerCalls() {
   while (true) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE) {
+        throw std::runtime_error(
+            "no file descriptor is left to answer other ranks; raise the limit (ulimit -n)");
+      }
       break;
     }
     const ucred peer = local_socket::peerOf(socket);
-    if (local_socket::isSameUser(peer)) {
-      callers_.push_back({std::move(socket), peer.pid});
+    if (!local_socket::isSameUser(peer)) {
+      continue;
+    }
+    // Many may have knocked meanwhile, so each is dealt with before the next one is accepted.
+    Caller caller{std::move(socket), peer.pid};
+    if (!answer(caller)) {
+      callers_.push_back(std::move(caller));
     }
   }
   callers_.remove_if([this](Caller& caller) { return answer(caller); });
@@ -382,10 +392,10 @@ std::optional<Rendezvous::Hello> Rendezvous::read(const std::string& text) const
 
 bool Rendezvous::answerOther(Caller& caller, const Hello& hello) {
   if (endpoint_ != nullptr && endpoint_->past.contains(hello.epoch)) {
-    Links::sayFailed(caller.socket,
-                     {Cause::kPeerFailed,
-                      {},
-                      "pid " + std::to_string(roster_.me().pid) + " is in another epoch by now"});
+    Links::sayFailed(caller.socket, {Cause::kPeerFailed,
+                                     {},
+                                     "pid " + std::to_string(roster_.me().pid) +
+                                         " has gone on to another membership"});
     return true;
   }
   int rank = 0;

@@ -54,15 +54,15 @@ class HookTable {
   // lock, because a function of Python needs the GIL for that.
   template <class Change>
   void change(const Change& change) {
+    auto changed = std::make_shared<Hooks>();
+    std::shared_ptr<const Hooks> before;  // destroyed after both locks are free
     const std::lock_guard changing(changing_);
-    auto changed = std::make_shared<Hooks>(*now());
+    before = now();
+    *changed = *before;
     change(*changed);
     any_.store(!changed->empty(), std::memory_order_release);
-    std::shared_ptr<const Hooks> before = std::move(changed);
-    {
-      const std::lock_guard lock(mutex_);
-      std::swap(hooks_, before);
-    }
+    const std::lock_guard lock(mutex_);
+    hooks_ = std::move(changed);
   }
 
   std::mutex changing_;
@@ -74,13 +74,34 @@ class HookTable {
 // GroupHooks are called at certain events of a group. Groups and Works share them.
 // Thread safety: as for HookTable.
 struct GroupHooks {
-  // These are called before abort() ends what is pending, and when a collective has failed on this
-  // rank, before the program sees that.
+  // These are called once for a group: before abort() ends what is pending, or when the first
+  // collective has failed on this rank.
   HookTable<> abort;
   // These are called when an operation has succeeded, with the key of its Work and the milliseconds
-  // that it took. A hook must neither wait nor call into the group. Torch's flight recorder tells
-  // by it operations that have ended from those that hang.
+  // that it took. A hook must neither wait nor call into the group. Torch's flight recorder uses
+  // them to tell ended operations from hung ones.
   HookTable<uint64_t, float> completion;
+};
+
+// A GroupEvents calls the hooks for one group. The groups of several epochs share their hooks.
+// Thread safety: any thread may call any method.
+class GroupEvents {
+ public:
+  explicit GroupEvents(std::shared_ptr<GroupHooks> hooks) : hooks_(std::move(hooks)) {}
+
+  GroupHooks& hooks() const { return *hooks_; }
+  // Calls the abort hooks, unless that was done before or the group was left in order.
+  void noteAbort() {
+    if (!is_over_.test_and_set()) {
+      hooks_->abort.call();
+    }
+  }
+  // Notes that this rank leaves in order, which lets what is pending fail.
+  void noteLeaving() { is_over_.test_and_set(); }
+
+ private:
+  const std::shared_ptr<GroupHooks> hooks_;
+  std::atomic_flag is_over_;
 };
 
 }  // namespace bluefog

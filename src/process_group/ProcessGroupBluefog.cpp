@@ -161,6 +161,13 @@ std::shared_ptr<Engine> join(const Meeting& meeting, const Membership& members,
   });
 }
 
+// Refuses bad settings before any rank has met this one.
+void check(const Options& options) {
+  TORCH_CHECK_VALUE(options.timeout.count() > 0, "[bluefog] init_process_group: timeout ",
+                    options.timeout.count(), " ms is not a positive time");
+  tuning::isAdaptive();  // refuses a bad value of BLUEFOG_TUNING
+}
+
 int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
   return std::accumulate(
       tensors.begin(), tensors.end(), int64_t{0},
@@ -182,9 +189,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& 
                     kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
                     " is not in a group of ", size);
-  TORCH_CHECK_VALUE(options_->timeout.count() > 0, "[bluefog] init_process_group: timeout ",
-                    options_->timeout.count(), " ms is not a positive time");
-  tuning::isAdaptive();  // refuses a bad value of BLUEFOG_TUNING before any rank has met this one
+  check(*options_);
   start(join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
              options_->accelerator));
 }
@@ -197,6 +202,7 @@ ProcessGroupBluefog::ProcessGroupBluefog(const Meeting& meeting,
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
       hooks_(std::move(hooks)) {
+  check(*options_);
   start(join(meeting, membership(rank_, size_, *options_), hooks_));
 }
 
@@ -238,9 +244,9 @@ c10d::ErrorType ProcessGroupBluefog::getError() {
 
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
 void ProcessGroupBluefog::registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) {
-  group_hooks_->completion.add(hook_id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
-    hook({key, milliseconds});
-  });
+  events_->hooks().completion.add(
+      hook_id,
+      [hook = std::move(hook)](uint64_t key, float milliseconds) { hook({key, milliseconds}); });
 }
 #endif
 
@@ -297,7 +303,7 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  const WorkBluefog::Hooks hooks{hooks_.raised, group_hooks_};
+  const WorkBluefog::Hooks hooks{hooks_.raised, events_};
   auto work =
       c10::make_intrusive<WorkBluefog>(engine_, hooks, call.op, call.type, call.profiling_title,
                                        call.inputs, std::move(call.outputs), call.source);
@@ -352,7 +358,7 @@ c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::part() const {
 
 void ProcessGroupBluefog::abort() {
   if (!engine_->isForked()) {
-    group_hooks_->abort.call();
+    events_->noteAbort();
     if (const auto ours = part()) {
       ours->abort();
     }
@@ -370,6 +376,7 @@ void ProcessGroupBluefog::shutdown() {
 
 void ProcessGroupBluefog::leave() {
   if (engine_) {
+    events_->noteLeaving();
     windows_.leave();
     engine_->shutdown();
     outputs_.close();

@@ -197,7 +197,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   bool supportsCompletionHooks() const override { return true; }
   void registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) override;
   void unregisterCompletionHook(int64_t hook_id) override {
-    group_hooks_->completion.remove(hook_id);
+    events_->hooks().completion.remove(hook_id);
   }
 #endif
 
@@ -209,17 +209,17 @@ class ProcessGroupBluefog : public c10d::Backend {
   void abort() override;
   // Leaves the group. It does not wait for peers, and what is pending fails.
   void shutdown() override;
-  // The hooks are called before abort() ends what is pending, and when a collective has failed on
-  // this rank, before the program sees that; the group's later collectives fail, too.
   // Has the group share its hooks with others. It must be called before any other thread uses it.
-  void setGroupHooks(std::shared_ptr<GroupHooks> hooks) { group_hooks_ = std::move(hooks); }
+  void setHooks(std::shared_ptr<GroupHooks> hooks) {
+    events_ = std::make_shared<GroupEvents>(std::move(hooks));
+  }
 #ifdef C10D_BACKEND_HAS_HOOKS
   // torch 2.14 has the hooks but not this question, which its successors ask.
   virtual bool supportsAbortHooks() const { return true; }
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-    group_hooks_->abort.add(id, std::move(hook));
+    events_->hooks().abort.add(id, std::move(hook));
   }
-  void unregisterAbortHook(int64_t id) override { group_hooks_->abort.remove(id); }
+  void unregisterAbortHook(int64_t id) override { events_->hooks().abort.remove(id); }
 #endif
 
   // Returns what a window over this tensor needs from the group. Throws if the group cannot provide
@@ -360,7 +360,8 @@ class ProcessGroupBluefog : public c10d::Backend {
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
   const LanguageHooks hooks_;
-  std::shared_ptr<GroupHooks> group_hooks_ = std::make_shared<GroupHooks>();
+  std::shared_ptr<GroupEvents> events_ =
+      std::make_shared<GroupEvents>(std::make_shared<GroupHooks>());
   Splits splits_;
   std::shared_ptr<Engine> engine_;
 };

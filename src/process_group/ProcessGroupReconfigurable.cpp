@@ -39,7 +39,7 @@ ProcessGroupReconfigurable::ProcessGroupReconfigurable(c10::intrusive_ptr<c10d::
 }
 
 ProcessGroupReconfigurable::~ProcessGroupReconfigurable() {
-  leaveEpoch();
+  shutdown();
 }
 
 void ProcessGroupReconfigurable::checkProcess() const {
@@ -109,13 +109,23 @@ WorkPtr ProcessGroupReconfigurable::reconfigure(const c10d::ReconfigureOptions& 
   Meeting meeting{endpoint, std::move(epoch), c10::make_intrusive<c10d::PrefixStore>(name, store_),
                   opts.timeout.value_or(options_->timeout)};
   GroupPtr group = make_(meeting, std::move(options));
-  group->setGroupHooks(group_hooks_);
+  group->setHooks(group_hooks_);
+  group->setBoundDeviceId(getBoundDeviceId());
   group->setGroupUid(getGroupUid());
   group->setGroupDesc(getGroupDesc());
   rank_ = group->getRank();
   size_ = group->getSize();
-  const std::lock_guard group_lock(mutex_);
-  group_ = std::move(group);
+  {
+    const std::lock_guard group_lock(mutex_);
+    if (endpoint_ != nullptr) {
+      group_ = group;
+      is_aborted_ = false;
+    }
+  }
+  if (current() != group) {
+    group->shutdown();
+    TORCH_CHECK(false, kWho, "another thread has left the group meanwhile");
+  }
   return c10::make_intrusive<Reconfigured>(rank_);
 }
 
@@ -154,8 +164,14 @@ bool ProcessGroupReconfigurable::supportsCoalescing() const {
   return now != nullptr && now->supportsCoalescing();
 }
 
+c10d::ErrorType ProcessGroupReconfigurable::getError() {
+  const GroupPtr now = current();
+  return now != nullptr && !is_aborted_ ? now->getError() : c10d::ErrorType::SUCCESS;
+}
+
 void ProcessGroupReconfigurable::abort() {
   if (const GroupPtr now = process_.isForked() ? nullptr : current()) {
+    is_aborted_ = true;
     now->abort();
   }
 }
@@ -165,8 +181,14 @@ void ProcessGroupReconfigurable::shutdown() {
     return;
   }
   leaveEpoch();
-  const std::lock_guard lock(mutex_);
-  endpoint_ = nullptr;
+  std::shared_ptr<Endpoint> endpoint;
+  {
+    const std::lock_guard lock(mutex_);
+    endpoint = std::exchange(endpoint_, nullptr);
+  }
+  if (endpoint) {
+    endpoint->close();
+  }
 }
 
 }  // namespace bluefog

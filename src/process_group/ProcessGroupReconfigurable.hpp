@@ -4,6 +4,7 @@
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -158,11 +159,15 @@ class ProcessGroupReconfigurable : public c10d::Backend {
     return group()->merge(store, opts, rank, size);
   }
   void enableCollectivesTiming() override {}
+  // Says what has failed in the current epoch. An abort is no failure here, because a reconfigure()
+  // follows it.
+  c10d::ErrorType getError() override;
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return group()->getSequenceNumberForGroup(); }
   // The hooks stay for all epochs.
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
-  bool supportsCompletionHooks() const override { return true; }
+  // Keys of an accelerator's Works may equal those of ours.
+  bool supportsCompletionHooks() const override { return options_->accelerator.empty(); }
   void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override {
     group_hooks_->completion.add(id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
       hook({key, milliseconds});
@@ -195,8 +200,9 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   mutable std::mutex reconfiguring_;
   std::set<int64_t> uuids_;  // of all epochs so far
   mutable std::mutex mutex_;
-  std::shared_ptr<Endpoint> endpoint_;  // null once the group was left for good
-  GroupPtr group_;                      // null between epochs
+  std::shared_ptr<Endpoint> endpoint_;   // null once the group was left for good
+  GroupPtr group_;                       // null between epochs
+  std::atomic<bool> is_aborted_{false};  // this rank has aborted the current epoch
   std::vector<std::function<void()>> changed_;
 };
 

@@ -130,11 +130,11 @@ void WorkBluefog::conclude() {
     const std::exception_ptr error = exception();
     // A collective that fails ends all later ones of its group, as an abort does.
     if (error != nullptr && op_->asMessage() == nullptr) {
-      hooks_.group->abort.call();
+      hooks_.events->noteAbort();
     }
     finish(error);
-    if (error == nullptr && hooks_.group->completion.any()) {
-      hooks_.group->completion.call(completionKey(), getDuration());
+    if (error == nullptr && hooks_.events->hooks().completion.any()) {
+      hooks_.events->hooks().completion.call(completionKey(), getDuration());
     }
   }
   if (future && first) {

@@ -20,7 +20,7 @@ class WorkBluefog : public c10d::Work {
  public:
   struct Hooks {
     LanguageHooks::Raised raised;
-    std::shared_ptr<const GroupHooks> group;
+    std::shared_ptr<GroupEvents> events;
   };
   WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
