@@ -83,14 +83,14 @@ def _finalize_later_than(before: int) -> None:
 def _files() -> dict[str, Path]:
     """Return the module's files that this Python can load, by torch's minor version."""
     import re
-    from importlib.machinery import EXTENSION_SUFFIXES
+    from importlib.machinery import all_suffixes
 
     found = {}
     # In an editable installation, the compiled files lie in another folder than the Python files.
     for folder in sys.modules["bluefog_pg"].__path__:
         for file in Path(folder).glob("_C.torch*"):
             parts = re.fullmatch(r"_C\.torch(\d+\.\d+)(\..+)", file.name)
-            if parts is not None and parts[2] in EXTENSION_SUFFIXES:
+            if parts is not None and parts[2] in all_suffixes():
                 found[parts[1]] = file
     return found
 
