@@ -20,8 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "build/compat"
-# What runs in each environment: the name of its column, and make's targets. A target that fails
-# keeps none of the later ones from running.
+# Each environment runs these steps. A step has the name of its column, and make's targets. The
+# later steps run even if a target fails.
 STEPS = {
     "build": ("dev",),
     "C++ tests": ("test-cpp",),

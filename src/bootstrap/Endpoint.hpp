@@ -22,8 +22,7 @@ struct Caller {
 // An Endpoint is where the ranks of this host can call this process as long as the object lives. It
 // owns a socket that listens, and the record by which other processes find that socket. A group
 // whose members change has one for its whole life.
-// Thread safety: any thread may call any method but `early`, which belongs to the thread that
-// meets.
+// Thread safety: any thread may call any method. The thread that meets owns `early` and `past`.
 class Endpoint {
  public:
   // `accelerator` is as in RankRecord.

@@ -1,4 +1,4 @@
-"""What c10d has got since torch 2.14 works with our groups as with those of torch's backends."""
+"""Calls that are new in torch 2.14 and 2.15 work with our groups as with torch's own backends."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_other_types(pool: harness.Pool, dtype: torch.dtype) -> None:
 
 
 def mapped(rank: int, world: int, dtype: torch.dtype) -> None:
-    """What one writes through the mapping, the owner reads, and the other way around."""
+    """The owner reads what a peer writes through the mapping, and the other way around."""
     after, before = around(rank, world)
     x = torch.arange(3 * (rank + 1)).reshape(3, rank + 1).to(dtype)
     window = windows.made(x)

@@ -99,8 +99,8 @@ def member_of(group: dist.ProcessGroup | None) -> GroupState:
 def _new_member(group: dist.ProcessGroup | None) -> GroupState:
     resolved = resolve(group)
     if (changing := reconfigurable_of(resolved)) is not None:
-        # What is known of the present members ends with them. It is registered first, since another
-        # thread may change the members meanwhile.
+        # The state of the present members ends with them. The callback is registered before the
+        # state is made, because another thread may change the members meanwhile.
         changing.on_change(functools.partial(_members.pop, id(resolved), None))
     member = _members.setdefault(id(resolved), GroupState(resolved))
     weakref.finalize(resolved, _members.pop, id(resolved), None).atexit = False

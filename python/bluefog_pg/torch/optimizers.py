@@ -478,9 +478,10 @@ def DistributedAllreduceOptimizer(
 ) -> BluefogOptimizer:
     """Make an optimizer distributed: average parameters or gradients with all ranks'.
 
-    With a model, parameters are averaged as by `DistributedAdaptWithCombineOptimizer`: ranks differ
-    between steps. With named parameters or nothing, gradients are averaged and all ranks stay
-    equal, as in BlueFog's first versions and with `DistributedGradientAllreduceOptimizer`.
+    If you pass a model, its parameters are averaged as `DistributedAdaptWithCombineOptimizer` does:
+    ranks differ between steps. If you pass named parameters or nothing, gradients are averaged and
+    all ranks stay equal, as in BlueFog's first versions and with
+    `DistributedGradientAllreduceOptimizer`.
 
     Args:
         optimizer, num_steps_per_communication: as in `DistributedAdaptWithCombineOptimizer`.

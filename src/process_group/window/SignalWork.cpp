@@ -53,7 +53,7 @@ bool SignalWork::look() {
   if (queue.look(*ticket_)) {
     has_ended_ = true;
   } else if (std::exception_ptr error = whyNever()) {
-    // What the peer sent before it ended is there by now, and is looked at once more.
+    // A signal that the peer sent before it ended is there by now, so leave() looks once more.
     has_ended_ = true;
     error_ = queue.leave(ticket_) ? std::move(error) : nullptr;
   }
