@@ -175,6 +175,7 @@ def bereft(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
     ring = bluefog_pg.topology_util.RingGraph(world, connect_style=1)
     bluefog_pg.set_topology(ring)
     bluefog_pg.neighbor_allreduce(torch.ones(4))
+    inrank.meet("averaged", world)
     if rank == 2:
         os._exit(9)
     error = inrank.catch(bluefog_pg.neighbor_allreduce, torch.ones(200_000))
