@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <stdexcept>
 #include <utility>
 
 #include "bootstrap/LocalSocket.hpp"
@@ -12,7 +11,7 @@ namespace bluefog {
 Endpoint::Endpoint(std::string accelerator) : record_(describeThisRank(std::move(accelerator))) {
   if (!areUnixSocketsRefused()) {
     // Callers stay in the queue while this process does something else than to meet.
-    listener_ = local_socket::listenAt(record_.name(), SOMAXCONN);
+    callers_ = Callers(local_socket::listenAt(record_.name(), SOMAXCONN));
   }
 }
 
@@ -20,21 +19,6 @@ Endpoint::~Endpoint() {
   if (!process_.isForked()) {
     close();
   }
-}
-
-void Endpoint::close() {
-  if (listener_.valid()) {
-    ::shutdown(listener_.get(), SHUT_RDWR);
-  }
-}
-
-Fd Endpoint::listener() const {
-  Fd listener = listener_.duplicate();
-  if (listener_.valid() && !listener.valid()) {
-    throw std::runtime_error(
-        "no file descriptor is left to listen for other ranks; raise the limit (ulimit -n)");
-  }
-  return listener;
 }
 
 }  // namespace bluefog

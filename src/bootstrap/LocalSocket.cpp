@@ -47,6 +47,11 @@ Fd listenAt(const std::string& name, int queue) {
   return socket;
 }
 
+bool hasCaller(const Fd& listener) {
+  pollfd polled{listener.get(), POLLIN, 0};
+  return ::poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN) != 0;
+}
+
 CallResult call(const Fd& socket, const std::string& name) {
   const Address address(name);
   if (::connect(socket.get(), address.get(), address.length) == 0) {

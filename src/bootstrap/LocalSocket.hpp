@@ -23,6 +23,8 @@ enum class CallResult {
 Fd make();
 // Returns a socket that listens at the address, with so many callers in its queue.
 Fd listenAt(const std::string& name, int queue);
+// Returns whether a call waits at a socket that listens.
+bool hasCaller(const Fd& listener);
 CallResult call(const Fd& socket, const std::string& name);
 // Returns who is at the other end of a connected socket.
 ucred peerOf(const Fd& socket);

@@ -4,11 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
-#include <cstdlib>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -59,6 +55,7 @@ Rendezvous::Rendezvous(KeyValueStore& store, RankRecord me, int rank, Deadline d
       deadline_(deadline),
       interrupt_(std::move(interrupt)),
       roster_(store, std::move(me), rank),
+      callers_(own_callers_),
       links_(size()),
       last_end_before_(last_end.load()),
       next_probe_(Deadline::in(kProbeEvery)) {}
@@ -73,8 +70,7 @@ Rendezvous::Rendezvous(KeyValueStore& store, Endpoint& endpoint, const Epoch& ep
       interrupt_(std::move(interrupt)),
       roster_(store, epoch.members, epoch.rank),
       records_(std::in_place, store, epoch_, epoch.rank),
-      listener_(endpoint.listener()),
-      callers_(std::move(endpoint.early)),
+      callers_(endpoint.callers()),
       links_(size()),
       last_end_before_(last_end.load()),
       next_probe_(Deadline::in(kProbeEvery)) {}
@@ -105,7 +101,6 @@ auto Rendezvous::ask(const Question& question) {
 
 Rendezvous::~Rendezvous() {
   if (endpoint_ != nullptr) {
-    endpoint_->early = std::move(callers_);
     endpoint_->past.insert(epoch_);
   }
   last_end = boot_clock::now();
@@ -128,7 +123,7 @@ void Rendezvous::meet() {
   // Where unix sockets are refused, no other rank counts as being on this host.
   if (!areUnixSocketsRefused()) {
     // The socket must listen before others can read its name.
-    listener_ = local_socket::listenAt(roster_.me().name(), size());
+    own_callers_ = Callers(local_socket::listenAt(roster_.me().name(), size()));
   }
   agree();
   link();
@@ -306,7 +301,7 @@ CallResult Rendezvous::call(int rank) {
 }
 
 std::string Rendezvous::hello(const RankRecord& record, int as) const {
-  return record.secret + "/" + epoch_ + "/" + roster_.me().id + "/" + std::to_string(as);
+  return Hello{record.secret, epoch_, roster_.me().id, as}.encode();
 }
 
 CallResult Rendezvous::knock(int rank, const RankRecord& record) {
@@ -317,7 +312,7 @@ CallResult Rendezvous::knock(int rank, const RankRecord& record) {
   }
   socket = local_socket::make();
   const CallResult result = local_socket::call(socket, record.name());
-  const std::string hello = this->hello(record, kKnocks);
+  const std::string hello = this->hello(record, Hello::kKnocks);
   // A rank that no longer listens hears nothing.
   [[maybe_unused]] const ssize_t sent =
       ::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
@@ -325,73 +320,26 @@ CallResult Rendezvous::knock(int rank, const RankRecord& record) {
 }
 
 void Rendezvous::answerCalls() {
-  while (true) {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) {
-      if (errno == EMFILE || errno == ENFILE) {
-        throw std::runtime_error(
-            "no file descriptor is left to answer other ranks; raise the limit (ulimit -n)");
-      }
-      break;
-    }
-    const ucred peer = local_socket::peerOf(socket);
-    if (!local_socket::isSameUser(peer)) {
-      continue;
-    }
-    // Many may have knocked meanwhile, so each is dealt with before the next one is accepted.
-    Caller caller{std::move(socket), peer.pid};
-    if (!answer(caller)) {
-      callers_.push_back(std::move(caller));
-    }
-  }
-  callers_.remove_if([this](Caller& caller) { return answer(caller); });
+  callers_.answer([this](Caller& caller) { return answer(caller); });
 }
 
-// Returns true when the caller has been dealt with.
 bool Rendezvous::answer(Caller& caller) {
-  if (!caller.socket.valid()) {
-    return true;
+  const Hello& hello = caller.hello;
+  if (hello.secret != roster_.me().secret) {
+    return true;  // The caller has not read this rank's record.
   }
-  if (caller.hello.empty()) {
-    std::array<char, 512> said;
-    const ssize_t length = ::recv(caller.socket.get(), said.data(), said.size(), 0);
-    if (length <= 0) {
-      return length == 0 || (errno != EAGAIN && errno != EINTR);
-    }
-    caller.hello.assign(said.data(), static_cast<size_t>(length));
+  if (hello.epoch != epoch_) {
+    return answerOther(caller);
   }
-  const std::optional<Hello> hello = read(caller.hello);
-  if (!hello) {
-    return true;
-  }
-  if (hello->epoch != epoch_) {
-    return answerOther(caller, *hello);
-  }
-  const int rank = hello->rank;
-  if (rank > rank_ && rank < size() && !links_.has(rank)) {
-    links_.add(rank, std::move(caller.socket), caller.pid);
-    links_.welcome(rank);
+  if (hello.rank > rank_ && hello.rank < size() && !links_.has(hello.rank)) {
+    links_.add(hello.rank, std::move(caller.socket), caller.pid);
+    links_.welcome(hello.rank);
   }
   return true;
 }
 
-std::optional<Rendezvous::Hello> Rendezvous::read(const std::string& text) const {
-  std::istringstream fields(text);
-  std::string secret;
-  Hello hello;
-  std::string rank;
-  for (std::string* field : {&secret, &hello.epoch, &hello.id, &rank}) {
-    std::getline(fields, *field, '/');
-  }
-  if (secret != roster_.me().secret || rank.empty()) {
-    return std::nullopt;
-  }
-  hello.rank = std::atoi(rank.c_str());
-  return hello;
-}
-
-bool Rendezvous::answerOther(Caller& caller, const Hello& hello) {
-  if (endpoint_ != nullptr && endpoint_->past.contains(hello.epoch)) {
+bool Rendezvous::answerOther(Caller& caller) {
+  if (endpoint_ != nullptr && endpoint_->past.contains(caller.hello.epoch)) {
     Links::sayFailed(caller.socket, {Cause::kPeerFailed,
                                      {},
                                      "pid " + std::to_string(roster_.me().pid) +
@@ -399,7 +347,7 @@ bool Rendezvous::answerOther(Caller& caller, const Hello& hello) {
     return true;
   }
   int rank = 0;
-  while (rank < size() && record(rank).id != hello.id) {
+  while (rank < size() && record(rank).id != caller.hello.id) {
     ++rank;
   }
   // A process that is linked may have ended this epoch, and a process that is no member of it may
@@ -410,7 +358,7 @@ bool Rendezvous::answerOther(Caller& caller, const Hello& hello) {
   if (local_socket::hasEnded(caller.socket)) {
     return true;  // This is what is left of an earlier try.
   }
-  const std::string theirs = Epoch::uuidIn(hello.epoch);
+  const std::string theirs = Epoch::uuidIn(caller.hello.epoch);
   const std::string ours = Epoch::uuidIn(epoch_);
   const std::string how = theirs == ours ? "both have uuid " + ours + ", but other handles"
                                          : "uuid " + theirs + " there, uuid " + ours + " here";
@@ -595,7 +543,7 @@ void Rendezvous::pause(const std::function<std::vector<int>()>& missing) {
   }
   probe();
   answerCalls();
-  std::vector<pollfd> polled{{listener_.get(), POLLIN, 0}};
+  std::vector<pollfd> polled{{callers_.socket(), POLLIN, 0}};
   for (const int socket : links_.sockets()) {
     polled.push_back({socket, POLLIN, 0});
   }

@@ -1,15 +1,13 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <functional>
-#include <list>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bootstrap/Callers.hpp"
 #include "bootstrap/Endpoint.hpp"
 #include "bootstrap/Epoch.hpp"
 #include "bootstrap/KeyValueStore.hpp"
@@ -80,14 +78,6 @@ class Rendezvous {
   void abandon(const std::string& why);
 
  private:
-  // A Hello is what a caller says.
-  struct Hello {
-    std::string epoch;  // its Epoch's name
-    std::string id;     // of its record
-    int rank = 0;       // its rank there, or kKnocks
-  };
-  static constexpr int kKnocks = -1;  // in place of a rank: the caller is no peer by this call
-
   void agree();
   // Exchanges by the store what has changed of the members' records since they gave their handles.
   void renewRecords();
@@ -111,12 +101,10 @@ class Rendezvous {
   // Returns what to say to the process of that record.
   std::string hello(const RankRecord& record, int as) const;
   void answerCalls();
+  // These are Callers::Answer, the second one for a call for another epoch. Such a caller has
+  // either ended this epoch and comes too early, or it will never come to this one.
   bool answer(Caller& caller);
-  // Returns what the text says. Returns nothing if the caller has not read this rank's record.
-  std::optional<Hello> read(const std::string& text) const;
-  // Deals with a call for another epoch, as answer() does. The caller has either ended this epoch
-  // and comes too early, or it will never come to this one.
-  bool answerOther(Caller& caller, const Hello& hello);
+  bool answerOther(Caller& caller);
   // Throws Error with the reason that others have left in the store for this process, if there is
   // one.
   void readNotices();
@@ -153,10 +141,10 @@ class Rendezvous {
   std::function<void()> interrupt_;
   Roster roster_;
   std::optional<Records> records_;
-  Fd listener_;
+  Callers own_callers_;  // for a group whose members never change
+  Callers& callers_;     // its own, or the endpoint's
   std::vector<int> to_call_;
-  std::list<Caller> callers_;  // that have not yet said who they are, or come too early
-  std::map<int, Fd> knocks_;   // the last knocks, by rank
+  std::map<int, Fd> knocks_;  // the last knocks, by rank
   Links links_;
   const int64_t last_end_before_;
   const Deadline::Clock::time_point began_ = Deadline::Clock::now();
