@@ -13,7 +13,7 @@ namespace bluefog {
 
 namespace py = pybind11;
 
-void addComposed(py::module_& module, const LanguageHooks& hooks) {
+void addComposed(py::module_& module, const Language& language) {
   // The Works get result() here, because c10d deprecates its own. An operation that makes new
   // tensors has them there.
   py::class_<AcceleratorWork, c10d::Work, c10::intrusive_ptr<AcceleratorWork>>(module,
@@ -29,17 +29,18 @@ void addComposed(py::module_& module, const LanguageHooks& hooks) {
 
   py::class_<ProcessGroupComposed, ProcessGroupBluefog, GilReleasingHolder<ProcessGroupComposed>>(
       module, "ProcessGroupComposed")
-      .def(py::init([hooks](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                            c10::intrusive_ptr<Options> options) {
+      .def(py::init([language](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                               c10::intrusive_ptr<Options> options) {
              const py::gil_scoped_release release;
              return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
-                                                              hooks);
+                                                              language);
            }),
            py::arg("store").none(false), py::arg("rank"), py::arg("size"),
            py::arg("options").none(false))
-      .def(py::init([hooks](const Meeting& meeting, c10::intrusive_ptr<Options> options) {
+      .def(py::init([language](const Meeting& meeting, c10::intrusive_ptr<Options> options) {
              const py::gil_scoped_release release;
-             return c10::make_intrusive<ProcessGroupComposed>(meeting, std::move(options), hooks);
+             return c10::make_intrusive<ProcessGroupComposed>(meeting, std::move(options),
+                                                              language);
            }),
            py::arg("meeting"), py::arg("options").none(false))
       .def(

@@ -70,7 +70,7 @@ bluefog::mpi::Home findMpi() {
   }
 }
 
-const bluefog::LanguageHooks kPython{checkSignals, bluefog::raisedByTorch, findMpi};
+const bluefog::Language kPython{checkSignals, bluefog::raisedByTorch, findMpi};
 
 py::list described(const FlightLog::TensorShapes& shapes, bool as_types) {
   py::list list;

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <utility>
 
+#include "process_group/Features.hpp"
+
 namespace bluefog {
 
 // A HookTable has functions that a program wants called, each with a number by which it is removed.
@@ -81,6 +83,13 @@ struct GroupHooks {
   // that it took. A hook must neither wait nor call into the group. Torch's flight recorder uses
   // them to tell ended operations from hung ones.
   HookTable<uint64_t, float> completion;
+#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
+  void addCompletion(int64_t number, c10d::CompletionHook hook) {
+    completion.add(number, [hook = std::move(hook)](uint64_t key, float milliseconds) {
+      hook({key, milliseconds});
+    });
+  }
+#endif
 };
 
 // A GroupEvents calls the hooks for one group. The groups of several epochs share their hooks.

@@ -82,8 +82,7 @@ void warnOf(const Rendezvous& rendezvous, const Membership& members, const std::
 }
 
 // Makes the group of the ranks that meet in the rendezvous.
-std::shared_ptr<Engine> meet(Rendezvous& rendezvous, Membership members,
-                             const LanguageHooks& hooks) {
+std::shared_ptr<Engine> meet(Rendezvous& rendezvous, Membership members, const Language& language) {
   try {
     rendezvous.meet();
     const bool leads = members.rank == rendezvous.leader();
@@ -94,9 +93,9 @@ std::shared_ptr<Engine> meet(Rendezvous& rendezvous, Membership members,
     if (!rendezvous.spansHosts()) {
       Segments segments(std::move(shared), members.rank);
       return Engine::make(std::move(segments), std::move(members), rendezvous.takeLinks(), nullptr,
-                          hooks.interrupt);
+                          language.interrupt);
     }
-    std::unique_ptr<RemoteTransport> transport = remoteTransportOf(rendezvous, hooks.find_mpi);
+    std::unique_ptr<RemoteTransport> transport = remoteTransportOf(rendezvous, language.find_mpi);
     Segment own(Segment::create(members.size), members.size);
     Links links = rendezvous.takeLinks();
     HostMap hosts(members.rank, hostsOf(rendezvous));
@@ -105,7 +104,7 @@ std::shared_ptr<Engine> meet(Rendezvous& rendezvous, Membership members,
     }
     return Engine::make(Segments(std::move(shared), std::move(own), std::move(hosts)),
                         std::move(members), std::move(links), std::move(transport),
-                        hooks.interrupt);
+                        language.interrupt);
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // thrown by the store
@@ -132,32 +131,32 @@ std::shared_ptr<Engine> named(const std::string& who, const Make& make) {
 }
 
 std::shared_ptr<Engine> join(const c10::intrusive_ptr<c10d::Store>& store,
-                             const Membership& members, Deadline deadline,
-                             const LanguageHooks& hooks, const std::string& accelerator) {
+                             const Membership& members, Deadline deadline, const Language& language,
+                             const std::string& accelerator) {
   const std::string who =
       members.who() + (members.group.empty() ? " init_process_group: " : " new_group: ");
   return named(who, [&] {
     // Survivors that meet again are fewer. With the size in the prefix they do not take records of
     // the former group for their own.
     const std::string prefix = "bluefog/" + std::to_string(members.size) + "/";
-    TorchStore texts(store, prefix, deadline, hooks.interrupt);
+    TorchStore texts(store, prefix, deadline, language.interrupt);
     Rendezvous rendezvous(texts, describeThisRank(accelerator, members.global_ranks), members.rank,
-                          deadline, hooks.interrupt);
-    return meet(rendezvous, members, hooks);
+                          deadline, language.interrupt);
+    return meet(rendezvous, members, language);
   });
 }
 
 std::shared_ptr<Engine> join(const Meeting& meeting, const Membership& members,
-                             const LanguageHooks& hooks) {
+                             const Language& language) {
   return named(members.who() + " reconfigure: ", [&] {
     const Deadline deadline = Deadline::in(meeting.timeout);
     // The store may have ended with the rank that held it, so ranks of one host do without.
     std::unique_ptr<KeyValueStore> texts = std::make_unique<NoStore>();
     if (!meeting.epoch.isOnOneHost()) {
-      texts = std::make_unique<TorchStore>(meeting.store, "bluefog/", deadline, hooks.interrupt);
+      texts = std::make_unique<TorchStore>(meeting.store, "bluefog/", deadline, language.interrupt);
     }
-    Rendezvous rendezvous(*texts, *meeting.endpoint, meeting.epoch, deadline, hooks.interrupt);
-    return meet(rendezvous, members, hooks);
+    Rendezvous rendezvous(*texts, *meeting.endpoint, meeting.epoch, deadline, language.interrupt);
+    return meet(rendezvous, members, language);
   });
 }
 
@@ -178,38 +177,38 @@ int64_t elementsOf(const std::vector<at::Tensor>& tensors) {
 
 ProcessGroupBluefog::ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, c10::intrusive_ptr<bluefog::Options> options,
-                                         LanguageHooks hooks)
+                                         Language language)
     : c10d::Backend(rank, size),
       store_(store),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
-      hooks_(std::move(hooks)) {
+      language_(std::move(language)) {
   TORCH_CHECK_VALUE(size >= 1 && size <= static_cast<int>(kMostRanks),
                     "[bluefog] init_process_group: ", size, " ranks; a group has 1 to ",
                     kMostRanks);
   TORCH_CHECK_VALUE(rank >= 0 && rank < size, "[bluefog] init_process_group: rank ", rank,
                     " is not in a group of ", size);
   check(*options_);
-  start(join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), hooks_,
+  start(join(store, membership(rank, size, *options_), deadline(c10d::kUnsetTimeout), language_,
              options_->accelerator));
 }
 
 ProcessGroupBluefog::ProcessGroupBluefog(const Meeting& meeting,
                                          c10::intrusive_ptr<bluefog::Options> options,
-                                         LanguageHooks hooks)
+                                         Language language)
     : c10d::Backend(meeting.epoch.rank, meeting.epoch.size()),
       store_(meeting.store),
       options_(std::move(options)),
       timeout_ms_(options_->timeout.count()),
-      hooks_(std::move(hooks)) {
+      language_(std::move(language)) {
   check(*options_);
-  start(join(meeting, membership(rank_, size_, *options_), hooks_));
+  start(join(meeting, membership(rank_, size_, *options_), language_));
 }
 
 void ProcessGroupBluefog::start(std::shared_ptr<Engine> engine) {
   engine_ = std::move(engine);
   heap_ = engine_->makeHeap();
-  windows_.setEngine(engine_, hooks_.interrupt);
+  windows_.setEngine(engine_, language_.interrupt);
   outputs_ = OutputPool(heap_);
   registry::enroll(engine_);
   init();
@@ -241,14 +240,6 @@ c10d::ErrorType ProcessGroupBluefog::getError() {
       return c10d::ErrorType::COMM_ERROR;
   }
 }
-
-#ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
-void ProcessGroupBluefog::registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) {
-  events_->hooks().completion.add(
-      hook_id,
-      [hook = std::move(hook)](uint64_t key, float milliseconds) { hook({key, milliseconds}); });
-}
-#endif
 
 Deadline ProcessGroupBluefog::deadline(std::chrono::milliseconds timeout) const {
   return Deadline::in(timeout.count() > 0 ? timeout : groupsTimeout());
@@ -303,9 +294,9 @@ WorkPtr ProcessGroupBluefog::issue(Call&& call, bool async_op) {
   ++issued_;
   const bool coalesced = coalescing_.isOn();
   const bool waits = !async_op && !coalesced;
-  const WorkBluefog::Hooks hooks{hooks_.raised, events_};
+  const WorkBluefog::Context context{language_.raised, events_};
   auto work =
-      c10::make_intrusive<WorkBluefog>(engine_, hooks, call.op, call.type, call.profiling_title,
+      c10::make_intrusive<WorkBluefog>(engine_, context, call.op, call.type, call.profiling_title,
                                        call.inputs, std::move(call.outputs), call.source);
   if (!waits) {
     call.op->finished = [work](Op&) { work->conclude(); };

@@ -15,7 +15,7 @@
 #include "process_group/Features.hpp"
 #include "process_group/FlightLog.hpp"
 #include "process_group/GroupHooks.hpp"
-#include "process_group/LanguageHooks.hpp"
+#include "process_group/Language.hpp"
 #include "process_group/Meeting.hpp"
 #include "process_group/Options.hpp"
 #include "process_group/host/Coalescing.hpp"
@@ -42,10 +42,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   // Meets the other ranks through the store. Throws Error naming those that do not come within the
   // timeout, or die meanwhile.
   ProcessGroupBluefog(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                      c10::intrusive_ptr<bluefog::Options> options, LanguageHooks hooks);
+                      c10::intrusive_ptr<bluefog::Options> options, Language language);
   // Meets the other members of an epoch, and throws like that.
   ProcessGroupBluefog(const Meeting& meeting, c10::intrusive_ptr<bluefog::Options> options,
-                      LanguageHooks hooks);
+                      Language language);
   ~ProcessGroupBluefog() override;
 
   const std::string getBackendName() const override { return "bluefog"; }
@@ -195,10 +195,10 @@ class ProcessGroupBluefog : public c10d::Backend {
   c10d::ErrorType getError() override;
 #ifdef BLUEFOG_C10D_HAS_COMPLETION_HOOKS
   bool supportsCompletionHooks() const override { return true; }
-  void registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) override;
-  void unregisterCompletionHook(int64_t hook_id) override {
-    events_->hooks().completion.remove(hook_id);
+  void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override {
+    events_->hooks().addCompletion(id, std::move(hook));
   }
+  void unregisterCompletionHook(int64_t id) override { events_->hooks().completion.remove(id); }
 #endif
 
   void setSequenceNumberForGroup() override {}
@@ -256,7 +256,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   virtual c10::intrusive_ptr<c10d::Backend> splitIn(
       const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts);
-  const LanguageHooks& hooks() const { return hooks_; }
+  const Language& language() const { return language_; }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   std::string who(const char* op) const { return Validate(engine_->members(), op).who(); }
   Coalescing& coalescing() { return coalescing_; }
@@ -359,7 +359,7 @@ class ProcessGroupBluefog : public c10d::Backend {
   Coalescing coalescing_;
   mutable std::mutex part_mutex_;
   c10::intrusive_ptr<ProcessGroupBluefog> part_;
-  const LanguageHooks hooks_;
+  const Language language_;
   std::shared_ptr<GroupEvents> events_ =
       std::make_shared<GroupEvents>(std::make_shared<GroupHooks>());
   Splits splits_;

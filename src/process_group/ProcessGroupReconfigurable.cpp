@@ -109,7 +109,7 @@ WorkPtr ProcessGroupReconfigurable::reconfigure(const c10d::ReconfigureOptions& 
   Meeting meeting{endpoint, std::move(epoch), c10::make_intrusive<c10d::PrefixStore>(name, store_),
                   opts.timeout.value_or(options_->timeout)};
   GroupPtr group = make_(meeting, std::move(options));
-  group->setHooks(group_hooks_);
+  group->setHooks(hooks_);
   group->setBoundDeviceId(getBoundDeviceId());
   group->setGroupUid(getGroupUid());
   group->setGroupDesc(getGroupDesc());

@@ -169,17 +169,15 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   // Keys of an accelerator's Works may equal those of ours.
   bool supportsCompletionHooks() const override { return options_->accelerator.empty(); }
   void registerCompletionHook(int64_t id, c10d::CompletionHook hook) override {
-    group_hooks_->completion.add(id, [hook = std::move(hook)](uint64_t key, float milliseconds) {
-      hook({key, milliseconds});
-    });
+    hooks_->addCompletion(id, std::move(hook));
   }
-  void unregisterCompletionHook(int64_t id) override { group_hooks_->completion.remove(id); }
+  void unregisterCompletionHook(int64_t id) override { hooks_->completion.remove(id); }
 #endif
   virtual bool supportsAbortHooks() const { return true; }
   void registerAbortHook(int64_t id, c10d::AbortHook hook) override {
-    group_hooks_->abort.add(id, std::move(hook));
+    hooks_->abort.add(id, std::move(hook));
   }
-  void unregisterAbortHook(int64_t id) override { group_hooks_->abort.remove(id); }
+  void unregisterAbortHook(int64_t id) override { hooks_->abort.remove(id); }
 
  private:
   // Returns the handles in the order of their ranks.
@@ -196,7 +194,7 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   const c10::intrusive_ptr<bluefog::Options> options_;
   const MakeGroup make_;
   const OwnProcess process_;
-  const std::shared_ptr<GroupHooks> group_hooks_ = std::make_shared<GroupHooks>();
+  const std::shared_ptr<GroupHooks> hooks_ = std::make_shared<GroupHooks>();
   mutable std::mutex reconfiguring_;
   std::set<int64_t> uuids_;  // of all epochs so far
   mutable std::mutex mutex_;

@@ -32,7 +32,7 @@ class DeviceCalls::CallTurn {
                                ": called inside of another such call");
     }
     while (!lock_.try_lock_for(kBetweenLooks)) {
-      calls.hooks_.lookForInterruption();
+      calls.language_.lookForInterruption();
     }
     calls.owner_ = self;
   }
@@ -45,10 +45,10 @@ class DeviceCalls::CallTurn {
   std::unique_lock<std::timed_mutex> lock_;
 };
 
-DeviceCalls::DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& log,
+DeviceCalls::DeviceCalls(Engine& engine, const Language& language, FlightLog& log,
                          bool returns_when_done, std::function<void()> abort)
     : engine_(engine),
-      hooks_(hooks),
+      language_(language),
       log_(log),
       failure_(std::make_shared<DeviceFailure>(engine, std::move(abort))),
       returns_when_done_(returns_when_done),
@@ -60,11 +60,12 @@ DeviceCalls::WorkPtr DeviceCalls::run(const DeviceCall& call, std::chrono::milli
   check(call.name());
   const Notices::Waits waits{.before = call.needs_rows || checks_before_ || returns_when_done_,
                              .after = checks_before_};
-  Notices notices(engine_, hooks_, log_, failure_, exchanges_, call, waits, Deadline::in(timeout));
+  Notices notices(engine_, language_, log_, failure_, exchanges_, call, waits,
+                  Deadline::in(timeout));
   try {
     return exchange(notices);
   } catch (const Error&) {
-    std::rethrow_exception(hooks_.raised(std::current_exception()));
+    std::rethrow_exception(language_.raised(std::current_exception()));
   } catch (...) {
     if (!notices.areTold()) {
       throw;
@@ -77,7 +78,7 @@ void DeviceCalls::check(std::string_view call) const {
   try {
     failure_->first()->check(call);
   } catch (const Error&) {
-    std::rethrow_exception(hooks_.raised(std::current_exception()));
+    std::rethrow_exception(language_.raised(std::current_exception()));
   }
 }
 

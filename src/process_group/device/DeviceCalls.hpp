@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-#include "process_group/LanguageHooks.hpp"
+#include "process_group/Language.hpp"
 #include "process_group/device/Notices.hpp"
 
 namespace bluefog {
@@ -23,9 +23,9 @@ class DeviceCalls {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // The engine, the hooks and the log must outlive this object. `returns_when_done` says that the
-  // backend has no streams, so that calls wait anyway. For `abort` see DeviceFailure.
-  DeviceCalls(Engine& engine, const LanguageHooks& hooks, FlightLog& log, bool returns_when_done,
+  // The engine, the language and the log must outlive this object. `returns_when_done` says that
+  // the backend has no streams, so that calls wait anyway. For `abort` see DeviceFailure.
+  DeviceCalls(Engine& engine, const Language& language, FlightLog& log, bool returns_when_done,
               std::function<void()> abort);
 
   // Waits for the call's turn, and returns what `exchange` does, which must call tell() of the
@@ -44,7 +44,7 @@ class DeviceCalls {
   [[noreturn]] void breakOff(const Notices& notices);
 
   Engine& engine_;
-  const LanguageHooks& hooks_;
+  const Language& language_;
   FlightLog& log_;
   const std::shared_ptr<DeviceFailure> failure_;
   const bool returns_when_done_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "process_group/FlightLog.hpp"
-#include "process_group/LanguageHooks.hpp"
+#include "process_group/Language.hpp"
 #include "process_group/device/DeviceFailure.hpp"
 #include "process_group/host/Edges.hpp"
 #include "process_group/host/Match.hpp"
@@ -51,11 +51,11 @@ class Notices {
   };
 
   // All arguments that are references must outlive this object.
-  Notices(Engine& engine, const LanguageHooks& hooks, FlightLog& log,
+  Notices(Engine& engine, const Language& language, FlightLog& log,
           const std::shared_ptr<DeviceFailure>& failure, Exchanges& exchanges,
           const DeviceCall& call, Waits waits, Deadline deadline)
       : engine_(engine),
-        hooks_(hooks),
+        language_(language),
         log_(log),
         failure_(failure),
         exchanges_(exchanges),
@@ -75,7 +75,7 @@ class Notices {
   // Returns whether the call must return only once it is known how the exchange has ended.
   bool isWaitedFor() const { return waits_.after; }
   // Throws if the user has interrupted the program, as by Ctrl-C.
-  void lookForInterruption() const { hooks_.lookForInterruption(); }
+  void lookForInterruption() const { language_.lookForInterruption(); }
   // Returns a function that throws if the group's calls on the device have failed by then, in which
   // case the exchange may have failed, too. The function may outlive this object and the group.
   std::function<void()> check() const;
@@ -86,7 +86,7 @@ class Notices {
   void await();
 
   Engine& engine_;
-  const LanguageHooks& hooks_;
+  const Language& language_;
   FlightLog& log_;
   const std::shared_ptr<DeviceFailure>& failure_;
   Exchanges& exchanges_;

@@ -92,7 +92,7 @@ c10d::Backend& ProcessGroupComposed::deviceBackend() {
 
 void ProcessGroupComposed::setAccelerator(std::shared_ptr<Accelerator> accelerator) {
   accelerator_ = std::move(accelerator);
-  device_calls_ = std::make_unique<DeviceCalls>(*engine(), hooks(), flightLog(),
+  device_calls_ = std::make_unique<DeviceCalls>(*engine(), language(), flightLog(),
                                                 accelerator_->type() == c10::kCPU,
                                                 [of = accelerator_] { of->abort(); });
 }
@@ -265,7 +265,8 @@ WorkPtr ProcessGroupComposed::endCoalescing() {
 c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupComposed::sibling(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     c10::intrusive_ptr<bluefog::Options> options) const {
-  return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options), hooks());
+  return c10::make_intrusive<ProcessGroupComposed>(store, rank, size, std::move(options),
+                                                   language());
 }
 
 // The device's backend is split on all ranks, because it may need those that are left out, too.

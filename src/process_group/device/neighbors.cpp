@@ -67,7 +67,7 @@ WorkPtr ProcessGroupComposed::exchange(const DeviceCall& call, bool async_op,
     if (!async_op || call.match.op == nullptr) {
       throw;
     }
-    return c10::make_intrusive<FailedWork>(rank_, hooks().raised(std::current_exception()));
+    return c10::make_intrusive<FailedWork>(rank_, language().raised(std::current_exception()));
   }
 }
 

@@ -256,7 +256,7 @@ void ProcessGroupBluefog::waitFor(OpKind kind, const std::shared_ptr<MessageOp>&
   log_.add(profilingTitle(kind), op, inputs, outputs);
   engine_->wait(*op, Deadline::never());
   if (op->error) {
-    std::rethrow_exception(hooks_.raised(op->error));
+    std::rethrow_exception(language_.raised(op->error));
   }
 }
 

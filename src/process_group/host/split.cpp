@@ -61,7 +61,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupBluefog::merge(
 c10::intrusive_ptr<ProcessGroupBluefog> ProcessGroupBluefog::sibling(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     c10::intrusive_ptr<bluefog::Options> options) const {
-  return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options), hooks_);
+  return c10::make_intrusive<ProcessGroupBluefog>(store, rank, size, std::move(options), language_);
 }
 
 }  // namespace bluefog

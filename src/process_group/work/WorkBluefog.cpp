@@ -9,7 +9,7 @@
 
 namespace bluefog {
 
-WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
+WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Context context, std::shared_ptr<Op> op,
                          c10d::OpType type, const char* profiling_title,
                          const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                          std::shared_ptr<int> source)
@@ -17,7 +17,7 @@ WorkBluefog::WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::share
     : c10d::Work(engine->members().rank, type, at::hasCallbacks() ? profiling_title : nullptr,
                  at::hasCallbacks() ? std::make_optional(inputs) : std::nullopt),
       engine_(std::move(engine)),
-      hooks_(std::move(hooks)),
+      context_(std::move(context)),
       op_(std::move(op)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}
@@ -31,7 +31,7 @@ bool WorkBluefog::isSuccess() const {
 }
 
 std::exception_ptr WorkBluefog::exception() const {
-  return done() && op_->error ? hooks_.raised(op_->error) : nullptr;
+  return done() && op_->error ? context_.raised(op_->error) : nullptr;
 }
 
 int WorkBluefog::sourceRank() const {
@@ -130,11 +130,11 @@ void WorkBluefog::conclude() {
     const std::exception_ptr error = exception();
     // A collective that fails ends all later ones of its group, as an abort does.
     if (error != nullptr && op_->asMessage() == nullptr) {
-      hooks_.events->noteAbort();
+      context_.events->noteAbort();
     }
     finish(error);
-    if (error == nullptr && hooks_.events->hooks().completion.any()) {
-      hooks_.events->hooks().completion.call(completionKey(), getDuration());
+    if (error == nullptr && context_.events->hooks().completion.any()) {
+      context_.events->hooks().completion.call(completionKey(), getDuration());
     }
   }
   if (future && first) {

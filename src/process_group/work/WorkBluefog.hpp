@@ -7,7 +7,7 @@
 
 #include "process_group/Features.hpp"
 #include "process_group/GroupHooks.hpp"
-#include "process_group/LanguageHooks.hpp"
+#include "process_group/Language.hpp"
 #include "transport/engine/Engine.hpp"
 #include "transport/operations/Op.hpp"
 
@@ -18,11 +18,11 @@ namespace bluefog {
 // Thread safety: any thread may call any method.
 class WorkBluefog : public c10d::Work {
  public:
-  struct Hooks {
-    LanguageHooks::Raised raised;
+  struct Context {
+    Language::Raised raised;
     std::shared_ptr<GroupEvents> events;
   };
-  WorkBluefog(std::shared_ptr<Engine> engine, Hooks hooks, std::shared_ptr<Op> op,
+  WorkBluefog(std::shared_ptr<Engine> engine, Context context, std::shared_ptr<Op> op,
               c10d::OpType type, const char* profiling_title, const std::vector<at::Tensor>& inputs,
               std::vector<at::Tensor> outputs, std::shared_ptr<int> source);
 
@@ -63,7 +63,7 @@ class WorkBluefog : public c10d::Work {
   bool done() const { return op_->hasEnded(); }
 
   std::shared_ptr<Engine> engine_;
-  const Hooks hooks_;
+  const Context context_;
   std::shared_ptr<Op> op_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<int> source_;

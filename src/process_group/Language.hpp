@@ -7,10 +7,10 @@
 
 namespace bluefog {
 
-// LanguageHooks are the functions by which a group asks something of the language that calls it.
+// Language are the functions by which a group asks something of the language that calls it.
 // The bindings provide those for Python.
 // Thread safety: any thread may call them.
-struct LanguageHooks {
+struct Language {
   // Returns the exception to throw for an operation's error.
   using Raised = std::exception_ptr (*)(const std::exception_ptr& error);
 
