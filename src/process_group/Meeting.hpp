@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "bootstrap/Endpoint.hpp"
@@ -17,6 +18,7 @@ struct Meeting {
   Epoch epoch;
   c10::intrusive_ptr<c10d::Store> store;  // no other epoch has its keys
   std::chrono::milliseconds timeout{0};   // for meeting; the group's operations have their own
+  std::function<bool()> is_aborted;       // asked now and then, by the thread that meets
 };
 
 }  // namespace bluefog

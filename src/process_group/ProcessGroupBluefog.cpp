@@ -150,12 +150,18 @@ std::shared_ptr<Engine> join(const Meeting& meeting, const Membership& members,
                              const Language& language) {
   return named(members.who() + " reconfigure: ", [&] {
     const Deadline deadline = Deadline::in(meeting.timeout);
+    const auto interrupt = [&] {
+      language.lookForInterruption();
+      if (meeting.is_aborted()) {
+        throw std::runtime_error("another thread of this rank has aborted it");
+      }
+    };
     // The store may have ended with the rank that held it, so ranks of one host do without.
     std::unique_ptr<KeyValueStore> texts = std::make_unique<NoStore>();
     if (!meeting.epoch.isOnOneHost()) {
-      texts = std::make_unique<TorchStore>(meeting.store, "bluefog/", deadline, language.interrupt);
+      texts = std::make_unique<TorchStore>(meeting.store, "bluefog/", deadline, interrupt);
     }
-    Rendezvous rendezvous(*texts, *meeting.endpoint, meeting.epoch, deadline, language.interrupt);
+    Rendezvous rendezvous(*texts, *meeting.endpoint, meeting.epoch, deadline, interrupt);
     return meet(rendezvous, members, language);
   });
 }

@@ -101,13 +101,14 @@ WorkPtr ProcessGroupReconfigurable::reconfigure(const c10d::ReconfigureOptions& 
   Epoch epoch = epochOf(opts, endpoint->record());
   TORCH_CHECK(uuids_.insert(opts.uuid).second, kWho, "uuid ", opts.uuid,
               " was already used by this group; pass a fresh one each time");
+  gives_up_ = false;
   leaveEpoch();
   auto options = c10::make_intrusive<bluefog::Options>(*options_);
   options->global_ranks_in_group.resize(epoch.members.size());
   std::iota(options->global_ranks_in_group.begin(), options->global_ranks_in_group.end(), 0);
   const std::string name = "reconfigure/" + epoch.name() + "/";
   Meeting meeting{endpoint, std::move(epoch), c10::make_intrusive<c10d::PrefixStore>(name, store_),
-                  opts.timeout.value_or(options_->timeout)};
+                  opts.timeout.value_or(options_->timeout), [this] { return gives_up_.load(); }};
   GroupPtr group = make_(meeting, std::move(options));
   group->setHooks(hooks_);
   group->setBoundDeviceId(getBoundDeviceId());
@@ -117,14 +118,14 @@ WorkPtr ProcessGroupReconfigurable::reconfigure(const c10d::ReconfigureOptions& 
   size_ = group->getSize();
   {
     const std::lock_guard group_lock(mutex_);
-    if (endpoint_ != nullptr) {
+    if (endpoint_ != nullptr && !gives_up_) {
       group_ = group;
       is_aborted_ = false;
     }
   }
   if (current() != group) {
     group->shutdown();
-    TORCH_CHECK(false, kWho, "another thread has left the group meanwhile");
+    TORCH_CHECK(false, kWho, "another thread of this rank has aborted it");
   }
   return c10::make_intrusive<Reconfigured>(rank_);
 }
@@ -170,7 +171,16 @@ c10d::ErrorType ProcessGroupReconfigurable::getError() {
 }
 
 void ProcessGroupReconfigurable::abort() {
-  if (const GroupPtr now = process_.isForked() ? nullptr : current()) {
+  if (process_.isForked()) {
+    return;
+  }
+  GroupPtr now;
+  {
+    const std::lock_guard lock(mutex_);
+    now = group_;
+    gives_up_ = now == nullptr;
+  }
+  if (now) {
     is_aborted_ = true;
     now->abort();
   }
@@ -185,6 +195,7 @@ void ProcessGroupReconfigurable::shutdown() {
   {
     const std::lock_guard lock(mutex_);
     endpoint = std::exchange(endpoint_, nullptr);
+    gives_up_ = true;
   }
   if (endpoint) {
     endpoint->close();

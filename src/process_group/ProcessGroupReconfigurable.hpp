@@ -52,6 +52,8 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   const std::string getBackendName() const override { return "bluefog"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  // Aborts the current epoch, or a reconfigure() that is under way, which then throws. The members
+  // that wait there for this rank throw, too.
   void abort() override;
   // Leaves the group for good.
   void shutdown() override;
@@ -201,6 +203,7 @@ class ProcessGroupReconfigurable : public c10d::Backend {
   std::shared_ptr<Endpoint> endpoint_;   // null once the group was left for good
   GroupPtr group_;                       // null between epochs
   std::atomic<bool> is_aborted_{false};  // this rank has aborted the current epoch
+  std::atomic<bool> gives_up_{false};    // a reconfigure() that is under way has to end
   std::vector<std::function<void()>> changed_;
 };
 

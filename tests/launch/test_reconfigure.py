@@ -448,6 +448,31 @@ def test_abort_hooks_are_called_first() -> None:
     run_ranks(hooked, 2, world=0)
 
 
+def gives_up(rank: int, world: int) -> None:
+    """Rank 0 aborts a change while it waits for rank 1, which has not come yet."""
+    begin(rank, world)
+    all_ = handles("all", rank, world)
+    change(1, all_)
+    if rank != 1:
+        if rank == 0:
+            threading.Timer(0.3, backend().abort).start()
+        began = time.monotonic()
+        error = inrank.catch(change, 2, all_)
+        assert time.monotonic() - began < WITHIN
+        text = "another thread of this rank has aborted it"
+        if rank == 0:
+            harness.raised(error, "RuntimeError", text=text)
+        else:
+            harness.raised(error, "PeerFailed", text=text, ranks=[0])
+    inrank.meet("over", world)
+    change(3, all_)
+    require_sum()
+
+
+def test_an_abort_ends_a_change_that_waits() -> None:
+    run_ranks(gives_up, 3, world=0)
+
+
 def joins_late(rank: int, world: int) -> None:
     """Rank 0 begins alone; all others make their first membership with it."""
     begin(rank, world)
