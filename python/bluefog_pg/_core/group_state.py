@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from dataclasses import dataclass
@@ -98,10 +97,10 @@ def member_of(group: dist.ProcessGroup | None) -> GroupState:
 
 def _new_member(group: dist.ProcessGroup | None) -> GroupState:
     resolved = resolve(group)
+    forget = weakref.finalize(resolved, _members.pop, id(resolved), None)
+    forget.atexit = False
     if (changing := reconfigurable_of(resolved)) is not None:
         # The state of the present members ends with them. The callback is registered before the
         # state is made, because another thread may change the members meanwhile.
-        changing.on_change(functools.partial(_members.pop, id(resolved), None))
-    member = _members.setdefault(id(resolved), GroupState(resolved))
-    weakref.finalize(resolved, _members.pop, id(resolved), None).atexit = False
-    return member
+        changing.on_change(forget)
+    return _members.setdefault(id(resolved), GroupState(resolved))
