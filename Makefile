@@ -1,12 +1,11 @@
-# Every verb prepares what it needs. It uses an active environment whose torch is 2.13, 2.14 or 2.15
-# as it is, and otherwise makes .venv. A fresh clone needs python3, g++ and make.
+# Every verb prepares what it needs. It uses an active environment whose torch is a supported one as
+# it is, and otherwise makes .venv. A fresh clone needs python3, g++ and make.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # The version is exact because a looser range may download gigabytes of CUDA.
 TORCH := torch==2.13.0
-ACTIVE := $(shell python3 -c 'from importlib.metadata import version; import sys; \
-	print(sys.prefix if version("torch").startswith(("2.13.", "2.14.", "2.15.")) else "")' 2>/dev/null)
+ACTIVE := $(shell python3 .ci/wheel/torches.py environment 2>/dev/null)
 CALLERS := $(shell command -v python3)
 ENV := $(or $(ACTIVE),$(CURDIR)/.venv)
 # Compiling modules that nobody imports takes pip longer than all else. `make dev` compiles those
@@ -96,7 +95,7 @@ $(SUITES)/run.py:
 
 # Each version has an environment of its own, in which pip may find gigabytes of CUDA. Where pip's
 # configuration refuses a version, docs/compatibility.md says what to do.
-COMPAT ?= 2.13.0 2.14.1 2.15.0
+COMPAT ?= $(shell python3 .ci/wheel/torches.py versions)
 compat: $(SUITES)/run.py ## Build and test with each torch of COMPAT in turn, for an hour; build/compat/summary.md
 	python3 -m tests.compat $(COMPAT)
 

@@ -12,12 +12,12 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from scikit_build_core import build as _scikit
 from scikit_build_core.build import *  # noqa: F403
 from scikit_build_core.build import __all__ as __all__
 
-_TORCH = "torch>=2.13,<2.16"  # as in pyproject.toml, whose dependencies pip resolves afterwards
-_FITS = re.compile(r"^__version__ = '2\.1[345]\.", re.MULTILINE)
+_VERSION = re.compile(r"^__version__ = '([^']+)'", re.MULTILINE)
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
@@ -31,8 +31,18 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
 def _torch(config_settings: Any) -> list[str]:
     if "cmake.define.BLUEFOG_TORCH" in (config_settings or {}):
         return []
+    wanted = Requirement(_wanted()).specifier
     for kind in ("purelib", "platlib"):
-        version = Path(sysconfig.get_path(kind), "torch", "version.py")
-        if version.exists() and _FITS.search(version.read_text()):
+        file = Path(sysconfig.get_path(kind), "torch", "version.py")
+        version = _VERSION.search(file.read_text()) if file.exists() else None
+        if version and wanted.contains(version[1], prereleases=True):
             return []
-    return [_TORCH]
+    return [_wanted()]
+
+
+def _wanted() -> str:
+    """Return which torch the package depends on, by pyproject.toml."""
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+    found = re.search(r'^dependencies = .*?"(torch\b[^"]*)"', project, re.MULTILINE | re.DOTALL)
+    assert found, "pyproject.toml does not depend on torch"
+    return found[1]

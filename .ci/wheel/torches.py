@@ -1,6 +1,8 @@
 """This module gets what of torch a module is compiled and linked with: headers and libraries.
 
 `python3 torches.py x86_64 [2.15.0 ...]` prints the folders, as BLUEFOG_TORCH takes them.
+`python3 torches.py versions` prints the versions. `python3 torches.py environment` prints the
+folder of the Python that runs it if it has a torch of one of these minor versions.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# A module fits all releases of a minor version, so it is built with the newest that was known.
+# These are the torches that the package supports; pyproject.toml repeats them for pip and
+# cibuildwheel. A module fits all releases of a minor version, so it is built with the newest that
+# was known.
 VERSIONS = ("2.13.0", "2.14.1", "2.15.0")
 LIBRARIES = ("c10", "torch", "torch_cpu", "torch_python")
 # auditwheel must leave these out of the wheel: the process has them once torch is imported.
@@ -50,6 +55,20 @@ def _download(version: str, machine: str, place: Path) -> bool:
     return done.returncode == 0
 
 
+def environment() -> str:
+    """Return sys.prefix, or nothing if no torch that the package supports is installed there."""
+    try:
+        here = metadata.version("torch").split(".")[:2]
+    except metadata.PackageNotFoundError:
+        return ""
+    return sys.prefix if any(here == version.split(".")[:2] for version in VERSIONS) else ""
+
+
 if __name__ == "__main__":
-    asked = sys.argv[2:] or VERSIONS
-    print(*(folder(version, sys.argv[1]) for version in asked), sep=";")
+    match sys.argv[1:]:
+        case ["versions"]:
+            print(*VERSIONS)
+        case ["environment"]:
+            print(environment())
+        case [machine, *asked]:
+            print(*(folder(version, machine) for version in asked or VERSIONS), sep=";")

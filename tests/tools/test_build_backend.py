@@ -1,4 +1,4 @@
-"""An isolated build installs torch only where the environment has none that fits."""
+"""An isolated build installs torch only where none fits, and all agree which torches fit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from tests.support.environment import ROOT
 
 TORCH = ["torch>=2.13,<2.16"]
+WHEEL = ROOT / ".ci/wheel"
 
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the backend as it is in an environment whose packages lie in tmp_path."""
     pytest.importorskip("scikit_build_core")
-    monkeypatch.syspath_prepend(str(ROOT / ".ci/wheel"))
+    monkeypatch.syspath_prepend(str(WHEEL))
     monkeypatch.delitem(sys.modules, "backend", raising=False)
     import backend
 
@@ -47,3 +48,19 @@ def test_torch_is_wanted_where_there_is_none_and_none_is_named(backend: Any) -> 
     assert set(TORCH) <= set(backend.get_requires_for_build_wheel())
     named = {"cmake.define.BLUEFOG_TORCH": "/somewhere/torch"}
     assert not set(TORCH) & set(backend.get_requires_for_build_wheel(named))
+
+
+def test_pyproject_lists_the_torches_that_wheels_have_modules_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
+    monkeypatch.syspath_prepend(str(WHEEL))
+    import torches
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    minors = [int(version.split(".")[1]) for version in torches.VERSIONS]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert f"torch>=2.{minors[0]},<2.{minors[-1] + 1}" in project["project"]["dependencies"]
+    built = project["tool"]["cibuildwheel"]["config-settings"]["cmake.define.BLUEFOG_TORCH"]
+    folders = [f"/project/build/torch/{version}-x86_64/torch" for version in torches.VERSIONS]
+    assert built.split(";") == folders
