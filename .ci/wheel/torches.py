@@ -35,8 +35,10 @@ def folder(version: str, machine: str = "x86_64") -> Path:
     place = ROOT / "build" / "torch" / f"{version}-{machine}"
     if not (place / "torch" / "version.py").exists():
         shutil.rmtree(place, ignore_errors=True)
-        if not (_download(f"{version}+cpu", machine, place) or _download(version, machine, place)):
-            raise SystemExit(f"pip finds no torch {version} for {machine}")
+        if _download(f"{version}+cpu", machine, place) and (
+            failure := _download(version, machine, place)
+        ):
+            raise SystemExit(f"pip finds no torch {version} for {machine}:\n{failure}")
         (wheel,) = place.glob("*.whl")
         with zipfile.ZipFile(wheel) as file:
             # The last one is version.py, which says that all have come.
@@ -45,14 +47,13 @@ def folder(version: str, machine: str = "x86_64") -> Path:
     return place / "torch"
 
 
-def _download(version: str, machine: str, place: Path) -> bool:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", place]
+def _download(version: str, machine: str, place: Path) -> str:
+    """Return what pip says if it does not find that torch."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", place]
     command += ["--only-binary=:all:", "--platform", f"manylinux_2_28_{machine}"]
     command += ["--python-version", f"{sys.version_info[0]}.{sys.version_info[1]}"]
     done = subprocess.run([*command, f"torch=={version}"], capture_output=True, text=True)
-    if done.returncode != 0:
-        print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
-    return done.returncode == 0
+    return done.stdout + done.stderr if done.returncode != 0 else ""
 
 
 def environment() -> str:
