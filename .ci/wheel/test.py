@@ -101,8 +101,8 @@ class Environment:
         self.run("-m", "pip", "install", "--quiet", *what)
 
 
-def try_beside(version: str, wheels: list[Path], programs: Path) -> str:
-    """Try the wheels beside this torch; return the row of the summary that says what was seen."""
+def try_beside(version: str, wheels: list[Path], programs: Path) -> tuple[float, str]:
+    """Try the wheels beside this torch; return the seconds to the first average, and a row."""
     # Torch takes gigabytes, so its own environment is kept, and the fresh one looks into it.
     base = Environment(FOLDER / f"torch-{version}", programs)
     if not (base.packages / "torch").exists():
@@ -142,10 +142,9 @@ def try_beside(version: str, wheels: list[Path], programs: Path) -> str:
                                   "print(_own_plugin('cuda'))").strip()  # fmt: skip
         assert Path(kernels) == fresh.packages / "bluefog_pg_cuda13/libbluefog_cuda.so", kernels
     print(doctor, sentence, where, told, sep="\n")
-    if averaged > MOST_SECONDS:
-        raise SystemExit(f"the first average took {averaged:.1f} s; {MOST_SECONDS} s is the limit")
     passed = told.splitlines()[-1].split(" in ")[0]
-    return f"| {version} | {installed:.1f} s | {averaged:.1f} s | {cost:.1f} ms | {passed} |"
+    row = f"| {version} | {installed:.1f} s | {averaged:.1f} s | {cost:.1f} ms | {passed} |"
+    return averaged, row
 
 
 def check_content(wheel: Path) -> None:
@@ -169,10 +168,12 @@ def main(files: list[str]) -> None:
     wheels = [wheel for wheel in wheels if tag in wheel.name or "-py3-" in wheel.name]
     for wheel in wheels:
         check_content(wheel)
-    rows = [try_beside(version, wheels, programs) for version in torches.VERSIONS]
-    summary = "\n".join([HEAD, *rows])
+    told = [try_beside(version, wheels, programs) for version in torches.VERSIONS]
+    summary = "\n".join([HEAD, *(row for _, row in told)])
     (FOLDER / "summary.md").write_text(f"{summary}\n")
     print(summary)
+    if max(seconds for seconds, _ in told) > MOST_SECONDS:
+        raise SystemExit(f"the first average must come within {MOST_SECONDS} s of an idle machine")
 
 
 if __name__ == "__main__":
