@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,55 +15,19 @@ import torch
 import torch.distributed as dist
 
 import bluefog_pg as bf
-from tests.support import harness, inrank
+from tests.support import harness, inrank, memberships
 from tests.support.harness import SLOW, WITHIN, Ranks, run_ranks
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(dist.Backend, "_ensure_backend_registered"),
-    reason="torch 2.13 has no torch.distributed._reconfigure; 2.14 and later have",
+from tests.support.memberships import (
+    LIMIT,
+    begin,
+    change,
+    handles,
+    leave_file,
+    read_file,
+    require_sum,
 )
-LIMIT = timedelta(seconds=20 * SLOW)
 
-
-def begin(rank: int, world: int, timeout: float = 20.0 * SLOW) -> None:
-    dist.init_process_group(
-        "bluefog",
-        store=dist.FileStore(str(inrank.directory() / "store"), world),
-        rank=rank,
-        world_size=world,
-        timeout=timedelta(seconds=timeout),
-        enable_reconfigure=True,
-    )
-
-
-def leave_file(name: str, text: str) -> None:
-    path = inrank.directory() / name
-    new = path.with_name(f"{name}.{os.getpid()}")
-    new.write_text(text)
-    new.rename(path)
-
-
-def read_file(name: str) -> str:
-    inrank.await_file(name, 60)
-    return (inrank.directory() / name).read_text()
-
-
-def handles(point: str, rank: int, world: int) -> list[str]:
-    """Return the handles of all processes, by their number; each leaves its own in a file."""
-    leave_file(f"{point}.{rank}", dist._get_reconfigure_handle())
-    return [read_file(f"{point}.{each}") for each in range(world)]
-
-
-def change(uuid: int, members: Sequence[str] | set[str], limit: timedelta = LIMIT) -> None:
-    given = members if isinstance(members, set) else list(members)
-    dist._reconfigure(uuid, given, timeout=limit).wait()
-
-
-def require_sum() -> None:
-    size = dist.get_world_size()
-    x = torch.full((5,), dist.get_rank() + 1.0)
-    dist.all_reduce(x)
-    assert (x == size * (size + 1) / 2).all(), x
+pytestmark = memberships.NEEDED
 
 
 def backend() -> Any:
