@@ -28,6 +28,9 @@ constexpr milliseconds kProbeEvery{100};
 // A process that dies closes its sockets a moment before it has ended.
 constexpr milliseconds kToEnd{200};
 
+// The members of an Epoch publish their records under this topic.
+constexpr auto kRecord = "record";
+
 // One probe looks at so many of the ranks that are not on the roster.
 constexpr int kNewcomers = 16;
 
@@ -114,8 +117,12 @@ void Rendezvous::meet() {
     for (int rank = 0; rank < size(); ++rank) {
       checkIsAlike(rank);
     }
+    const bool spans_hosts = spansHosts();
+    if (spans_hosts) {
+      publishRecord();
+    }
     link();
-    if (spansHosts()) {
+    if (spans_hosts) {
       renewRecords();
     }
     return;
@@ -129,14 +136,19 @@ void Rendezvous::meet() {
   link();
 }
 
-void Rendezvous::renewRecords() {
-  static const std::string topic = "record";
+void Rendezvous::publishRecord() {
   RankRecord own = describeThisRank(roster_.me().accelerator, roster_.me().members);
   own.id = roster_.me().id;
   own.secret = roster_.me().secret;
-  records_->publish(topic, own.encode());
+  records_->publish(kRecord, own.encode());
+  roster_.renew(rank_, std::move(own));
+}
+
+void Rendezvous::renewRecords() {
   for (int rank = 0; rank < size(); ++rank) {
-    roster_.renew(rank, rank == rank_ ? own : RankRecord::decode(await(topic, rank)));
+    if (rank != rank_) {
+      roster_.renew(rank, RankRecord::decode(await(kRecord, rank)));
+    }
   }
 }
 

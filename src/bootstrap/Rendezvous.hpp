@@ -79,7 +79,10 @@ class Rendezvous {
 
  private:
   void agree();
-  // Exchanges by the store what has changed of the members' records since they gave their handles.
+  // These two exchange by the store what has changed of the members' records since they gave their
+  // handles. A rank publishes its record before it waits for the ranks of its host. Otherwise ranks
+  // of other hosts would name this rank where one of its host is late.
+  void publishRecord();
   void renewRecords();
   void link();
   std::vector<int> unlinked() const;

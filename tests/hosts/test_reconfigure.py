@@ -117,7 +117,14 @@ def lacks(rank: int, world: int, missing: int) -> Any:
 # Each case names the missing rank, the number of hosts of the four ranks, and what has happened.
 @pytest.mark.parametrize(
     ("missing", "hosts_n", "how"),
-    [(3, 4, "died"), (0, 4, "late"), (3, 2, "died"), (0, 2, "died"), (0, 2, "late")],
+    [
+        (3, 4, "died"),
+        (0, 4, "late"),
+        (3, 2, "died"),
+        (3, 2, "late"),
+        (0, 2, "died"),
+        (0, 2, "late"),
+    ],
 )
 def test_a_member_that_does_not_come_is_named(
     four: list[str], missing: int, hosts_n: int, how: str
