@@ -36,7 +36,9 @@ class HookTable {
   bool any() const { return any_.load(std::memory_order_acquire); }
   // Calls the hooks in the order of their numbers. An exception of a hook becomes a warning.
   void call(Arguments... arguments) const {
-    for (const auto& [number, hook] : *now()) {
+    // A hook that removes hooks must not end this table while it is read.
+    const std::shared_ptr<const Hooks> hooks = now();
+    for (const auto& [number, hook] : *hooks) {
       try {
         hook(arguments...);
       } catch (const std::exception& error) {

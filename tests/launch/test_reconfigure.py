@@ -411,6 +411,27 @@ def test_abort_hooks_are_called_first() -> None:
     run_ranks(hooked, 2, world=0)
 
 
+def hooks_that_change_hooks(rank: int, world: int) -> None:
+    begin(rank, world)
+    change(1, handles("all", rank, world))
+    seen: list[int] = []
+    hooks = backend()
+
+    def once(number: int) -> None:
+        seen.append(number)
+        hooks.unregister_abort_hook(number)
+        hooks.register_abort_hook(number + 100, lambda: seen.append(-1))
+
+    for number in range(40):
+        hooks.register_abort_hook(number, lambda number=number: once(number))
+    hooks.abort()
+    assert seen == list(range(40)), seen
+
+
+def test_a_hook_may_add_and_remove_hooks() -> None:
+    run_ranks(hooks_that_change_hooks, 1, world=0)
+
+
 def gives_up(rank: int, world: int) -> None:
     """Rank 0 aborts a change while it waits for rank 1, which has not come yet."""
     begin(rank, world)
