@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,13 @@ class Heap {
   // Copies `bytes` from `from` to `to`. Both must be memory of the kind that this heap consists of
   // (of the host, or of a device).
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+
+  // Notes that the heap's group has ended, so that nobody takes memory here any more.
+  void noteEnd() { has_ended_ = true; }
+  bool hasEnded() const { return has_ended_; }
+
+ private:
+  std::atomic<bool> has_ended_{false};
 };
 
 }  // namespace bluefog

@@ -376,6 +376,10 @@ void ProcessGroupBluefog::leave() {
     events_->noteLeaving();
     windows_.leave();
     engine_->shutdown();
+    windows_.release();
+    if (heap_) {
+      heap_->noteEnd();
+    }
     outputs_.close();
   }
 }

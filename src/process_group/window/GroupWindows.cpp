@@ -29,9 +29,15 @@ WindowResources GroupWindows::onHost(std::shared_ptr<Heap> heap, std::chrono::mi
       ": ranks share no memory here; is the process limited in its addresses or the size of "
       "files (ulimit -v, -f)?");
   make();
-  return {
-      engine_, std::move(heap), memory_, liveness_, hosts.elsewhere().empty() ? nullptr : server_,
-      nullptr, interrupt_,      timeout};
+  return {.engine = engine_,
+          .heap = std::move(heap),
+          .memory = memory_,
+          .liveness = liveness_,
+          .server = hosts.elsewhere().empty() ? nullptr : server_,
+          .device = nullptr,
+          .open = open_,
+          .interrupt = interrupt_,
+          .timeout = timeout};
 }
 
 WindowResources GroupWindows::onDevice(WindowResources resources,

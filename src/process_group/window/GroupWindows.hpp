@@ -25,8 +25,10 @@ class GroupWindows {
                          const char* op = "win_create");
   // Turns what onHost() has returned into what a window takes whose tensor lies in that heap.
   WindowResources onDevice(WindowResources resources, std::shared_ptr<DeviceHeap> device);
-  // Tells the ranks of this host that this one leaves.
+  // Tells the ranks of this host that this one leaves. Their calls to it fail from now on.
   void leave();
+  // Lets no other rank write to this one's windows any more.
+  void release() { open_->release(); }
 
  private:
   void make();
@@ -38,6 +40,7 @@ class GroupWindows {
   std::shared_ptr<WindowMemory> memory_;
   std::shared_ptr<PeerLiveness> liveness_;
   std::shared_ptr<WindowServer> server_;
+  const std::shared_ptr<OpenWindows> open_ = std::make_shared<OpenWindows>();
 };
 
 }  // namespace bluefog

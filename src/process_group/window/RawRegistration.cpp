@@ -161,6 +161,7 @@ std::shared_ptr<RawRegistration> RawRegistration::make(const WindowResources& re
     error = std::current_exception();
   }
   made->gatherShapes(rows, error);
+  resources.open->add(made);
   return made;
 }
 
@@ -270,7 +271,19 @@ at::Tensor RawRegistration::tensorOf(int rank) const {
 RawRegistration::CallLock RawRegistration::beginCall(const char* op) {
   CallLock lock(calls_);
   TORCH_CHECK(!isClosed(), who(op), "the window's tensor was deregistered");
+  checkPlace(op);
   return lock;
+}
+
+bool RawRegistration::isInPlace() const {
+  return tensor_.const_data_ptr() == part_->memory().data;
+}
+
+void RawRegistration::checkPlace(const char* op) const {
+  TORCH_CHECK_VALUE(isInPlace(), who(op),
+                    "the window's tensor has other memory than it was registered with, as after "
+                    "share_memory_(); do that before, or deregister the tensor and register it "
+                    "again");
 }
 
 void RawRegistration::track(const PendingOp& pending) {
@@ -347,8 +360,10 @@ void RawRegistration::release() {
   }
   if (!awaitWriters()) {
     // A rank that is stopped amid a put may go on with it at any time, so its target stays.
-    using Kept = std::pair<c10::Storage, std::shared_ptr<RawPart>>;
-    (void)std::make_unique<Kept>(tensor_.storage(), part_).release();
+    if (shared_ && isInPlace()) {
+      shared_->abandonPlace();
+    }
+    (void)std::make_unique<std::shared_ptr<RawPart>>(part_).release();
   }
   shared_.reset();
 }

@@ -18,6 +18,7 @@
 
 #include "process_group/host/SharedStorage.hpp"
 #include "process_group/host/Validate.hpp"
+#include "process_group/window/OpenWindows.hpp"
 #include "process_group/window/WindowResources.hpp"
 #include "window/raw/MappedRawPeer.hpp"
 #include "window/raw/RawPart.hpp"
@@ -28,7 +29,7 @@ namespace bluefog {
 // A RawRegistration is what a RawWindow has from tensor_register() until tensor_deregister(). It
 // owns this rank's RawPart and the ways to reach the other ranks' parts, keeps the tensor's
 // storage, and keeps the group's WindowResources. Thread safety: any thread may call any method.
-class RawRegistration {
+class RawRegistration : public OpenWindows::OpenPart {
  public:
   using CallLock = std::shared_lock<std::shared_timed_mutex>;
 
@@ -36,7 +37,7 @@ class RawRegistration {
   // of the host write to. Throws on all ranks if one of them cannot.
   static std::shared_ptr<RawRegistration> make(const WindowResources& resources,
                                                const at::Tensor& tensor);
-  ~RawRegistration();
+  ~RawRegistration() override;
   RawRegistration(const RawRegistration&) = delete;
   RawRegistration& operator=(const RawRegistration&) = delete;
 
@@ -57,10 +58,13 @@ class RawRegistration {
   // Returns the tensor of a rank of this host, in that rank's memory.
   at::Tensor tensorOf(int rank) const;
 
-  // A call that reaches other ranks holds this lock. It throws if the registration is closed.
+  // A call that reaches other ranks holds this lock. It throws if the registration is closed, or
+  // the tensor is no longer where other ranks write to.
   CallLock beginCall(const char* op);
   // Returns whether no call can begin any more. Waits for signals end then.
   bool isClosed() const { return is_closed_.load(std::memory_order_acquire); }
+  // Throws if the program has given the tensor other memory.
+  void checkPlace(const char* op) const;
   // Remembers what is under way, for close().
   void track(const PendingOp& pending);
   // Throws PeerFailed if that rank is known to have died or to have left the group.
@@ -70,8 +74,9 @@ class RawRegistration {
   // returned, or has thrown anything but Mismatch: that says that other ranks end another
   // registration, or register a tensor, and all go on as before.
   void end(const char* op);
-  // Ends the registration of this rank alone, without a word to the others.
-  void release();
+  // Ends the registration of this rank alone. The tensor moves to other memory if a stopped rank
+  // may go on to write to it later.
+  void release() override;
 
  private:
   struct RankRow;
@@ -85,6 +90,7 @@ class RawRegistration {
   void gatherShapes(const std::vector<RankRow>& rows, std::exception_ptr error);
   void close(const char* op);
   bool awaitWriters() const;
+  bool isInPlace() const;
 
   const WindowResources resources_;
   at::Tensor tensor_;

@@ -136,6 +136,7 @@ c10::intrusive_ptr<c10d::Work> RawWindow::signal(int64_t to, bool async_op,
 c10::intrusive_ptr<c10d::Work> RawWindow::wait_signal(int64_t from, bool async_op,
                                                       const c10d::WaitSignalOptions& opts) {
   const std::shared_ptr<RawRegistration> registration = registered(raw_calls::kWaitSignal);
+  registration->checkPlace(raw_calls::kWaitSignal);
   const int rank = checkRank(raw_calls::kWaitSignal, from);
   const Milliseconds timeout = opts.timeout.count() > 0 ? opts.timeout : resources_.timeout;
   auto work = c10::make_intrusive<SignalWork>(registration, rank, Deadline::in(timeout));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "device/DeviceHeap.hpp"
+#include "process_group/window/OpenWindows.hpp"
 #include "transport/engine/Engine.hpp"
 #include "window/memory/PeerLiveness.hpp"
 #include "window/memory/WindowMemory.hpp"
@@ -19,6 +20,7 @@ struct WindowResources {
   std::shared_ptr<PeerLiveness> liveness;
   std::shared_ptr<WindowServer> server;  // null if no rank sends messages to this one's windows
   std::shared_ptr<DeviceHeap> device;    // null for a tensor on the CPU
+  std::shared_ptr<OpenWindows> open;
   Engine::Interrupt interrupt;
   std::chrono::milliseconds timeout;
 };
