@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bluefog_pg.launch import run_as_bluefog
+from bluefog_pg.launch.runner import command as run_command
 from bluefog_pg.tools import doctor, timeline_command, topology_command
 
 
@@ -17,6 +18,7 @@ def main() -> None:
     parser.set_defaults(run=_examine)
     commands = parser.add_subparsers(title="other commands", metavar="command")
     topology_command.add_to(commands)
+    run_command.add_to(commands)
     run_as_bluefog.add_to(commands)
     timeline_command.add_to(commands)
     args = parser.parse_args()

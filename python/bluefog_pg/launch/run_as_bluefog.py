@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
 # This folder has a package `bluefog`.
-_FOLDER = Path(__file__).parent / "as_bluefog"
+FOLDER = Path(__file__).parent / "as_bluefog"
 
 
 def add_to(commands: Any) -> None:
@@ -37,15 +37,15 @@ def _run(args: argparse.Namespace) -> None:
     sys.path[0] = str(Path.cwd() if args.is_module else Path(args.script).resolve().parent)
     found = importlib.util.find_spec("bluefog")
     origin = "" if found is None else found.origin or ""  # A plain folder has no origin.
-    if origin and not Path(origin).is_relative_to(_FOLDER):
+    if origin and not Path(origin).is_relative_to(FOLDER):
         raise SystemExit(
             f"[bluefog] run_as_bluefog: BlueFog itself is installed ({origin}), and the "
             "script would no longer find it; uninstall it, or run the script without this command"
         )
-    sys.path.append(str(_FOLDER))
+    sys.path.append(str(FOLDER))
     # Processes that the script starts must find `bluefog`, too.
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([*([before] if before else []), str(_FOLDER)])
+    os.environ["PYTHONPATH"] = os.pathsep.join([*([before] if before else []), str(FOLDER)])
     importlib.import_module("bluefog")
     sys.argv = [args.script, *args.arguments]
     if args.is_module:

@@ -1,0 +1,161 @@
+"""Start the ranks of a program: `bfrun -np 4 python train.py`, or `python -m bluefog_pg run`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bluefog_pg.launch.run_as_bluefog import FOLDER
+from bluefog_pg.launch.runner.hosts import Host, parse_hosts, read_hostfile
+from bluefog_pg.launch.runner.job import Job
+
+_DESCRIPTION = """\
+Start the ranks of a program on this host, or on several by ssh. Each line that a rank writes begins
+with its number. When a rank fails, the others are stopped."""
+_EXAMPLES = """\
+examples:
+  %(prog)s -np 4 python train.py
+  %(prog)s -np 8 -H a:4,b:4 python train.py --lr 0.1
+  %(prog)s -np 4 --keep-going python train.py"""
+# These belong to the host or to the login there, so ranks on other hosts have their own.
+_OF_THE_HOST = frozenset(
+    "DISPLAY HOME HOSTNAME LOGNAME LS_COLORS MAIL OLDPWD PWD SHELL SHLVL TERM TMPDIR USER _".split()
+)
+_OF_THE_HOST_BEGIN = ("DBUS_", "SSH_", "SYSTEMD_", "XDG_")
+
+
+def main() -> None:
+    """Run the program `bfrun`."""
+    parser = argparse.ArgumentParser(prog="bfrun", allow_abbrev=False)
+    _add_arguments(parser)
+    args = parser.parse_args()
+    args.run(args)
+
+
+def add_to(commands: Any) -> None:
+    _add_arguments(
+        commands.add_parser("run", help="start the ranks of a program, on one host or several")
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from bluefog_pg import __version__
+
+    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("-v", "--version", action="version", version=__version__)
+    parser.add_argument(
+        "-np", "--num-proc", type=int, required=True, metavar="N", help="the number of ranks"
+    )
+    hosts = parser.add_mutually_exclusive_group()
+    hosts.add_argument(
+        "-H", "--hosts", metavar="A:4,B:4", help="hosts, and how many ranks each one runs at most"
+    )
+    hosts.add_argument(
+        "-hostfile", "--hostfile", type=Path, metavar="FILE", help="a file with lines `A slots=4`"
+    )
+    parser.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="where sshd listens")
+    parser.add_argument(
+        "--network-interface", metavar="NAME", help="the network between hosts, such as eth0"
+    )
+    parser.add_argument(
+        "--timeline-filename",
+        metavar="PREFIX",
+        help="write each rank's timeline to PREFIX<rank>.json",
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="let the other ranks go on when one has failed"
+    )
+    parser.add_argument(
+        "--extra-mpi-flags",
+        metavar="FLAGS",
+        default="",
+        help="settings of Open MPI between hosts, such as '-mca btl_tcp_links 2'",
+    )
+    parser.add_argument("--verbose", action="store_true", help="say what is started, and log more")
+    parser.add_argument("command", nargs="...", metavar="COMMAND", help="the program")
+    parser.set_defaults(run=lambda args: _run(args, parser))
+
+
+def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    name = parser.prog.split()[-1]
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        parser.error("name the program to start, such as: python train.py")
+    if args.num_proc < 1:
+        parser.error(f"-np {args.num_proc}: a job has at least one rank")
+    if command[0].endswith(".py"):
+        command = [sys.executable, *command]
+
+    def say(text: str) -> None:
+        print(f"{name}: {text}", file=sys.stderr, flush=True)
+
+    try:
+        environ = _environ(args)
+        hosts = _hosts(args)
+        if args.verbose:
+            say(f"{args.num_proc} ranks of: {shlex.join(command)}")
+        job = Job(
+            command, str(Path.cwd()), environ, args.num_proc, hosts, args.network_interface,
+            args.ssh_port, args.keep_going, say,
+        )  # fmt: skip
+        code = job.run()
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{name}: {error}") from error
+    raise SystemExit(code)
+
+
+def _hosts(args: argparse.Namespace) -> list[Host]:
+    if args.hosts:
+        return parse_hosts(args.hosts)
+    if args.hostfile:
+        return read_hostfile(args.hostfile)
+    return [Host("localhost", args.num_proc)]
+
+
+def _environ(args: argparse.Namespace) -> dict[str, str]:
+    """Return the environment of the ranks, on whatever host."""
+    environ = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in _OF_THE_HOST and not key.startswith(_OF_THE_HOST_BEGIN)
+    }
+    # Ranks that write to a file would otherwise show their lines only when they end.
+    environ.setdefault("PYTHONUNBUFFERED", "1")
+    if args.num_proc > 1:
+        environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
+    if find_spec("bluefog") is None:
+        # `import bluefog.torch` finds bluefog_pg.torch there.
+        known = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
+        environ["PYTHONPATH"] = os.pathsep.join([*known, str(FOLDER)])
+    if args.timeline_filename:
+        environ["BLUEFOG_TIMELINE"] = args.timeline_filename
+    if args.verbose:
+        environ["BLUEFOG_LOG_LEVEL"] = "debug"
+    if args.network_interface:
+        for variable in ("OMPI_MCA_btl_tcp_if_include", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+            environ[variable] = args.network_interface
+    return environ | _mpi_settings(args.extra_mpi_flags)
+
+
+def _mpi_settings(flags: str) -> dict[str, str]:
+    """Return flags of mpirun as the environment that says the same to Open MPI."""
+    settings = {}
+    words = iter(shlex.split(flags))
+    for word in words:
+        if word not in {"-mca", "--mca"}:
+            raise ValueError(f"--extra-mpi-flags: {word!r} is for mpirun; use -mca NAME VALUE")
+        name, value = next(words, None), next(words, None)
+        if name is None or value is None:
+            raise ValueError(f"--extra-mpi-flags: {word} needs a name and a value")
+        settings[f"OMPI_MCA_{name}"] = value
+    return settings
+
+
+if __name__ == "__main__":
+    main()
