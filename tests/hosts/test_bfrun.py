@@ -130,6 +130,8 @@ def test_the_others_go_on_on_all_hosts_when_asked_to(cluster: Cluster, tmp_path:
             "4",
             "-hostfile",
             str(file),
+            "--network-interface",
+            "eth0",
             "--keep-going",
             *command,
             env={"SECRET": "open sesame"},

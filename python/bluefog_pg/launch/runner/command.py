@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,9 @@ def add_to(commands: Any) -> None:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    from bluefog_pg import __version__
-
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("-v", "--version", action="version", version=__version__)
+    parser.add_argument("-v", "--version", action="version", version=metadata.version("bluefog-pg"))
     parser.add_argument(
         "-np", "--num-proc", type=int, required=True, metavar="N", help="the number of ranks"
     )
