@@ -25,7 +25,8 @@ class HookTable {
 
   // Adds the hook, in place of one that has the same number.
   void add(int64_t number, Hook hook) {
-    change([&](Hooks& hooks) { hooks[number] = std::move(hook); });
+    const auto added = std::make_shared<const Hook>(std::move(hook));
+    change([&](Hooks& hooks) { hooks[number] = added; });
   }
   // Removes the hook. Throws ValueError if there is none of that number.
   void remove(int64_t number) {
@@ -40,7 +41,7 @@ class HookTable {
     const std::shared_ptr<const Hooks> hooks = now();
     for (const auto& [number, hook] : *hooks) {
       try {
-        hook(arguments...);
+        (*hook)(arguments...);
       } catch (const std::exception& error) {
         TORCH_WARN("[bluefog] hook ", number, " has failed: ", error.what());
       }
@@ -48,28 +49,25 @@ class HookTable {
   }
 
  private:
-  using Hooks = std::map<int64_t, Hook>;
+  using Hooks = std::map<int64_t, std::shared_ptr<const Hook>>;
 
   std::shared_ptr<const Hooks> now() const {
     const std::lock_guard lock(mutex_);
     return hooks_;
   }
-  // Replaces the hooks by what `change` makes of a copy of them. No hook is destroyed under the
-  // lock, because a function of Python needs the GIL for that.
+  // Replaces the table by what `change` makes of a copy of it. No hook is copied or destroyed under
+  // the lock, because a function of Python needs the GIL for that, and the holder of the GIL may
+  // want the lock.
   template <class Change>
   void change(const Change& change) {
-    auto changed = std::make_shared<Hooks>();
-    std::shared_ptr<const Hooks> before;  // destroyed after both locks are free
-    const std::lock_guard changing(changing_);
-    before = now();
-    *changed = *before;
+    std::shared_ptr<const Hooks> before;  // destroyed when the lock is free
+    const std::lock_guard lock(mutex_);
+    auto changed = std::make_shared<Hooks>(*hooks_);
     change(*changed);
     any_.store(!changed->empty(), std::memory_order_release);
-    const std::lock_guard lock(mutex_);
-    hooks_ = std::move(changed);
+    before = std::exchange(hooks_, std::move(changed));
   }
 
-  std::mutex changing_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Hooks> hooks_ = std::make_shared<const Hooks>();
   std::atomic<bool> any_{false};
@@ -78,6 +76,7 @@ class HookTable {
 // GroupHooks are called at certain events of a group. Groups and Works share them.
 // Thread safety: as for HookTable.
 struct GroupHooks {
+  std::atomic<uint64_t> groups = 0;  // how many groups have had these hooks
   // These are called once for a group: before abort() ends what is pending, or when the first
   // collective has failed on this rank.
   HookTable<> abort;
@@ -98,9 +97,13 @@ struct GroupHooks {
 // Thread safety: any thread may call any method.
 class GroupEvents {
  public:
-  explicit GroupEvents(std::shared_ptr<GroupHooks> hooks) : hooks_(std::move(hooks)) {}
+  explicit GroupEvents(std::shared_ptr<GroupHooks> hooks)
+      : hooks_(std::move(hooks)), number_(hooks_->groups++) {}
 
   GroupHooks& hooks() const { return *hooks_; }
+  // Returns the key of the group's Work that has this number there. No Work of another group with
+  // the same hooks has that key.
+  uint64_t keyOf(uint64_t work) const { return number_ << kBitsOfWork | work; }
   // Calls the abort hooks, unless that was done before or the group was left in order.
   void noteAbort() {
     if (!is_over_.test_and_set()) {
@@ -111,7 +114,10 @@ class GroupEvents {
   void noteLeaving() { is_over_.test_and_set(); }
 
  private:
+  static constexpr int kBitsOfWork = 44;
+
   const std::shared_ptr<GroupHooks> hooks_;
+  const uint64_t number_;
   std::atomic_flag is_over_;
 };
 

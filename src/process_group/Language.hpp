@@ -7,7 +7,7 @@
 
 namespace bluefog {
 
-// Language are the functions by which a group asks something of the language that calls it.
+// A Language has the functions by which a group asks something of the language that calls it.
 // The bindings provide those for Python.
 // Thread safety: any thread may call them.
 struct Language {

@@ -52,7 +52,7 @@ float WorkBluefog::getDuration() const {
 
 // Collectives and messages are counted apart.
 uint64_t WorkBluefog::completionKey() const {
-  return 2 * op_->sequence + (op_->asMessage() != nullptr ? 1 : 0);
+  return context_.events->keyOf(2 * op_->sequence + (op_->asMessage() != nullptr ? 1 : 0));
 }
 
 void WorkBluefog::checkProcess() const {

@@ -50,13 +50,13 @@ class WorkBluefog : public c10d::Work {
 
   // Closes the profiler's range, calls the hooks and completes the future. It may be called any
   // number of times, once the operation has ended; the first call does it, and later calls wait for
-  // that.
+  // the future, if there is one.
   void conclude();
   // Throws the operation's error if it has failed.
   void check() const;
 
  private:
-  // Returns a number that no other Work of the group ever has.
+  // Returns a number that no other Work with the same hooks ever has.
   uint64_t completionKey() const;
   void checkProcess() const;
   void complete(c10::ivalue::Future& future) const;
