@@ -12,8 +12,8 @@ namespace bluefog {
 // An Endpoint is where the ranks of this host can call this process as long as the object lives. It
 // owns a socket that listens, and the record by which other processes find that socket. A group
 // whose members change has one for its whole life.
-// Thread safety: any thread may call any method. The thread that meets owns `past`
-// and the callers.
+// Thread safety: any thread may call any method. Only the thread that meets uses
+// the callers and the ended epochs.
 class Endpoint {
  public:
   // `accelerator` is as in RankRecord.
@@ -31,12 +31,15 @@ class Endpoint {
   // Has callers refused from now on.
   void close() { callers_.close(); }
 
-  std::set<std::string> past;  // names of the epochs that this process has ended, or given up
+  // Remembers that this process has ended the epoch of that name, or has given it up.
+  void noteEnded(const std::string& epoch) { ended_.insert(epoch); }
+  bool hasEnded(const std::string& epoch) const { return ended_.contains(epoch); }
 
  private:
   const RankRecord record_;
   const OwnProcess process_;
   Callers callers_;
+  std::set<std::string> ended_;
 };
 
 }  // namespace bluefog

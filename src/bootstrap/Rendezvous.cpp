@@ -104,7 +104,7 @@ auto Rendezvous::ask(const Question& question) {
 
 Rendezvous::~Rendezvous() {
   if (endpoint_ != nullptr) {
-    endpoint_->past.insert(epoch_);
+    endpoint_->noteEnded(epoch_);
   }
   last_end = boot_clock::now();
 }
@@ -341,7 +341,7 @@ bool Rendezvous::answer(Caller& caller) {
     return true;  // The caller has not read this rank's record.
   }
   if (hello.epoch != epoch_) {
-    return answerOther(caller);
+    return endpoint_ == nullptr || answerOther(caller);
   }
   if (hello.rank > rank_ && hello.rank < size() && !links_.has(hello.rank)) {
     links_.add(hello.rank, std::move(caller.socket), caller.pid);
@@ -351,7 +351,7 @@ bool Rendezvous::answer(Caller& caller) {
 }
 
 bool Rendezvous::answerOther(Caller& caller) {
-  if (endpoint_ != nullptr && endpoint_->past.contains(caller.hello.epoch)) {
+  if (endpoint_->hasEnded(caller.hello.epoch)) {
     Links::sayFailed(caller.socket, {Cause::kPeerFailed,
                                      {},
                                      "pid " + std::to_string(roster_.me().pid) +
@@ -364,11 +364,9 @@ bool Rendezvous::answerOther(Caller& caller) {
   }
   // A process that is linked may have ended this epoch, and a process that is no member of it may
   // be one of the next.
-  if (endpoint_ == nullptr || rank == size() || links_.has(rank)) {
-    return endpoint_ == nullptr || local_socket::hasEnded(caller.socket);
-  }
-  if (local_socket::hasEnded(caller.socket)) {
-    return true;  // This is what is left of an earlier try.
+  const bool is_gone = local_socket::hasEnded(caller.socket);
+  if (is_gone || rank == size() || links_.has(rank)) {
+    return is_gone;
   }
   const std::string theirs = Epoch::uuidIn(caller.hello.epoch);
   const std::string ours = Epoch::uuidIn(epoch_);
@@ -378,9 +376,9 @@ bool Rendezvous::answerOther(Caller& caller) {
                            std::to_string(caller.pid) + ") and " + name(rank_) + " (pid " +
                            std::to_string(roster_.me().pid) + ") reconfigure differently (" + how +
                            "); all members must pass the same uuid and handles";
-  const Reason reason{Cause::kMismatch, {global(rank)}, what};
-  Links::sayFailed(std::exchange(caller.socket, Fd()), reason);
-  giveUp(reason);
+  // Each side blames the other one.
+  Links::sayFailed(std::exchange(caller.socket, Fd()), {Cause::kMismatch, {}, what});
+  giveUp({Cause::kMismatch, {global(rank)}, what});
 }
 
 void Rendezvous::watch() {

@@ -96,12 +96,15 @@ Epoch ProcessGroupReconfigurable::epochOf(const c10d::ReconfigureOptions& opts,
 }
 
 WorkPtr ProcessGroupReconfigurable::reconfigure(const c10d::ReconfigureOptions& opts) {
+  const std::lock_guard turn(reconfiguring_);
   const std::shared_ptr<Endpoint> endpoint = this->endpoint();
-  const std::lock_guard lock(reconfiguring_);
   Epoch epoch = epochOf(opts, endpoint->record());
   TORCH_CHECK(uuids_.insert(opts.uuid).second, kWho, "uuid ", opts.uuid,
               " was already used by this group; pass a fresh one each time");
-  gives_up_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    gives_up_ = endpoint_ == nullptr;
+  }
   leaveEpoch();
   auto options = c10::make_intrusive<bluefog::Options>(*options_);
   options->global_ranks_in_group.resize(epoch.members.size());
@@ -179,9 +182,9 @@ void ProcessGroupReconfigurable::abort() {
     const std::lock_guard lock(mutex_);
     now = group_;
     gives_up_ = now == nullptr;
+    is_aborted_ = now != nullptr;
   }
   if (now) {
-    is_aborted_ = true;
     now->abort();
   }
 }
@@ -190,13 +193,13 @@ void ProcessGroupReconfigurable::shutdown() {
   if (process_.isForked()) {
     return;
   }
-  leaveEpoch();
   std::shared_ptr<Endpoint> endpoint;
   {
     const std::lock_guard lock(mutex_);
     endpoint = std::exchange(endpoint_, nullptr);
     gives_up_ = true;
   }
+  leaveEpoch();
   if (endpoint) {
     endpoint->close();
   }

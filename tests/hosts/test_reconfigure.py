@@ -17,7 +17,7 @@ from tests.support.memberships import begin, change, handles, leave_file, read_f
 
 pytestmark = memberships.NEEDED
 
-LIMIT = 2.0 * SLOW  # the timeout of a change that cannot succeed
+TOO_LATE = 2.0 * SLOW  # the timeout of a change that cannot succeed
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def lacks(rank: int, world: int, missing: int) -> Any:
         inrank.gate("end", 60)
         return None
     inrank.gate("gone")
-    error = inrank.catch(change, 2, all_, timedelta(seconds=LIMIT))
+    error = inrank.catch(change, 2, all_, timedelta(seconds=TOO_LATE))
     refused = inrank.catch(dist.all_reduce, torch.ones(1))
     harness.raised(refused, "RuntimeError", text="this group has no members now")
     inrank.mark("told")
@@ -153,14 +153,14 @@ def test_a_member_that_does_not_come_is_named(
         else:  # A rank of another host waits for the timeout, unless one of that host tells it.
             assert error.kind in ("PeerFailed", "CollectiveTimeout"), error
             assert error.ranks == (missing,), error
-        assert error.took() < at_most(LIMIT + 1), error
+        assert error.took() < at_most(TOO_LATE + 1), error
 
 
 def survives(rank: int, processes: int) -> Any:
     """Lose rank 1 by SIGKILL amid a collective, go on, and find that no newcomer can join."""
     begin(rank, processes)
     world = processes - 1
-    limit = timedelta(seconds=LIMIT)
+    limit = timedelta(seconds=TOO_LATE)
     if rank == world:
         leave_file("newcomer", dist._get_reconfigure_handle())
         error = inrank.catch(change, 3, read_file("members").split("\0"), limit)

@@ -97,10 +97,12 @@ def member_of(group: dist.ProcessGroup | None) -> GroupState:
 
 def _new_member(group: dist.ProcessGroup | None) -> GroupState:
     resolved = resolve(group)
+    member = _members.setdefault(id(resolved), GroupState(resolved))
     forget = weakref.finalize(resolved, _members.pop, id(resolved), None)
     forget.atexit = False
     if (changing := reconfigurable_of(resolved)) is not None:
-        # The state of the present members ends with them. The callback is registered before the
-        # state is made, because another thread may change the members meanwhile.
-        changing.on_change(forget)
-    return _members.setdefault(id(resolved), GroupState(resolved))
+        changing.on_change(forget)  # The state of the present members ends with them.
+        if changing.group is not member.backend:  # Another thread has changed them meanwhile.
+            forget()
+            return _new_member(group)
+    return member
