@@ -139,6 +139,7 @@ wheel-test: ## Install the wheels of dist/ beside each torch, without a compiler
 
 # QEMU is slow, so it runs the tests of kernels, rings and collectives alone.
 AARCH64 = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/.ci/wheel/aarch64.cmake
+NEWEST_TORCH = $(lastword $(shell python3 .ci/wheel/torches.py versions))
 AARCH64_TESTS := reduce_test fingerprint_test ring_test slot_test collectives_test neighbor_test
 aarch64: gtest | $(INSTALLED) ## Compile for aarch64 with Debian's cross compiler, and run a few C++ tests with QEMU
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then DEBIAN_FRONTEND=noninteractive \
@@ -146,8 +147,8 @@ aarch64: gtest | $(INSTALLED) ## Compile for aarch64 with Debian's cross compile
 	cmake -S /usr/src/googletest -B build/aarch64/gtest $(AARCH64) -DBUILD_GMOCK=OFF -DCMAKE_INSTALL_PREFIX=build/aarch64/root
 	cmake --build build/aarch64/gtest --target install
 	cmake -S . -B build/aarch64/cmake $(AARCH64) -DBLUEFOG_CUDA=OFF -DBLUEFOG_TESTS=ON -DGTest_DIR=$(CURDIR)/build/aarch64/root/lib/cmake/GTest \
-		-DBLUEFOG_TORCH="$$(python3 .ci/wheel/torches.py aarch64 2.15.0)"
-	cmake --build build/aarch64/cmake --target _C_torch2_15 $(AARCH64_TESTS)
+		-DBLUEFOG_TORCH="$$(python3 .ci/wheel/torches.py aarch64 $(NEWEST_TORCH))"
+	cmake --build build/aarch64/cmake --target _C_torch$(subst .,_,$(basename $(NEWEST_TORCH))) $(AARCH64_TESTS)
 	ctest --test-dir build/aarch64/cmake --output-on-failure -R '^($(subst $(eval ) ,|,$(strip $(AARCH64_TESTS))))[.][A-Z]'
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')

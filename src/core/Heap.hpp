@@ -24,7 +24,7 @@ class Heap {
   // (of the host, or of a device).
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
 
-  // Notes that the heap's group has ended, so that nobody takes memory here any more.
+  // Notes that the heap's group has ended. Its owner then takes no more memory here.
   void noteEnd() { has_ended_ = true; }
   bool hasEnded() const { return has_ended_; }
 

@@ -21,14 +21,20 @@ class OpenWindows {
   };
 
   void add(std::weak_ptr<OpenPart> part) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::erase_if(parts_, [](const auto& before) { return before.expired(); });
     parts_.push_back(std::move(part));
+    if (is_over_) {
+      lock.unlock();
+      release();
+    }
   }
+  // Releases the windows' parts, and those that are added later, too.
   void release() {
     std::vector<std::weak_ptr<OpenPart>> parts;
     {
       const std::lock_guard lock(mutex_);
+      is_over_ = true;
       parts = std::exchange(parts_, {});
     }
     for (const std::weak_ptr<OpenPart>& each : parts) {
@@ -40,6 +46,7 @@ class OpenWindows {
 
  private:
   std::mutex mutex_;
+  bool is_over_ = false;
   std::vector<std::weak_ptr<OpenPart>> parts_;
 };
 

@@ -354,6 +354,10 @@ void RawRegistration::release() {
   if (is_released_.exchange(true) || part_ == nullptr || resources_.engine->isForked()) {
     return;
   }
+  // Other ranks trust that this one writes to nobody once it has left the group.
+  if (calls_.try_lock_for(kLongestPut)) {
+    calls_.unlock();
+  }
   part_->setOpen(false);
   if (resources_.server) {
     resources_.server->remove(part_->number());
