@@ -48,6 +48,25 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not list(broken(page))
 
 
+def test_all_variables_are_described() -> None:
+    """The page has the variables that the sources read, but for those without an effect."""
+    from bluefog_pg.torch._old_variables import _INSTEAD
+
+    sources = [*(ROOT / "src").rglob("*.?pp"), *(ROOT / "python").rglob("*.py")]
+    named = {
+        name for path in sources for name in re.findall(r'"(BLUEFOG_[A-Z_]+)"', path.read_text())
+    }
+    page = (ROOT / "docs/environment.md").read_text()
+    assert set(re.findall(r"^\| `(BLUEFOG_[A-Z_]+)", page, re.MULTILINE)) == named - _INSTEAD.keys()
+
+
+def test_the_version_has_its_changes() -> None:
+    version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version
+    assert f"\n## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_the_first_page_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES
 
