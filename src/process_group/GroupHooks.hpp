@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "process_group/Features.hpp"
+#include "process_group/Registry.hpp"
 
 namespace bluefog {
 
@@ -77,8 +78,8 @@ class HookTable {
 // Thread safety: as for HookTable.
 struct GroupHooks {
   std::atomic<uint64_t> groups = 0;  // how many groups have had these hooks
-  // These are called once for a group: before abort() ends what is pending, or when the first
-  // collective has failed on this rank.
+  // These are called once for a group: before abort() ends what is pending, or, in a thread of
+  // their own, when the first collective has failed on this rank.
   HookTable<> abort;
   // These are called when an operation has succeeded, with the key of its Work and the milliseconds
   // that it took. A hook must neither wait nor call into the group. Torch's flight recorder uses
@@ -108,6 +109,12 @@ class GroupEvents {
   void noteAbort() {
     if (!is_over_.test_and_set()) {
       hooks_->abort.call();
+    }
+  }
+  // Has them called in a thread of their own, because a call that fails must raise at once.
+  void noteFailure() {
+    if (!is_over_.test_and_set() && hooks_->abort.any()) {
+      registry::runApart([hooks = hooks_] { hooks->abort.call(); });
     }
   }
   // Notes that this rank leaves in order, which lets what is pending fail.

@@ -1,21 +1,49 @@
 #include "process_group/Registry.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace bluefog::registry {
 namespace {
 
+// Torch's recorder may import some hundred modules before it writes its file.
+constexpr std::chrono::seconds kLongestAtExit{20};
+
 struct Engines {
   std::mutex mutex;
   std::vector<std::weak_ptr<Engine>> all;
 };
 
+// Threads counts those that run apart. A forked child has none of its parent's.
+struct Threads {
+  std::mutex mutex;
+  std::condition_variable ended;
+  pid_t process = 0;
+  size_t running = 0;
+
+  size_t& here() {
+    if (std::exchange(process, ::getpid()) != ::getpid()) {
+      running = 0;
+    }
+    return running;
+  }
+};
+
+// These are never destroyed, because static destructors run while threads still do.
 Engines& engines() {
-  // It is never destroyed, because static destructors run while threads still do.
   static Engines* const instance = std::make_unique<Engines>().release();
+  return *instance;
+}
+
+Threads& threads() {
+  static Threads* const instance = std::make_unique<Threads>().release();
   return *instance;
 }
 
@@ -47,10 +75,27 @@ size_t busy() {
       std::count_if(all.begin(), all.end(), [](const auto& engine) { return engine->isBusy(); }));
 }
 
+void runApart(std::function<void()> function) {
+  Threads& all = threads();
+  {
+    const std::lock_guard lock(all.mutex);
+    ++all.here();
+  }
+  std::thread([&all, function = std::move(function)]() mutable {
+    std::exchange(function, nullptr)();  // It has ended, too, when the thread counts as ended.
+    const std::lock_guard lock(all.mutex);
+    --all.here();
+    all.ended.notify_all();
+  }).detach();
+}
+
 void shutdownAll() {
   for (const auto& engine : alive()) {
     engine->shutdown();
   }
+  Threads& all = threads();
+  std::unique_lock lock(all.mutex);
+  all.ended.wait_for(lock, kLongestAtExit, [&] { return all.here() == 0; });
 }
 
 }  // namespace bluefog::registry

@@ -130,7 +130,7 @@ void WorkBluefog::conclude() {
     const std::exception_ptr error = exception();
     // A collective that fails ends all later ones of its group, as an abort does.
     if (error != nullptr && op_->asMessage() == nullptr) {
-      context_.events->noteAbort();
+      context_.events->noteFailure();
     }
     finish(error);
     if (error == nullptr && context_.events->hooks().completion.any()) {
