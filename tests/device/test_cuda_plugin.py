@@ -99,6 +99,8 @@ def test_one_plugin_serves_every_torch(plugin: Path) -> None:
 def test_it_has_code_for_the_devices_that_it_was_built_for(plugin: Path) -> None:
     found = device_code(plugin)
     cache = ROOT / "build" / sys.implementation.cache_tag / "CMakeCache.txt"
+    if not cache.exists():
+        pytest.skip("the package was built in another folder, as by make compat")
     asked = architectures(cache, r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$")
     if asked == ["native"]:  # Without a GPU, nvcc compiles for its default.
         assert MACHINE_CODE in {kind for kind, _ in found}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from bluefog_pg.launch.runner.agent import POLL_EVERY
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _TO_SAY_WHY = 1.0  # seconds in which ranks may say that they miss one that has ended
 _ENDED_BY_SIGNAL = 128  # A shell adds this to the signal's number.
+_TO_END_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class Job:
         store = _store(address)
         environ = self.environ | _rendezvous(address, store.port)
         parts: list[LocalRanks | RemoteRanks] = []
+        # Torch does the same when it starts ranks, of which this host may have none.
+        for number in _TO_END_BY:
+            signal.signal(number, _raise_signal)
         try:
             for node, ((host, ranks), is_local) in enumerate(zip(places, here, strict=True)):
                 share = Share(
@@ -104,6 +109,12 @@ class Job:
     ) -> None:
         for part in parts:
             part.stop(by)
+
+
+def _raise_signal(number: int, _frame: FrameType | None) -> None:
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    raise SignalException(f"signal {number}", sigval=signal.Signals(number))
 
 
 def own_address(interface: str | None, other: str, port: int | None) -> str:
