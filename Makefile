@@ -138,7 +138,8 @@ wheel-cuda13: ## Build the wheel with the kernels for CUDA 13, which needs nvcc,
 wheel-test: ## Install the wheels of dist/ beside each torch, without a compiler, and try them
 	python3 .ci/wheel/test.py dist/*.whl
 
-# QEMU is slow, so it runs the tests of kernels, rings and collectives alone.
+# QEMU is slow, so it runs the tests of kernels, rings and collectives alone. One of them needs a
+# writer that makes a hundred changes in a few milliseconds.
 AARCH64 = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/.ci/wheel/aarch64.cmake
 NEWEST_TORCH = $(lastword $(shell python3 .ci/wheel/torches.py versions))
 AARCH64_TESTS := reduce_test fingerprint_test ring_test slot_test collectives_test neighbor_test
@@ -150,7 +151,8 @@ aarch64: gtest | $(INSTALLED) ## Compile for aarch64 with Debian's cross compile
 	cmake -S . -B build/aarch64/cmake $(AARCH64) -DBLUEFOG_CUDA=OFF -DBLUEFOG_TESTS=ON -DGTest_DIR=$(CURDIR)/build/aarch64/root/lib/cmake/GTest \
 		-DBLUEFOG_TORCH="$$(python3 .ci/wheel/torches.py aarch64 $(NEWEST_TORCH))"
 	cmake --build build/aarch64/cmake --target _C_torch$(subst .,_,$(basename $(NEWEST_TORCH))) $(AARCH64_TESTS)
-	ctest --test-dir build/aarch64/cmake --output-on-failure -R '^($(subst $(eval ) ,|,$(strip $(AARCH64_TESTS))))[.][A-Z]'
+	ctest --test-dir build/aarch64/cmake --output-on-failure -R '^($(subst $(eval ) ,|,$(strip $(AARCH64_TESTS))))[.][A-Z]' \
+		-E AKilledWriterLeavesItWhole
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
