@@ -8,15 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support import hosts
-from tests.support.harness import SLOW
+from tests.support import harness, hosts
 from tests.support.launching import CHECK, assert_all_fine, write
 from tests.support.processes import descendants
 from tests.support.programs import Ran, finish_script, start_script
@@ -152,10 +150,10 @@ def test_what_ends_bfrun_ends_the_ranks_of_other_hosts(
         "-np", "2", "-H", there, sys.executable, script, "9", "1000", env={"SECRET": "x"}
     )
     try:
-        await_that(lambda: len(running(script)) >= 3)  # bfrun, and two ranks
+        harness.await_that(lambda: len(running(script)) >= 3)  # bfrun, and two ranks
         launcher = next(pid for pid in descendants(job.pid) | {job.pid} if is_bfrun(pid))
         os.kill(launcher, how)
-        await_that(lambda: not running(script))
+        harness.await_that(lambda: not running(script))
     finally:
         finish(job)
 
@@ -174,13 +172,6 @@ def running(script: str) -> list[int]:
         except OSError:
             pass  # The process has ended.
     return found
-
-
-def await_that(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30 * SLOW
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_host_that_cannot_be_reached_is_named(cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -386,13 +385,6 @@ def test_processes_that_share_no_memory_change_over_mpi() -> None:
     assert told == [1, 1, 1]
 
 
-def await_that(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + WITHIN
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def hooked(rank: int, world: int) -> None:
     begin(rank, world)
     all_ = handles("all", rank, world)
@@ -409,7 +401,7 @@ def hooked(rank: int, world: int) -> None:
         inrank.mark("waits")
         error = inrank.catch(dist.all_reduce, torch.ones(1))
         assert error is not None
-        await_that(lambda: seen == ["b", "a"])  # They run in a thread of their own.
+        harness.await_that(lambda: seen == ["b", "a"], WITHIN)  # They run in a thread of their own.
     backend().unregister_abort_hook(1)
     unknown = inrank.catch(backend().unregister_abort_hook, 1)
     harness.raised(unknown, "ValueError", text="there is no hook 1")

@@ -435,6 +435,14 @@ def run_ranks(
         return [o.value for o in ranks.join(limit)]
 
 
+def await_that(is_so: Callable[[], bool], limit: float = 30 * SLOW) -> None:
+    """Wait until `is_so()`, for at most `limit` seconds."""
+    end = time.monotonic() + limit
+    while not is_so():
+        assert time.monotonic() < end, f"not so within {limit} s"
+        time.sleep(0.01)
+
+
 def raised(value: Any, kind: str, *, ranks: Iterable[int] | None = None, text: str = "") -> Raised:
     """Return `value`, which must be an error of class `kind` that blames `ranks`, with `text`."""
     assert isinstance(value, Raised), f"nothing raised: {value!r}"

@@ -6,12 +6,10 @@ of them, but it serves PMIx: there this process learns its rank, and where rank 
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import secrets
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
 from bluefog_pg._core.loader import leaving, load
+from bluefog_pg.launch.networks import ipv4_addresses
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -199,17 +198,5 @@ def _own_addresses(client: PmixClient) -> list[str]:
         return [os.environ["MASTER_ADDR"]]
     if client.local_size == client.size:
         return ["127.0.0.1"]
-    found = [_ipv4_of(name) for _, name in socket.if_nameindex()]
-    own = [address for address in found if address and not address.startswith("127.")]
+    own = [address for address in ipv4_addresses().values() if not address.startswith("127.")]
     return [*own, os.environ.get("PMIX_HOSTNAME") or socket.gethostname()]
-
-
-def _ipv4_of(interface: str) -> str | None:
-    import fcntl
-
-    request = struct.pack("256s", interface.encode()[:15])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        with contextlib.suppress(OSError):  # The interface has no IPv4 address.
-            answer = fcntl.ioctl(any_socket, 0x8915, request)  # SIOCGIFADDR
-            return socket.inet_ntoa(answer[20:24])
-    return None

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import runpy
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
     import argparse
 
 # This folder has a package `bluefog`.
-FOLDER = Path(__file__).parent / "as_bluefog"
+_FOLDER = Path(__file__).parent / "as_bluefog"
+
+
+def python_path(environ: Mapping[str, str]) -> str:
+    """Return this environment's PYTHONPATH with a package `bluefog` that finds bluefog_pg."""
+    before = environ.get("PYTHONPATH")
+    return os.pathsep.join([*([before] if before else []), str(_FOLDER)])
 
 
 def add_to(commands: Any) -> None:
@@ -37,15 +44,14 @@ def _run(args: argparse.Namespace) -> None:
     sys.path[0] = str(Path.cwd() if args.is_module else Path(args.script).resolve().parent)
     found = importlib.util.find_spec("bluefog")
     origin = "" if found is None else found.origin or ""  # A plain folder has no origin.
-    if origin and not Path(origin).is_relative_to(FOLDER):
+    if origin and not Path(origin).is_relative_to(_FOLDER):
         raise SystemExit(
             f"[bluefog] run_as_bluefog: BlueFog itself is installed ({origin}), and the "
             "script would no longer find it; uninstall it, or run the script without this command"
         )
-    sys.path.append(str(FOLDER))
+    sys.path.append(str(_FOLDER))
     # Processes that the script starts must find `bluefog`, too.
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([*([before] if before else []), str(FOLDER)])
+    os.environ["PYTHONPATH"] = python_path(os.environ)
     importlib.import_module("bluefog")
     sys.argv = [args.script, *args.arguments]
     if args.is_module:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import platform
 import resource
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,9 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bluefog_pg.launch import mpi
+from bluefog_pg.launch.networks import ipv4_addresses
 
 _DEADLINE = 60.0  # the seconds that two ranks may take
-_GET_ADDRESS = 0x8915  # SIOCGIFADDR of linux/sockios.h
 _LIBRARY_TEXT = 8192  # more than MPI_MAX_LIBRARY_VERSION_STRING
 
 
@@ -153,15 +151,7 @@ def _open_mpi() -> str:
 
 
 def _network() -> str:
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode())
-            try:
-                answer = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, request)
-            except OSError:  # The interface has no IPv4 address.
-                continue
-            found.append(f"{name} {socket.inet_ntoa(answer[20:24])}")
+    found = [f"{name} {address}" for name, address in ipv4_addresses().items()]
     if all(link.startswith("lo ") for link in found):
         raise _LackError("only this host can be reached, by " + (", ".join(found) or "nothing"))
     return ", ".join(found)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bluefog_pg.launch.run_as_bluefog import FOLDER
+from bluefog_pg.launch.run_as_bluefog import python_path
 from bluefog_pg.launch.runner.hosts import Host, parse_hosts, read_hostfile
 from bluefog_pg.launch.runner.job import Job
 
@@ -129,9 +129,7 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     if args.num_proc > 1:
         environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
     if find_spec("bluefog") is None:
-        # `import bluefog.torch` finds bluefog_pg.torch there.
-        known = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
-        environ["PYTHONPATH"] = os.pathsep.join([*known, str(FOLDER)])
+        environ["PYTHONPATH"] = python_path(environ)
     if args.timeline_filename:
         environ["BLUEFOG_TIMELINE"] = args.timeline_filename
     if args.verbose:

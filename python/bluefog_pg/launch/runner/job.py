@@ -11,6 +11,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from bluefog_pg.launch.networks import ipv4_of
 from bluefog_pg.launch.runner.agent import POLL_EVERY
 from bluefog_pg.launch.runner.hosts import Host, is_here, spread
 from bluefog_pg.launch.runner.local_ranks import LocalRanks
@@ -120,23 +121,13 @@ def _raise_signal(number: int, _frame: FrameType | None) -> None:
 def own_address(interface: str | None, other: str, port: int | None) -> str:
     """Return this machine's address on that interface, or on the route to the other host."""
     if interface:
-        return _address_on(interface)
+        try:
+            return ipv4_of(interface)
+        except OSError as error:
+            raise ValueError(f"interface {interface!r}: {error.strerror}") from error
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((other, port or 22))  # This sends nothing.
         return str(probe.getsockname()[0])
-
-
-def _address_on(interface: str) -> str:
-    import fcntl
-    import struct
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        asked = struct.pack("256s", interface.encode()[:15])
-        try:
-            found = fcntl.ioctl(probe.fileno(), 0x8915, asked)  # SIOCGIFADDR of linux/sockios.h
-        except OSError as error:
-            raise ValueError(f"interface {interface!r}: {error.strerror}") from error
-    return socket.inet_ntoa(found[20:24])
 
 
 def _store(address: str) -> TCPStore:
