@@ -19,7 +19,7 @@ import torch
 from cases import NEIGHBOR, Case
 from torch import Tensor
 
-MOST_NEIGHBOURS = 16  # kMost of raw_mpi.c
+MOST_NEIGHBORS = 16  # kMost of raw_mpi.c
 
 
 def find_mpicc() -> str | None:
@@ -62,13 +62,13 @@ class Turn(ctypes.Structure):
     _fields_ = (
         ("sources_n", ctypes.c_int),
         ("destinations_n", ctypes.c_int),
-        ("sources", ctypes.c_int * MOST_NEIGHBOURS),
-        ("destinations", ctypes.c_int * MOST_NEIGHBOURS),
+        ("sources", ctypes.c_int * MOST_NEIGHBORS),
+        ("destinations", ctypes.c_int * MOST_NEIGHBORS),
     )
 
     @staticmethod
     def of(sources: list[int], destinations: list[int]) -> Turn:
-        ranks = ctypes.c_int * MOST_NEIGHBOURS
+        ranks = ctypes.c_int * MOST_NEIGHBORS
         return Turn(len(sources), len(destinations), ranks(*sources), ranks(*destinations))
 
 

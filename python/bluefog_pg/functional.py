@@ -232,8 +232,8 @@ def _run_parts(like: Tensor, parts: list[Tensor], sources_n: int, *listed: Any) 
     member, edges, match = _unlisted(listed, parts)
     if len(edges.sources) != sources_n:
         raise RuntimeError(
-            f"{member.who} neighbor_alltoall: compiled where this rank had {sources_n} "
-            f"in-neighbours, and now it has {len(edges.sources)}; compile it again "
+            f"{member.who} neighbor_alltoall: the call was compiled for {sources_n} "
+            f"in-neighbors, and this rank has {len(edges.sources)} now; compile it again "
             "(torch.compiler.reset()), or give src_ranks and dst_ranks"
         )
     got = member.backend.neighbor_alltoall(like, parts, edges, match, False)

@@ -16,7 +16,7 @@ namespace py = pybind11;
 
 constexpr const char* kOneEach =
     "\n[bluefog] Each rank needs a GPU of its own, so there must be no more ranks on a host than "
-    "GPUs; it takes it before it does anything else with CUDA: "
+    "GPUs. Each selects its GPU before any other use of CUDA: "
     "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])). To have ranks share one on purpose, "
     "set NCCL_HOSTID to something different on each rank (docs/gpu.md).";
 

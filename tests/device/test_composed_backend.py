@@ -182,7 +182,7 @@ def bereft(rank: int, world: int) -> tuple[inrank.Raised | None, float]:
     return error, time.monotonic()
 
 
-def test_a_dead_neighbour_is_named_and_nobody_hangs() -> None:
+def test_a_dead_neighbor_is_named_and_nobody_hangs() -> None:
     with harness.Ranks(4, env=OVER_GLOO) as ranks:
         ranks.start(bereft, world=4, store="store")
         told = ranks.values(dead=[2])

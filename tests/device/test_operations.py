@@ -25,7 +25,7 @@ def test_averages(run: Run, world: int, kernels: str) -> None:
     run(operations_on_device.averages, world, kernels=kernels)
 
 
-def test_other_operations_between_neighbours(run: Run, device: str) -> None:
+def test_other_operations_between_neighbors(run: Run, device: str) -> None:
     for rank, got in enumerate(run(operations_on_device.others, 4)):
         left = (rank + 1) % 4
         mean = (rank + left) / 2

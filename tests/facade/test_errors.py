@@ -52,7 +52,7 @@ def wrong_calls(rank: int, world: int) -> dict[str, Callable[[], Any]]:
             x, self_weight=np.int64(1), src_weights={}
         ),
         "src_weights, a list": lambda: bf.neighbor_allreduce(x, **own, src_weights=[left]),
-        "src not in-neighbour": lambda: bf.neighbor_allreduce(x, **own, src_weights={far: 0.5}),
+        "src not in-neighbor": lambda: bf.neighbor_allreduce(x, **own, src_weights={far: 0.5}),
         "duplicate dst": lambda: bf.neighbor_allreduce(
             x, **own, src_weights={left: 0.5}, dst_weights=[right, right]
         ),
@@ -257,7 +257,7 @@ def relied_on(rank: int, world: int) -> None:
         require(f"{dtype}", (mean - want).abs().max() < 1e-3)
         require("type", mean.type() == x.type())
         require("0 dimensions", bf.allreduce(x[0, 0], name="x").item() == (world - 1) / 2)
-        require("0 dimensions, neighbours", bf.neighbor_allreduce(x[0, 0]).dim() == 0)
+        require("0 dimensions, neighbors", bf.neighbor_allreduce(x[0, 0]).dim() == 0)
     tiny = torch.full((3,), 2.0**-256, dtype=torch.float64)
     require("tiny", torch.equal(bf.neighbor_allreduce(tiny), tiny))
     left, right = np.array([(rank - 1) % world]), np.array([(rank + 1) % world])
@@ -270,7 +270,7 @@ def relied_on(rank: int, world: int) -> None:
     )
     require("numpy's weights", mean.item() == (rank + left[0]) / 2)
     none = bf.neighbor_allreduce(x, self_weight=0.5, src_weights={}, dst_weights=[])
-    require("no neighbours", none.item() == rank / 2 and x.item() == rank)
+    require("no neighbors", none.item() == rank / 2 and x.item() == rank)
     require("one machine", (bf.local_size(), bf.machine_size()) == (world, 1))
     require("no p", bf.in_neighbor_machine_ranks() == [] and bf.load_machine_topology() is None)
     require("threads", bf.mpi_threads_supported() is True)

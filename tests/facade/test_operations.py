@@ -119,7 +119,7 @@ def test_allgather(pool: harness.Pool, world: int) -> None:
     pool.run(gathered, world=world)
 
 
-def between_neighbours(rank: int, world: int) -> None:
+def between_neighbors(rank: int, world: int) -> None:
     """The arguments reach bluefog_pg. Other tests look at the operations themselves."""
     import bluefog_pg.torch as bf
 
@@ -172,8 +172,8 @@ def between_neighbours(rank: int, world: int) -> None:
     assert not bad, bad
 
 
-def test_neighbour_operations(pool: harness.Pool) -> None:
-    pool.run(between_neighbours)
+def test_neighbor_operations(pool: harness.Pool) -> None:
+    pool.run(between_neighbors)
 
 
 def on_machines(rank: int, world: int, each: int) -> None:

@@ -114,12 +114,12 @@ CASES: dict[str, tuple[Any, Any, list[str]]] = {
         lambda g: dist.broadcast(f(4, torch.float8_e5m2), 0, group=g),
         ["float8_e4m3fn", "float8_e5m2"],
     ),
-    "neighbour shapes": (
+    "neighbor shapes": (
         lambda g: neighbor(f(4), g),
         lambda g: neighbor(f(6), g),
         [r"float32\[4\]", r"float32\[6\]"],
     ),
-    "neighbour kinds": (
+    "neighbor kinds": (
         lambda g: neighbor(f(4), g),
         lambda g: neighbor(f(4, torch.float64), g),
         [r"float32\[4\]", r"float64\[4\]"],
@@ -156,11 +156,11 @@ def test_every_rank_names_both_sides(pool: harness.Pool, name: str) -> None:
             assert re.search(part, error.text), f"rank {rank} does not say {part!r}: {error.text}"
         # An error names the two sides. In a collective, they are the same two on every rank.
         assert error.ranks and odd in error.ranks and len(error.ranks) == 2, error.text
-        if not name.startswith("neighbour"):
+        if not name.startswith("neighbor"):
             assert error.ranks == told[0][0].ranks
         # A failed group says so at once, for ever. What neighbors exchange leaves the collectives
         # whole.
-        if not name.startswith("neighbour") or again is not None:
+        if not name.startswith("neighbor") or again is not None:
             assert harness.raised(again, "RuntimeError").took() < harness.at_most(1.0)
         assert after == WORLD
 
@@ -282,7 +282,7 @@ def odd_neighbor(rank: int, world: int, n: int) -> list[Any]:
     return [first, later[-1]]
 
 
-def test_neighbours_of_neighbours_hear_of_it(pool: harness.Pool) -> None:
+def test_neighbors_of_neighbors_hear_of_it(pool: harness.Pool) -> None:
     """In a graph of 4 ranks with two in-neighbors each, rank 1 does not meet the odd rank 2."""
     for rank, (first, last) in enumerate(pool.run(odd_neighbor, BIG, world=4)):
         assert last is None
@@ -317,7 +317,7 @@ def unlike(rank: int, world: int, how: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", ["gathers", "averages two"])
-def test_unlike_calls_of_neighbours_meet_and_those_after_them(pool: harness.Pool, how: str) -> None:
+def test_unlike_calls_of_neighbors_meet_and_those_after_them(pool: harness.Pool, how: str) -> None:
     for first, second, *later in pool.run(unlike, how, world=WORLD):
         assert first == [1.0] * 4
         assert harness.raised(second, "Mismatch").took() < harness.WITHIN
@@ -349,16 +349,16 @@ def among_machines(rank: int, world: int, how: str) -> list[Any]:
     return told
 
 
-@pytest.mark.parametrize("how", ["of neighbours", "of machines", "late"])
+@pytest.mark.parametrize("how", ["of neighbors", "of machines", "late"])
 def test_averages_of_machines_after_one_that_did_not_meet(pool: harness.Pool, how: str) -> None:
-    neighbours = {0: [0, 1, 2], 1: [0, 1, 3], 2: [0, 2, 3], 3: [1, 2, 3]}
+    neighbors = {0: [0, 1, 2], 1: [0, 1, 3], 2: [0, 2, 3], 3: [1, 2, 3]}
     for rank, (first, second, *later) in enumerate(pool.run(among_machines, how, world=4)):
         assert first == (1.5, 1.5)
         if how == "of machines" and rank == 3 and not isinstance(second, inrank.Raised):
             assert second == (14.0, 14.0)  # Its neighbors sent before they heard of it.
         elif how != "late" or rank != 0:
             harness.raised(second, "CollectiveTimeout" if how == "late" else "Mismatch")
-        mean = sum(neighbours[rank]) / 3 if how == "of machines" else 1.5
+        mean = sum(neighbors[rank]) / 3 if how == "of machines" else 1.5
         want = [12.0 * step + (mean if step % 2 else 1.5) for step in range(2, 6)]
         assert later == [pytest.approx((x, x)) for x in want]
 

@@ -22,7 +22,7 @@ def test_all_reduce(world: int) -> None:
         assert got == pytest.approx(want, rel=1e-6)
 
 
-def test_other_operations_between_neighbours() -> None:
+def test_other_operations_between_neighbors() -> None:
     for told in ranks.run(graphs.others, 4):
         for name, (got, want) in told.items():
             assert got == pytest.approx(want, rel=1e-6), name

@@ -69,7 +69,7 @@ def collectives(rank: int, world: int, n: int) -> None:
     dist.barrier()
 
 
-def neighbours(rank: int, world: int, n: int) -> None:
+def neighbors(rank: int, world: int, n: int) -> None:
     import bluefog_pg
 
     bluefog_pg.set_topology(bluefog_pg.topology_util.FullyConnectedGraph(world))
@@ -87,7 +87,7 @@ def operations(rank: int, world: int) -> dict[str, int]:
 
     for n in SIZES:
         collectives(rank, world, n)
-        neighbours(rank, world, n)
+        neighbors(rank, world, n)
     return bluefog_pg.stats()
 
 

@@ -95,7 +95,7 @@ def test_a_rank_that_mpirun_starts_and_that_does_not_come(tmp_path: Path) -> Non
     )
     ran = run_script([*MPIRUN, "-np", "2", sys.executable, write(tmp_path, text)])
     assert ran.code != 0
-    told = "rank 1/2: rank 0 has not come to init_process_group within 2 s"
+    told = "rank 1/2: rank 0 has not reached init_process_group within 2 s"
     assert told in ran.out, ran.out
 
 

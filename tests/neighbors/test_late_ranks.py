@@ -169,7 +169,7 @@ def one_sided(rank: int, world: int) -> inrank.Raised | None:
     return error
 
 
-def test_a_dynamic_neighbour_that_does_not_send(pool: harness.Pool) -> None:
+def test_a_dynamic_neighbor_that_does_not_send(pool: harness.Pool) -> None:
     error = harness.raised(pool.run(one_sided, world=2)[0], "CollectiveTimeout", ranks=[1])
     assert 0.9 < error.took() < harness.at_most(2)
 

@@ -70,10 +70,10 @@ def gathered(rank: int, world: int) -> None:
     import bluefog_pg
 
     told: list[tuple[Any, Any]] = []  # results, and what they have to be
-    for centre in (0, world - 1):
-        star = bluefog_pg.topology_util.StarGraph(world, centre)
+    for center in (0, world - 1):
+        star = bluefog_pg.topology_util.StarGraph(world, center)
         bluefog_pg.set_topology(star)
-        near = [r for r in range(world) if r != centre] if rank == centre else [centre]
+        near = [r for r in range(world) if r != center] if rank == center else [center]
         rows = bluefog_pg.neighbor_allgather(torch.full((rank + 1, 2), float(rank)))
         told.append((rows[:, 1].tolist(), [float(r) for r in near for _ in range(r + 1)]))
         parts = bluefog_pg.neighbor_alltoall([torch.tensor([100 * rank + r]) for r in near])

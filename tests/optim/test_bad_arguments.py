@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "closures": (lbfgs, "ValueError", 'use order="atc"'),
     "no model": (lists, "TypeError", "torch.nn.Module"),
     "order": (lambda: plain(order="act"), "ValueError", "'awc', 'atc' or one of"),
-    "an order of two": (shared_order, "ValueError", "another optimizer's"),
+    "an order of two": (shared_order, "ValueError", "another optimizer"),
     "every": (lambda: plain(every=0), "ValueError", "every must be"),
     "communication": (lambda: plain(communication="gossip"), "ValueError", "neighbor_allreduce, "),
     "topology": (lambda: plain(topology="star"), "ValueError", "'one-peer-exp2'"),

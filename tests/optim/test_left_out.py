@@ -49,9 +49,9 @@ def test_a_rank_that_leaves_out_steps_is_told(
     (text,) = told
     steps = "a step was" if left_out == 1 else f"{left_out} steps were"
     assert text.startswith(
-        f"[bluefog] rank 1/2 DistributedOptimizer: {passes[4]} forward passes of the model's "
-        f"training without gradients since the last step(), and {usual} before each of the 4 "
-        f"steps until then. If {steps} left out on this rank alone"
+        f"[bluefog] rank 1/2 DistributedOptimizer: the model made {passes[4]} forward passes "
+        f"without gradients since the last step(), and {usual} before each of the 4 steps until "
+        f"then. If {steps} left out on this rank alone"
     )
 
 

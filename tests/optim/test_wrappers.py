@@ -240,7 +240,7 @@ def inside_another(rank: int, world: int) -> list[int]:
                 around(ONE).sum().backward()
                 optimizer.step()
 
-        found.append(warned_by(step, "averages all ranks' gradients at each pass"))
+        found.append(warned_by(step, "averages all ranks' gradients in each pass"))
         optimizer.close()
         del around, step
     model = alike_weights()

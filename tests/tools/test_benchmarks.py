@@ -122,7 +122,7 @@ def row(peer: str, size: int, us: float, ranks: int = 2, op: str = "pair_gossip"
     }  # fmt: skip
 
 
-def test_neighbour_goals_are_judged(tmp_path: Path) -> None:
+def test_neighbor_goals_are_judged(tmp_path: Path) -> None:
     rows = [row("bluefog", 4, 4.0), row("raw_mpi", 4, 1.0)]
     rows += [row("bluefog", 16384, 1.0), row("raw_mpi", 16384, 1.0)]
     rows += [row("bluefog", 1 << 20, 1.0), row("raw_mpi", 1 << 20, 1.6)]

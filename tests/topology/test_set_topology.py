@@ -12,7 +12,7 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 
 
-def neighbours() -> list[list[int]]:
+def neighbors() -> list[list[int]]:
     import bluefog_pg
 
     return [list(bluefog_pg.in_neighbor_ranks()), list(bluefog_pg.out_neighbor_ranks())]
@@ -21,10 +21,10 @@ def neighbours() -> list[list[int]]:
 def default(rank: int, world: int) -> list[Any]:
     import bluefog_pg
 
-    before = neighbours()
+    before = neighbors()
     matrix = nx.to_numpy_array(bluefog_pg.load_topology(), nodelist=range(world))
     answer = bluefog_pg.set_topology()
-    return [before, neighbours(), answer, matrix.round(6).tolist()]
+    return [before, neighbors(), answer, matrix.round(6).tolist()]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
@@ -50,10 +50,10 @@ def unordered(rank: int, world: int) -> list[Any]:
     g.add_edges_from([(3, 0), (2, 0), (1, 0), (0, 0), (0, 3), (0, 2), (0, 1)])
     answer = bluefog_pg.set_topology(g)
     loaded = bluefog_pg.load_topology()
-    return [answer, neighbours(), set(loaded.nodes) == set(g.nodes), set(loaded.edges) >= set()]
+    return [answer, neighbors(), set(loaded.nodes) == set(g.nodes), set(loaded.edges) >= set()]
 
 
-def test_neighbours_ascend(pool: harness.Pool) -> None:
+def test_neighbors_ascend(pool: harness.Pool) -> None:
     told = pool.run(unordered)
     assert told[0][:2] == [True, [[1, 2, 3], [1, 2, 3]]]
     assert [t[1] for t in told[1:]] == [[[0], [0]]] * 3
@@ -88,7 +88,7 @@ def loaded(rank: int, world: int) -> list[Any]:
     ring.add_edge(0, 2)  # The caller's graph stays the caller's own: what counts was set before.
     x = bluefog_pg.neighbor_allreduce(torch.tensor([float(rank)])).item()
     bluefog_pg.set_topology(None)
-    return [first, x, neighbours()[0]]
+    return [first, x, neighbors()[0]]
 
 
 def test_set_load_and_back_to_the_default(pool: harness.Pool) -> None:
@@ -152,7 +152,7 @@ def without_a_group(rank: int, world: int) -> list[Any]:
     errors = {name: inrank.catch(call) for name, call in calls.items()}
     inrank.init("again", rank, world)
     # A topology belongs to its group, so a new one starts with the default.
-    return [errors, neighbours()]
+    return [errors, neighbors()]
 
 
 def test_before_init_and_after_destroy(pool: harness.Pool) -> None:

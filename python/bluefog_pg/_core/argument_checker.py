@@ -100,7 +100,7 @@ class ArgumentChecker:
             self.fail(f"{name} has {given!r} where a {self._noun} belongs")
         if not 0 <= node < self._size:
             noun = "group rank" if self._noun == "rank" else self._noun
-            self.fail(f"{name} names {noun} {node}; there are 0 to {self._size - 1}")
+            self.fail(f"{name} names {noun} {node}; the {noun}s are 0 to {self._size - 1}")
         if node == self._self:
             weight = "; its weight is self_weight" if name.endswith("weights") else ""
             self.fail(f"{name} names this {self._noun} itself{weight}")

@@ -80,12 +80,12 @@ def require_one(member: GroupState, op: str, what: str, given: bytes | None) -> 
     named = dist.get_process_group_ranks(member.group)
     failed = [named[rank] for rank in (table == _NOTHING).nonzero().flatten().tolist()]
     if failed:
-        raise ValueError(f"{member.who} {op}: ranks {failed} have failed to give {what}")
+        raise ValueError(f"{member.who} {op}: ranks {failed} failed to give {what}")
     others = [named[rank] for rank in (table != table[0]).nonzero().flatten().tolist()]
     if others:
         raise ValueError(
-            f"{member.who} {op}: the ranks give unlike {what}: those of ranks {others} differ from "
-            f"that of rank {named[0]}"
+            f"{member.who} {op}: the ranks give different {what}: those of ranks {others} differ "
+            f"from that of rank {named[0]}"
         )
 
 

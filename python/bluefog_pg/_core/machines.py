@@ -36,7 +36,7 @@ class Machines:
         for number, ranks in enumerate(machines):
             if rank in ranks:
                 return cls(machines, number, ranks.index(rank))
-        raise AssertionError(f"{who}: on no machine of {machines}")
+        raise AssertionError(f"{who}: this rank is on no machine of {machines}")
 
     @property
     def locals(self) -> list[int]:

@@ -57,7 +57,7 @@ def root_of(member: GroupState, op: str, tensor: Tensor, root_rank: Any) -> int:
     if not 0 <= root < member.size:
         raise ValueError(
             f"{member.who} {op} {described(tensor)}: root_rank is {root}; "
-            f"there are group ranks 0 to {member.size - 1}"
+            f"the group ranks are 0 to {member.size - 1}"
         )
     return root
 

@@ -89,7 +89,7 @@ def _was_launched() -> bool:
     for name in ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
         if os.environ.get(name, "1") != "1":
             raise RuntimeError(
-                f"[bluefog] {name}={os.environ[name]}, but the launcher gives no PMIx: start with "
+                f"[bluefog] {name}={os.environ[name]}, but the launcher offers no PMIx: start with "
                 "srun --mpi=pmix or Open MPI's mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
                 "MASTER_PORT"
             )

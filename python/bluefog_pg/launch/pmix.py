@@ -95,8 +95,8 @@ def _require_same(given: Mapping[str, str], name: str, launchers: str) -> None:
     if found not in (launchers, "-1"):  # torch writes -1 for "not given".
         raise RuntimeError(
             f"[bluefog] {name} is {found}, but the launcher of this process says {launchers}: "
-            "unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if they are of another job, or "
-            "set all four"
+            "unset RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if they belong to another job, "
+            "or set all four"
         )
 
 
@@ -159,7 +159,7 @@ def _find(client: PmixClient, timeout: timedelta) -> tuple[str, int]:
     while told is None:
         if time.monotonic() > end:
             error = load().CollectiveTimeout(
-                f"[bluefog] rank {client.rank}/{client.size}: rank 0 has not come to "
+                f"[bluefog] rank {client.rank}/{client.size}: rank 0 has not reached "
                 f"init_process_group within {timeout.total_seconds():g} s"
             )
             error.ranks = [0]

@@ -139,8 +139,8 @@ def _homogeneous(group: dist.ProcessGroup | None, what: str) -> Machines:
     info = _rank_info(group)
     if not info.machines.are_blocks:
         raise ArgumentError(
-            f"{info.who} {what}: the machines have ranks {info.machines.all}; they must be as "
-            "many on each, and consecutive"
+            f"{info.who} {what}: the machines have ranks {info.machines.all}; each "
+            "machine must have the same number of ranks, with consecutive numbers"
         )
     return info.machines
 

@@ -107,11 +107,11 @@ def _parts(
         if tensor.dim() == 0 or (count and tensor.size(0) % count):
             ArgumentChecker(member, "neighbor_alltoall", tensor).fail(
                 f"a single tensor is cut into equal parts of its rows, one for each of the {count} "
-                "out-neighbours"
+                "out-neighbors"
             )
         return tensor, list(tensor.tensor_split(count)) if count else []
     if not tensor:
         ArgumentChecker(member, "neighbor_alltoall", tensor).fail(
-            "an empty list does not say of what type and shape; pass torch.empty(0, ...)"
+            "an empty list has no type and no shape; pass torch.empty(0, ...)"
         )
     return tensor[0], tensor

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OUT_OF_STEP = (
     "A pass of the model's training has begun this average. Did a rank make such a pass, or a "
-    "step, that the others did not make? Passes for other purposes belong into torch.no_grad() or "
+    "step, that the others did not make? Make passes for other purposes in torch.no_grad() or "
     "after model.eval(). With every=1 a rank that skips a batch calls zero_grad() and step()"
 )
 
@@ -186,8 +186,8 @@ class AdaptWithCombine(CountsPasses):
             param = self._params[changed]
             raise RuntimeError(
                 f"{self.context.member.who} DistributedOptimizer: between the forward pass and "
-                f"step() the program has written to {self.context.name_of(param)} by way of "
-                '.data, while its average was under way. Use order="atc", which averages in '
+                f"step() the program wrote to {self.context.name_of(param)} through .data, "
+                'while its average was under way. Use order="atc", which averages in '
                 "step(); or write to the parameter itself, under torch.no_grad()"
             )
 

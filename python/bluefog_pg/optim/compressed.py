@@ -109,7 +109,7 @@ class CompressedAverage(Communication):
             raise RuntimeError(
                 f"{self._member.who} DistributedOptimizer, compressed: a message between rank "
                 f"{rank} and this one was lost when an exchange failed, and their copies differ: "
-                "call set_topology() on all ranks, which begins anew"
+                "call set_topology() on all ranks to begin again"
             )
 
     def _check(self, route: Route) -> None:
@@ -120,8 +120,8 @@ class CompressedAverage(Communication):
             weight != 1 for weight in route.dst_weights.values()
         ):
             raise ValueError(
-                f"{where}dst_weights must be ranks, without weights, which belong into src_weights "
-                "of those who receive"
+                f"{where}dst_weights must be a list of ranks; the ranks that receive give the "
+                "weights, in src_weights"
             )
 
 

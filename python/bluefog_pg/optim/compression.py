@@ -159,8 +159,8 @@ class TopK(_Sparse):
     def compress(self, tensor: Tensor) -> Tensor:
         if tensor.numel() > torch.iinfo(torch.int32).max:
             raise ValueError(
-                f"[bluefog] TopK: {tensor.numel()} numbers in one bucket, of which int32 does not "
-                "tell the places; RandomK has no such limit"
+                f"[bluefog] TopK: a bucket has {tensor.numel()} numbers, more than int32 can "
+                "index; RandomK has no such limit"
             )
         return forms_of(tensor).pick_largest(tensor, self._count(tensor))
 

@@ -63,14 +63,14 @@ class ConfigCheck:
         algorithm = self._algorithm_of(config, communication)
         self._check_algorithm(config, algorithm, communication)
         if config.compression is not None and communication != "neighbor_allreduce":
-            self._fail(f"compression is of neighbor_allreduce alone, not of {communication}")
+            self._fail(f"compression goes with neighbor_allreduce alone, not with {communication}")
         if communication == "hierarchical_neighbor_allreduce" and config.topology is not None:
             self._fail(f"{communication} goes over the machines' topology: set_machine_topology")
         return Algorithm() if communication == "empty" else algorithm
 
     def compressor_of(self, compression: Any, params: Sequence[Parameter]) -> Compressor | None:
         if compression is not None and any(param.is_complex() for param in params):
-            self._fail("compression is of real numbers; there are complex parameters")
+            self._fail("compression needs real numbers, and there are complex parameters")
         if isinstance(compression, str):
             if compression not in NAMED:
                 self._fail(
@@ -147,8 +147,8 @@ class ConfigCheck:
         ):
             warn(
                 f"{self._member.who} DistributedOptimizer: the model is a DistributedDataParallel, "
-                "or lies in one, which averages all ranks' gradients at each pass, too, so that "
-                "averages of parameters change nothing. Leave it out and call the plain model; or "
+                "or is inside one. That averages all ranks' gradients in each pass, so averages of "
+                "parameters change nothing. Leave it out and call the plain model; or "
                 "register ddp_hooks.no_average_hook with it. Lightning: use no DDPStrategy. "
                 "Accelerate: prepare() no model",
             )
@@ -163,9 +163,8 @@ class ConfigCheck:
                 warn(
                     f"{self._member.who} DistributedOptimizer: {type(self._optimizer).__name__} "
                     f"keeps a copy of each parameter in its state, as {name!r}, from which it may "
-                    "write the parameters again. Averages do not reach these copies. Where they "
-                    "are what is trained, make them the parameters of a DistributedOptimizer with "
-                    "model=[]",
+                    "write the parameters again. Averages do not reach these copies. If you train "
+                    "the copies, make them the parameters of a DistributedOptimizer with model=[]",
                 )
 
         return watch
@@ -197,7 +196,7 @@ class ConfigCheck:
             )
         context = getattr(algorithm, "context", None)
         if context is not None and context.optimizer is not self._optimizer:
-            self._fail("the order is another optimizer's; make a new one for each")
+            self._fail("the order belongs to another optimizer; make a new one for each")
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             self._fail(f"every must be a positive number of passes, not {every!r}")
         size = config.bucket_bytes
@@ -211,7 +210,7 @@ class ConfigCheck:
             warn(
                 f"{self._member.who} DistributedOptimizer: {kind} is for SGD, whose update is "
                 f"linear in the gradient; {type(self._optimizer).__name__}'s is not, and the "
-                "algorithm may end elsewhere",
+                "algorithm may converge elsewhere",
             )
         is_disturbed = isinstance(algorithm, AdaptWithCombine) or algorithm.reads_gradients
         if isinstance(self._optimizer, LBFGS) and is_disturbed:

@@ -58,9 +58,9 @@ def require_consistent(
     far = 0.0 if config.communication == "gradient_allreduce" else FAR
     if any(_are_apart(samples[0], other, params, far) for other in samples):
         warn(
-            f"{member.who} DistributedOptimizer: ranks begin with different parameters, of which "
-            "averages mean little: bluefog_pg.broadcast_parameters(model.state_dict(), 0) makes "
-            "them alike, and so does torch.manual_seed before the model is made",
+            f"{member.who} DistributedOptimizer: ranks begin with different parameters, so that "
+            "averages mean little. Call bluefog_pg.broadcast_parameters(model.state_dict(), 0), or "
+            "torch.manual_seed before you make the model",
         )
 
 

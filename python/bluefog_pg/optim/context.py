@@ -123,7 +123,7 @@ class Context:
         if self.is_to_tell_of_forwards:
             self.is_to_tell_of_forwards = False
             warn(
-                f"{self.member.who} DistributedOptimizer: no forward pass of the model's training "
-                "before this step(), so nothing is averaged meanwhile, but in step(). Call the "
-                "model itself, model(x), in training mode; or wrap the module that is called",
+                f"{self.member.who} DistributedOptimizer: the model made no forward pass in "
+                "training mode before this step(), so step() makes the whole average itself. Call "
+                "the model itself, model(x), in training mode; or wrap the module that is called",
             )

@@ -221,7 +221,7 @@ class Coordinator:
             if not other.is_orphan:
                 warn(
                     f"{self._member.who} DistributedOptimizer: another one has averaged these "
-                    "parameters until now; it goes on as a plain one",
+                    "parameters until now; that one is a plain optimizer from now on",
                 )
             other.retire()
         _coordinators.add(self)

@@ -117,8 +117,8 @@ def flat_gradient(bucket: Bucket, flat: Tensor | None = None) -> Tensor:
             continue
         if param.grad.layout != torch.strided:
             raise ValueError(
-                f"[bluefog] a parameter of shape {list(param.shape)} has a sparse gradient, of "
-                "which ranks exchange none: average parameters "
+                f"[bluefog] a parameter of shape {list(param.shape)} has a sparse gradient, "
+                "and ranks exchange dense ones alone: average parameters "
                 '(communication="neighbor_allreduce" or "allreduce"), or use sparse=False'
             )
         view.copy_(param.grad)

@@ -54,8 +54,8 @@ class _Forward:
 
     # A graph break at the beginning of a model costs nothing.
     @torch.compiler.disable(  # type: ignore[untyped-decorator,no-untyped-call]
-        reason="bluefog_pg's DistributedOptimizer hears of each forward pass of the model's "
-        "training, between two graphs: compile without fullgraph=True"
+        reason="bluefog_pg's DistributedOptimizer must see each forward pass of training, "
+        "between two graphs: compile without fullgraph=True"
     )
     def __call__(self, model: Module, _inputs: Any) -> None:
         if model.training and torch.is_grad_enabled():

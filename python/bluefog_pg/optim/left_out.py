@@ -49,9 +49,9 @@ class StepsLeftOut:
         steps = passes // self._usual - 1
         left_out = "a step was" if steps == 1 else f"{steps} steps were"
         warn(
-            f"{self._who} DistributedOptimizer: {passes} forward passes of the model's training "
-            f"without gradients since the last step(), and {self._usual} before each of the "
-            f"{self._alike} steps until then. If {left_out} left out on this rank alone, as where "
-            "a batch gives NaN, this rank is behind the others from now on. Call zero_grad() and "
-            "step() for such a batch, too",
+            f"{self._who} DistributedOptimizer: the model made {passes} forward passes without "
+            f"gradients since the last step(), and {self._usual} before each of the {self._alike} "
+            f"steps until then. If {left_out} left out on this rank alone, as for a batch that "
+            "gives NaN, this rank is behind the others from now on. Call zero_grad() and step() "
+            "for such a batch, too",
         )

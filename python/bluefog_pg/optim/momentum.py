@@ -53,8 +53,8 @@ class QuasiGlobalMomentum(CountsPasses):
         super().open(context)
         if any(group.get("momentum") for group in context.optimizer.param_groups):
             warn(
-                f"{context.member.who} QuasiGlobalMomentum: the optimizer has momentum of its own, "
-                "and both together may diverge; use SGD without",
+                f"{context.member.who} QuasiGlobalMomentum: the optimizer has its own momentum, "
+                "and both together may diverge; use SGD without momentum",
             )
         self._moves = context.zeros()
 

@@ -174,8 +174,8 @@ def _warn_of_doubtful(
     if member.size > 1 and not nx.is_strongly_connected(every_edge):
         _warn(
             member,
-            "the topology is not strongly connected: some ranks never hear of others, and the "
-            "ranks' models will not agree",
+            "the topology is not strongly connected: the values of some ranks never reach all "
+            "others, and the ranks' models will not agree",
         )
     if algorithm is not None and not algorithm.takes_weights:
         return
@@ -186,7 +186,7 @@ def _warn_of_doubtful(
             _warn(
                 member,
                 f"this rank's weights in the topology sum to {total:g}, not 1: each average scales "
-                "the parameters by that",
+                "the parameters by that sum",
             )
     _warn_of_weights(steps, member, algorithm)
 
@@ -212,8 +212,8 @@ def _warn_of_weights(
         if not is_well:
             _warn(
                 member,
-                f"{type(algorithm).__name__} needs {algorithm.needs} weights, which the topology's "
-                "are not, to end where it should: try topology='ring', or "
+                f"{type(algorithm).__name__} needs {algorithm.needs} weights to converge to the "
+                "right parameters, and the topology has others: try topology='ring', or "
                 "topology_util.MetropolisHastingsWeights(graph) of an undirected graph",
             )
             return

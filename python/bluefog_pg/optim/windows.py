@@ -142,7 +142,7 @@ class WindowAverage(Communication):
         if strangers := sorted(set(sources or ()) - set(self._neighbors[0])):
             raise ValueError(
                 f"{where}src_weights names ranks {strangers}, which are none of the topology's "
-                f"in-neighbours {self._neighbors[0]}"
+                f"in-neighbors {self._neighbors[0]}"
             )
 
     def _wait(self, flat: Tensor) -> None:

@@ -130,9 +130,9 @@ def edges_for_hierarchical_allreduce(
     destinations = check.destinations("dst_machine_weights", dst_weights)
     if topology is not None:
         near = topology.neighborhood
-        check.require_neighbors("src_machine_weights", sources, "in-neighbours", near.sources)
+        check.require_neighbors("src_machine_weights", sources, "in-neighbors", near.sources)
         check.require_neighbors(
-            "dst_machine_weights", destinations, "out-neighbours", near.destinations
+            "dst_machine_weights", destinations, "out-neighbors", near.destinations
         )
     own = check.number("self_weight", self_weight)
     return member.backend.edges(
@@ -162,7 +162,7 @@ def _weighted(
     check.require_neighbors(
         "src_weights",
         weights,
-        "in-neighbours",
+        "in-neighbors",
         near.sources,
         "; give dst_weights for a dynamic graph",
     )

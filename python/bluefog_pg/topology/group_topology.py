@@ -218,8 +218,8 @@ def require_alike(member: GroupState, what: str) -> None:
     """Raise ArgumentError unless all machines have equal numbers of ranks."""
     if not member.machines.are_alike:
         raise ArgumentError(
-            f"{member.who} {what}: the machines have ranks {member.machines.all}, which must be as "
-            "many on each"
+            f"{member.who} {what}: the machines have ranks {member.machines.all}, and each "
+            "must have the same number"
         )
 
 

@@ -60,7 +60,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: str, async_op: bool) -> Any:
         if senders != [root]:
             raise load().Mismatch(
                 f"{member.who} broadcast {name!r}: this rank names rank {root} as the root, and "
-                f"{senders or 'no rank'} sent as such"
+                f"{senders or 'no rank'} sent as the root"
             )
         return torch.cat(rows).view(tensor.shape)
 

@@ -354,7 +354,7 @@ def _write(
             raise TypeError(f"[bluefog] {op}: dst_weights are given twice")
         dst_weights, self_weight = self_weight, None
     window = window_named(name, op, ValueError, group)
-    require_neighbors(window, op, "dst_weights", dst_weights, "out-neighbours", window.destinations)
+    require_neighbors(window, op, "dst_weights", dst_weights, "out-neighbors", window.destinations)
     write = window.put if op == "win_put" else window.accumulate
     return write(
         tensor,
@@ -369,9 +369,7 @@ def _get(
     name: str, src_weights: Weights, require_mutex: bool, group: Group, *, async_op: bool = False
 ) -> WindowWork | None:
     window = window_named(name, "win_get", ValueError, group)
-    require_neighbors(
-        window, "win_get", "src_weights", src_weights, "in-neighbours", window.sources
-    )
+    require_neighbors(window, "win_get", "src_weights", src_weights, "in-neighbors", window.sources)
     return window.get(src_weights=src_weights, require_mutex=require_mutex, async_op=async_op)
 
 

@@ -198,7 +198,7 @@ def win_update(
     op = "win_update"
     window = window_named(name, op, KeyError, group)
     require_neighbors(
-        window, op, "neighbor_weights", neighbor_weights, "in-neighbours", window.sources
+        window, op, "neighbor_weights", neighbor_weights, "in-neighbors", window.sources
     )
     return window.update(
         self_weight=self_weight,
@@ -237,9 +237,7 @@ def win_read_neighbor(
         True
     """
     window = window_named(name, "win_read_neighbor", KeyError, group)
-    require_neighbors(
-        window, "win_read_neighbor", "rank_", [rank_], "in-neighbours", window.sources
-    )
+    require_neighbors(window, "win_read_neighbor", "rank_", [rank_], "in-neighbors", window.sources)
     return window.read(rank_, require_mutex=require_mutex)
 
 

@@ -100,8 +100,8 @@ def _opened(
         names: list[Any] = [None] * member.size
         dist.all_gather_object(names, told, group=member.group)
         raise ValueError(
-            f"{where}: ranks do not make the same window: rank 0 {names[0]}, "
-            f"rank {others[0]} {names[others[0]]}"
+            f"{where}: ranks do not make the same window: rank 0 makes {names[0]}, "
+            f"rank {others[0]} makes {names[others[0]]}"
         )
     assert made is not None  # noqa: S101
     number, places = int(table[0, 2]), [(room, at) for *_, room, at in table.tolist()]

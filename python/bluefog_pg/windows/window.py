@@ -315,8 +315,8 @@ class Window:
         if Switch.is_on and not self._has_warned and 0 < window.p < _LEAST_P:
             self._has_warned = True
             _log.warning(
-                "%s: p is %.1e, and the tensor as small: this rank gives away what it has, and "
-                "gets hardly anything. Do its in-neighbors put into the window as often?",
+                "%s: p is %.1e, and the tensor is as small: this rank gives its mass away, and "
+                "gets hardly any back. Do its in-neighbors put into the window as often?",
                 self.checker("win_update").where, window.p,
             )  # fmt: skip
         return result

@@ -20,7 +20,7 @@ struct Status {
   int source;
   int tag;
   int error;
-  int cancelled;
+  int canceled;
   size_t bytes;
 };
 

@@ -255,7 +255,7 @@ World::World(const Home& home, std::string name, int rank, bool is_launched)
   if (found != rank_) {
     throw std::runtime_error(home.library + " started as rank " + std::to_string(found) +
                              " of its world, not as rank " + std::to_string(rank_) +
-                             ": it does not take what a PMIx server gives it");
+                             ": it does not take its rank from a PMIx server");
   }
   Connections::Ports own = Connections::listening();
   for (const std::string& port : before) {

@@ -77,7 +77,7 @@ void DeviceFailure::set(const Failure& failure) {
 
 void DeviceFailure::end(const Failure& failure) {
   TORCH_WARN(engine_.members().who(), ": ", FirstFailure::advice(), " (", failure.reason,
-             "). What such calls have under way may give wrong results.");
+             "). Calls that are under way may give wrong results.");
   try {
     abort_();
   } catch (const std::exception&) {

@@ -99,7 +99,7 @@ WorkPtr ProcessGroupComposed::gatherOnDevice(OpKind kind, const at::Tensor& like
     validate.sameRows(tensor, like);
   }
   validate.onOneDevice(all);
-  validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
+  validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbors");
   const Tensors logged{like};
   DeviceCall call{onDevice(signatureOfRows(kind, like), opts.match.tag), title, logged, edges,
                   opts.match};

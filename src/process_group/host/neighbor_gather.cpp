@@ -67,7 +67,7 @@ WorkPtr ProcessGroupBluefog::gatherFromNeighbors(OpKind kind, const at::Tensor& 
   const Validate validate(engine_->members(), called);
   validate.rows(like);
   const Signature signature = signatureOfRows(kind, like);
-  validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbours");
+  validate.sameLength(inputs.size(), "the list", edges.destinations.size(), "out-neighbors");
   const auto op = neighborsOp(signature, edges, opts.match);
   op->title = opts.is_of_all ? called : "";
   auto buffers = std::make_shared<Buffers>();

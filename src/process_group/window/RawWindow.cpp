@@ -153,7 +153,7 @@ at::Tensor RawWindow::map_remote_tensor(int64_t rank) {
   TORCH_CHECK(resources_.engine->hosts().isHere(peer), who(raw_calls::kMap), "rank ",
               resources_.engine->members().global(peer),
               " is on another host, or shares no memory with this rank, so its memory cannot be "
-              "mapped; have it put its values, and ask get_attr() first, which says SEPARATE");
+              "mapped (get_attr() says SEPARATE for it); have it put its values instead");
   return registration->tensorOf(peer);
 }
 

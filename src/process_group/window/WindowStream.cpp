@@ -31,7 +31,7 @@ void WindowStream::failLate(const char* op, const char* what) const {
 void WindowStream::await(const char* op, const StreamPoint& point, Deadline deadline,
                          const std::function<void()>& proceed) const {
   if (!point.await(deadline, proceed)) {
-    failLate(op, "the device has not done what it was given before the call");
+    failLate(op, "the device has not finished the work that was queued before the call");
   }
 }
 
@@ -59,7 +59,7 @@ void WindowStream::begin(const char* op, std::function<void()> call,
       sayingWhoseCall(context_.label, op, [&] {
         await(op, *before, deadline, [&] {
           TORCH_CHECK(!ends_, context_.label.who(op),
-                      "the window has ended before the device came to it");
+                      "the window ended before the device reached the call");
         });
       });
       call();

@@ -54,7 +54,7 @@ void WindowWork::wait() {
     dead.erase(std::unique(dead.begin(), dead.end()), dead.end());
     throw Error(Cause::kPeerFailed, dead,
                 context_.who + rankList(dead) +
-                    " died, left the group or freed the window; with the others it is done");
+                    " died, left the group or freed the window; the call is done with the others");
   }
   if (issued.failure) {
     std::rethrow_exception(issued.failure);

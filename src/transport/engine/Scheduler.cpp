@@ -31,7 +31,7 @@ constexpr milliseconds kSuspectSettled{300};
 Failure inheritedFrom(const GroupFailure& group_failure) {
   Failure failure = group_failure.failure;
   failure.reason = "collective #" + std::to_string(group_failure.sequence) +
-                   " of this group has failed, and with it all later ones; make a new group (" +
+                   " of this group failed, so all later ones fail, too; make a new group (" +
                    failure.reason + ")";
   return failure;
 }
@@ -495,7 +495,7 @@ void Scheduler::finish(const std::shared_ptr<MessageOp>& op,
   conclude(op, why);
 }
 
-// The peers of its messages hear why they are cancelled.
+// The peers of its messages hear why they are canceled.
 void Scheduler::endTasks(Op& op, const std::optional<Failure>& failure) {
   const CancelScope scope = mailbox_.cancelScope(failure);
   op.tasks.clear();

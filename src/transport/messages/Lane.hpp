@@ -23,8 +23,8 @@ namespace bluefog {
 //
 // Thread safety: only the thread that drives the engine may use it.
 struct Lane {
-  // A CancelledSend is a message whose operation has ended before its first frame was published.
-  struct CancelledSend {
+  // A CanceledSend is a message whose operation has ended before its first frame was published.
+  struct CanceledSend {
     Frame announcement;
     CancelReason why;
   };
@@ -46,9 +46,9 @@ struct Lane {
   // ---- to the peer
   RingWriter out;
   std::deque<uint64_t> departing;  // ids whose first frame is not out yet, in their order
-  std::map<uint64_t, CancelledSend> cancelled;  // of `departing`, by id
-  std::map<uint64_t, SendState*> unanswered;    // by id; each is its PostedSend's
-  size_t outstanding = 0;                       // charged bytes sent and not yet credited
+  std::map<uint64_t, CanceledSend> canceled;  // of `departing`, by id
+  std::map<uint64_t, SendState*> unanswered;  // by id; each is its PostedSend's
+  size_t outstanding = 0;                     // charged bytes sent and not yet credited
 
   // ---- from the peer
   RingReader in;

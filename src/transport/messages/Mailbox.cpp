@@ -10,7 +10,7 @@ bool Mailbox::drain() {
     moved |= drainControl(peer);
     moved |= receives_.drain(peer);
     moved |= control_.flush(peer);
-    moved |= sends_.announceCancelled(peer);
+    moved |= sends_.announceCanceled(peer);
   }
   return moved;
 }
@@ -67,7 +67,7 @@ bool Mailbox::owesAnything() const {
   for (int peer = 0; peer < state_.members.size; ++peer) {
     const Lane& lane = state_.lane(peer);
     if (!lane.is_gone &&
-        (receives_.hasAbandoned(peer) || control_.isOwedTo(peer) || !lane.cancelled.empty())) {
+        (receives_.hasAbandoned(peer) || control_.isOwedTo(peer) || !lane.canceled.empty())) {
       return true;
     }
   }

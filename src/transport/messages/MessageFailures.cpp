@@ -9,7 +9,7 @@ CancelReason cancelReasonOf(const Membership& members, const Failure& failure) {
   return {failure.cause, members.among(failure.ranks)};
 }
 
-Failure cancelledBy(const Membership& members, int peer, const CancelReason& theirs) {
+Failure canceledBy(const Membership& members, int peer, const CancelReason& theirs) {
   const int who = members.global(peer);
   const std::string rank = "rank " + std::to_string(who);
   std::vector<int> blamed = members.global(theirs.blamed.below(members.size));

@@ -12,8 +12,8 @@ namespace bluefog {
 
 // Returns what peers are told where an operation of this rank ends with that failure.
 CancelReason cancelReasonOf(const Membership& members, const Failure& failure);
-// Returns the failure of an operation whose message `peer` has cancelled for that reason.
-Failure cancelledBy(const Membership& members, int peer, const CancelReason& theirs);
+// Returns the failure of an operation whose message `peer` has canceled for that reason.
+Failure canceledBy(const Membership& members, int peer, const CancelReason& theirs);
 // Returns why a posted message does not come: its source has made that call, or a later one.
 Failure passedBySource(const Membership& members, const ReceiveState& message);
 // Returns why a message in call `number` failed: its receiver made that call without receiving it.

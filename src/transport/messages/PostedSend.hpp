@@ -11,7 +11,7 @@ class SendProtocol;
 // A PostedSend is a message that a task sends. It stands in its lane's queue from its construction
 // until its first frame is published, and the receiver's answers reach it until its destruction.
 // Where it is destroyed too early, its place in the queue stays: the receiver is told that the
-// message was cancelled. Messages with equal match keys are posted in the order of the calls. It
+// message was canceled. Messages with equal match keys are posted in the order of the calls. It
 // refers to the protocol, which must outlive it.
 //
 // Thread safety: only the thread that drives the engine may use it.

@@ -36,7 +36,7 @@ std::optional<Failure> StageReached::brokenOff() const {
       return passedBySource(state_.members, *message);
     }
     if (message->stage != ReceiveState::Stage::kComplete && message->broken_off) {
-      return cancelledBy(state_.members, message->source, *message->broken_off);
+      return canceledBy(state_.members, message->source, *message->broken_off);
     }
   }
   return std::nullopt;
@@ -64,7 +64,7 @@ std::vector<int> NextFrames::missing() const {
 std::optional<Failure> NextFrames::brokenOff() const {
   for (const PostedReceive& message : messages_) {
     if (message->broken_off && !hasCome(*message)) {
-      return cancelledBy(state_.members, message->source, *message->broken_off);
+      return canceledBy(state_.members, message->source, *message->broken_off);
     }
   }
   return std::nullopt;

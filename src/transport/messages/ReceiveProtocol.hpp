@@ -68,7 +68,7 @@ class ReceiveProtocol {
   // Takes frames from the peer's lane: matches messages, and moves streamed bytes to their sinks.
   // Returns whether it took any.
   bool drain(int peer);
-  // Notes that the peer has cancelled a message.
+  // Notes that the peer has canceled a message.
   void noteBrokenOff(int peer, const ControlMessage& control);
   bool hasPosted() const { return !posted_.isEmpty(); }
   bool hasUnexpected() const { return !unexpected_.isEmpty(); }

@@ -22,7 +22,7 @@ void SendProtocol::release(const PostedSend& message) {
   }
   to.unanswered.erase(send.id);
   if (!to.departing.empty() && to.departing.front() <= send.id) {
-    to.cancelled.emplace(send.id, Lane::CancelledSend{message.announcement_, state_.cancel_reason});
+    to.canceled.emplace(send.id, Lane::CanceledSend{message.announcement_, state_.cancel_reason});
   } else if (!send.is_sent && send.answer.kind <= ControlMessage::kClearToSend) {
     control_.cancel(send.destination, send.id, ControlMessage::kBrokenOff, state_.cancel_reason);
   }
@@ -70,7 +70,7 @@ size_t SendProtocol::stream(PostedSend& message, const Outgoing& from, size_t at
 }
 
 Failure SendProtocol::withdrawn(const PostedSend& message) const {
-  return cancelledBy(state_.members, message->destination, message->answer.cancel_reason);
+  return canceledBy(state_.members, message->destination, message->answer.cancel_reason);
 }
 
 bool SendProtocol::maySendNow(int destination, size_t bytes) {
@@ -99,16 +99,16 @@ bool SendProtocol::noteAnswer(int peer, const ControlMessage& answer) {
   return true;
 }
 
-bool SendProtocol::announceCancelled(int peer) {
+bool SendProtocol::announceCanceled(int peer) {
   Lane& to = state_.lane(peer);
   bool moved = false;
-  while (!to.cancelled.empty() && to.cancelled.begin()->first == to.departing.front() &&
+  while (!to.canceled.empty() && to.canceled.begin()->first == to.departing.front() &&
          to.out.room()) {
-    const Lane::CancelledSend& message = to.cancelled.begin()->second;
+    const Lane::CanceledSend& message = to.canceled.begin()->second;
     *to.out.slot() = message.announcement;
     to.out.publish();
     control_.cancel(peer, to.departing.front(), ControlMessage::kBrokenOff, message.why);
-    to.cancelled.erase(to.cancelled.begin());
+    to.canceled.erase(to.canceled.begin());
     nextTurn(to);
     state_.wakeups.add(peer);
     moved = true;

@@ -53,9 +53,9 @@ class SendProtocol {
   // ---- for the mailbox and the scheduler
   // Hands a receiver's answer to the message that it is for. Returns false where that has ended.
   bool noteAnswer(int peer, const ControlMessage& answer);
-  // Announces cancelled messages whose turn it is, and cancels them at once: so the k-th message
+  // Announces canceled messages whose turn it is, and cancels them at once: so the k-th message
   // with a match key still meets the k-th receive. Returns whether it announced any.
-  bool announceCancelled(int peer);
+  bool announceCanceled(int peer);
   // Returns whether the first frames of all messages are published.
   bool hasSentFirsts() const;
   // Returns whether that rank has read all frames from this one.

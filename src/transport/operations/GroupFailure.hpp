@@ -10,7 +10,7 @@
 namespace bluefog {
 
 // A GroupFailure is the failure that a group's ranks have agreed on. The collective with its
-// sequence number has failed for it, and with it all later ones.
+// sequence number failed for it, and so do all later ones.
 //
 // Thread safety: a value; one thread at a time.
 struct GroupFailure {

@@ -125,7 +125,7 @@ TEST(ExchangeTest, OtherSizesThanExpectedAreToldByAll) {
       const std::string told = "ranks do not agree on the sizes: rank 2 sends " +
                                std::to_string(sent) + " elements to rank 1, which expects 9";
       const std::string later =
-          "collective #1 of this group has failed, and with it all later ones; make a new group (" +
+          "collective #1 of this group failed, so all later ones fail, too; make a new group (" +
           told + ")";
       // The rank that the sizes do not concern may have done its part. It then hears in its next
       // call.

@@ -12,14 +12,14 @@ from tests.support.messages import golden
 from tests.support.messages.bad_neighbors import (
     gatherings,
     machines,
-    neighbours,
+    neighbors,
     of_python,
     pairs,
     topologies,
 )
 from tests.support.messages.bad_places import lists, places
 from tests.support.messages.bad_tensors import reductions, tensors
-from tests.support.messages.bodies import Calls, Labelled, caught, group_of, pair, telling
+from tests.support.messages.bodies import Calls, Labeled, caught, group_of, pair, telling
 from tests.support.messages.calls import cpu, options, world_group
 from tests.support.messages.tensors import f, fs
 
@@ -31,7 +31,7 @@ def in_the_world(gloo: Any) -> dict[str, Calls]:
         "reductions": reductions(b),
         "places": places(b),
         "lists": lists(b),
-        "neighbours": neighbours(b),
+        "neighbors": neighbors(b),
         "gatherings": gatherings(),
         "pairs": pairs(),
         "machines": machines(),
@@ -48,7 +48,7 @@ def in_a_pair(group: Any) -> Calls:
         "root 3": lambda: b.broadcast(fs(1), options("Broadcast", rootRank=3)),
         "gather": lambda: b.gather([fs(2)], fs(1), options("Gather", rootRank=0)),
         "send to 3": lambda: b.send(fs(1), 3, 0),
-        "neighbours": lambda: bluefog_pg.neighbor_allreduce(
+        "neighbors": lambda: bluefog_pg.neighbor_allreduce(
             f(3), self_weight=0.5, src_weights={3: 0.5}, group=group
         ),
         "topology": lambda: bluefog_pg.set_topology([], group=group),
@@ -56,7 +56,7 @@ def in_a_pair(group: Any) -> Calls:
 
 
 @telling
-def bad_arguments(rank: int, world: int) -> Iterator[Labelled]:
+def bad_arguments(rank: int, world: int) -> Iterator[Labeled]:
     """Rank 1 makes all bad calls, and rank 3 those in a pair; then all ranks must still agree.
 
     Calls of neighbors that are refused count.

@@ -15,13 +15,13 @@ from tests.support import harness, inrank
 from tests.support.harness import Ranks
 from tests.support.messages import golden
 from tests.support.messages.alone import ALONE, called_alone
-from tests.support.messages.bodies import Calls, Labelled, after_the_others, caught, pair, telling
+from tests.support.messages.bodies import Calls, Labeled, after_the_others, caught, pair, telling
 from tests.support.messages.calls import all_reduce, cpu, recv, send, world_group
 from tests.support.messages.tensors import f, fs, sparse
 
 
 @telling
-def leave(rank: int, world: int) -> Iterator[Labelled]:
+def leave(rank: int, world: int) -> Iterator[Labeled]:
     """Rank 3 leaves the group in order."""
     for name in ALONE:
         with pair() as group, after_the_others(rank == 1):
@@ -56,7 +56,7 @@ def after_the_end(how: str, group: Any) -> Calls:
 
 
 @telling
-def end_it_here(rank: int, world: int) -> Iterator[Labelled]:
+def end_it_here(rank: int, world: int) -> Iterator[Labeled]:
     for how in ("destroyed", "aborted"):
         with pair() as group:
             if rank == 1:
@@ -64,7 +64,7 @@ def end_it_here(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def ask_works(rank: int, world: int) -> Iterator[Labelled]:
+def ask_works(rank: int, world: int) -> Iterator[Labeled]:
     """Ask Works for what they cannot know.
 
     Rank 3 answers late, so that the first one runs until then.
@@ -99,7 +99,7 @@ def in_a_child(pending: dist.Work) -> Calls:
     }
 
 
-def told_by_a_child(calls: Calls) -> list[Labelled]:
+def told_by_a_child(calls: Calls) -> list[Labeled]:
     here, there = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -111,13 +111,13 @@ def told_by_a_child(calls: Calls) -> list[Labelled]:
             os._exit(0)
     os.close(there)
     with os.fdopen(here, "rb") as pipe:
-        told: list[Labelled] = pickle.load(pipe)
+        told: list[Labeled] = pickle.load(pipe)
     os.waitpid(pid, 0)
     return told
 
 
 @telling
-def fork(rank: int, world: int) -> Iterator[Labelled]:
+def fork(rank: int, world: int) -> Iterator[Labeled]:
     """Communicate in a child of rank 1, which has a receive from rank 3 to wait for."""
     with after_the_others(rank == 3):
         if rank == 1:
@@ -130,7 +130,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def told_of_the_dead(pairs: dict[str, Any], watched: Any, pending: dist.Work) -> Iterator[Labelled]:
+def told_of_the_dead(pairs: dict[str, Any], watched: Any, pending: dist.Work) -> Iterator[Labeled]:
     import bluefog_pg
 
     for name, group in pairs.items():
@@ -141,7 +141,7 @@ def told_of_the_dead(pairs: dict[str, Any], watched: Any, pending: dist.Work) ->
 
 
 @telling
-def die_in_turn(rank: int, world: int) -> Iterator[Labelled]:
+def die_in_turn(rank: int, world: int) -> Iterator[Labeled]:
     """Rank 3 dies, and then rank 2."""
     import bluefog_pg
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 from tests.support.messages import golden
-from tests.support.messages.bodies import Calls, Labelled, caught, telling
+from tests.support.messages.bodies import Calls, Labeled, caught, telling
 
 RANKS = 1  # The one rank plays the others, too.
 
@@ -230,7 +230,7 @@ def bad_links(own: Record) -> Calls:
 
 
 @telling
-def bad_starts(rank: int, world: int) -> Iterator[Labelled]:
+def bad_starts(rank: int, world: int) -> Iterator[Labeled]:
     own = own_record()
     yield from caught(bad_sizes_and_times())
     yield from caught(bad_records(own))

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from tests.support import harness, inrank
 from tests.support.messages import golden
-from tests.support.messages.bodies import Labelled, after_the_others, group_of, pair, telling
+from tests.support.messages.bodies import Labeled, after_the_others, group_of, pair, telling
 from tests.support.messages.calls import (
     Call,
     all_gather,
@@ -90,7 +90,7 @@ AGAIN = ("counts", "sparse shapes", "all_reduce and averaging")
 
 
 @telling
-def disagree(rank: int, world: int) -> Iterator[Labelled]:
+def disagree(rank: int, world: int) -> Iterator[Labeled]:
     for name, (of_one, of_three) in (PAIRS | ONE_SIDED).items():
         with pair() as group:
             if rank in (1, 3):
@@ -102,7 +102,7 @@ def disagree(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def refuse_late(rank: int, world: int) -> Iterator[Labelled]:
+def refuse_late(rank: int, world: int) -> Iterator[Labeled]:
     """A small send is over before it is refused, so the call after the next hears of it."""
     with pair() as group:
         if rank == 1:
@@ -119,7 +119,7 @@ def refuse_late(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def come_to_a_mismatch(rank: int, world: int) -> Iterator[Labelled]:
+def come_to_a_mismatch(rank: int, world: int) -> Iterator[Labeled]:
     """Ranks 0 and 1 disagree, and ranks 2 and 3 come later."""
     with group_of() as group, after_the_others(rank >= 2):
         yield f"of four, rank {rank}", inrank.catch(all_reduce(f(4 + (rank == 1))), group)

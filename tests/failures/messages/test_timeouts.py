@@ -11,13 +11,13 @@ import torch.distributed as dist
 from tests.support import harness, inrank
 from tests.support.messages import golden
 from tests.support.messages.alone import ALONE, called_alone
-from tests.support.messages.bodies import Labelled, after_the_others, group_of, pair, telling
+from tests.support.messages.bodies import Labeled, after_the_others, group_of, pair, telling
 from tests.support.messages.calls import all_reduce, average, monitored_barrier, recv, send
 from tests.support.messages.tensors import LARGE, f
 
 
 @telling
-def stay_away(rank: int, world: int) -> Iterator[Labelled]:
+def stay_away(rank: int, world: int) -> Iterator[Labeled]:
     """Rank 3 stays away from each call, or comes late."""
     for name in ALONE:
         with pair() as group, after_the_others(rank == 3):
@@ -30,7 +30,7 @@ def stay_away(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def call_something_else(rank: int, world: int) -> Iterator[Labelled]:
+def call_something_else(rank: int, world: int) -> Iterator[Labeled]:
     """Neighbors average by different names: each has sent, and nobody has called for it."""
     calls = {1: average(f(4)), 3: average(f(4), "parameters")}
     with pair() as group:
@@ -40,7 +40,7 @@ def call_something_else(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def send_too_late(rank: int, world: int) -> Iterator[Labelled]:
+def send_too_late(rank: int, world: int) -> Iterator[Labeled]:
     """Send a large message, which needs its receiver, after that one has given up."""
     with pair() as group:
         if rank == 1:
@@ -56,7 +56,7 @@ def send_too_late(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def wait_shortly(rank: int, world: int) -> Iterator[Labelled]:
+def wait_shortly(rank: int, world: int) -> Iterator[Labeled]:
     with pair() as group, after_the_others(rank == 3):
         if rank == 1:
             work = dist.irecv(f(4), group=group, group_src=1)
@@ -68,7 +68,7 @@ def wait_shortly(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def one_of_four_stays_away(rank: int, world: int) -> Iterator[Labelled]:
+def one_of_four_stays_away(rank: int, world: int) -> Iterator[Labeled]:
     with group_of() as group:
         group.set_timeout(timedelta(seconds=1))
         if rank != 3:
@@ -76,7 +76,7 @@ def one_of_four_stays_away(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def two_of_four_come_late(rank: int, world: int) -> Iterator[Labelled]:
+def two_of_four_come_late(rank: int, world: int) -> Iterator[Labeled]:
     """Two of four ranks come late to a monitored barrier."""
     for label, wait_all_ranks in (("first", False), ("all", True)):
         with group_of() as group, after_the_others(rank >= 2):
@@ -85,7 +85,7 @@ def two_of_four_come_late(rank: int, world: int) -> Iterator[Labelled]:
 
 
 @telling
-def rank_0_stays_away(rank: int, world: int) -> Iterator[Labelled]:
+def rank_0_stays_away(rank: int, world: int) -> Iterator[Labeled]:
     """Rank 0 of the group, which watches who comes to a monitored barrier, stays away."""
     with pair() as group:
         if rank == 3:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support import inrank
-from tests.support.messages.bodies import Labelled
+from tests.support.messages.bodies import Labeled
 from tests.support.messages.calls import (
     Call,
     all_gather,
@@ -50,7 +50,7 @@ ALONE: dict[str, Call] = {
 }
 
 
-def called_alone(name: str, group: Any, prefix: str = "") -> Iterator[Labelled]:
+def called_alone(name: str, group: Any, prefix: str = "") -> Iterator[Labeled]:
     """Yield what the call raises as the first call of a group.
 
     After all_reduce, yield also what the next call raises.

@@ -14,7 +14,7 @@ from tests.support.messages.bodies import Calls
 from tests.support.messages.tensors import f, meta, sparse
 
 
-def neighbours(b: Any) -> Calls:
+def neighbors(b: Any) -> Calls:
     import bluefog_pg
 
     # This is rank 1 of four in an exponential-2 graph. Its in-neighbors are 0 and 3.

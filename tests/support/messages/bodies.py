@@ -12,11 +12,11 @@ import torch.distributed as dist
 from tests.support import inrank
 
 Calls = Mapping[str, Callable[[], Any]]
-Labelled = tuple[str, inrank.Raised | None]
-Told = list[Labelled]
+Labeled = tuple[str, inrank.Raised | None]
+Told = list[Labeled]
 
 
-def telling(body: Callable[[int, int], Iterator[Labelled]]) -> Callable[[int, int], Told]:
+def telling(body: Callable[[int, int], Iterator[Labeled]]) -> Callable[[int, int], Told]:
     """Return a body that returns the list of all that `body` yields."""
 
     @functools.wraps(body)
@@ -26,7 +26,7 @@ def telling(body: Callable[[int, int], Iterator[Labelled]]) -> Callable[[int, in
     return told
 
 
-def caught(calls: Calls, prefix: str = "") -> Iterator[Labelled]:
+def caught(calls: Calls, prefix: str = "") -> Iterator[Labeled]:
     for label, call in calls.items():
         yield prefix + label, inrank.catch(call)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-_COLOURS = [f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "brown")]
+_COLORS = [f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "brown")]
 _CIRCUMFERENCE = 850.0  # the length in points of the circle of ranks
 _FLOOR = 1e-17  # A log axis cannot show 0, the distance from an exact mean.
 
@@ -102,9 +102,9 @@ def _draw_circle(axes: Any, graphs: Sequence[nx.DiGraph[int]]) -> None:
                 str(rank), place, ha="center", va="center", fontsize=0.45 * diameter, zorder=4
             )
     if len(graphs) > 1:
-        for step in range(min(len(graphs), len(_COLOURS))):
-            again = "" if step + len(_COLOURS) >= len(graphs) else " …"
-            axes.plot([], [], color=_COLOURS[step], label=f"step {step}{again}")
+        for step in range(min(len(graphs), len(_COLORS))):
+            again = "" if step + len(_COLORS) >= len(graphs) else " …"
+            axes.plot([], [], color=_COLORS[step], label=f"step {step}{again}")
         axes.legend(loc="upper left", fontsize=8, frameon=False, borderaxespad=0)
     axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
     axes.set_axis_off()
@@ -145,7 +145,7 @@ def _draw_edges(
                 shrinkA=diameter / 2,
                 shrinkB=diameter / 2,
                 linewidth=1.0 if degree <= 4 else 0.7,
-                color=_COLOURS[step % len(_COLOURS)],
+                color=_COLORS[step % len(_COLORS)],
                 alpha=min(0.85, max(0.1, 3.5 / degree)),
             )
         )

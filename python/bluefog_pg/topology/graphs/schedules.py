@@ -247,7 +247,7 @@ def _place(world_size: Any, local_size: Any, self_rank: Any) -> tuple[int, int, 
     if world_size % local_size:
         raise ArgumentError(
             f"world_size must be a multiple of local_size, got {world_size} and {local_size}: "
-            "each machine must have as many ranks"
+            "each machine must have the same number of ranks"
         )
     machine, local = divmod(rank_below(world_size, "self_rank", self_rank), local_size)
     return world_size // local_size, machine, local

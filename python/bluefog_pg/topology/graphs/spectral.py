@@ -191,7 +191,7 @@ def graphs_of(topology: Topology, size: int) -> list[nx.DiGraph[int]]:
         raise ValueError("topology must have at least one graph, got an empty sequence")
     if len(sizes := {size_of(graph) for graph in graphs}) > 1:
         raise ValueError(
-            f"the graphs of topology must have as many ranks each, got {sorted(sizes)}"
+            f"all graphs of topology must have the same number of ranks, got {sorted(sizes)}"
         )
     return graphs
 

@@ -61,7 +61,7 @@ TEST_F(SharedHeapTest, WhatIsGivenBackTakesNoMemory) {
   EXPECT_EQ(memoryInUse(), before);
 }
 
-TEST_F(SharedHeapTest, WhatIsGivenBackTakesNothingFromItsNeighbours) {
+TEST_F(SharedHeapTest, WhatIsGivenBackTakesNothingFromItsNeighbors) {
   const size_t before = memoryInUse();
   for (const size_t last : {0, 1, 2}) {
     std::array<std::byte*, 3> blocks{};  // they lie in one huge page and the next

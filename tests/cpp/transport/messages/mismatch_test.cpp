@@ -66,10 +66,10 @@ void disagree(const Disagreement& disagreement, int n, int odd) {
     EXPECT_EQ(error.cause(), Cause::kMismatch) << error.what();
     EXPECT_EQ(story(error), story(errors[0]));
     EXPECT_EQ(error.ranks(), errors[0].ranks());
-    EXPECT_EQ(story(later[rank]),
-              "collective #1 of this group has failed, and with it all later "
-              "ones; make a new group (" +
-                  story(errors[0]) + ")");
+    EXPECT_EQ(
+        story(later[rank]),
+        "collective #1 of this group failed, so all later ones fail, too; make a new group (" +
+            story(errors[0]) + ")");
     EXPECT_EQ(std::string(error.what()).find("[bluefog] rank " + std::to_string(rank) + "/"), 0u);
   }
   const Ranks& named = errors[0].ranks();
