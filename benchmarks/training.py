@@ -1,7 +1,7 @@
 """Compare decentralized training with DistributedDataParallel on gloo.
 
-What a rank computes is emulated by sleeping, so that many ranks have room on few cores; what it
-communicates is not. The hosts are network namespaces of this machine, whose links `tc tbf` slows
+Sleeping emulates the computing of a rank, so that many ranks have room on few cores. The
+communication is real. The hosts are network namespaces of this machine, whose links `tc tbf` slows
 down. That needs root.
 
 python benchmarks/training.py                       everything: half an hour

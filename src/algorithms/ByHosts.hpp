@@ -12,9 +12,9 @@
 namespace bluefog {
 
 // The collectives in this header are for groups whose hosts have several ranks each, and all the
-// same number (see HostGrid). What crosses between two hosts does so once, between counterparts,
-// and goes on in shared memory. Arguments and results are those of the functions without "ByHosts"
-// in Algorithms.hpp.
+// same number (see HostGrid). Each block crosses between two hosts once, between counterparts, and
+// goes on in shared memory. Arguments and results are those of the functions without "ByHosts" in
+// Algorithms.hpp.
 
 // Returns whether a reduction can be made in two steps. The mean of integer means is not the mean
 // of the integers.

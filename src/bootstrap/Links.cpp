@@ -153,8 +153,8 @@ bool Links::read(Peer& peer) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return false;
       }
-      // ECONNRESET says that the peer closed its end before it had read everything. What it sent is
-      // still there.
+      // ECONNRESET says that the peer closed its end before it had read everything. The data that
+      // it sent is still there.
       if (errno == EINTR || errno == ECONNRESET) {
         continue;
       }

@@ -90,7 +90,7 @@ typedef struct bluefog_device_api {
   int (*dequantize)(void* out, int type, const void* message, size_t numel, size_t block,
                     bluefog_stream stream);
   // TopK: the places of the k numbers with the largest magnitudes, as ascending int32, and then the
-  // numbers as float32. Of equal magnitudes the first ones are taken. scatter() is the inverse, and
+  // numbers as float32. Among equal magnitudes, the first ones win. scatter() is the inverse, and
   // writes zeros elsewhere.
   int (*top_k_scratch)(size_t* bytes);  // bytes that top_k needs, aligned to 16
   int (*top_k)(void* message, const void* in, int type, size_t numel, size_t k, void* scratch,

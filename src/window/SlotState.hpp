@@ -10,8 +10,7 @@ namespace bluefog {
 //
 // The writer fills a buffer that nobody looks at, and then makes it the one that counts. The owner
 // says which buffer it reads. So the writer needs three buffers: one that counts, one that the
-// owner reads, and one to fill. What the owner itself puts into the slot has two buffers of its
-// own.
+// owner reads, and one to fill. The owner's own puts into the slot have two buffers of their own.
 struct SlotState {
   static constexpr unsigned kWriters = 3;
   static constexpr unsigned kBuffers = 5;

@@ -88,7 +88,7 @@ void Window::update(const Update& how, void* out) {
   std::vector<double> weights;
   double p = 0;
   const auto add = [&](const void* data, double weight, double its_p) {
-    // What has no weight is left out, because it could be 0 * infinity.
+    // Data without a weight is left out, because it could be 0 * infinity.
     if (data != nullptr && weight != 0) {
       inputs.push_back(data);
       weights.push_back(weight);

@@ -51,7 +51,7 @@ class WindowLayout {
 
 // A WindowPart gives access to the memory of one rank's part of a window, as a rank of the same
 // host sees it. It does not own that memory.
-// Thread safety: any thread may call any method; what they return has its own rules.
+// Thread safety: any thread may call any method. The objects that they return have their own rules.
 class WindowPart {
  public:
   WindowPart(std::byte* memory, const WindowLayout& layout) : memory_(memory), layout_(layout) {}

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def machine_backend_of(member: GroupState) -> ProcessGroupBluefog:
     """Return the backend of the machine's ranks; the first call makes it, on all of them.
 
-    It ends with the group. It is no group of c10d: whoever destroys the group would have to destroy
-    that one, too. Besides, `torch.distributed.new_group` names a group by how many groups its
-    members have made, which may differ.
+    It ends with the group. It is no group of c10d: a program that destroys the group would have to
+    destroy that one, too. Besides, `torch.distributed.new_group` names a group by how many groups
+    its members have made, which may differ.
 
     Raises:
         CollectiveTimeout: a rank of the machine did not ask in time.

@@ -40,10 +40,10 @@ class _Copy:
 class CompressedAverage(Communication):
     """Do w <- w + gamma sum_j w_ij (copy of w_j - copy of w_i), where ranks send changes of copies.
 
-    Each rank sends, compressed, what its neighbors' copies of its parameters lack. What is not sent
-    now stays in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019).
-    A rank has one copy for each set of ranks that it sends to. Thus all ranks that hold a copy hold
-    the same one, to the bit.
+    Each rank sends, compressed, what its neighbors' copies of its parameters lack. The rest stays
+    in that difference, and is sent later (CHOCO: Koloskova, Stich and Jaggi, ICML 2019). A rank has
+    one copy for each set of ranks that it sends to. Thus all ranks that hold a copy hold the same
+    one, to the bit.
     """
 
     activity = "NEIGHBOR_ALLREDUCE"

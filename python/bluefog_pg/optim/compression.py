@@ -18,7 +18,7 @@ class Compressor(Protocol):
     """A Compressor turns tensors into messages and back; this is its protocol.
 
     A compressor belongs to one optimizer. Messages have the same size for tensors of the same shape
-    and dtype. What a message leaves out is made up for later (see `gamma`).
+    and dtype. Later messages make up for what one leaves out (see `gamma`).
 
     Thread safety: the optimizer calls it from the threads of step() and backward(), one call at a
     time. It owns whatever it remembers between messages.

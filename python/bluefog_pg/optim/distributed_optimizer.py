@@ -63,8 +63,8 @@ class DistributedOptimizer(Optimizer):
             optimizer. "gradient_allreduce" and "push_sum" have orders of their own.
         every: communicate at every k-th pass: the passes between are local.
         compression: for "neighbor_allreduce": "fp16", "bf16", "int8", or a `TopK`, `RandomK` or
-            other compressor of `bluefog_pg.optim`, a new one for each optimizer. What is not sent
-            is made up for later.
+            other compressor of `bluefog_pg.optim`, a new one for each optimizer. Later messages
+            make up for what one leaves out.
         topology: a networkx.DiGraph; a list of them, the steps of a schedule, again and again; an
             iterator of ([ranks to send to], [ranks to receive from]); or one of "exp2",
             "one-peer-exp2", "ring", "full". None: the group's (`set_topology`).

@@ -255,7 +255,7 @@ def check_extension(ext_name: str, pkg_path: str, *args: str) -> None:
 
 
 def suspend() -> None:
-    """Refuse operations until `resume`: each raises ValueError. What is under way goes on.
+    """Refuse operations until `resume`: each raises ValueError. Those under way go on.
 
     Raises:
         ValueError: `init` was not called.

@@ -37,10 +37,10 @@ Weights = Mapping[int, float] | Iterable[int]
 class Window:
     """A Window has a tensor that other ranks read, and slots in which they leave theirs.
 
-    What a rank puts into another's slot is there when the call returns. The other one's program
-    does nothing for it, and finds it when it calls `update`, which averages its tensor with its
-    slots. Neither ever waits for what the other computes. docs/semantics.md says what may be relied
-    on.
+    The values that a rank puts into another's slot are there when the call returns. The other one's
+    program does nothing for them, and finds them when it calls `update`, which averages its tensor
+    with its slots. Neither ever waits for what the other computes. docs/semantics.md says what may
+    be relied on.
 
     All ranks of the group make the window together, of one shape and dtype. BlueFog has windows by
     name (`bluefog_pg.torch.win_create`).

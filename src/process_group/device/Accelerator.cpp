@@ -104,8 +104,8 @@ void Accelerator::await(c10::Device device, const Notices& notices) const {
   check();
 }
 
-// The outputs are made by the caller, so they belong to the stream that is current there. What
-// `issue` allocates for itself belongs to the stream in which it runs.
+// The outputs are made by the caller, so they belong to the stream that is current there. The
+// memory that `issue` allocates for itself belongs to the stream in which it runs.
 Accelerator::WorkPtr Accelerator::run(const Tensors& inputs, Tensors outputs,
                                       const Notices& notices, bool async_op,
                                       const std::function<void()>& issue) {

@@ -29,8 +29,8 @@ class AcceleratorWork : public c10d::Work {
   // Has the current stream wait for the operation. The host waits, too, if there is a timeout, and
   // otherwise goes on at once.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  // Returns a future that is complete at once, as NCCL's is. Whoever waits for it has the current
-  // stream wait.
+  // Returns a future that is complete at once, as NCCL's is. A thread that waits for it has the
+  // current stream wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

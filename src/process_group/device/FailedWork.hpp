@@ -10,7 +10,7 @@
 namespace bluefog {
 
 // A FailedWork is the Work of an operation that had failed when the asynchronous call returned. It
-// throws the error to whoever waits for it.
+// throws the error to each thread that waits for it.
 // Thread safety: any thread may call any method.
 class FailedWork : public c10d::Work {
  public:

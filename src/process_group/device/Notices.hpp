@@ -39,8 +39,8 @@ using Exchanges = std::map<int, uint64_t>;
 // notices travel over the CPU, where calls match by number. An accelerator's backend knows neither
 // what a peer calls nor whether it lives. It would wait for ever, or take other bytes for the
 // expected ones.
-// Thread safety: only the thread that makes the call. What check() returns may be called by any
-// thread.
+// Thread safety: only the thread that makes the call. Any thread may call the function that check()
+// returns.
 class Notices {
  public:
   // Waits says when a call waits: before its exchange for the notices of its neighbors, and after

@@ -13,8 +13,8 @@
 namespace bluefog {
 
 // An OutputPool provides memory for results, and uses it again when the tensor that had it is gone.
-// The page faults of a fresh mapping take as long as the averaging itself, or twice as long. What
-// malloc does with a freed block depends on what else was freed. The pool owns at most 64 MiB of
+// The page faults of a fresh mapping take as long as the averaging itself, or twice as long.
+// malloc's use of a freed block depends on what else was freed. The pool owns at most 64 MiB of
 // idle memory, or twice the largest result if that is more. Its tensors may outlive it.
 // Thread safety: any thread may call any method, and drop the tensors.
 class OutputPool {

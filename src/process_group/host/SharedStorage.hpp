@@ -29,8 +29,8 @@ class SharedStorage {
 
   // Returns where the tensor lies in the heap; see Heap::placeOf().
   uint64_t place() const { return place_; }
-  // Moves the storage out of the heap, so that nobody else can write to it. What it leaves there
-  // stays forever, for a process that may go on to write to it at any time.
+  // Moves the storage out of the heap, so that nobody else can write to it. The memory that it
+  // leaves there stays allocated forever, for a process that may go on to write to it at any time.
   void abandonPlace();
 
  private:

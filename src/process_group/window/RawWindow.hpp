@@ -17,9 +17,9 @@
 namespace bluefog {
 
 // A RawWindow is c10d's window: other ranks write to the tensor that this rank has registered, at
-// any offset and at any time, and signals say when. Who reads meanwhile sees any part of a write.
-// (A TensorWindow has a slot for each writer instead.) Ranks are those of the group. It owns its
-// registration, and keeps the group's WindowResources.
+// any offset and at any time, and signals say when. A rank that reads meanwhile sees any part of a
+// write. (A TensorWindow has a slot for each writer instead.) Ranks are those of the group. It owns
+// its registration, and keeps the group's WindowResources.
 // Thread safety: any thread may call any method.
 class RawWindow final : public c10d::Window {
  public:

@@ -88,8 +88,8 @@ std::vector<int> TensorWindow::here(const std::vector<int>& ranks) const {
   return here;
 }
 
-// What other ranks may still have open stays until the process ends, because freeing it would be
-// undefined behavior.
+// Memory that other ranks may still have open stays until the process ends, because freeing it
+// would be undefined behavior.
 TensorWindow::~TensorWindow() {
   stopHearing();
   stream_.reset();

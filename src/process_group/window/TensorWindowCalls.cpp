@@ -80,9 +80,9 @@ WindowWork::CallContext TensorWindow::callContext(const char* op) const {
   return {resources_.engine, resources_.interrupt, label_.who(op), drops_};
 }
 
-// A call is guarded if a mutex is required or this thread holds one. What is still under way when
-// this thread lets the mutex go would not be guarded by it. (A call that is waited for has ended by
-// then.)
+// A call is guarded if a mutex is required or this thread holds one. The mutex would not guard a
+// call that is still under way when this thread lets the mutex go. (A call that is waited for has
+// ended by then.)
 TensorWindow::IssueMode TensorWindow::issueModeOf(const Ranks& others, bool async_op,
                                                   bool require_mutex) const {
   const auto is_held = [this, self = label_.members.rank](const WeightedRank& other) {

@@ -100,8 +100,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkBluefog::getFuture() {
     }
     future = future_;
   }
-  // The thread that calls back may be late. Whoever has seen isCompleted() must find the future
-  // done all the same.
+  // The thread that calls back may be late. A thread that has seen isCompleted() must find the
+  // future done all the same.
   if (done()) {
     conclude();
   }

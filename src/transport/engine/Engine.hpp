@@ -30,7 +30,7 @@ namespace bluefog {
 // One thread at a time drives, which means that it steps operations. A thread in wait() drives when
 // nobody else does, so that a blocking collective pays for no thread switch. The engine's own
 // thread drives what was posted and is not waited for. It starts with the first such operation and
-// sleeps on the rank's event count. What an operation calls back at its end may wait for other
+// sleeps on the rank's event count. The callback at the end of an operation may wait for other
 // operations of this group. So while one of the engine's threads runs a callback, another one takes
 // its place.
 //
@@ -72,8 +72,8 @@ class Engine {
   const Membership& members() const { return members_; }
   const HostMap& hosts() const { return segments_->hosts(); }
 
-  // Who drives an operation that is posted: the calling thread, which waits for it next, or the
-  // engine's own thread, which is woken now (kEngine) or not (kEngineSoon).
+  // A Who is the thread that drives a posted operation: the calling thread, which waits for it
+  // next, or the engine's own thread, which is woken now (kEngine) or not (kEngineSoon).
   enum class Who { kCaller, kEngine, kEngineSoon };
   // Issues the operation. Throws its error if the engine has stopped, or std::runtime_error if no
   // thread can be started. With Who::kEngineSoon the thread finds the operation when it looks next,

@@ -16,7 +16,7 @@ constexpr milliseconds kLongestSleep{50};
 // The sequence numbers of this many messages are kept whose failure was reported, because other
 // refusals of the same operation come soon after.
 constexpr size_t kToldOf = 64;
-// Failed operations may still send this many bytes. What exceeds it is broken off.
+// Failed operations may still send this many bytes. The sends beyond that are broken off.
 constexpr size_t kMostDetached = size_t{256} << 20;
 // A rank receives from other hosts at least once in this many passes, also if operations finish all
 // the time.
@@ -424,8 +424,8 @@ void Scheduler::publishCalls() {
 void Scheduler::watchPeers() {
   const std::vector<Departure>& gone = links_.look();
   if (gone.size() != departures_seen_) {
-    // What they published before they went is still there. It gets one more pass before the next
-    // tick judges.
+    // The frames that they published before they went are still there. They get one more pass
+    // before the next tick judges.
     departures_seen_ = gone.size();
     departed_ = setOf(gone);
     mailbox_.giveUpOn(departed_);

@@ -10,8 +10,8 @@ namespace bluefog {
 
 // An EventCount wakes a sleeping rank. There is one for each rank in shared memory (and one in each
 // window slot, for its owner). The sleeper announces itself with prepareWait(), looks once more
-// whether there is something to do, and then calls wait(). Whoever makes something to do calls
-// notify() afterwards, which costs one load while nobody sleeps.
+// whether there is something to do, and then calls wait(). A thread that makes work calls notify()
+// afterwards, which costs one load while nobody sleeps.
 // Thread safety: any thread of any process may call any method.
 struct alignas(64) EventCount {
   std::atomic<uint32_t> epoch{0};
@@ -27,7 +27,7 @@ struct alignas(64) EventCount {
     }
   }
 
-  // Returns the ticket that wait() takes. Whatever is published after this call is either seen by
+  // Returns the ticket that wait() takes. Work that is published after this call is either seen by
   // the sleeper's last look or ends its sleep. A sleeper that then finds something to do need not
   // withdraw: that costs one needless notify(), whereas withdrawing could silence the announcement
   // of another thread.

@@ -9,11 +9,11 @@
 namespace bluefog {
 
 // A Backoff says what a waiting thread does between two looks for work: it spins, then it gives its
-// core to whoever else wants it, and in the end it has to sleep. A thread that has a core of its
-// own spins first, but only briefly, because the rank that it waits for may have been put on the
-// same core. Where ranks share cores, a thread yields only a few times. The kernel chooses fairly
-// among the threads that yield, so a thread that could go on is passed over when it has had more
-// time than they (16 ranks on 2 cores take 5 looks for each small message). Thread safety: one
+// core to any other thread that wants it, and in the end it has to sleep. A thread that has a core
+// of its own spins first, but only briefly, because the rank that it waits for may have been put on
+// the same core. Where ranks share cores, a thread yields only a few times. The kernel chooses
+// fairly among the threads that yield, so a thread that could go on is passed over when it has had
+// more time than they (16 ranks on 2 cores take 5 looks for each small message). Thread safety: one
 // thread uses it, for one wait.
 class Backoff {
  public:

@@ -64,7 +64,7 @@ StoreSample StorePolicy::sendOff(int readers) {
   return stores == Stores::kStreamed ? StoreSample::kStreamed : StoreSample::kCached;
 }
 
-// What this reads has to be read anyway, and lies in this core's cache afterwards.
+// The bytes that this reads have to be read anyway, and lie in this core's cache afterwards.
 void StorePolicy::read(StoreSample written, const std::byte* at) {
   const Clock::time_point begin = now_();
   for (size_t at_line = 0; at_line < kTimed; at_line += kLine) {

@@ -13,8 +13,8 @@
 namespace bluefog {
 
 // A MappedPeerWindow reaches the window part of a rank on this host, by reading and writing that
-// rank's memory itself. What lies on a device is reached like that as far as it could be opened,
-// and otherwise by messages. It shares ownership of this rank's Window; the memory and the liveness
+// rank's memory itself. Memory on a device is reached like that as far as it could be opened, and
+// otherwise by messages. It shares ownership of this rank's Window; the memory and the liveness
 // must outlive it.
 // Thread safety: any thread may call any method but reopened().
 class MappedPeerWindow final : public PeerWindow {

@@ -32,7 +32,7 @@ def parse_hosts(text: str) -> list[Host]:
 
 
 def read_hostfile(path: Path) -> list[Host]:
-    """Read a file with lines like `a slots=4`. What follows a `#` is a comment.
+    """Read a file with lines like `a slots=4`. A `#` begins a comment.
 
     Raises:
         ValueError: a line has another form, or names a host twice.

@@ -22,8 +22,8 @@ _TO_STOP = 15  # seconds until an agent that does not end is given up
 class RemoteRanks:
     """A RemoteRanks has another host's ranks of a job.
 
-    The host must have the same Python and the same folder. What the ranks need to know goes to the
-    agent's input, because other users of the host can read what stands on a command line.
+    The host must have the same Python and the same folder. The ranks' settings go to the agent's
+    input, because other users of the host can read what stands on a command line.
     """
 
     def __init__(self, host: str, port: int | None, share: Share) -> None:
