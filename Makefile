@@ -162,6 +162,7 @@ lint: | $(INSTALLED) ## Check style, types, imports, spelling, and the rules of 
 check-rules:
 	python3 .ci/lint_rules.py
 	python3 .ci/lint_cpp.py
+	python3 .ci/lint_prose.py
 check-python:
 	ruff check
 	ruff format --check
