@@ -68,7 +68,9 @@ def test_the_version_has_its_changes() -> None:
 
 
 def test_the_first_page_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES
+    """Nobody sees comments, which say how the page's code is tested."""
+    seen = re.sub(r"^<!--.*?-->\n", "", (ROOT / "README.md").read_text(), flags=re.M | re.S)
+    assert len(seen.splitlines()) <= MOST_LINES
 
 
 def test_pictures_show_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
