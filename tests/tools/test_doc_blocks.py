@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 
 from tests.support import doc_blocks, harness
 from tests.support.doc_blocks import Block, Page, Program
+from tests.support.environment import ROOT
 from tests.support.programs import run_script
 
 PAGES = [doc_blocks.page_of(path) for path in doc_blocks.PATHS]
@@ -86,6 +88,7 @@ def test_programs(page: Page, program: Program, command: str, tmp_path: Path) ->
         codes = ranks.values(dead=program.dies)
         printed = [ranks.output(rank).splitlines() for rank in range(n)]
     assert not any(codes.values()), f"exit codes {codes}: {printed}"
+    assert not any("Warning" in line for lines in printed for line in lines), printed
     for output in page.outputs:
         if doc_blocks.is_same_run(output.command, command):
             differing = output.differs(printed)
@@ -95,8 +98,26 @@ def test_programs(page: Page, program: Program, command: str, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("block", SHELLS)
 def test_shell_blocks(block: Block, tmp_path: Path) -> None:
+    if "--plot" in block.code:
+        pytest.importorskip("matplotlib")
     ran = run_script(["bash", "-euo", "pipefail", "-c", block.code], cwd=tmp_path, env=PATH)
     assert ran.code == 0, ran.out
+
+
+def test_the_table_of_topologies() -> None:
+    from bluefog_pg import topology_util
+
+    table = (ROOT / "docs/howto/topology.md").read_text()
+    rows = re.findall(r"^\| `(\w+)`[^|]*\|(.+ \d\.\d{3}) \|$", table, re.MULTILINE)
+    assert len(rows) == 8, rows
+    for name, cells in rows:
+        build = getattr(topology_util, name)
+        base = [2] if name == "SymmetricExponentialGraph" else []
+        graphs = [build(n, *base) for n in (4, 8, 16, 64)]
+        degrees = [sorted(graph.in_degree(rank) - 1 for rank in graph) for graph in graphs]
+        spans = [str(low) if low == high else f"{low} to {high}" for low, *_, high in degrees]
+        gaps = [f"{topology_util.spectral_gap(graph):.3f}" for graph in graphs]
+        assert [cell.strip() for cell in cells.split("|")] == spans + gaps, name
 
 
 @pytest.mark.slow
@@ -107,5 +128,5 @@ def test_the_tutorial_as_readers_type_it(page: Page, command: str, tmp_path: Pat
     write_files(page, tmp_path)
     for program in page.programs:
         (tmp_path / program.name).write_text(program.listing)
-    ran = run_script(["bash", "-c", command], cwd=tmp_path, env=PATH)
+    ran = run_script(["bash", "-c", command], cwd=tmp_path, env=PATH, timeout=150)
     assert ran.code == 0, ran.out
