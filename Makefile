@@ -30,7 +30,7 @@ export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
 .PHONY: wheel wheel-cuda13 wheel-test aarch64
-.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables lint $(CHECKS) tidy fmt clean
+.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables docs lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -153,6 +153,13 @@ aarch64: gtest | $(INSTALLED) ## Compile for aarch64 with Debian's cross compile
 	cmake --build build/aarch64/cmake --target _C_torch$(subst .,_,$(basename $(NEWEST_TORCH))) $(AARCH64_TESTS)
 	ctest --test-dir build/aarch64/cmake --output-on-failure -R '^($(subst $(eval ) ,|,$(strip $(AARCH64_TESTS))))[.][A-Z]' \
 		-E AKilledWriterLeavesItWhole
+
+# The extra's packages are installed by themselves, because the package would be built again with them.
+SITE_NEEDS = import importlib.metadata as m; print(*[r.split(";")[0] for r in m.requires("bluefog-pg") if "docs" in r])
+docs: | $(INSTALLED) ## Build the documentation as a site, and check its links; build/site
+	python3 -c 'import material, mkdocstrings_handlers.python' 2>/dev/null || $(INSTALL) $$(python3 -c '$(SITE_NEEDS)')
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	python3 .ci/site/check.py build/site
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
