@@ -20,6 +20,7 @@ from tests.support import docstrings, harness
 from tests.support.environment import ROOT
 
 DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
+TEXT = re.compile(r"<text[^>]*>([^<]+)</text>")
 CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -131,13 +132,28 @@ def test_the_page_has_the_keys_of_the_metrics(pool: harness.Pool) -> None:
         assert {key for row in rows for key in CODE.findall(row)} == set(keys), title
 
 
-def checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_check", ROOT / ".ci/site/check.py")
+def from_file(path: str) -> ModuleType:
+    """Import a program of the repository, which is no package's module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_pictures_are_those_that_the_script_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    pictures = from_file("benchmarks/pictures_docs.py")
+    pictures.main(tmp_path)
+    for new in sorted(tmp_path.glob("*.svg")):
+        committed = pictures.PICTURES / new.name
+        assert TEXT.findall(committed.read_text()) == TEXT.findall(new.read_text()), (
+            f"{committed} shows something else; run make bench-tables"
+        )
 
 
 @pytest.mark.parametrize(
@@ -158,5 +174,5 @@ def test_the_checker_sees(html: str, fault: str | None, tmp_path: Path) -> None:
     (tmp_path / "outside.html").write_text("")
     (site / "there.html").write_text('<p id="a">x</p>')
     (site / "index.html").write_text(html)
-    told = list(checker().faults(site))
+    told = list(from_file(".ci/site/check.py").faults(site))
     assert [fault in each for each in told] == [True] if fault else told == []
