@@ -142,6 +142,16 @@ def from_file(path: str) -> ModuleType:
     return module
 
 
+def test_the_tables_of_the_performance_page_show_the_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    performance = from_file("benchmarks/performance.py")
+    text = performance.PAGE.read_text()
+    assert performance.written(text) == text, "run make bench-tables"
+    assert set(performance.TABLES) == {name for _, name, _ in performance.BLOCK.findall(text)}
+
+
 def test_the_pictures_are_those_that_the_script_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
