@@ -151,7 +151,7 @@ def consensus(figure: Figure) -> None:
         axes.plot(left, line, label=name, color=OURS if "one" in name else GRAY)
     axes.set(yscale="log", ylim=(lowest, 2), xlabel="averages", ylabel="distance from the mean")
     axes.set_title(f"{ranks} ranks that begin apart")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center right")
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -197,7 +197,7 @@ def main(folder: Path = PICTURES) -> None:
         with rc_context({**settings, "axes.titlesize": 10}):
             figure = Figure(figsize=size, layout="constrained")
             draw(figure)
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+            figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from griffe import Alias, Docstring, Extension, Module, Object
+from griffe import Alias, Class, Docstring, Extension, Module, Object
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
@@ -27,6 +27,7 @@ SECTION = re.compile(
 ITEM = re.compile(r"(?P<names>[A-Za-z_*][\w.*]*(?:, [A-Za-z_*][\w.*]*)*): (?P<text>.+)", re.DOTALL)
 TITLES = {"Args": "Arguments", "Example": "Example", "Examples": "Example"}
 NAME = re.compile(r"(?<![\w\[`.])`([A-Za-z_][\w.]*)(\(\))?`(?![\]`])")
+PAGE = re.compile(r"docs/(\w+)\.md")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +44,8 @@ class Docstrings(Extension):
         if obj.path.startswith(COMPILED) and obj.docstring is None:
             if text := of_compiled(obj.path):
                 obj.docstring = Docstring(text, parent=obj)
+        if isinstance(obj, Class) and {"__new__", "__init__"} <= obj.members.keys():
+            obj["__init__"].parameters = obj["__new__"].parameters  # The page shows __init__.
         if obj.docstring is not None and id(obj.docstring) not in self._is_written:
             self._is_written.add(id(obj.docstring))
             text = as_markdown(inspect.cleandoc(obj.docstring.value))
@@ -80,7 +83,8 @@ class Docstrings(Extension):
             return f"[{found[0]}][{path}]"
 
         return "".join(
-            part if part.startswith("```") else NAME.sub(linked, part) for part in (*parts, last)
+            part if part.startswith("```") else PAGE.sub(on_site, NAME.sub(linked, part))
+            for part in (*parts, last)
         )
 
     def _path_of(self, name: str, obj: Object) -> str | None:
@@ -93,6 +97,11 @@ class Docstrings(Extension):
             key=lambda path: (path.startswith("bluefog_pg.torch") != is_facade, path.count("."))
         )
         return fits[0] if fits else None
+
+
+def on_site(found: re.Match[str]) -> str:
+    """Return a link from a page of the reference to the page that a docstring names."""
+    return f"[{found[0]}](../{found[1]}.html)"
 
 
 def of_compiled(path: str) -> str:

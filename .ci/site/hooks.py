@@ -61,7 +61,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         there = page_of(path, files)
         if there is not None:
             there = posixpath.relpath(there, posixpath.dirname(page.file.src_uri) or ".")
-            return f"{link['image']}[{link['text']}]({there}{anchor and '#' + anchor})"
+            text = titled(link["text"], ROOT / path)
+            return f"{link['image']}[{text}]({there}{anchor and '#' + anchor})"
         repository = config.extra.get("repository")
         if repository and (ROOT / path).exists():
             return f"[{link['text']}]({repository.rstrip('/')}/{path})"
@@ -69,6 +70,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return link["text"] if (ROOT / path).exists() else link[0]
 
     return LINK.sub(mended, markdown)
+
+
+def titled(text: str, path: Path) -> str:
+    """Return the page's title in place of a text that is the name of its file."""
+    if text != path.name or path.suffix != ".md":
+        return text
+    title = re.search(r"^# (.+)$", path.read_text(), re.MULTILINE)
+    return title[1] if title else text
 
 
 def in_repository(src_uri: str) -> str:
