@@ -122,9 +122,11 @@ bench-neighbors: dev ## Compare averaging with neighbors with raw MPI, in C
 	$(BENCH_NEEDS)
 	python3 benchmarks/neighbors.py
 
-bench-tables: ## Make the tables of benchmarks/results and the README's pictures again, from the JSON files
+bench-tables: ## Make the tables and pictures of benchmarks/results, README and docs again, from the JSON files
 	python3 benchmarks/report.py
 	python3 benchmarks/pictures.py
+	python3 benchmarks/pictures_docs.py
+	python3 benchmarks/performance.py
 
 BENCH_NEEDS = python3 -c 'import mpi4py, matplotlib' 2>/dev/null || $(INSTALL) --no-build-isolation -e '.[bench]'
 
