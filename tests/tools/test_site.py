@@ -142,6 +142,15 @@ def from_file(path: str) -> ModuleType:
     return module
 
 
+def test_the_page_of_variables_is_made_from_where_they_are_read() -> None:
+    environment = from_file(".ci/site/environment.py")
+    text = environment.PAGE.read_text()
+    assert environment.written(text) == text, "run make docs-environment"
+    read = re.compile(r"""os\.environ(?:\.get\(|\[)["']BLUEFOG_""")
+    sources = (ROOT / "python").rglob("*.py")
+    assert not [path for path in sources if read.search(path.read_text())], "use variables.read"
+
+
 def test_the_tables_of_the_performance_page_show_the_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

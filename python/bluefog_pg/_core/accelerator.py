@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
+from bluefog_pg._core import variables
 from bluefog_pg._core.loader import load
 from bluefog_pg._core.warning import warn
 
@@ -50,7 +50,7 @@ def found() -> Accelerator | None:
         ValueError: BLUEFOG_ACCELERATOR is neither "none" nor "<device>:<backend>[:<library>]", or
             it names what this process cannot use.
     """
-    given = os.environ.get(_VARIABLE, "").strip()
+    given = (variables.read(_VARIABLE) or "").strip()
     if given.lower() == "none":
         return None
     if given:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bluefog_pg._core import variables
 from bluefog_pg._core.errors import ArgumentError
 
 # BlueFog reads the number of ranks on each machine from this variable.
@@ -31,7 +31,7 @@ class Machines:
             ArgumentError: the environment variable is not a positive number.
         """
         machines = [list(ranks) for ranks in hosts]
-        if given := os.environ.get(_SIZE):
+        if given := variables.read(_SIZE):
             machines = _blocks(given, sum(map(len, machines)), who)
         for number, ranks in enumerate(machines):
             if rank in ranks:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bluefog_pg._core import variables
+
 T = TypeVar("T")
 
 
@@ -85,7 +87,7 @@ class _This:  # the state of this process
 
 def start(rank: int) -> None:
     """Decide in the first call whether this process has a timeline, and open its file."""
-    if (prefix := os.environ.get("BLUEFOG_TIMELINE")) and not _This.is_decided:
+    if (prefix := variables.read("BLUEFOG_TIMELINE")) and not _This.is_decided:
         try:
             _This.timeline = Timeline(f"{prefix}{rank}.json")
         except OSError as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from bluefog_pg._core import variables
 from bluefog_pg._core.loader import load
 
 _INSTALL = (
@@ -35,7 +35,7 @@ def find() -> Home:
         RuntimeError: there is no Open MPI; the text says what to install.
     """
     wheel = _wheel()
-    named = os.environ.get("BLUEFOG_MPI_HOME")
+    named = variables.read("BLUEFOG_MPI_HOME")
     library = _in_prefix(Path(named)) if named else _beside_mpicc() or wheel
     if library is None:
         where = f"BLUEFOG_MPI_HOME={named} has no {_LIBRARY}; " if named else ""

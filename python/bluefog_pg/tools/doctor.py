@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from bluefog_pg._core import variables
 from bluefog_pg.launch import mpi
 from bluefog_pg.launch.networks import ipv4_addresses
 
@@ -129,7 +130,7 @@ def _accelerator() -> str:
 def _why_none() -> str:
     import torch
 
-    if os.environ.get("BLUEFOG_ACCELERATOR"):
+    if variables.read("BLUEFOG_ACCELERATOR"):
         return "BLUEFOG_ACCELERATOR says so"
     built = torch.version.cuda
     if built is None:

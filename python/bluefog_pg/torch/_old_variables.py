@@ -6,6 +6,8 @@ import functools
 import logging
 import os
 
+from bluefog_pg._core import variables
+
 _LEVELS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -53,7 +55,7 @@ _INSTEAD = {
 def heed(rank: int) -> None:
     """Set the level of the log, and warn on rank 0 of variables that have no effect."""
     log = logging.getLogger("bluefog_pg")
-    if (level := _LEVELS.get(os.environ.get("BLUEFOG_LOG_LEVEL", "").lower())) is not None:
+    if (level := _LEVELS.get((variables.read("BLUEFOG_LOG_LEVEL") or "").lower())) is not None:
         log.setLevel(level)
     if rank == 0:
         for name in sorted(_INSTEAD.keys() & os.environ.keys()):
