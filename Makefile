@@ -30,7 +30,7 @@ export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
 .PHONY: wheel wheel-cuda13 wheel-test aarch64
-.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables docs lint $(CHECKS) tidy fmt clean
+.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables docs docs-environment lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -162,6 +162,9 @@ docs: | $(INSTALLED) ## Build the documentation as a site, and check its links; 
 	python3 -c 'import material, mkdocstrings_handlers.python' 2>/dev/null || $(INSTALL) $$(python3 -c '$(SITE_NEEDS)')
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 	python3 .ci/site/check.py build/site
+
+docs-environment: | $(INSTALLED) ## Make the table of environment variables in docs again
+	python3 .ci/site/environment.py
 
 CPP_FILES = $(shell find $(wildcard src tests/cpp benchmarks) -name '*.cpp' -o -name '*.hpp' -o -name '*.inl' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh')
 
