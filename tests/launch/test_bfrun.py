@@ -140,6 +140,32 @@ def test_the_other_ways_to_call_it(tmp_path: Path) -> None:
     assert run_script([*BFRUN, "--version"]).out.strip() == __version__
 
 
+WAITS_TO_BE_SEEN = """
+import pathlib, sys, time
+print("up", flush=True)
+file = pathlib.Path(sys.argv[1])
+for _ in range(600):
+    if file.exists():
+        break
+    time.sleep(0.05)
+print("seen:", file.exists())
+"""
+
+
+def test_a_pipe_has_each_line_when_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "seen"
+    script = write(tmp_path, WAITS_TO_BE_SEEN)
+    command = [*BFRUN, "-np", "1", sys.executable, script, str(file)]
+    job = start_script(command, env={"PYTHONUNBUFFERED": ""})
+    try:
+        first = job.stdout.readline()
+        file.touch()
+    finally:
+        ran = finish_script(job)
+    assert first == "[0] up\n"
+    assert ran.out == "[0] seen: True\n"
+
+
 def test_no_log_is_left(tmp_path: Path) -> None:
     ran = run_script([*BFRUN, "-np", "2", "true"], env={"TMPDIR": str(tmp_path)})
     assert ran.code == 0, ran.out

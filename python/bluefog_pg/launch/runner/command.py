@@ -16,8 +16,10 @@ from bluefog_pg.launch.runner.hosts import Host, parse_hosts, read_hostfile
 from bluefog_pg.launch.runner.job import Job
 
 _DESCRIPTION = """\
-Start the ranks of a program on this host, or on several by ssh. Each line that a rank writes begins
-with its number. When a rank fails, the others are stopped."""
+Start the ranks of a program on this host, or on several by ssh. Each line that a rank writes is
+shown at once, also in a pipe, and begins with the rank's number. Ranks that are Python programs do
+not buffer what they write, unless you set PYTHONUNBUFFERED to an empty text. When a rank fails, the
+others are stopped."""
 _EXAMPLES = """\
 examples:
   %(prog)s -np 4 python train.py
@@ -94,6 +96,8 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     def say(text: str) -> None:
         print(f"{name}: {text}", file=sys.stderr, flush=True)
 
+    # Whoever reads the ranks' lines from a pipe is to have each one when it is written.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         environ = _environ(args)
         hosts = _hosts(args)
@@ -124,7 +128,8 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
         for key, value in os.environ.items()
         if key not in _OF_THE_HOST and not key.startswith(_OF_THE_HOST_BEGIN)
     }
-    # Ranks that write to a file would otherwise show their lines only when they end.
+    # Python would otherwise keep a rank's lines until the rank ends, as ranks write to a file.
+    # torchrun leaves it so, but people who watch a training want its lines while it runs.
     environ.setdefault("PYTHONUNBUFFERED", "1")
     if args.num_proc > 1:
         environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
