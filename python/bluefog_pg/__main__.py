@@ -15,6 +15,13 @@ def main() -> None:
         description="Say what this machine offers to bluefog_pg, and try it with two ranks.",
     )
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=doctor.PATIENCE,
+        metavar="SECONDS",
+        help="how long a try with two ranks may take (default: %(default)g)",
+    )
     parser.set_defaults(run=_examine)
     commands = parser.add_subparsers(title="other commands", metavar="command")
     topology_command.add_to(commands)
@@ -26,7 +33,7 @@ def main() -> None:
 
 
 def _examine(args: argparse.Namespace) -> None:
-    raise SystemExit(0 if doctor.report(tries=not args.no_test) else 1)
+    raise SystemExit(0 if doctor.report(not args.no_test, args.timeout) else 1)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from pathlib import Path
+import time
 
 import pytest
 import torch
 
-from bluefog_pg.tools import doctor
+from bluefog_pg.launch import mpi
+from bluefog_pg.tools import doctor, selftest
+from tests.support import harness
+from tests.support.processes import descendants
 from tests.support.programs import run_script
 
 
@@ -21,12 +24,13 @@ def examine(*args: str, **env: str) -> tuple[int, dict[str, str]]:
 
 @pytest.mark.slow
 def test_everything_is_there() -> None:
-    code, said = examine()
+    code, said = examine("--timeout", "60")
     assert code == 0, said
     assert f"torch {torch.__version__.partition('+')[0]}" in said["versions"]
     assert "names the dead" in said["Open MPI"]
     for transport in ("this host", "Open MPI"):
         assert said[f"2 ranks, {transport}"].startswith("right results in "), said
+    assert "Starting two ranks on this host"[:24] in said, said
 
 
 @pytest.mark.slow
@@ -60,10 +64,49 @@ def test_what_a_sandbox_refuses_is_told(
     assert said() == f"no: unix sockets are {why}: ranks go over Open MPI, slower"
 
 
-def test_ranks_that_fail_are_quoted(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('no ranks today')")
+def fail(*_: object) -> None:
+    raise SystemExit("no ranks today")
+
+
+def hang(*_: object) -> str:
+    time.sleep(1000)
+    return ""
+
+
+def test_ranks_that_fail_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "_average", fail)
     with pytest.raises(doctor._LackError, match=r"no ranks today\Z"):
-        doctor._try_two_ranks({"PYTHONPATH": str(tmp_path)})
+        doctor._try_two_ranks({}, 60 * harness.SLOW)
+
+
+def test_a_try_that_hangs_ends_in_time_and_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = descendants(os.getpid())
+    monkeypatch.setattr(selftest, "_average", hang)
+    monkeypatch.setattr(doctor, "_open_mpi", lambda: "yes")
+    begun = time.monotonic()
+    assert not doctor.report(tries=True, patience=0.5)
+    assert time.monotonic() - begun < harness.at_most(5)
+    said = capsys.readouterr()
+    ranks = [line for line in said.out.splitlines() if line.startswith("2 ranks")]
+    assert len(ranks) == 2, said.out
+    assert all("no: no answer within 0.5 s" in line for line in ranks), ranks
+    announced = "Starting two ranks on this host ...\nStarting two ranks that use Open MPI ...\n"
+    assert said.err.startswith(announced)
+    assert not descendants(os.getpid()) - before
+
+
+def test_a_library_that_hangs_is_not_awaited(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "_TO_ANSWER", 0.2)
+    monkeypatch.setattr(doctor, "_accelerator", hang)
+    monkeypatch.setattr(mpi, "find", hang)
+    assert doctor.report(tries=False)
+    said = capsys.readouterr().out
+    for name in ("Open MPI", "accelerator"):
+        assert f"{name:<24}no: no answer within 0.2 s\n" in said
 
 
 def test_a_machine_without_an_accelerator_is_told_why(

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import multiprocessing
 import os
 import platform
 import resource
 import socket
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from bluefog_pg._core import variables
 from bluefog_pg.launch import mpi
 from bluefog_pg.launch.networks import ipv4_addresses
+from bluefog_pg.tools import selftest
 
-_DEADLINE = 60.0  # the seconds that two ranks may take
+PATIENCE = 5.0  # seconds in which two ranks must have ended
+_TO_ANSWER = 3.0  # seconds in which a library must have answered
+_IMPORTED_BEFORE = ("torch.distributed", "networkx", "bluefog_pg.neighbors")
 _LIBRARY_TEXT = 8192  # more than MPI_MAX_LIBRARY_VERSION_STRING
 
 
@@ -28,33 +34,86 @@ class _LackError(Exception):
     """A _LackError says what is missing, and what to do about it."""
 
 
-def report(tries: bool) -> bool:
-    """Print what the machine offers, line by line; `tries` asks for tests with two ranks, too.
+@dataclass(frozen=True)
+class _Look:
+    """A _Look finds one thing out."""
+
+    name: str
+    find: Callable[[], str]
+    is_needed: bool = False
+    doing: str = ""  # what is said before a look that may take more than half a second
+
+
+def report(tries: bool, patience: float = PATIENCE) -> bool:
+    """Print what the machine offers, line by line; what may take long is announced on stderr.
+
+    Each look that might hang has a deadline, so that a report always ends.
+
+    Args:
+        tries: whether to test with two ranks, too.
+        patience: the seconds in which two ranks must have ended.
 
     Returns:
         Whether everything that a job on one host needs is there.
     """
     good = True
-    for name, look, is_needed in _looks(tries):
+    for look in _looks(tries, patience):
+        if look.doing:
+            print(f"{look.doing} ...", file=sys.stderr, flush=True)
         try:
-            found = look()
+            found = look.find()
         except _LackError as lack:
-            good = good and not is_needed
+            good = good and not look.is_needed
             found = f"no: {lack}"
-        print(f"{name:<24}{found}", flush=True)
+        print(f"{look.name:<24}{found}", flush=True)
     return good
 
 
-def _looks(tries: bool) -> Iterator[tuple[str, Callable[[], str], bool]]:
-    yield "versions", _versions, True
-    yield "cores, memory, limits", _limits, True
-    yield "shared memory", _shared_memory, False
-    yield "accelerator", _accelerator, False
-    yield "Open MPI", _open_mpi, False
-    yield "network", _network, False
+def _looks(tries: bool, patience: float) -> Iterator[_Look]:
+    yield _Look("versions", _versions, is_needed=True)
+    yield _Look("cores, memory, limits", _limits, is_needed=True)
+    yield _Look("shared memory", _shared_memory)
+    yield _Look("Open MPI", lambda: _answer(_open_mpi))
+    yield _Look("network", _network)
+    # The tries come before torch looks for devices, because a process that has used one cannot
+    # hand it to the ranks that are forked from it.
     if tries:
-        yield "2 ranks, this host", lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}), True
-        yield "2 ranks, Open MPI", _try_mpi, False
+        yield _Look(
+            "2 ranks, this host",
+            lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}, patience),
+            is_needed=True,
+            doing="Starting two ranks on this host",
+        )
+        yield _Look(
+            "2 ranks, Open MPI",
+            lambda: _try_mpi(patience),
+            doing="Starting two ranks that use Open MPI",
+        )
+    yield _Look("accelerator", lambda: _answer(_accelerator), doing="Looking for accelerators")
+
+
+def _answer(look: Callable[[], str]) -> str:
+    """Return what a look finds, which may call a library that does not return.
+
+    Raises:
+        _LackError: the look does, or it does not end in time. Its thread goes on then.
+    """
+    found: list[str | Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(look())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_TO_ANSWER)
+    if not found:
+        raise _LackError(f"no answer within {_TO_ANSWER:g} s")
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
 
 
 def _versions() -> str:
@@ -158,40 +217,45 @@ def _network() -> str:
     return ", ".join(found)
 
 
-def _try_mpi() -> str:
-    _open_mpi()
-    return _try_two_ranks({"BLUEFOG_TRANSPORT": "mpi"})
+def _try_mpi(patience: float) -> str:
+    _answer(_open_mpi)
+    return _try_two_ranks({"BLUEFOG_TRANSPORT": "mpi"}, patience)
 
 
-def _try_two_ranks(settings: dict[str, str]) -> str:
+def _try_two_ranks(settings: dict[str, str], patience: float) -> str:
     """Let two new processes average over a group of their own, with these environment variables.
 
+    They are forks of this process, so what takes longest has been imported before.
+
     Raises:
-        _LackError: they fail, or do not end in time.
+        _LackError: they fail, or do not end within `patience` seconds.
     """
+    for module in _IMPORTED_BEFORE:
+        importlib.import_module(module)
     begun = time.monotonic()
+    new = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="bluefog-doctor-") as folder:
         ranks = [
-            subprocess.Popen(  # noqa: S603 (our own module)
-                [sys.executable, "-m", "bluefog_pg.tools.selftest", f"{folder}/store", str(rank)],
-                env=os.environ | {"OMP_NUM_THREADS": "1"} | settings,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            new.Process(target=selftest.run, args=(Path(folder), rank, settings), daemon=True)
             for rank in range(2)
         ]
         try:
-            said = [rank.communicate(timeout=_DEADLINE)[1] for rank in ranks]
-        except subprocess.TimeoutExpired as error:
-            raise _LackError(f"two ranks did not end within {_DEADLINE:.0f} s") from error
+            for rank in ranks:
+                rank.start()
+            for rank in ranks:
+                rank.join(max(0.0, begun + patience - time.monotonic()))
+            if any(rank.is_alive() for rank in ranks):
+                raise _LackError(
+                    f"no answer within {patience:g} s (where the machine is only busy, give them "
+                    "more time: --timeout 60)"
+                )
         finally:
             for rank in ranks:
-                rank.kill()
-                rank.wait()
-    for rank, text in zip(ranks, said, strict=True):
-        if rank.returncode:
-            last = text.strip().splitlines()[-1:] or [f"exit code {rank.returncode}"]
-            raise _LackError(last[0])
+                if rank.pid is not None:
+                    rank.kill()
+                    rank.join()
+        for number, rank in enumerate(ranks):
+            if rank.exitcode:
+                last = selftest.said(Path(folder), number).strip().splitlines()[-1:]
+                raise _LackError(*(last or [f"exit code {rank.exitcode}"]))
     return f"right results in {time.monotonic() - begun:.1f} s"
