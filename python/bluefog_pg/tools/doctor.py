@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import multiprocessing
 import os
 import platform
 import resource
 import socket
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -22,7 +20,7 @@ from pathlib import Path
 from bluefog_pg._core import variables
 from bluefog_pg.launch import mpi
 from bluefog_pg.launch.networks import ipv4_addresses
-from bluefog_pg.tools import selftest
+from bluefog_pg.tools import forks, selftest
 
 PATIENCE = 5.0  # seconds in which two ranks must have ended
 _TO_ANSWER = 3.0  # seconds in which a library must have answered
@@ -230,32 +228,19 @@ def _try_two_ranks(settings: dict[str, str], patience: float) -> str:
     Raises:
         _LackError: they fail, or do not end within `patience` seconds.
     """
-    for module in _IMPORTED_BEFORE:
-        importlib.import_module(module)
+    try:
+        for module in _IMPORTED_BEFORE:
+            importlib.import_module(module)
+    except ImportError as error:
+        raise _LackError(error) from error
     begun = time.monotonic()
-    new = multiprocessing.get_context("fork")
-    with tempfile.TemporaryDirectory(prefix="bluefog-doctor-") as folder:
-        ranks = [
-            new.Process(target=selftest.run, args=(Path(folder), rank, settings), daemon=True)
-            for rank in range(2)
-        ]
-        try:
-            for rank in ranks:
-                rank.start()
-            for rank in ranks:
-                rank.join(max(0.0, begun + patience - time.monotonic()))
-            if any(rank.is_alive() for rank in ranks):
-                raise _LackError(
-                    f"no answer within {patience:g} s (where the machine is only busy, give them "
-                    "more time: --timeout 60)"
-                )
-        finally:
-            for rank in ranks:
-                if rank.pid is not None:
-                    rank.kill()
-                    rank.join()
-        for number, rank in enumerate(ranks):
-            if rank.exitcode:
-                last = selftest.said(Path(folder), number).strip().splitlines()[-1:]
-                raise _LackError(*(last or [f"exit code {rank.exitcode}"]))
+    try:
+        forks.run(selftest.average, 2, patience, settings)
+    except TimeoutError as error:
+        raise _LackError(
+            f"no answer within {patience:g} s (where the machine is only busy, give them more "
+            "time: --timeout 60)"
+        ) from error
+    except forks.RankError as error:
+        raise _LackError(error) from error
     return f"right results in {time.monotonic() - begun:.1f} s"
