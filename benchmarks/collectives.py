@@ -18,12 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import cases
 import collectives_report
 import launch
 import places
 import probes
 import torch
+
+from bluefog_pg.tools.bench import cases
 
 BACKENDS = {
     "cpu": ("bluefog", "gloo", "mpi", "fake", "memcpy"),

@@ -9,7 +9,9 @@ import launch
 import timing
 import torch.distributed as dist
 import touched
-from cases import Case
+
+from bluefog_pg.tools.bench import turns
+from bluefog_pg.tools.bench.cases import Case
 
 FUSED_SIZE = 100 * 10_240  # bytes of a hundred tensors of 10 KiB
 FUSED_OPS = ("neighbor_ring", "neighbor_exp2")
@@ -18,7 +20,7 @@ FUSED_OPS = ("neighbor_ring", "neighbor_exp2")
 def main() -> None:
     me = launch.join()
     args, ops = me.args, me.args["ops"]
-    plan, device = timing.Plan(**args["plan"]), me.device()
+    plan, device = turns.Plan(**args["plan"]), me.device()
     gloo = timing.start(me, args["backends"])
 
     def of(ops: list[str], sizes: list[int]) -> Iterator[Case]:

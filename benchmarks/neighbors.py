@@ -18,12 +18,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import cases
 import collectives
 import launch
 import neighbors_report
 import places
 import raw_mpi
+
+from bluefog_pg.tools.bench import cases
 
 BACKENDS = {
     "cpu": ("bluefog", "raw_mpi", "torch.add", "mpi", "gloo", "memcpy"),

@@ -16,8 +16,9 @@ from pathlib import Path
 import launch
 import peers
 import torch
-from cases import NEIGHBOR, Case
 from torch import Tensor
+
+from bluefog_pg.tools.bench.cases import NEIGHBOR, Case
 
 MOST_NEIGHBORS = 16  # kMost of raw_mpi.c
 

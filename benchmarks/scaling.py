@@ -16,7 +16,9 @@ import peers
 import timing
 import torch
 import torch.distributed as dist
-from cases import Call, Case
+
+from bluefog_pg.tools.bench import turns
+from bluefog_pg.tools.bench.cases import Call, Case
 
 OP = "neighbor_one_peer"
 
@@ -29,7 +31,7 @@ class Job:
     peer: Any
     call: Call
     gloo: dist.ProcessGroup
-    plan: timing.Plan
+    plan: turns.Plan
 
     def wrong(self) -> int:
         counts = torch.tensor(self.case.wrong(self.call) if self.peer.checked else 0)
@@ -38,7 +40,7 @@ class Job:
 
 
 def jobs_of(
-    me: launch.Rank, size: int, groups: dict[int, tuple[Any, Any]], plan: timing.Plan
+    me: launch.Rank, size: int, groups: dict[int, tuple[Any, Any]], plan: turns.Plan
 ) -> list[Job | None]:
     """Return the jobs in one order for all ranks. A job is None where this rank is not in it."""
     cores = len(os.sched_getaffinity(0))
@@ -60,15 +62,15 @@ def jobs_of(
 def measure(jobs: list[Job | None], rounds: int) -> list[dict[str, Any]]:
     mine = {at: job for at, job in enumerate(jobs) if job}
     wrong = {at: job.wrong() for at, job in mine.items()}
-    reps = {at: timing.repetitions(job.call, job.plan, job.gloo) for at, job in mine.items()}
+    reps = {at: turns.repetitions(job.call, job.plan, job.gloo) for at, job in mine.items()}
     times: dict[int, list[float]] = {at: [] for at in mine}
     for done in range(rounds):
         for k in range(len(jobs)):
             at = (done + k) % len(jobs)
             if at in mine:
-                times[at].append(timing.turn(mine[at].call, reps[at], mine[at].gloo))
+                times[at].append(turns.turn(mine[at].call, reps[at], mine[at].gloo))
     return [
-        timing.row_of(job.case, job.peer, timing.slowest(times[at], job.gloo), wrong[at])
+        timing.row_of(job.case, job.peer, turns.slowest(times[at], job.gloo), wrong[at])
         | {"reps": reps[at]}
         for at, job in mine.items()
     ]
@@ -76,7 +78,7 @@ def measure(jobs: list[Job | None], rounds: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     me = launch.join()
-    plan = timing.Plan(**me.args["plan"])
+    plan = turns.Plan(**me.args["plan"])
     everyone = timing.start(me, [])
     groups = {
         n: tuple(

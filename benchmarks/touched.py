@@ -7,7 +7,8 @@ from typing import Any
 import launch
 import peers
 import torch.distributed as dist
-from cases import Case
+
+from bluefog_pg.tools.bench.cases import Case
 
 SIZE = 1 << 20
 CYCLES = 6  # cycles through the turns of an operation

@@ -13,9 +13,9 @@ import peers
 import timing
 import torch
 import torch.distributed as dist
-from cases import settle
 
 import bluefog_pg
+from bluefog_pg.tools.bench.cases import settle
 
 Repeat = Callable[[int], float]  # returns the seconds of one call when it makes so many
 

@@ -39,7 +39,7 @@ OPS = (
 
 def settle() -> None:
     """Wait for what a GPU still has to do."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 
