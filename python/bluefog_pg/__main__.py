@@ -1,4 +1,4 @@
-"""Run `python -m bluefog_pg`: examine this machine or a topology, merge timelines, run scripts."""
+"""Run `python -m bluefog_pg`: examine or measure this machine, merge timelines, run scripts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 from bluefog_pg.launch import run_as_bluefog
 from bluefog_pg.launch.runner import command as run_command
 from bluefog_pg.tools import doctor, timeline_command, topology_command
+from bluefog_pg.tools.bench import command as bench_command
 
 
 def main() -> None:
@@ -27,6 +28,7 @@ def main() -> None:
     topology_command.add_to(commands)
     run_command.add_to(commands)
     run_as_bluefog.add_to(commands)
+    bench_command.add_to(commands)
     timeline_command.add_to(commands)
     args = parser.parse_args()
     args.run(args)
