@@ -43,7 +43,7 @@ class _Look:
 
 
 def report(tries: bool, patience: float = PATIENCE) -> bool:
-    """Print what the machine offers, line by line; what may take long is announced on stderr.
+    """Print what the machine offers, line by line, and announce slow looks on stderr.
 
     Each look that might hang has a deadline, so that a report always ends.
 

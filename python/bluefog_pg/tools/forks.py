@@ -1,7 +1,7 @@
 """This module runs a function on ranks that are forks of this process, under a deadline.
 
-What takes longest, importing torch, has been done before the fork. So this process must not have
-used an accelerator, which its forks could not use then.
+The forks need not import torch, which takes longest. This process must not have used an
+accelerator, because its forks could not use it then.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def run(
     """
     new = multiprocessing.get_context("fork")
     ours, theirs = new.Pipe(duplex=False)
-    # What a program has not yet written would be written again by each fork.
+    # Each fork would write the text again that is not yet written.
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryDirectory(prefix="bluefog-ranks-") as folder, ours, theirs:

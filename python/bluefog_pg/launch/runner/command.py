@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     def say(text: str) -> None:
         print(f"{name}: {text}", file=sys.stderr, flush=True)
 
-    # Whoever reads the ranks' lines from a pipe is to have each one when it is written.
+    # A reader of a pipe gets each rank's line when it is written.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         environ = _environ(args)

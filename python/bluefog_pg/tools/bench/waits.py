@@ -20,8 +20,8 @@ def waited_for(
 ) -> list[dict[int, float]]:
     """Return for each rank the seconds that it waited for each other one.
 
-    A rank that has computed its gradients waits for the source that is ready last. What it takes to
-    move the data afterwards is no waiting.
+    A rank that has computed its gradients waits for the source that is ready last. Moving the
+    data afterwards does not count.
 
     Args:
         ranks: the moments of all ranks, which made as many steps.
