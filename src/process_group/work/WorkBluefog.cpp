@@ -69,6 +69,12 @@ bool WorkBluefog::wait(std::chrono::milliseconds timeout) {
                     "; the operation goes on until its own deadline");
   }
   conclude();
+  {
+    // Another thread may be closing the profiler's range. A profiler that stops after wait() would
+    // free what that thread writes to.
+    std::unique_lock lock(mutex_);
+    cv_.wait(lock, [this] { return completed_; });
+  }
   check();
   return true;
 }
