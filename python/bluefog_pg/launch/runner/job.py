@@ -134,9 +134,13 @@ def _store(address: str) -> TCPStore:
     """Return the store where the ranks meet. It lives here, so it survives any of them."""
     from torch._C._distributed_c10d import TCPStore
 
+    # The store would listen on all networks, and whoever reaches it can write there.
+    listener = socket.create_server((address, 0))
+    port = listener.getsockname()[1]
     return TCPStore(
-        address, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
-    )
+        address, port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60),
+        master_listen_fd=listener.detach(),
+    )  # fmt: skip
 
 
 def _rendezvous(address: str, port: int) -> dict[str, str]:
