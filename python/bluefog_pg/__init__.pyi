@@ -4,6 +4,7 @@
 from bluefog_pg import (
     ddp_hooks as ddp_hooks,
     functional as functional,
+    notebook as notebook,
     optim as optim,
     topology_util as topology_util,
 )

@@ -18,6 +18,7 @@ PLACES = (
     "bluefog_pg.collectives",
     "bluefog_pg.common.util",
     "bluefog_pg.ddp_hooks",
+    "bluefog_pg.notebook",
     "bluefog_pg.optim",
     "bluefog_pg.topology_util",
     "bluefog_pg.torch",
