@@ -30,7 +30,7 @@ export CMAKE_GENERATOR ?= Ninja
 
 CHECKS := check-rules check-python check-types check-imports check-cpp check-spelling
 .PHONY: wheel wheel-cuda13 wheel-test aarch64
-.PHONY: help dev demo test test-python test-fast test-all gloo device mpi test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables docs docs-environment lint $(CHECKS) tidy fmt clean
+.PHONY: help dev demo test test-python test-fast test-all gloo device mpi notebooks test-cpp coverage suites compat soak asan tsan ubsan gtest gpu bench bench-neighbors bench-tables docs docs-environment lint $(CHECKS) tidy fmt clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -50,7 +50,8 @@ UNLESS = and not thorough
 test-fast: dev ## Run the quick tests of every room: two minutes
 	$(BESIDE) -m 'not alone and not slow and not thorough'
 
-test-all: ## Run all tests, and again what also runs over MPI, gloo or a simulated accelerator
+test-all: ## Run all tests and notebooks, and again what also runs over MPI, gloo or a simulated accelerator
+	$(MAKE) notebooks
 	$(MAKE) test UNLESS=
 	$(MAKE) -j 3 --output-sync=target --keep-going gloo device mpi
 
@@ -62,6 +63,13 @@ device: ## Run what also runs on the simulated accelerator
 	BLUEFOG_TEST_DEVICE=simulated $(PYTEST) -m device
 mpi: ## Run what also runs over MPI
 	BLUEFOG_TRANSPORT=mpi $(PYTEST) -n 2 --dist worksteal -m mpi
+
+notebooks: dev ## Run the notebooks of examples/notebooks
+	python3 -c 'import ipykernel, ipyparallel, matplotlib, nbmake' 2>/dev/null || $(INSTALL) $(NOTEBOOK_EXTRA)
+	$(PYTEST) --nbmake examples/notebooks
+# pip would compile the package again if it was asked for `.[notebook]`.
+NOTEBOOK_EXTRA = $$(python3 -c 'from importlib.metadata import requires; \
+	print(*(each.split(";")[0].replace(" ", "") for each in requires("bluefog-pg") if "notebook" in each))')
 
 PYTEST = pytest --durations=10
 # Most tests wait most of the time, so a few more of them than cores run side by side.
