@@ -46,19 +46,14 @@ def all_reduce(axes: Axes) -> None:
 
 
 def slow_rank(axes: Axes) -> None:
-    """Draw how long a training takes, each method with its best learning rate."""
-    slow = results("training")["slow"]
-    methods = {"DDP on gloo": "ddp gloo", "DDP on bluefog": "ddp bluefog", "win_put": "win_put"}
-    best = {
-        title: min(
-            seconds
-            for key, seconds in slow.items()
-            if key.rpartition(" ")[0] == method and isinstance(seconds, float)
-        )
-        for title, method in methods.items()
-    }
-    bars(axes, best, "s")
-    axes.set_title("time to loss 0.2, one of 4 ranks 5 x slower")
+    """Draw the loss over the time of make demo's trainings beside a slow rank."""
+    curves = results("demo")["curves"]
+    for name, color in (("DDP", THEIRS), ("win_put", OURS)):
+        points = curves[f"{name}, a rank 5 x slower"]
+        axes.plot(*zip(*points, strict=True), color=color, label=name)
+    axes.set(yscale="log", xlabel="seconds", ylabel="training loss of rank 0")
+    axes.set_title("one of 4 ranks is 5 x slower")
+    axes.legend(frameon=False)
 
 
 def members(axes: Axes) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import algorithms_report
 import c10d_windows_report
 import collectives_report
+import demo_report
 import device_report
 import hosts_report
 import neighbors_report
@@ -27,6 +28,7 @@ REPORTS = {
     "algorithms": algorithms_report.ALGORITHMS,
     "c10d_windows": c10d_windows_report.C10D_WINDOWS,
     "collectives": collectives_report.COLLECTIVES,
+    "demo": demo_report.DEMO,
     "gpu": device_report.GPU,
     "host_time": device_report.HOST_TIME,
     "neighbors": neighbors_report.NEIGHBORS,
