@@ -114,7 +114,7 @@ def start(size: int, *, timeout: float = 120) -> Any:
 
     After this, `%%px` runs a cell on all ranks. Each rank is a process whose environment has RANK,
     WORLD_SIZE, MASTER_ADDR and MASTER_PORT, so a cell can call `init_process_group("bluefog")` or
-    `bluefog_pg.torch.init()`. What you have set in `os.environ` before is set in the ranks, too.
+    `bluefog_pg.torch.init()`. The ranks get the variables that you have set in `os.environ` before.
     Engine number r of ipyparallel is rank r. The ranks end with the kernel.
 
     Raises:

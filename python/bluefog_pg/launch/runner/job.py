@@ -134,7 +134,7 @@ def _store(address: str) -> TCPStore:
     """Return the store where the ranks meet. It lives here, so it survives any of them."""
     from torch._C._distributed_c10d import TCPStore
 
-    # The store would listen on all networks, and whoever reaches it can write there.
+    # The store would listen on all networks, and anybody who reaches it can write there.
     listener = socket.create_server((address, 0))
     port = listener.getsockname()[1]
     return TCPStore(
