@@ -16,6 +16,7 @@ import pytest
 import bluefog_pg
 from bluefog_pg import __main__ as command_line
 from bluefog_pg.launch.runner import command as bfrun
+from bluefog_pg.notebook import command as ibfrun
 from tests.support import docstrings, harness
 from tests.support.environment import ROOT
 
@@ -93,11 +94,12 @@ def test_the_page_has_the_commands_and_their_options(monkeypatch: pytest.MonkeyP
     known = {
         *arguments(parser_of(command_line.main, monkeypatch)),
         *arguments(parser_of(bfrun.main, monkeypatch)),
+        *arguments(parser_of(ibfrun.main, monkeypatch)),
     }
     page = "docs/command_line.md"
     headings = re.findall(r"^## (.+)$", (ROOT / page).read_text(), re.MULTILINE)
     commands = {name for name in known if not name.startswith("-")}
-    assert {*headings, "run"} >= commands  # `run` is bfrun.
+    assert {*headings, "run", "start", "stop"} >= commands  # These are those of bfrun and ibfrun.
     rows = re.findall(r"^\| (.+?) \|", (ROOT / page).read_text(), re.MULTILINE)
     options = {word.strip("`,") for row in rows for word in row.split() if word.startswith("`-")}
     assert options == known - commands
