@@ -46,8 +46,8 @@ VARIABLES = {
     ),
     "BLUEFOG_TIMELINE": Variable(
         "a prefix of files",
-        "writes each rank's timeline to `PREFIX<rank>.json`; `python -m bluefog_pg timeline "
-        "PREFIX` merges them",
+        "writes the timeline of each rank that calls `bluefog_pg.torch.init` to "
+        "`PREFIX<rank>.json`; `python -m bluefog_pg timeline PREFIX` merges them",
     ),
     "BLUEFOG_TRANSPORT": Variable(
         "`mpi`", "has ranks of one host use MPI, as ranks of different hosts do"
