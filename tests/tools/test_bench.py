@@ -125,6 +125,8 @@ def test_the_other_communications_train(bench: Bench) -> None:
     ("--model vgg", "--model vgg: there is no such; there are resnet, gpt"),
     ("--model gpt --communication tcp", "--communication tcp: there is no such; there are ddp-"),
     ("--model gpt --topology star", "--topology star: there is no such; there are one-peer-exp2"),
+    ("--model resnet,gpt", "--model resnet,gpt: give one of them"),
+    ("--model gpt --topology ring,exp2", "--topology ring,exp2: give one of them"),
     ("--model gpt --slow-factor 2", "--slow-factor needs --slow-rank"),
     ("--model gpt -np 2 --slow-rank 2", "--slow-rank 2: the ranks are 0 to 1"),
     ("--model gpt -np 2 --slow-rank 1 --slow-factor 0.5", "takes at least as long as others"),

@@ -116,6 +116,7 @@ def _complete(args: argparse.Namespace) -> None:
 
 
 def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
+    _import(_COLLECTIVES_IMPORT)
     from bluefog_pg.tools.bench.cases import COALESCED, GRAPHS, OPS
     from bluefog_pg.tools.bench.verdict import is_right, verdicts
 
@@ -125,7 +126,6 @@ def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
     sizes = [_size(text) for text in args.sizes.split(",")]
     if args.rounds < 1:
         raise ValueError(f"--rounds {args.rounds}: there is at least one")
-    _import(_COLLECTIVES_IMPORT)
     collectives = importlib.import_module("bluefog_pg.tools.bench.collectives")
     columns = importlib.import_module("bluefog_pg.tools.bench.columns")
     said: list[str] = []
@@ -155,17 +155,17 @@ def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
 
 
 def _training(args: argparse.Namespace, all_ranks: list[int]) -> None:
+    _import(_TRAININGS_IMPORT)
     training = importlib.import_module("bluefog_pg.tools.bench.training")
     samples = importlib.import_module("bluefog_pg.tools.bench.samples")
-    (model,) = _names("--model", args.model, training.MODELS)[:1]
+    model = _name("--model", args.model, training.MODELS)
     communications = _names("--communication", args.communication, training.COMMUNICATIONS)
-    (topology,) = _names("--topology", args.topology, training.TOPOLOGIES)[:1]
+    topology = _name("--topology", args.topology, training.TOPOLOGIES)
     slow, factor = args.slow_rank, args.slow_factor
     if slow is not None and not 0 <= slow < min(all_ranks):
         raise ValueError(f"--slow-rank {slow}: the ranks are 0 to {min(all_ranks) - 1}")
     if factor < 1:
         raise ValueError(f"--slow-factor {factor:g}: a slow rank takes at least as long as others")
-    _import(_TRAININGS_IMPORT)
     seconds = args.seconds / len(all_ranks) / len(communications)
     for ranks in all_ranks:
         for at, communication in enumerate(communications):
@@ -223,6 +223,13 @@ def _names(flag: str, text: str, known: Any) -> list[str]:
         if name not in known:
             raise ValueError(f"{flag} {name}: there is no such; there are {', '.join(known)}")
     return names
+
+
+def _name(flag: str, text: str, known: Any) -> str:
+    name, *others = _names(flag, text, known)
+    if others:
+        raise ValueError(f"{flag} {text}: give one of them")
+    return name
 
 
 def _size(text: str) -> int:
