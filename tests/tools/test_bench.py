@@ -100,7 +100,12 @@ def test_a_training_says_who_waits_for_whom(bench: Bench) -> None:
         # One of two ranks sends as many bytes as there are, whatever the communication.
         assert float(moved) == pytest.approx(4 * parameters / 1e6, rel=0.05, abs=0.01), said
     assert len(re.findall(r"^ +rank 0 waited .* s, for rank 1$", said, re.MULTILINE)) == 3, said
-    assert "nobody waits for anybody" in said
+    # The optimizer's own count may have the time of the averages, but not the slow rank's naps.
+    waited = re.search(r"ranks waited (\S+) to (\S+) s of (\S+) s, for none in particular", said)
+    assert waited, said
+    least, most, of = map(float, waited.groups())
+    assert least <= most, said
+    assert 0 < most < of / 2, said
     assert float(rows[-1][3]) > 1.5 * float(rows[-1][2]), said  # The fast rank does not wait.
     assert "Rank 1 was made to compute 4 times as long as the others." in said
 

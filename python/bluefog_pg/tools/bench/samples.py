@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bluefog_pg.tools.bench.training import NOBODY_WAITS
+from bluefog_pg.tools.bench.training import OWN_PACE
 
 _MOST = 3  # waits that are told
 _LITTLE = 0.01  # The share of the time below which a wait is not told.
@@ -37,10 +37,11 @@ def _sent(found: dict[str, Any]) -> str:
 
 
 def _waits(found: dict[str, Any]) -> Iterator[str]:
-    if found["communication"] in NOBODY_WAITS:
-        yield "nobody waits for anybody"
-        return
     seconds = found["seconds"]
+    if found["communication"] in OWN_PACE:
+        least, most = min(found["waited"]), max(found["waited"])
+        yield f"ranks waited {least:.3f} to {most:.3f} s of {seconds:.1f} s, for none in particular"
+        return
     totals = {rank: sum(waits.values()) for rank, waits in enumerate(found["waits"])}
     worst = sorted(totals, key=totals.__getitem__, reverse=True)
     told = [rank for rank in worst if totals[rank] > _LITTLE * seconds]

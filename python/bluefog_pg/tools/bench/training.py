@@ -31,7 +31,8 @@ COMMUNICATIONS = (
     "ddp-gloo", "ddp", "gradient_allreduce", "allreduce", "neighbor_allreduce", "win_put",
     "win_get", "push_sum", "empty",
 )  # fmt: skip
-NOBODY_WAITS = ("win_put", "win_get", "empty")
+# The ranks of these make as many steps as each one can, and take what has come.
+OWN_PACE = ("win_put", "win_get", "empty")
 _AVERAGES_IN_FORWARD = ("allreduce", "neighbor_allreduce")
 TOPOLOGIES: dict[str, Callable[[int], list[Any]]] = {
     "one-peer-exp2": topology_util.OnePeerExponentialTwoGraphs,
@@ -91,8 +92,8 @@ class _Run:
             self._step()
         slowest = self._slowest()
         dist.barrier(group=self._gloo)
-        sent, begun = self._sent(), time.monotonic()
-        if self._training.communication in NOBODY_WAITS:
+        sent, waited, begun = self._sent(), self._waited(), time.monotonic()
+        if self._training.communication in OWN_PACE:
             while time.monotonic() < begun + self._training.seconds:
                 self._step()
         else:
@@ -100,12 +101,14 @@ class _Run:
                 self._step()
             dist.barrier(group=self._gloo)  # A rank that runs ahead has to wait for others later.
         seconds, sent = time.monotonic() - begun, self._sent() - sent
+        waited = self._waited() - waited
         steps = len(self._moments.ended) - _WARM
         images = len(self._source.batch(self._random)[0])
         mine = {
             "rate": steps * images / seconds,
             "sent": sent / steps,
             "seconds": seconds,
+            "waited": waited,
             "moments": self._moments,
             "sources": [sorted(graph.predecessors(self._me.number)) for graph in self._graphs],
         }
@@ -122,6 +125,7 @@ class _Run:
             "sent": statistics.mean(rank["sent"] for rank in every),
             "seconds": max(rank["seconds"] for rank in every),
             "waits": self._waits(every),
+            "waited": [rank["waited"] for rank in every],
         }
 
     def _distributed(self, sgd: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -180,9 +184,14 @@ class _Run:
         )
         return stats()["bytes_sent"] + puts
 
+    def _waited(self) -> float:
+        """Return the seconds that the optimizer has waited; DDP's optimizer does not count them."""
+        own = self._optimizer
+        return own.tally.waited if isinstance(own, DistributedOptimizer) else 0.0
+
     def _waits(self, every: list[dict[str, Any]]) -> list[dict[int, float]]:
         communication, size = self._training.communication, self._me.size
-        if communication in NOBODY_WAITS:
+        if communication in OWN_PACE:
             return [{} for _ in range(size)]
         sources = [rank["sources"] for rank in every]
         if communication not in ("neighbor_allreduce", "push_sum"):
