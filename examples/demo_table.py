@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-Seen = dict[str, Any]  # what one rank saw of one training
+Seen = dict[str, Any]  # what one rank saw of one training, which it has ended
 Curve = list[tuple[float, float]]  # the seconds and the loss of each step
 
 
@@ -35,11 +35,23 @@ class Row:
 HEAD = f"{'training':<28}  {'time':>7}  {'sent':>9}  {'test accuracy':>13}  {'ranks finished':>14}"
 
 
-def await_files(paths: list[Path], seconds: float) -> None:
+def leave(path: Path, seen: list[Seen]) -> None:
+    """Write a rank's file again, so that a reader finds the old one or the new one."""
+    partial = path.with_suffix(".new")
+    partial.write_text(json.dumps(seen))
+    partial.rename(path)
+
+
+def read(path: Path) -> list[Seen]:
+    found: list[Seen] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
+def await_runs(paths: list[Path], runs: int, seconds: float) -> None:
     end = time.monotonic() + seconds
-    while missing := [str(path) for path in paths if not path.exists()]:
+    while missing := [str(path) for path in paths if len(read(path)) < runs]:
         if time.monotonic() > end:
-            raise TimeoutError(f"these files are missing after {seconds:g} s: {missing}")
+            raise TimeoutError(f"these files lack trainings after {seconds:g} s: {missing}")
         time.sleep(0.05)
 
 
@@ -51,21 +63,21 @@ def smooth(losses: Curve, factor: float = 0.9) -> Curve:
     return smoothed
 
 
-def rows(folder: Path, world: int) -> list[Row]:
-    """Return a row for each training, when all ranks but the killed last one have left a file."""
-    paths = [folder / f"rank{rank}.json" for rank in range(world - 1)]
-    await_files(paths, 60)
-    ranks: list[list[Seen]] = [json.loads(path.read_text()) for path in paths]
+def rows(folder: Path, world: int, runs: int) -> list[Row]:
+    """Return a row for each training, when all ranks but the killed last one have ended them."""
+    paths = [folder / f"rank{rank}.json" for rank in range(world)]
+    await_runs(paths[:-1], runs, 60)
+    ranks = [read(path) for path in paths]
     return [
         Row(
             title=seen[0]["title"],
             seconds=max(each["seconds"] for each in seen),
             megabytes=max(each["megabytes"] for each in seen),
             accuracy=min(each["accuracy"] for each in seen),
-            finished=world - (seen[0]["last_rank"] == "killed"),
+            finished=sum(len(rank) > number for rank in ranks),
             losses=smooth(seen[0]["losses"]),
         )
-        for seen in zip(*ranks, strict=True)
+        for number, seen in enumerate(zip(*ranks[:-1], strict=True))
     ]
 
 
@@ -81,8 +93,8 @@ def verdict(table: list[Row]) -> list[str]:
     ]
 
 
-def report(folder: Path, world: int) -> None:
-    table = rows(folder, world)
+def report(folder: Path, world: int, runs: int) -> None:
+    table = rows(folder, world, runs)
     print("", HEAD, *(row.line() for row in table), "", *verdict(table), sep="\n")
     print("Each row is the slowest or worst of the ranks that were neither slow nor killed.")
     (folder / "demo.json").write_text(json.dumps([asdict(row) for row in table]))
