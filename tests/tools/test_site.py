@@ -23,6 +23,13 @@ from tests.support.environment import ROOT
 DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 TEXT = re.compile(r"<text[^>]*>([^<]+)</text>")
 CODE = re.compile(r"`([^`\n]+)`")
+_NAME = r"""["']BLUEFOG_\w+["']"""
+# This finds reads of variables that go past variables.read, under whatever name the environment is.
+READ_PAST = re.compile(
+    rf"(?:\.(?:get|pop)|getenv)\(\s*{_NAME}"
+    rf"|\[{_NAME}\](?!\s*=[^=])"
+    rf"|{_NAME} (?:not )?in "
+)
 
 
 def directives() -> list[str]:
@@ -148,9 +155,26 @@ def test_the_page_of_variables_is_made_from_where_they_are_read() -> None:
     environment = from_file(".ci/site/environment.py")
     text = environment.PAGE.read_text()
     assert environment.written(text) == text, "run make docs-environment"
-    read = re.compile(r"""os\.environ(?:\.get\(|\[)["']BLUEFOG_""")
     sources = (ROOT / "python").rglob("*.py")
-    assert not [path for path in sources if read.search(path.read_text())], "use variables.read"
+    past = [str(path) for path in sources if READ_PAST.search(path.read_text())]
+    assert not past, f"use variables.read: {past}"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_seen"),
+    [
+        ('os.environ.get("BLUEFOG_TUNING")', True),
+        ('env.get("BLUEFOG_TUNING", "")', True),
+        ("os.getenv('BLUEFOG_TUNING')", True),
+        ('env["BLUEFOG_TUNING"] == "off"', True),
+        ('if "BLUEFOG_TUNING" in os.environ:', True),
+        ('environ["BLUEFOG_TUNING"] = "off"', False),
+        ('variables.read("BLUEFOG_TUNING")', False),
+        ('{"BLUEFOG_TUNING": "off"}', False),
+    ],
+)
+def test_reads_of_variables_are_seen(line: str, is_seen: bool) -> None:
+    assert bool(READ_PAST.search(line)) == is_seen
 
 
 def test_the_tables_of_the_performance_page_show_the_results(

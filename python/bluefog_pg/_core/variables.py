@@ -64,7 +64,9 @@ def read(name: str) -> str | None:
     Raises:
         KeyError: the variable has no description here.
     """
-    return os.environ.get(name) if VARIABLES[name] else None
+    if name not in VARIABLES:
+        raise KeyError(name)
+    return os.environ.get(name)
 
 
 def table() -> str:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
+from bluefog_pg._core import variables
 from bluefog_pg._core.loader import leaving, load
 from bluefog_pg.launch.networks import ipv4_addresses
 
@@ -125,7 +126,7 @@ def _needs_no_mpi() -> bool:
     env = os.environ
     here = env.get("OMPI_COMM_WORLD_LOCAL_SIZE")
     are_here = here == env["OMPI_COMM_WORLD_SIZE"] if here else env.get("SLURM_NNODES") == "1"
-    return are_here and env.get("BLUEFOG_TRANSPORT") != "mpi"
+    return are_here and variables.read("BLUEFOG_TRANSPORT") != "mpi"
 
 
 def _leave() -> None:
