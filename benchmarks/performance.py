@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from figures import median_us, size_text, table, time_text
 from pictures import results
@@ -51,10 +52,29 @@ def overhead() -> str:
     return table(["method", "ms a step", "of them communication"], lines)
 
 
-def best(part: str, method: str, key: Callable[[object], float]) -> float:
-    """Return the method's time with its best learning rate."""
-    found = {name: key(value) for name, value in results("training")[part].items()}
-    return min(time for name, time in found.items() if name.rpartition(" ")[0] == method)
+def beside_gloo(part: str, titles: dict[str, str], key: Callable[[Any], float]) -> str:
+    """Return the methods' times, each with its best learning rate, beside that of DDP on gloo.
+
+    Args:
+        part: the part of the results.
+        titles: what the table calls the methods.
+        key: returns the seconds of a result.
+    """
+    times = dict.fromkeys(titles, math.inf)
+    for name, value in results("training")[part].items():
+        method = name.rpartition(" ")[0]
+        if method in times:
+            times[method] = min(times[method], key(value))
+    lines = [
+        [
+            titles[name],
+            f"{time:.2g} s" if time < 10 else f"{time:.0f} s",
+            f"{times['ddp gloo'] / time:.1f}",
+        ]
+        for name, time in times.items()
+        if math.isfinite(time)
+    ]
+    return table(["method", "time", "DDP on gloo / method"], lines)
 
 
 def slow() -> str:
@@ -66,9 +86,7 @@ def slow() -> str:
         "win_put": '"win_put"',
         "pairs": "`AsynchronousPairs`",
     }
-    times = {name: best("slow", name, float) for name in titles}  # type: ignore[arg-type]
-    gloo = times["ddp gloo"]
-    return against(titles, times, gloo)
+    return beside_gloo("slow", titles, float)
 
 
 def network() -> str:
@@ -79,17 +97,7 @@ def network() -> str:
         "win_put": '"win_put"',
         "atc every8 int8": '"atc", `every=8`, `compression="int8"`',
     }
-    times = {name: best("accurate", name, lambda row: row["seconds"]) for name in titles}
-    return against(titles, times, times["ddp gloo"])
-
-
-def against(titles: dict[str, str], times: dict[str, float], gloo: float) -> str:
-    lines = [
-        [titles[name], f"{time:.2g} s" if time < 10 else f"{time:.0f} s", f"{gloo / time:.1f}"]
-        for name, time in times.items()
-        if math.isfinite(time)
-    ]
-    return table(["method", "time", "DDP on gloo / method"], lines)
+    return beside_gloo("accurate", titles, lambda row: row["seconds"])
 
 
 def accuracy() -> str:
