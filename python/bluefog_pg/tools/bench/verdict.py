@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+from bluefog_pg.tools.bench.collectives import BACKENDS
 from bluefog_pg.tools.bench.columns import ratio
 
 _SMALL, _LARGE = 4 << 10, 1 << 20  # in bytes
@@ -28,7 +29,7 @@ def verdicts(rows: list[dict[str, Any]], ranks: int) -> Iterator[str]:
 
 
 def is_right(rows: list[dict[str, Any]]) -> bool:
-    return not any(row[name]["wrong"] for row in rows for name in ("gloo", "bluefog"))
+    return not any(row[name]["wrong"] for row in rows for name in BACKENDS)
 
 
 def _share(rows: list[dict[str, Any]]) -> str:
