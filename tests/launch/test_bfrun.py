@@ -140,6 +140,13 @@ def test_the_other_ways_to_call_it(tmp_path: Path) -> None:
     assert run_script([*BFRUN, "--version"]).out.strip() == __version__
 
 
+@pytest.mark.parametrize("command", [BFRUN, [sys.executable, "-m", "bluefog_pg", "run"]])
+def test_no_option_may_be_cut_short(command: list[str]) -> None:
+    ran = run_script([*command, "-np", "1", "--keep", "true"])
+    assert ran.code != 0
+    assert "--keep" in ran.out.splitlines()[-1]
+
+
 WAITS_TO_BE_SEEN = """
 import pathlib, sys, time
 print("up", flush=True)

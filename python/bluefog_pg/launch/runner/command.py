@@ -42,7 +42,11 @@ def main() -> None:
 
 def add_to(commands: Any) -> None:
     _add_arguments(
-        commands.add_parser("run", help="start the ranks of a program, on one host or several")
+        commands.add_parser(
+            "run",
+            allow_abbrev=False,
+            help="start the ranks of a program, on one host or several",
+        )
     )
 
 
