@@ -48,6 +48,7 @@ def sections(found: dict[str, Any]) -> Iterator[str]:
         time = span([row["seconds"] for row in rows], "s")
         bytes_sent = f"{sent:.1f} MB" if sent else "-"
         lines.append((rows[0]["title"], time, bytes_sent, f"{accuracy:.1%}", rows[0]["finished"]))
+    yield "Each row is the slowest or worst of the ranks that were neither slow nor killed.\n"
     head = ["training", "time", "sent by a rank", "test accuracy", "ranks that finished"]
     yield table(head, lines)
 

@@ -20,7 +20,7 @@ class Row:
     seconds: float
     megabytes: float
     accuracy: float
-    finished: int
+    finished: int  # ranks
     losses: Curve  # smoothed, of rank 0
 
     @property
@@ -43,8 +43,7 @@ def leave(path: Path, seen: list[Seen]) -> None:
 
 
 def read(path: Path) -> list[Seen]:
-    found: list[Seen] = json.loads(path.read_text()) if path.exists() else []
-    return found
+    return list(json.loads(path.read_text())) if path.exists() else []
 
 
 def await_runs(paths: list[Path], runs: int, seconds: float) -> None:
@@ -85,10 +84,12 @@ def verdict(table: list[Row]) -> list[str]:
     gloo, ddp, one_peer, slow_ddp, slow_put, killed = table
     time, sent = ddp.seconds / gloo.seconds, one_peer.megabytes / ddp.megabytes
     beside_slow = slow_put.seconds / slow_ddp.seconds
+    slow = f"Beside a rank that is 5 x slower, win_put took {beside_slow:.2f} of DDP's time, and"
+    slow += f" ended at {slow_put.accuracy:.1%} in place of {slow_ddp.accuracy:.1%}."
     return [
         f"DDP on bluefog took {time:.2f} of gloo's time.",
         f"One-peer averaging sent {sent:.2f} of DDP's bytes.",
-        f"Beside a rank that is 5 x slower, win_put took {beside_slow:.2f} of DDP's time.",
+        slow,
         f"The other {killed.finished} ranks finished when one was killed halfway.",
     ]
 
