@@ -78,6 +78,7 @@ def test_each_communication_of_the_digits(tmp_path: Path) -> None:
 
 def test_every_example_takes_a_device() -> None:
     texts = {path.name: path.read_text() for path in EXAMPLES.glob("*.py")}
+    del texts["demo.py"]  # It compares with gloo, on the CPU.
     programs = {name: text for name, text in texts.items() if "ArgumentParser(" in text}
     assert len(programs) == 7
     assert all('--device", type=own_device' in text for text in programs.values())

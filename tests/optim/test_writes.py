@@ -168,7 +168,7 @@ def refused(rank: int, world: int) -> inrank.Raised | None:
 
 def test_a_write_without_a_trace_is_an_error(pool: harness.Pool) -> None:
     for error in pool.run(refused):
-        harness.raised(error, "RuntimeError", text="written to 2.bias of shape [4] by way of .data")
+        harness.raised(error, "RuntimeError", text="wrote to 2.bias of shape [4] through .data")
         harness.raised(error, "RuntimeError", text='order="atc"')
 
 

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import functools
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -31,9 +33,11 @@ class Ran:
 def start_script(
     argv: list[str], *, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.Popen[str]:
+    # A shell's background jobs ignore SIGINT, and with them all tests that they start.
     return subprocess.Popen(
         argv, env=environment(env), cwd=cwd, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
