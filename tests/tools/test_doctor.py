@@ -76,7 +76,7 @@ def hang(*_: object) -> str:
 def test_ranks_that_fail_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "average", fail)
     with pytest.raises(doctor._LackError, match=r"no ranks today\Z"):
-        doctor._try_two_ranks({}, 60 * harness.SLOW)
+        doctor._try_two_ranks({}, 60 * harness.SLOW, doctor._Clock(60 * harness.SLOW))
 
 
 def test_a_try_that_hangs_ends_in_time_and_leaves_no_process(
@@ -109,6 +109,39 @@ def test_a_library_that_hangs_is_not_awaited(
     said = capsys.readouterr().out
     for name in ("Open MPI", "accelerator"):
         assert f"{name:<24}no: no answer within 0.2 s\n" in said
+
+
+def test_a_report_ends_in_time_when_everything_hangs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "_WHOLE", 1.0)
+    monkeypatch.setattr(doctor, "_accelerator", hang)
+    monkeypatch.setattr(doctor, "_open_mpi", lambda: "yes")
+    monkeypatch.setattr(selftest, "average", hang)
+    begun = time.monotonic()
+    assert not doctor.report(tries=True)
+    assert time.monotonic() - begun < harness.at_most(4)
+    said = capsys.readouterr().out
+    for name in ("2 ranks, Open MPI", "accelerator"):
+        assert f"{name:<24}no: not tried, because 1 s are over\n" in said
+
+
+def test_open_mpi_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def refuse() -> None:
+        asked.append(1)
+        raise RuntimeError("none today")
+
+    monkeypatch.setattr(mpi, "find", refuse)
+    monkeypatch.setattr(selftest, "average", lambda _: None)
+    assert doctor.report(tries=True, patience=60 * harness.SLOW)
+    said = capsys.readouterr().out
+    for name in ("Open MPI", "2 ranks, Open MPI"):
+        assert f"{name:<24}no: none today\n" in said
+    assert len(asked) == 1
 
 
 def test_a_machine_without_an_accelerator_is_told_why(

@@ -24,6 +24,7 @@ from bluefog_pg.tools import forks, selftest
 
 PATIENCE = 5.0  # seconds in which two ranks must have ended
 _TO_ANSWER = 3.0  # seconds in which a library must have answered
+_WHOLE = 20.0  # seconds in which a report must have ended
 _IMPORTED_BEFORE = ("torch.distributed", "networkx", "bluefog_pg.neighbors")
 _LIBRARY_TEXT = 8192  # more than MPI_MAX_LIBRARY_VERSION_STRING
 
@@ -40,62 +41,91 @@ class _Look:
     find: Callable[[], str]
     is_needed: bool = False
     doing: str = ""  # what is said before a look that may take more than half a second
+    needs: str = ""  # the name of an earlier look; what that one lacks, this one lacks, too
+
+
+class _Clock:
+    """A _Clock says what is left of the time of a report."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._end = seconds, time.monotonic() + seconds
+
+    def at_most(self, seconds: float) -> float:
+        """Return the lesser of the seconds and what is left.
+
+        Raises:
+            _LackError: nothing is left.
+        """
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise _LackError(f"not tried, because {self._seconds:g} s are over")
+        return min(seconds, left)
 
 
 def report(tries: bool, patience: float = PATIENCE) -> bool:
     """Print what the machine offers, line by line, and announce slow looks on stderr.
 
-    Each look that might hang has a deadline, so that a report always ends.
+    Each look that might hang has a deadline, and so has the whole report, which always ends.
 
     Args:
         tries: whether to test with two ranks, too.
-        patience: the seconds in which two ranks must have ended.
+        patience: the seconds in which two ranks must have ended. The whole report may take longer
+            by what these are above PATIENCE, for both tries.
 
     Returns:
         Whether everything that a job on one host needs is there.
     """
+    clock = _Clock(_WHOLE + 2 * max(0.0, patience - PATIENCE))
+    lacks: dict[str, _LackError] = {}
     good = True
-    for look in _looks(tries, patience):
-        if look.doing:
-            print(f"{look.doing} ...", file=sys.stderr, flush=True)
+    for look in _looks(tries, patience, clock):
         try:
+            if look.needs in lacks:
+                raise lacks[look.needs]
+            if look.doing:
+                print(f"{look.doing} ...", file=sys.stderr, flush=True)
             found = look.find()
         except _LackError as lack:
+            lacks[look.name] = lack
             good = good and not look.is_needed
             found = f"no: {lack}"
         print(f"{look.name:<24}{found}", flush=True)
     return good
 
 
-def _looks(tries: bool, patience: float) -> Iterator[_Look]:
+def _looks(tries: bool, patience: float, clock: _Clock) -> Iterator[_Look]:
     yield _Look("versions", _versions, is_needed=True)
     yield _Look("cores, memory, limits", _limits, is_needed=True)
     yield _Look("shared memory", _shared_memory)
-    yield _Look("Open MPI", lambda: _answer(_open_mpi))
+    yield _Look("Open MPI", lambda: _answer(_open_mpi, clock))
     yield _Look("network", _network)
     # The tries come before torch looks for devices, because a process that has used one cannot
     # hand it to the ranks that are forked from it.
     if tries:
         yield _Look(
             "2 ranks, this host",
-            lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}, patience),
+            lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": ""}, patience, clock),
             is_needed=True,
             doing="Starting two ranks on this host",
         )
         yield _Look(
             "2 ranks, Open MPI",
-            lambda: _try_mpi(patience),
+            lambda: _try_two_ranks({"BLUEFOG_TRANSPORT": "mpi"}, patience, clock),
             doing="Starting two ranks that use Open MPI",
+            needs="Open MPI",
         )
-    yield _Look("accelerator", lambda: _answer(_accelerator), doing="Looking for accelerators")
+    yield _Look(
+        "accelerator", lambda: _answer(_accelerator, clock), doing="Looking for accelerators"
+    )
 
 
-def _answer(look: Callable[[], str]) -> str:
+def _answer(look: Callable[[], str], clock: _Clock) -> str:
     """Return what a look finds, which may call a library that does not return.
 
     Raises:
         _LackError: the look does, or it does not end in time. Its thread goes on then.
     """
+    seconds = clock.at_most(_TO_ANSWER)
     found: list[str | Exception] = []
 
     def run() -> None:
@@ -106,9 +136,9 @@ def _answer(look: Callable[[], str]) -> str:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(_TO_ANSWER)
+    thread.join(seconds)
     if not found:
-        raise _LackError(f"no answer within {_TO_ANSWER:g} s")
+        raise _LackError(f"no answer within {round(seconds, 1):g} s")
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
@@ -215,31 +245,26 @@ def _network() -> str:
     return ", ".join(found)
 
 
-def _try_mpi(patience: float) -> str:
-    _answer(_open_mpi)
-    return _try_two_ranks({"BLUEFOG_TRANSPORT": "mpi"}, patience)
-
-
-def _try_two_ranks(settings: dict[str, str], patience: float) -> str:
+def _try_two_ranks(settings: dict[str, str], patience: float, clock: _Clock) -> str:
     """Let two new processes average over a group of their own, with these environment variables.
 
     They are forks of this process, so what takes longest has been imported before.
 
     Raises:
-        _LackError: they fail, or do not end within `patience` seconds.
+        _LackError: they fail, or do not end within `patience` seconds or the report's time.
     """
     try:
         for module in _IMPORTED_BEFORE:
             importlib.import_module(module)
     except ImportError as error:
         raise _LackError(error) from error
-    begun = time.monotonic()
+    begun, seconds = time.monotonic(), clock.at_most(patience)
     try:
-        forks.run(selftest.average, 2, patience, settings)
+        forks.run(selftest.average, 2, seconds, settings)
     except TimeoutError as error:
         raise _LackError(
-            f"no answer within {patience:g} s (where the machine is only busy, give them more "
-            "time: --timeout 60)"
+            f"no answer within {round(seconds, 1):g} s (where the machine is only busy, give them "
+            "more time: --timeout 60)"
         ) from error
     except forks.RankError as error:
         raise _LackError(error) from error
