@@ -16,11 +16,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from bluefog_pg.launch.run_as_bluefog import python_path
+from bluefog_pg.launch.runner.arguments import environ_of_ranks
 from bluefog_pg.launch.runner.hosts import Host
 from bluefog_pg.launch.runner.job import Job
 from bluefog_pg.notebook import orphans
@@ -77,7 +76,7 @@ class Cluster:
         options = {"profile-dir": self._folder, "timeout": _TO_REGISTER}
         command = [sys.executable, "-m", "bluefog_pg.notebook.engine", *as_flags(options)]
         job = Job(
-            command, str(Path.cwd()), _environ(self._size), self._size,
+            command, str(Path.cwd()), environ_of_ranks(os.environ, self._size), self._size,
             [Host("localhost", self._size)], interface=None, ssh_port=None, keeps_going=True,
             say=self._hear,
         )  # fmt: skip
@@ -100,16 +99,6 @@ class Cluster:
                 time.sleep(0.05)
         self._is_ready.set()
         self._on_ready()
-
-
-def _environ(size: int) -> dict[str, str]:
-    """Return the environment of the engines."""
-    environ = dict(os.environ)
-    if size > 1:
-        environ.setdefault("OMP_NUM_THREADS", "1")  # as bfrun does
-    if find_spec("bluefog") is None:
-        environ["PYTHONPATH"] = python_path(environ)
-    return environ
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -10,7 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bluefog_pg.launch.runner.hosts import Host, is_here, parse_hosts, read_hostfile, spread
+from bluefog_pg.launch.runner.arguments import add_ranks, hosts_of
+from bluefog_pg.launch.runner.hosts import is_here, spread
 from bluefog_pg.notebook.claim import Claim, end_holder
 from bluefog_pg.notebook.cluster import Cluster
 from bluefog_pg.notebook.last_lines import LastLines
@@ -44,12 +45,7 @@ def _add_start(commands: Any) -> None:
         allow_abbrev=False,
         help="run engines on this host until Ctrl-C or `ibfrun stop`",
     )
-    start.add_argument(
-        "-np", "--num-proc", type=int, required=True, metavar="N", help="the number of ranks"
-    )
-    hosts = start.add_mutually_exclusive_group()
-    hosts.add_argument("-H", "--hosts", metavar="localhost:4", help="this host, and no other")
-    hosts.add_argument("-hostfile", "--hostfile", type=Path, metavar="FILE", help="the same")
+    add_ranks(start, example="localhost:4", hosts="this host, and no other", hostfile="the same")
     _add_profile(start)
     start.add_argument(
         "--enable-heartbeat",
@@ -77,7 +73,7 @@ def _add_profile(parser: argparse.ArgumentParser) -> None:
 def _start(args: argparse.Namespace) -> int:
     if args.num_proc < 1:
         raise ValueError(f"-np {args.num_proc}: there must be at least one rank")
-    for host, _ in spread(_hosts(args), args.num_proc):
+    for host, _ in spread(hosts_of(args), args.num_proc):
         if not is_here(host.name):
             raise ValueError(
                 f"host {host.name!r} is another one: engines run on this host alone; "
@@ -112,14 +108,6 @@ def _run_quietly(cluster: Cluster) -> int:
             return cluster.run()
     except ValueError as error:
         raise ValueError(f"{error}{last.quoted()}") from error
-
-
-def _hosts(args: argparse.Namespace) -> list[Host]:
-    if args.hosts:
-        return parse_hosts(args.hosts)
-    if args.hostfile:
-        return read_hostfile(args.hostfile)
-    return [Host("localhost", args.num_proc)]
 
 
 def _stop(args: argparse.Namespace) -> int:

@@ -7,12 +7,10 @@ import os
 import shlex
 import sys
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bluefog_pg.launch.run_as_bluefog import python_path
-from bluefog_pg.launch.runner.hosts import Host, parse_hosts, read_hostfile
+from bluefog_pg.launch.runner.arguments import add_ranks, environ_of_ranks, hosts_of
 from bluefog_pg.launch.runner.job import Job
 
 _DESCRIPTION = """\
@@ -54,15 +52,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("-v", "--version", action="version", version=metadata.version("bluefog-pg"))
-    parser.add_argument(
-        "-np", "--num-proc", type=int, required=True, metavar="N", help="the number of ranks"
-    )
-    hosts = parser.add_mutually_exclusive_group()
-    hosts.add_argument(
-        "-H", "--hosts", metavar="A:4,B:4", help="hosts, and how many ranks each one runs at most"
-    )
-    hosts.add_argument(
-        "-hostfile", "--hostfile", type=Path, metavar="FILE", help="a file with lines `A slots=4`"
+    add_ranks(
+        parser,
+        example="A:4,B:4",
+        hosts="hosts, and how many ranks each one runs at most",
+        hostfile="a file with lines `A slots=4`",
     )
     parser.add_argument("-p", "--ssh-port", type=int, metavar="PORT", help="where sshd listens")
     parser.add_argument(
@@ -104,7 +98,7 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
         environ = _environ(args)
-        hosts = _hosts(args)
+        hosts = hosts_of(args)
         if args.verbose:
             say(f"{args.num_proc} ranks of: {shlex.join(command)}")
         job = Job(
@@ -117,28 +111,17 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     raise SystemExit(code)
 
 
-def _hosts(args: argparse.Namespace) -> list[Host]:
-    if args.hosts:
-        return parse_hosts(args.hosts)
-    if args.hostfile:
-        return read_hostfile(args.hostfile)
-    return [Host("localhost", args.num_proc)]
-
-
 def _environ(args: argparse.Namespace) -> dict[str, str]:
     """Return the environment of the ranks, on whatever host."""
-    environ = {
+    passed_on = {
         key: value
         for key, value in os.environ.items()
         if key not in _OF_THE_HOST and not key.startswith(_OF_THE_HOST_BEGIN)
     }
+    environ = environ_of_ranks(passed_on, args.num_proc)
     # Python would otherwise keep a rank's lines until the rank ends, as ranks write to a file.
     # torchrun leaves it so, but people who watch a training want its lines while it runs.
     environ.setdefault("PYTHONUNBUFFERED", "1")
-    if args.num_proc > 1:
-        environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
-    if find_spec("bluefog") is None:
-        environ["PYTHONPATH"] = python_path(environ)
     if args.timeline_filename:
         environ["BLUEFOG_TIMELINE"] = args.timeline_filename
     if args.verbose:
