@@ -241,7 +241,7 @@ $(CURDIR)/.venv/pyvenv.cfg:
 $(INSTALLED): $(COMPILED) $(or $(if $(ACTIVE),$(wildcard $(ENV)/pyvenv.cfg),$(ENV)/pyvenv.cfg))
 	@echo 'Installing torch and the tools to build with ...'
 	@$(INSTALL) $(if $(ACTIVE),,$(TORCH)) 'scikit-build-core>=1.1' cmake ninja
-	@echo 'Compiling, and installing the tools to develop with: two to five minutes on idle cores, more with nvcc ...'
+	@echo 'Compiling, and installing the tools to develop with: two to five silent minutes on idle cores, more with nvcc ...'
 	@# Kernels for this machine's GPU, or for nvcc's default where there is none: for all kinds they take a minute.
 	@$(INSTALL) --no-build-isolation -C build-dir=$(BUILT) \
 		-C cmake.define.CMAKE_CUDA_ARCHITECTURES=native -e '.[dev]'

@@ -101,6 +101,8 @@ def main() -> None:
     file.unlink(missing_ok=True)
     images, labels, test_images, test_labels = load_data(rank, world, 0)
     for run in RUNS:
+        if rank == 0 and run.last_rank == "killed":
+            print("Now the last rank is killed on purpose.", flush=True)
         net = train(run, args.steps, RUNS[1].seconds / args.steps, images, labels)
         run.accuracy = accuracy(net, test_images, test_labels)
         seen.append(asdict(run))

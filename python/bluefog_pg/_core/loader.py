@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import sys
@@ -60,7 +61,8 @@ def _leave(before: int) -> None:
     # A gloo group may exist beside ours. Its worker threads may still hold tensors of the last
     # operation, and abort the process if the interpreter ends first. Our groups end so fast that
     # this would happen often.
-    time.sleep(0.02)
+    with contextlib.suppress(KeyboardInterrupt):
+        time.sleep(0.02)
 
 
 def _finalize_later_than(before: int) -> None:
