@@ -133,10 +133,16 @@ void WorkBluefog::conclude() {
     }
   }
   if (first) {
-    const std::exception_ptr error = exception();
-    // A collective that fails ends all later ones of its group, as an abort does.
-    if (error != nullptr && op_->asMessage() == nullptr) {
-      context_.events->noteFailure();
+    std::exception_ptr error;
+    try {
+      error = exception();
+      // A collective that fails ends all later ones of its group, as an abort does.
+      if (error != nullptr && op_->asMessage() == nullptr) {
+        context_.events->noteFailure();
+      }
+    } catch (...) {
+      // There is no memory, or no thread. Other threads wait for finish() all the same.
+      error = error != nullptr ? error : std::current_exception();
     }
     finish(error);
     if (error == nullptr && context_.events->hooks().completion.any()) {
