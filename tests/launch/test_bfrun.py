@@ -99,6 +99,40 @@ def test_a_signal_ends_all_ranks_and_what_they_have_started(
     assert not [pid for pid in left if command_of(pid)]
 
 
+STUBBORN = """
+import signal, time
+for number in signal.SIGINT, signal.SIGTERM:
+    signal.signal(number, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_more_signals_do_not_cut_the_end_short(tmp_path: Path, how: signal.Signals) -> None:
+    job = start_script([*BFRUN, "-np", "2", sys.executable, write(tmp_path, STUBBORN)])
+    try:
+        assert job.stdout
+        while "up" not in job.stdout.readline():
+            pass
+        left = descendants(job.pid)
+        for _ in range(3):
+            os.kill(job.pid, how)
+            time.sleep(0.5)
+    finally:
+        ran = finish_script(job)
+    assert ran.code == 128 + how, ran.out
+    assert "Traceback" not in ran.out
+    assert not [pid for pid in left if command_of(pid)]
+
+
+def test_a_real_time_signal_has_a_number(tmp_path: Path) -> None:
+    ran = bfrun(tmp_path, "import os\nos.kill(os.getpid(), 35)\n")
+    assert ran.code == 128 + 35, ran.out
+    assert "ended by signal 35 after" in ran.out
+
+
 def command_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()

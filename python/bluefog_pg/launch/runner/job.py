@@ -108,6 +108,9 @@ class Job:
     def _stop(
         self, parts: list[LocalRanks | RemoteRanks], by: signal.Signals = signal.SIGTERM
     ) -> None:
+        # A further signal would cut this short, and leave ranks behind.
+        for number in _TO_END_BY:
+            signal.signal(number, signal.SIG_IGN)
         for part in parts:
             part.stop(by)
 

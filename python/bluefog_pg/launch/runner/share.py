@@ -40,6 +40,13 @@ class Share:
         return cls(**json.loads(text))
 
 
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # Python has no names for real-time signals.
+        return f"signal {number}"
+
+
 @dataclass(frozen=True)
 class Exit:
     """An Exit says how a rank has ended."""
@@ -53,7 +60,7 @@ class Exit:
         if self.code >= 0:
             how = f"ended with exit code {self.code}"
         else:
-            how = f"ended by {signal.Signals(-self.code).name}"
+            how = f"ended by {_name(-self.code)}"
         return f"rank {self.rank} (pid {self.pid}) {how} after {self.seconds:.0f} s"
 
     def encode(self) -> str:
