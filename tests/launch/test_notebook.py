@@ -276,6 +276,24 @@ def test_ibfrun_starts_engines_for_a_notebook_and_stops_them(tmp_path: Path) -> 
 
 
 @needs_ipyparallel
+@pytest.mark.slow
+def test_a_controller_that_ends_is_told_of(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    command = ["sh", "-c", 'exec "$@" >"$0" 2>&1', str(log), *IBFRUN, "start", "-np", "1"]
+    ibfrun = start_script(command, env=places(tmp_path))
+    try:
+        wait_for("ibfrun: 1 engines are ready", log, ibfrun)
+        for pid in descendants(ibfrun.pid):
+            if "ipyparallel.controller" in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        ended = finish_script(ibfrun, timeout=LIMIT)
+    assert ended.code == 128 + signal.SIGTERM, log.read_text()
+    assert "controller ended with exit code -9, so no cell runs" in log.read_text()
+
+
+@needs_ipyparallel
 @pytest.mark.parametrize(("arguments", "said"), [
     (["start", "-np", "0"], "ibfrun: -np 0: there must be at least one rank"),
     (["start", "-np", "3", "-H", "localhost:2"], "3 ranks need 3 slots, and the hosts have 2"),

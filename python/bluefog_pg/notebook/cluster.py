@@ -63,7 +63,7 @@ class Cluster:
         try:
             with contextlib.closing(Controller(self._folder, self._is_quiet)) as controller:
                 try:
-                    return self._run_engines(controller.wait())
+                    return self._run_engines(controller)
                 finally:
                     self._is_over.set()
                     for number in _TO_END_BY:
@@ -72,7 +72,8 @@ class Cluster:
         finally:
             orphans.end(keep=())
 
-    def _run_engines(self, file: Path) -> int:
+    def _run_engines(self, controller: Controller) -> int:
+        file = controller.wait()
         options = {"profile-dir": self._folder, "timeout": _TO_REGISTER}
         command = [sys.executable, "-m", "bluefog_pg.notebook.engine", *as_flags(options)]
         job = Job(
@@ -80,8 +81,7 @@ class Cluster:
             [Host("localhost", self._size)], interface=None, ssh_port=None, keeps_going=True,
             say=self._hear,
         )  # fmt: skip
-        waiter = threading.Thread(target=self._await_engines, args=(file,), daemon=True)
-        waiter.start()
+        threading.Thread(target=self._watch, args=(controller, file), daemon=True).start()
         return job.run()
 
     def _hear(self, text: str) -> None:
@@ -90,6 +90,15 @@ class Cluster:
             self._say(text)
         else:
             raise ValueError(text)
+
+    def _watch(self, controller: Controller, file: Path) -> None:
+        """Say when all engines are ready, and end the job when the controller has ended."""
+        self._await_engines(file)
+        while not self._is_over.wait(0.5):
+            if (code := controller.exit_code()) is not None:
+                self._say(f"ipyparallel's controller ended with exit code {code}, so no cell runs")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
     def _await_engines(self, file: Path) -> None:
         with ipyparallel().Client(str(file)) as client:

@@ -56,6 +56,10 @@ class Controller:
     def pid(self) -> int:
         return self._process.pid
 
+    def exit_code(self) -> int | None:
+        """Return the controller's exit code, or None while it runs."""
+        return self._process.poll()
+
     def wait(self) -> Path:
         """Wait until it listens, and return the file that a client connects by.
 
@@ -64,7 +68,7 @@ class Controller:
         """
         end = time.monotonic() + _TO_START
         while not all(_is_whole(file) for file in self._files):
-            if (code := self._process.poll()) is not None:
+            if (code := self.exit_code()) is not None:
                 raise ValueError(f"ipyparallel's controller ended with exit code {code}")
             if time.monotonic() > end:
                 raise ValueError(f"ipyparallel's controller has not started in {_TO_START} s")
