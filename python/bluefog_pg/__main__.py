@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
 
 from bluefog_pg.launch import run_as_bluefog
 from bluefog_pg.launch.runner import command as run_command
 from bluefog_pg.tools import doctor, timeline_command, topology_command
+from bluefog_pg.tools.arguments import positive
 from bluefog_pg.tools.bench import command as bench_command
 
 
@@ -18,7 +22,7 @@ def main() -> None:
     parser.add_argument("--no-test", action="store_true", help="start no ranks")
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=positive,
         default=doctor.PATIENCE,
         metavar="SECONDS",
         help="how long a try with two ranks may take (default: %(default)g)",
@@ -31,7 +35,15 @@ def main() -> None:
     bench_command.add_to(commands)
     timeline_command.add_to(commands)
     args = parser.parse_args()
-    args.run(args)
+    try:
+        try:
+            args.run(args)
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except BrokenPipeError:  # The reader has enough, as `head` has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more.
+        raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def _examine(args: argparse.Namespace) -> None:

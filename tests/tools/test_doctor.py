@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import time
 
@@ -71,6 +72,13 @@ def fail(*_: object) -> None:
 def hang(*_: object) -> str:
     time.sleep(1000)
     return ""
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m bluefog_pg --no-test | head -1; echo ${{PIPESTATUS[0]}}"
+    ran = run_script(["bash", "-c", command])
+    assert ran.out.endswith(f"{128 + signal.SIGPIPE}\n"), ran.out
+    assert "Traceback" not in ran.out
 
 
 def test_ranks_that_fail_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

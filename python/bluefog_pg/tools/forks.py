@@ -81,8 +81,8 @@ def run(
     new = multiprocessing.get_context("fork")
     ours, theirs = new.Pipe(duplex=False)
     # Each fork would write the text again that is not yet written.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
     with tempfile.TemporaryDirectory(prefix="bluefog-ranks-") as folder, ours, theirs:
         ranks = [Rank(number, size, Path(folder), theirs) for number in range(size)]
         forks: list[BaseProcess] = [

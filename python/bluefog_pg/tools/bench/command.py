@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bluefog_pg.tools import forks
+from bluefog_pg.tools.arguments import positive
 
 _DESCRIPTION = """\
 Compare gloo with bluefog on this machine, in a minute: with 2 ranks, and with one rank a core. With
@@ -49,7 +50,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=positive,
         default=_SECONDS,
         metavar="S",
         help="how long it measures, in all (default: %(default)g)",
@@ -74,7 +75,7 @@ def add_to(commands: Any) -> None:
     )
     trainings.add_argument("--slow-rank", type=int, metavar="R", help="a rank that computes slower")
     trainings.add_argument(
-        "--slow-factor", type=float, metavar="F", help="how many times as long (default: 5)"
+        "--slow-factor", type=positive, metavar="F", help="how many times as long (default: 5)"
     )
     parser.set_defaults(run=lambda args: _run(args, parser))
 
@@ -84,7 +85,7 @@ def _run(args: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         _complete(args)
-        bench = _training if args.model else _collectives
+        bench = _collectives if args.model is None else _training
         bench(args, _ranks(args.num_proc))
     except ValueError as error:
         parser.error(str(error))
@@ -102,15 +103,14 @@ def _complete(args: argparse.Namespace) -> None:
     Raises:
         ValueError: there are flags that do not go together.
     """
-    for name in _OF_COLLECTIVES if args.model else _OF_TRAININGS:
+    trains = args.model is not None
+    for name in _OF_COLLECTIVES if trains else _OF_TRAININGS:
         if getattr(args, name) is not None:
-            goes = "without" if args.model else "with"
+            goes = "without" if trains else "with"
             raise ValueError(f"--{name.replace('_', '-')} goes {goes} --model")
     if args.slow_factor is not None and args.slow_rank is None:
         raise ValueError("--slow-factor needs --slow-rank")
-    if args.seconds <= 0:
-        raise ValueError(f"--seconds {args.seconds:g}: it must be positive")
-    for name, value in (_OF_TRAININGS if args.model else _OF_COLLECTIVES).items():
+    for name, value in (_OF_TRAININGS if trains else _OF_COLLECTIVES).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
 
