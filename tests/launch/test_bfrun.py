@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bluefog_pg.launch.runner.whole_lines import WholeLines
 from tests.support.harness import SLOW
 from tests.support.launching import CHECK, assert_all_fine, write
 from tests.support.processes import descendants
@@ -66,7 +68,7 @@ def test_the_others_are_stopped_when_one_fails(
     ran = bfrun(tmp_path, ONE_FAILS, how, "1000")
     assert ran.code == code, ran.out
     assert re.search(rf"bfrun: rank 1 \(pid \d+\) {said} after \d+ s$", ran.out, re.MULTILINE)
-    assert "[1] no newline at the end" in ran.out
+    assert "[1] no newline at the end\n" in ran.out
     assert "bfrun: stopping ranks 0, 2" in ran.out
     assert "done" not in ran.out
 
@@ -125,6 +127,19 @@ def test_more_signals_do_not_cut_the_end_short(tmp_path: Path, how: signal.Signa
     assert ran.code == 128 + how, ran.out
     assert "Traceback" not in ran.out
     assert not [pid for pid in left if command_of(pid)]
+
+
+def test_pieces_of_a_line_are_put_together() -> None:
+    out = io.StringIO()
+    lines, others = WholeLines(out, "[0] "), WholeLines(out, "[1] ")
+    for text in "[0] one", "[0]  and two", "[0] \n", "[0] three\n", "[0] no end":
+        lines.write(text)
+        others.write("[1] between\n")
+    lines.finish()
+    others.finish()
+    told = [line for line in out.getvalue().splitlines(keepends=True) if "between" not in line]
+    assert told == ["[0] one and two\n", "[0] three\n", "[0] no end\n"]
+    assert out.getvalue().count("[1] between\n") == 5
 
 
 def test_a_real_time_signal_has_a_number(tmp_path: Path) -> None:
