@@ -122,7 +122,7 @@ def try_beside(version: str, wheels: list[Path], programs: Path) -> tuple[float,
     fresh.run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "first.py")
     averaged = time.monotonic() - start
     cost = fresh.milliseconds_for_backends() - before
-    doctor = fresh.run("-m", "bluefog_pg")
+    doctor = fresh.run("-m", "bluefog_pg", "--timeout", "60")
     assert doctor.count("right results") == 2, doctor  # in shared memory, and over Open MPI
     sentence = fresh.run("-c", TOO_NEW)
     assert "2.99.0 is installed; run: pip install 'torch==" in sentence, sentence
