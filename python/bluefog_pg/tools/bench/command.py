@@ -32,9 +32,6 @@ _OF_TRAININGS = {
     "communication": _COMMUNICATIONS, "topology": "one-peer-exp2", "slow_rank": None,
     "slow_factor": 5.0,
 }  # fmt: skip
-# Each fork would have to import these. The first step of an optimizer imports torch._dynamo.
-_COLLECTIVES_IMPORT = ("bluefog_pg.tools.bench.collectives", "networkx")
-_TRAININGS_IMPORT = ("bluefog_pg.tools.bench.training", "networkx", "torch._dynamo")
 
 
 def add_to(commands: Any) -> None:
@@ -116,7 +113,8 @@ def _complete(args: argparse.Namespace) -> None:
 
 
 def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
-    _import(_COLLECTIVES_IMPORT)
+    _import("networkx")
+    from bluefog_pg.tools.bench import collectives, columns
     from bluefog_pg.tools.bench.cases import COALESCED, GRAPHS, OPS
     from bluefog_pg.tools.bench.verdict import is_right, verdicts
 
@@ -126,8 +124,6 @@ def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
     sizes = [_size(text) for text in args.sizes.split(",")]
     if args.rounds < 1:
         raise ValueError(f"--rounds {args.rounds}: there is at least one")
-    collectives = importlib.import_module("bluefog_pg.tools.bench.collectives")
-    columns = importlib.import_module("bluefog_pg.tools.bench.columns")
     said: list[str] = []
     is_all_right = True
     for ranks in all_ranks:
@@ -155,9 +151,9 @@ def _collectives(args: argparse.Namespace, all_ranks: list[int]) -> None:
 
 
 def _training(args: argparse.Namespace, all_ranks: list[int]) -> None:
-    _import(_TRAININGS_IMPORT)
-    training = importlib.import_module("bluefog_pg.tools.bench.training")
-    samples = importlib.import_module("bluefog_pg.tools.bench.samples")
+    _import("networkx", "torch._dynamo")  # The first step of an optimizer imports the second one.
+    from bluefog_pg.tools.bench import samples, training
+
     model = _name("--model", args.model, training.MODELS)
     communications = _names("--communication", args.communication, training.COMMUNICATIONS)
     topology = _name("--topology", args.topology, training.TOPOLOGIES)
@@ -201,7 +197,8 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-def _import(modules: tuple[str, ...]) -> None:
+def _import(*modules: str) -> None:
+    """Import what each fork would have to import."""
     _say("# Importing what the ranks need ...")
     for module in modules:
         importlib.import_module(module)
