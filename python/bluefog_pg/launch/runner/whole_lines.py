@@ -26,4 +26,5 @@ class WholeLines(io.TextIOBase):
     def finish(self) -> None:
         """Pass on the last line, which may have no end."""
         if self._begun:
-            self.write(f"{self._prefix}\n")
+            self._out.write(f"{self._begun}\n")
+            self._begun = ""
